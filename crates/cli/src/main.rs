@@ -1,0 +1,3 @@
+//! The `tidegate` binary.
+
+fn main() {}

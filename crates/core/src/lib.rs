@@ -1,0 +1,15 @@
+//! Tidegate's decisions.
+//!
+//! ```text
+//!  request ─► classify ─► room (slots, hand, ticket, redeem) ─► gate (queue) ─► origin
+//!                           ▲                                     ▲
+//!  control tick:  measure ──┴──────────── capacity ───────────────┘
+//! ```
+//!
+//! Pure: no clock, no sockets, no threads, no async, no randomness of its own. Time and randomness come in as
+//! arguments, events go in, decisions come out, so that the gateway and the simulator run the same code.
+//! Modules stand in the order of the flow.
+
+pub mod units;
+
+pub mod ticket;

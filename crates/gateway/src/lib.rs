@@ -1,0 +1,3 @@
+//! Tidegate's data plane: carries requests in and performs what the core decides.
+
+pub mod settings;

@@ -1,0 +1,1 @@
+//! Tidegate's test bench.
