@@ -1,0 +1,132 @@
+//! To whom a ticket belongs, so that it cannot be handed on or sold.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a binding in the MAC's input: one that tells IPv4 from IPv6, and the longest value.
+pub(super) const BINDING_BYTES: usize = 17;
+
+/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: what one carrier-grade NAT commonly rotates within.
+const V4_PREFIX: u32 = 24;
+/// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: what one subscriber is commonly given (RFC 6177).
+const V6_PREFIX: u32 = 56;
+
+/// To what a ticket is tied when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Binding {
+    /// To nothing: whoever shows it may use it.
+    None,
+    /// To the visitor's address (WebQ III-C).
+    Ip(IpAddr),
+    /// To the /24 (IPv4) or /56 (IPv6) of the visitor's address.
+    IpPrefix(IpAddr),
+    /// To a random value in a cookie of the visitor's.
+    Cookie([u8; 16]),
+}
+
+/// Which [`Binding`] it is; part of the signed payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Kind {
+    None = 0,
+    Ip = 1,
+    IpPrefix = 2,
+    Cookie = 3,
+}
+
+impl Kind {
+    pub(super) fn from_bits(bits: u8) -> Option<Self> {
+        [Self::None, Self::Ip, Self::IpPrefix, Self::Cookie].into_iter().find(|&k| k as u8 == bits)
+    }
+}
+
+impl Binding {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::None => Kind::None,
+            Self::Ip(_) => Kind::Ip,
+            Self::IpPrefix(_) => Kind::IpPrefix,
+            Self::Cookie(_) => Kind::Cookie,
+        }
+    }
+
+    /// The kind stands in the payload; here is only the value, always of the same length.
+    pub(super) fn bytes(&self) -> [u8; BINDING_BYTES] {
+        let mut out = [0; BINDING_BYTES];
+        let ip = match *self {
+            Self::None => return out,
+            Self::Cookie(nonce) => {
+                out[1..].copy_from_slice(&nonce);
+                return out;
+            }
+            // An IPv4 visitor on a dual-stack listener shows up as ::ffff:a.b.c.d: the same visitor.
+            Self::Ip(ip) => ip.to_canonical(),
+            Self::IpPrefix(ip) => prefix(ip.to_canonical()),
+        };
+        match ip {
+            IpAddr::V4(v4) => {
+                out[0] = 4;
+                out[1..5].copy_from_slice(&v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                out[0] = 6;
+                out[1..].copy_from_slice(&v6.octets());
+            }
+        }
+        out
+    }
+}
+
+fn prefix(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - V4_PREFIX))).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - V6_PREFIX))).into(),
+    }
+}
+
+/// A set of kinds of [`Binding`].
+///
+/// `BindingKinds::COOKIE.or(BindingKinds::IP_PREFIX)` is what the default configuration accepts: the prefix
+/// stands in where a client keeps no cookies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BindingKinds(u8);
+
+impl BindingKinds {
+    /// Tickets tied to nothing.
+    pub const NONE: Self = Self(1 << Kind::None as u8);
+    /// Tickets tied to an address.
+    pub const IP: Self = Self(1 << Kind::Ip as u8);
+    /// Tickets tied to an address prefix.
+    pub const IP_PREFIX: Self = Self(1 << Kind::IpPrefix as u8);
+    /// Tickets tied to a cookie.
+    pub const COOKIE: Self = Self(1 << Kind::Cookie as u8);
+
+    /// The kinds of either set.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn has(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+}
+
+/// Who shows a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Presenter {
+    /// The visitor's address, trusted proxies already seen through.
+    pub ip: IpAddr,
+    /// The value of the visitor's binding cookie, if there is one.
+    pub cookie: Option<[u8; 16]>,
+}
+
+impl Presenter {
+    /// What a ticket of this kind must be tied to; `None` if the visitor lacks it.
+    pub(super) fn binding(&self, kind: Kind) -> Option<Binding> {
+        match kind {
+            Kind::None => Some(Binding::None),
+            Kind::Ip => Some(Binding::Ip(self.ip)),
+            Kind::IpPrefix => Some(Binding::IpPrefix(self.ip)),
+            Kind::Cookie => self.cookie.map(Binding::Cookie),
+        }
+    }
+}

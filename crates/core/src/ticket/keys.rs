@@ -1,0 +1,192 @@
+//! The key ring: the first key signs, all verify, so that a key can be rotated without losing anybody's place.
+//!
+//! To rotate: put the new key in front, and take the old one out once its last ticket has run out
+//! (`room.max_wait` + `room.grace`). With several gates, add the new key *behind* the old everywhere first.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// Bytes of a tag: 128 bits.
+pub(super) const TAG_BYTES: usize = 16;
+const SECRET_BYTES: usize = 32;
+/// Input block of SHA-256.
+const BLOCK: usize = 64;
+
+/// What is signed: one can never stand in for the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Domain {
+    Ticket,
+    Pass,
+}
+
+impl Domain {
+    const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Ticket => b"tidegate ticket v1\0",
+            Self::Pass => b"tidegate pass v1\0",
+        }
+    }
+
+    /// The name, padded to a whole block: hashed once per key, not once per ticket.
+    fn block(self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        block[..self.name().len()].copy_from_slice(self.name());
+        block
+    }
+}
+
+/// Only the states that HMAC derives from the secret are kept: nothing can print the secret by mistake.
+#[derive(Clone)]
+struct Key {
+    id: u8,
+    ticket: Hmac<Sha256>,
+    pass: Hmac<Sha256>,
+}
+
+impl Key {
+    fn new(id: u8, secret: &[u8; SECRET_BYTES]) -> Self {
+        let state = |domain: Domain| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
+            mac.update(&domain.block());
+            mac
+        };
+        Self { id, ticket: state(Domain::Ticket), pass: state(Domain::Pass) }
+    }
+
+    fn tag(&self, domain: Domain, payload: &[u8], binding: &[u8]) -> [u8; TAG_BYTES] {
+        let mut mac = match domain {
+            Domain::Ticket => self.ticket.clone(),
+            Domain::Pass => self.pass.clone(),
+        };
+        mac.update(payload);
+        mac.update(binding);
+        let full = mac.finalize().into_bytes();
+        full[..TAG_BYTES].try_into().expect("SHA-256 has 32 bytes")
+    }
+}
+
+/// The keys that sign and verify tickets and passes.
+#[derive(Clone)]
+pub struct KeyRing {
+    /// Not empty; ids are unique, so there are at most 256 and a search by id is short.
+    keys: Vec<Key>,
+}
+
+impl KeyRing {
+    /// Reads a ring: `ID:SECRET` entries, separated by white space or commas; the first signs.
+    ///
+    /// `ID` is 0..=255, `SECRET` 64 hexadecimal digits (32 bytes).
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let entries = text.split(|c: char| c.is_whitespace() || c == ',').filter(|e| !e.is_empty());
+        let mut keys: Vec<Key> = Vec::new();
+        for (entry, text) in entries.enumerate() {
+            let (id, secret) = text.split_once(':').ok_or(KeyError::Form { entry })?;
+            let id = id.parse::<u8>().map_err(|_| KeyError::Id { entry })?;
+            let secret = from_hex(secret).ok_or(KeyError::Secret { entry })?;
+            if keys.iter().any(|k| k.id == id) {
+                return Err(KeyError::Duplicate { entry, id });
+            }
+            keys.push(Key::new(id, &secret));
+        }
+        if keys.is_empty() { Err(KeyError::Empty) } else { Ok(Self { keys }) }
+    }
+
+    /// A ring of one key. `secret` must come from a cryptographic random generator.
+    pub fn generate(id: u8, secret: [u8; SECRET_BYTES]) -> Self {
+        Self { keys: vec![Key::new(id, &secret)] }
+    }
+
+    /// The text that [`KeyRing::parse`] reads, for keeping a generated key. It is the secret itself.
+    pub fn entry(id: u8, secret: &[u8; SECRET_BYTES]) -> String {
+        let mut text = format!("{id}:");
+        for byte in secret {
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    }
+
+    /// Ids in the ring, the signing key's first.
+    pub fn ids(&self) -> impl Iterator<Item = u8> + '_ {
+        self.keys.iter().map(|k| k.id)
+    }
+
+    pub(super) fn signing_id(&self) -> u8 {
+        self.keys[0].id
+    }
+
+    pub(super) fn sign(&self, domain: Domain, payload: &[u8], binding: &[u8]) -> [u8; TAG_BYTES] {
+        self.keys[0].tag(domain, payload, binding)
+    }
+
+    /// Whether `tag` is what the key `id` makes of it, compared in constant time.
+    pub(super) fn check(
+        &self,
+        domain: Domain,
+        id: u8,
+        payload: &[u8],
+        binding: &[u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> Result<bool, super::TicketError> {
+        let key = self.keys.iter().find(|k| k.id == id).ok_or(super::TicketError::UnknownKey)?;
+        Ok(key.tag(domain, payload, binding).ct_eq(tag).into())
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyRing(ids ")?;
+        f.debug_list().entries(self.ids()).finish()?;
+        write!(f, ", secrets hidden)")
+    }
+}
+
+fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * SECRET_BYTES {
+        return None;
+    }
+    let mut out = [0; SECRET_BYTES];
+    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    Some(out)
+}
+
+/// Why a key ring could not be read. Never repeats what was written: it may be a secret.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KeyError {
+    /// No entry.
+    #[error("expected at least one key `ID:64 hexadecimal digits`, got none")]
+    Empty,
+    /// No colon.
+    #[error("key {entry}: expected `ID:64 hexadecimal digits`, got no `:`")]
+    Form {
+        /// Which entry, from 0.
+        entry: usize,
+    },
+    /// The id is not a number of one byte.
+    #[error("key {entry}: expected an id of 0 to 255 before the `:`")]
+    Id {
+        /// Which entry, from 0.
+        entry: usize,
+    },
+    /// The secret is not 64 hexadecimal digits.
+    #[error("key {entry}: expected 64 hexadecimal digits after the `:`")]
+    Secret {
+        /// Which entry, from 0.
+        entry: usize,
+    },
+    /// The id occurs twice.
+    #[error("key {entry}: id {id} is already in the ring")]
+    Duplicate {
+        /// Which entry, from 0.
+        entry: usize,
+        /// The id.
+        id: u8,
+    },
+}
