@@ -12,4 +12,6 @@
 
 pub mod units;
 
+pub mod classify;
+
 pub mod ticket;

@@ -1,0 +1,269 @@
+//! Which class a request belongs to: the first rule whose every condition holds, else the default class.
+//!
+//! Rules are compiled once; classifying allocates nothing unless the path is spelled in an unusual way. They are
+//! tried in order: with the few classes an operator writes, a literal prefix or a method rejects most rules within
+//! a few nanoseconds. Rejected: a decision tree over all rules, which is worth its size from about a hundred rules
+//! on; regular expressions, whose cost an operator cannot see.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::units::{ClassId, MAX_CLASSES};
+
+mod glob;
+mod head;
+mod path;
+
+use glob::Glob;
+pub use head::{Fields, RequestHead};
+
+/// One class's conditions as the operator wrote them. All that are given must hold; none given: every request fits.
+///
+/// Within one condition any value may. Every *name* in `header`, `cookie` and `query` is a condition of its own, and
+/// several entries of one name are its values.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ClassRule {
+    /// Methods, in capitals.
+    pub method: Vec<String>,
+    /// Path globs: `*` within a segment, `**` across segments, `?` one character. `/a/**` covers `/a` too.
+    pub path: Vec<String>,
+    /// Hosts without port, in any case; `*.` in front: any subdomain.
+    pub host: Vec<String>,
+    /// Header fields: name and value glob.
+    pub header: Vec<(String, String)>,
+    /// Cookies: name and value glob.
+    pub cookie: Vec<(String, String)>,
+    /// Query parameters: name and value glob, both compared decoded.
+    pub query: Vec<(String, String)>,
+    /// Client networks.
+    pub client: Vec<IpNet>,
+}
+
+/// A rule that cannot be compiled.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("class {class}, {field}: expected {expected}, got `{got}`")]
+pub struct ClassifyError {
+    /// Which rule, from 0.
+    pub class: usize,
+    /// Which of its conditions.
+    pub field: &'static str,
+    /// What would have been right.
+    pub expected: &'static str,
+    /// What was written.
+    pub got: String,
+}
+
+/// Compiles rules.
+pub struct Rules;
+
+impl Rules {
+    /// Rules in the order of their classes; the default class comes after them. Reports the first mistake.
+    pub fn compile(rules: Vec<ClassRule>) -> Result<Classifier, ClassifyError> {
+        if rules.len() >= MAX_CLASSES {
+            let expected = "at most 255 classes";
+            return Err(ClassifyError { class: 255, field: "class", expected, got: rules.len().to_string() });
+        }
+        let compiled = rules.iter().enumerate().map(|(class, rule)| {
+            Rule::compile(rule).map_err(|Mistake(field, expected, got)| ClassifyError {
+                class,
+                field,
+                expected,
+                got,
+            })
+        });
+        Ok(Classifier { rules: compiled.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Compiled rules.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    rules: Box<[Rule]>,
+}
+
+impl Classifier {
+    /// The class of a request: the first whose conditions all hold, else [`Classifier::default_class`].
+    pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
+        let request = Seen { head, path: OnceCell::new() };
+        let first = self.rules.iter().position(|rule| rule.holds(&request));
+        first.map_or(self.default_class(), |i| ClassId(i as u8))
+    }
+
+    /// The class of requests that no rule fits: the one after the last rule.
+    pub fn default_class(&self) -> ClassId {
+        ClassId(self.rules.len() as u8)
+    }
+
+    /// How many classes there are, the default class included.
+    pub fn classes(&self) -> usize {
+        self.rules.len() + 1
+    }
+}
+
+/// A request and what was worked out about it on the way.
+struct Seen<'a> {
+    head: &'a RequestHead<'a>,
+    path: OnceCell<Cow<'a, [u8]>>,
+}
+
+impl Seen<'_> {
+    fn path(&self) -> &[u8] {
+        self.path.get_or_init(|| path::normalise(self.head.path))
+    }
+}
+
+/// Empty lists hold for every request.
+#[derive(Clone, Debug)]
+struct Rule {
+    method: Box<[Box<str>]>,
+    path: Box<[Glob]>,
+    host: Box<[Host]>,
+    client: Box<[IpNet]>,
+    query: Box<[Named]>,
+    header: Box<[Named]>,
+    cookie: Box<[Named]>,
+}
+
+/// A name, and the globs any of which its value must fit.
+#[derive(Clone, Debug)]
+struct Named {
+    name: Box<str>,
+    values: Vec<Glob>,
+}
+
+impl Named {
+    fn fits(&self, value: &[u8]) -> bool {
+        self.values.iter().any(|glob| glob.matches(value.iter().copied()))
+    }
+}
+
+/// A host name in lower case.
+#[derive(Clone, Debug)]
+enum Host {
+    Exactly(Box<str>),
+    /// With the dot in front.
+    Under(Box<str>),
+}
+
+impl Host {
+    fn fits(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exactly(name) => host.eq_ignore_ascii_case(name.as_bytes()),
+            Self::Under(suffix) => {
+                let split = host.len().checked_sub(suffix.len()).filter(|&at| at > 0);
+                split.is_some_and(|at| host[at..].eq_ignore_ascii_case(suffix.as_bytes()))
+            }
+        }
+    }
+}
+
+/// Field, what was expected, what was written.
+struct Mistake(&'static str, &'static str, String);
+
+impl Rule {
+    /// Cheapest conditions first.
+    fn holds(&self, request: &Seen<'_>) -> bool {
+        let head = request.head;
+        any_or_none(&self.method, |m| **m == *head.method)
+            && any_or_none(&self.path, |glob| glob.matches(request.path().iter().copied()))
+            && any_or_none(&self.host, |host| host.fits(bare_host(head.host).as_bytes()))
+            && any_or_none(&self.client, |net| contains(net, head.client))
+            && self.query.iter().all(|q| {
+                q.values.iter().any(|glob| head::any_query(head.query, &q.name, |value| glob.matches(value)))
+            })
+            && self.header.iter().all(|h| head.fields.any(&h.name, &mut |v| h.fits(v.trim_ascii())))
+            && self.cookie.iter().all(|c| head::any_cookie(head.fields, &c.name, &mut |v| c.fits(v)))
+    }
+
+    fn compile(rule: &ClassRule) -> Result<Self, Mistake> {
+        Ok(Self {
+            method: rule.method.iter().map(|m| method(m)).collect::<Result<_, _>>()?,
+            path: rule.path.iter().map(|p| path_glob(p)).collect::<Result<_, _>>()?,
+            host: rule.host.iter().map(|h| host(h)).collect::<Result<_, _>>()?,
+            client: rule.client.iter().map(IpNet::trunc).collect(),
+            query: named("query", &rule.query, |name| Some(name.into()).filter(|_| !name.is_empty()))?,
+            header: named("header", &rule.header, |name| is_token(name).then(|| name.to_ascii_lowercase()))?,
+            cookie: named("cookie", &rule.cookie, |name| is_token(name).then(|| name.into()))?,
+        })
+    }
+}
+
+fn any_or_none<T>(values: &[T], fits: impl FnMut(&T) -> bool) -> bool {
+    values.is_empty() || values.iter().any(fits)
+}
+
+/// An IPv4 visitor on a dual-stack listener shows up as ::ffff:a.b.c.d.
+fn contains(net: &IpNet, client: IpAddr) -> bool {
+    net.contains(&client.to_canonical())
+}
+
+/// Without port and without the dot of a fully qualified name.
+fn bare_host(host: &str) -> &str {
+    let end = match host.rfind(':') {
+        // The colons inside `[::1]` are not before a port.
+        Some(colon) if !host[colon..].contains(']') => colon,
+        _ => host.len(),
+    };
+    let name = &host[..end];
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn method(text: &str) -> Result<Box<str>, Mistake> {
+    if is_token(text) && !text.bytes().any(|b| b.is_ascii_lowercase()) {
+        return Ok(text.into());
+    }
+    Err(Mistake("method", "a method in capitals, such as GET", text.into()))
+}
+
+fn path_glob(text: &str) -> Result<Glob, Mistake> {
+    if !text.starts_with(['/', '*']) {
+        return Err(Mistake("path", "a glob that starts with `/` or `*`", text.into()));
+    }
+    Glob::path(text)
+        .map_err(|_| Mistake("path", "at most 255 characters from the first wildcard on", text.into()))
+}
+
+fn host(text: &str) -> Result<Host, Mistake> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let strange = |c: char| c.is_whitespace() || matches!(c, '/' | '*' | '@' | '?' | '#');
+    let colons = name.contains(':') && !(name.starts_with('[') && name.ends_with(']'));
+    if name.is_empty() || name.contains(strange) || colons || name.starts_with('.') {
+        let expected = "a host name without port, `*.` in front for any subdomain";
+        return Err(Mistake("host", expected, text.into()));
+    }
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    Ok(match text.starts_with("*.") {
+        true => Host::Under(format!(".{name}").into()),
+        false => Host::Exactly(name.into()),
+    })
+}
+
+/// Gathers the values of each name; `canonical` gives the name as it is compared, or refuses it.
+fn named(
+    field: &'static str,
+    pairs: &[(String, String)],
+    canonical: impl Fn(&str) -> Option<String>,
+) -> Result<Box<[Named]>, Mistake> {
+    let mut out: Vec<Named> = Vec::new();
+    for (name, value) in pairs {
+        let name = canonical(name)
+            .ok_or_else(|| Mistake(field, "a name of letters, digits and !#$%&'*+-.^_`|~", name.clone()))?;
+        let glob = Glob::value(value).map_err(|_| {
+            Mistake(field, "at most 255 characters from the first wildcard on", value.clone())
+        })?;
+        match out.iter_mut().find(|n| *n.name == *name) {
+            Some(known) => known.values.push(glob),
+            None => out.push(Named { name: name.into(), values: vec![glob] }),
+        }
+    }
+    Ok(out.into())
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(text: &str) -> bool {
+    let tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(tchar)
+}
