@@ -15,3 +15,6 @@ pub mod units;
 pub mod classify;
 
 pub mod ticket;
+
+pub mod gate;
+pub mod queue;

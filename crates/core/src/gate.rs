@@ -1,0 +1,294 @@
+//! The gate, tier 2: how many requests the origin works on at once, and who is next.
+//!
+//! A state machine without I/O, meant to sit behind one mutex: it sees only admitted requests, which the origin's
+//! capacity bounds. Between classes strict priority (lower number first), within one priority first come, first
+//! served. Holding requests here instead of in the origin keeps the origin at its unloaded response time.
+//!
+//! ```text
+//! arrive ─► Forward ──────────────► in flight ─► finish
+//!        ├► Queued ─► next ─────────────▲
+//!        │          ├► abandon (left)
+//!        │          └► tick (waited too long: shed)
+//!        └► Shed (queue full)
+//!
+//! arrived == finished + shed + abandoned + queued + in_flight      after every step
+//! ```
+//!
+//! Rejected: a semaphore per worker, which splits the limit and serves late comers of an idle worker first; and
+//! weighted sharing, which belongs in a scheduler of its own once classes have weights.
+
+use std::time::Duration;
+
+use crate::queue::{Discipline, Fifo, Waiting};
+use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
+
+/// How the gate is set up. All of it may be changed while running: [`Gate::reconfigure`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GateConfig {
+    /// Requests the origin works on at once; `None`: no limit, nobody ever queues.
+    pub max_in_flight: Option<u32>,
+    /// Requests that may wait, all classes together.
+    pub max_queue: usize,
+    /// Longest wait in the queue.
+    pub max_queue_wait: Duration,
+    /// Priority of each class by its id, lower first; classes beyond the end come last.
+    pub priorities: Vec<u8>,
+}
+
+/// A request at the gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The caller's name for it; unique among those that wait.
+    pub id: u64,
+    /// Its class.
+    pub class: ClassId,
+    /// Work it asks of the origin.
+    pub cost: Cost,
+}
+
+/// What to do with a request that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Send it to the origin now; report its end with [`Gate::finish`].
+    Forward,
+    /// It waits: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
+    Queued,
+    /// Refuse it.
+    Shed(ShedReason),
+}
+
+/// Why the gate refused a request on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShedReason {
+    /// As many wait as may.
+    QueueFull,
+    /// It waited as long as it may.
+    QueueTimeout,
+}
+
+/// A request that leaves the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Woken {
+    /// The caller's name for it.
+    pub id: u64,
+    /// Its class.
+    pub class: ClassId,
+    /// Work it asks of the origin.
+    pub cost: Cost,
+    /// Time it spent in the queue.
+    pub waited: Duration,
+}
+
+impl Woken {
+    fn new(w: Waiting, now: Timestamp) -> Self {
+        Self { id: w.id, class: w.class, cost: w.cost, waited: now.since(w.since) }
+    }
+}
+
+/// What went through the gate since it was made, and what is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Requests that arrived.
+    pub arrived: u64,
+    /// Requests sent to the origin, at once or out of the queue.
+    pub forwarded: u64,
+    /// Requests the origin is done with.
+    pub finished: u64,
+    /// Requests refused because the queue was full.
+    pub shed_full: u64,
+    /// Requests refused because they waited too long.
+    pub shed_timeout: u64,
+    /// Requests whose visitor left the queue.
+    pub abandoned: u64,
+    /// Requests that wait.
+    pub queued: usize,
+    /// Work that waits.
+    pub queued_cost: Cost,
+    /// Requests at the origin.
+    pub in_flight: u32,
+    /// Work at the origin.
+    pub in_flight_cost: Cost,
+}
+
+/// The state machine. One per process, behind a mutex.
+pub struct Gate {
+    limit: Option<u32>,
+    max_queue: usize,
+    max_queue_wait: Duration,
+    classes: Vec<Class>,
+    /// Classes somebody of whom waits, one bit each: a search touches no empty queue.
+    occupied: [u64; MAX_CLASSES / 64],
+    totals: Totals,
+}
+
+struct Class {
+    priority: u8,
+    queue: Box<dyn Discipline>,
+    in_flight: u32,
+}
+
+impl Gate {
+    /// An empty gate.
+    pub fn new(config: &GateConfig) -> Self {
+        let class =
+            || Class { priority: u8::MAX, queue: Box::new(Fifo::new(config.max_queue)), in_flight: 0 };
+        let mut gate = Self {
+            limit: None,
+            max_queue: 0,
+            max_queue_wait: Duration::ZERO,
+            // One for every possible id, so that a reload may change the classes while requests are on their way.
+            classes: std::iter::repeat_with(class).take(MAX_CLASSES).collect(),
+            occupied: [0; MAX_CLASSES / 64],
+            totals: Totals::default(),
+        };
+        gate.reconfigure(config);
+        gate
+    }
+
+    /// Changes the set-up. Those who wait and those at the origin stay; call [`Gate::next`] afterwards.
+    pub fn reconfigure(&mut self, config: &GateConfig) {
+        self.limit = config.max_in_flight;
+        self.max_queue = config.max_queue;
+        self.max_queue_wait = config.max_queue_wait;
+        for (id, class) in self.classes.iter_mut().enumerate() {
+            class.priority = config.priorities.get(id).copied().unwrap_or(u8::MAX);
+            class.queue.set_max(config.max_queue);
+        }
+    }
+
+    /// Changes the in-flight limit; `None`: no limit. Call [`Gate::next`] afterwards.
+    ///
+    /// Below what is in flight nothing is taken back: nobody is forwarded until enough have finished.
+    pub fn set_limit(&mut self, max_in_flight: Option<u32>) {
+        self.limit = max_in_flight;
+    }
+
+    /// A request arrives. If others wait it joins them even while there is room, so that nobody overtakes.
+    pub fn arrive(&mut self, request: Request, now: Timestamp) -> Decision {
+        self.totals.arrived += 1;
+        if self.has_room() && self.totals.queued == 0 {
+            self.forward(request.class, request.cost);
+            return Decision::Forward;
+        }
+        let Request { id, class, cost } = request;
+        let waiting = Waiting { id, class, cost, since: now, turn: self.totals.arrived };
+        let full = self.totals.queued >= self.max_queue;
+        if full || self.classes[class.index()].queue.push(waiting).is_err() {
+            self.totals.shed_full += 1;
+            return Decision::Shed(ShedReason::QueueFull);
+        }
+        self.occupied[class.index() / 64] |= 1 << (class.index() % 64);
+        self.totals.queued += 1;
+        self.totals.queued_cost += cost;
+        Decision::Queued
+    }
+
+    /// The origin is done with a request, however it ended. Call [`Gate::next`] afterwards.
+    pub fn finish(&mut self, class: ClassId, cost: Cost, _now: Timestamp) {
+        let here = &mut self.classes[class.index()];
+        assert!(here.in_flight > 0, "finish without forward in class {}", class.0);
+        here.in_flight -= 1;
+        self.totals.in_flight -= 1;
+        self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
+        self.totals.finished += 1;
+    }
+
+    /// Who leaves the queue for the origin now; counted as in flight from here on. Call until `None`.
+    ///
+    /// If the visitor turns out to have left, report it with [`Gate::finish`].
+    // Not an iterator: it takes the time, and the gate is not a sequence.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self, now: Timestamp) -> Option<Woken> {
+        if !self.has_room() {
+            return None;
+        }
+        let class = self.occupied().min_by_key(|&c| {
+            let class = &self.classes[c];
+            (class.priority, class.queue.oldest().map(|w| w.turn))
+        })?;
+        let waiting = self.classes[class].queue.pop(now)?;
+        self.leave_queue(&waiting);
+        self.forward(waiting.class, waiting.cost);
+        Some(Woken::new(waiting, now))
+    }
+
+    /// A visitor left. `false` if `id` does not wait: it was woken or shed before, and must be finished by
+    /// whoever was told so.
+    pub fn abandon(&mut self, id: u64, _now: Timestamp) -> bool {
+        let mut occupied = self.occupied();
+        let Some(waiting) = occupied.find_map(|c| self.classes[c].queue.remove(id)) else {
+            return false;
+        };
+        self.leave_queue(&waiting);
+        self.totals.abandoned += 1;
+        true
+    }
+
+    /// Who has waited as long as one may: refuse it with [`ShedReason::QueueTimeout`]. Call until `None`.
+    pub fn tick(&mut self, now: Timestamp) -> Option<Woken> {
+        let deadline = now.saturating_sub(self.max_queue_wait);
+        let mut occupied = self.occupied();
+        let waiting = occupied.find_map(|c| self.classes[c].queue.expire(deadline))?;
+        self.leave_queue(&waiting);
+        self.totals.shed_timeout += 1;
+        Some(Woken::new(waiting, now))
+    }
+
+    /// What went through and what is inside.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The in-flight limit in force.
+    pub fn limit(&self) -> Option<u32> {
+        self.limit
+    }
+
+    /// Requests of a class at the origin.
+    pub fn in_flight(&self, class: ClassId) -> u32 {
+        self.classes[class.index()].in_flight
+    }
+
+    /// Requests of a class that wait.
+    pub fn queued(&self, class: ClassId) -> usize {
+        self.classes[class.index()].queue.len()
+    }
+
+    fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| self.totals.in_flight < limit)
+    }
+
+    fn forward(&mut self, class: ClassId, cost: Cost) {
+        self.classes[class.index()].in_flight += 1;
+        self.totals.in_flight += 1;
+        self.totals.in_flight_cost += cost;
+        self.totals.forwarded += 1;
+    }
+
+    fn leave_queue(&mut self, waiting: &Waiting) {
+        let class = waiting.class.index();
+        self.totals.queued -= 1;
+        self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
+        if self.classes[class].queue.is_empty() {
+            self.occupied[class / 64] &= !(1 << (class % 64));
+        }
+    }
+
+    fn occupied(&self) -> Bits {
+        Bits(self.occupied)
+    }
+}
+
+/// The positions of set bits, ascending.
+struct Bits([u64; MAX_CLASSES / 64]);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let (at, word) = self.0.iter_mut().enumerate().find(|(_, w)| **w != 0)?;
+        let bit = word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(at * 64 + bit)
+    }
+}

@@ -1,0 +1,326 @@
+//! The gate against a model that does everything the slow and obvious way.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::gate::*;
+use tidegate_core::queue::{Discipline, Fifo, Full, Waiting};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+
+const PATIENCE: Duration = Duration::from_millis(50);
+const PRIORITIES: [u8; 4] = [1, 0, 1, 5];
+
+fn config(max_in_flight: Option<u32>, max_queue: usize) -> GateConfig {
+    GateConfig { max_in_flight, max_queue, max_queue_wait: PATIENCE, priorities: PRIORITIES.to_vec() }
+}
+
+fn ms(n: u64) -> Timestamp {
+    Timestamp::from_millis(1_000 + n)
+}
+
+fn request(id: u64, class: u8) -> Request {
+    Request { id, class: ClassId(class), cost: Cost::from_hundredths(u64::from(class) * 50 + 100) }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive {
+        class: u8,
+    },
+    /// Ends the n-th of those in flight, modulo their number.
+    Finish(usize),
+    /// The n-th of those waiting leaves.
+    Abandon(usize),
+    /// Somebody leaves who does not wait.
+    AbandonUnknown,
+    Advance(u64),
+    Limit(Option<u32>),
+    Reconfigure {
+        max_queue: usize,
+        swap: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0u8..4).prop_map(|class| Op::Arrive { class }),
+        6 => any::<usize>().prop_map(Op::Finish),
+        2 => any::<usize>().prop_map(Op::Abandon),
+        1 => Just(Op::AbandonUnknown),
+        3 => (0u64..30).prop_map(Op::Advance),
+        1 => prop::option::of(0u32..6).prop_map(Op::Limit),
+        1 => (0usize..12, any::<bool>()).prop_map(|(max_queue, swap)| Op::Reconfigure { max_queue, swap }),
+    ]
+}
+
+/// Plain lists, searched from the front.
+struct Model {
+    gate: Gate,
+    now: u64,
+    limit: Option<u32>,
+    max_queue: usize,
+    priorities: [u8; 4],
+    next_id: u64,
+    /// In order of arrival, with the time.
+    waiting: Vec<(Request, u64)>,
+    in_flight: Vec<Request>,
+    /// Arrived, finished, shed, abandoned.
+    counts: [u64; 4],
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            gate: Gate::new(&config(Some(3), 8)),
+            now: 0,
+            limit: Some(3),
+            max_queue: 8,
+            priorities: PRIORITIES,
+            next_id: 0,
+            waiting: Vec::new(),
+            in_flight: Vec::new(),
+            counts: [0; 4],
+        }
+    }
+
+    fn room(&self) -> bool {
+        self.limit.is_none_or(|l| (self.in_flight.len() as u32) < l)
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Arrive { class } => self.arrive(class),
+            Op::Finish(n) if !self.in_flight.is_empty() => {
+                let done = self.in_flight.remove(n % self.in_flight.len());
+                self.gate.finish(done.class, done.cost, ms(self.now));
+                self.counts[1] += 1;
+            }
+            Op::Abandon(n) if !self.waiting.is_empty() => {
+                let (gone, _) = self.waiting.remove(n % self.waiting.len());
+                assert!(self.gate.abandon(gone.id, ms(self.now)));
+                assert!(!self.gate.abandon(gone.id, ms(self.now)), "twice");
+                self.counts[3] += 1;
+            }
+            Op::AbandonUnknown => {
+                let known = self.in_flight.first().map_or(u64::MAX, |r| r.id);
+                assert!(!self.gate.abandon(known, ms(self.now)));
+            }
+            Op::Advance(by) => self.advance(by),
+            Op::Limit(limit) => {
+                self.limit = limit;
+                self.gate.set_limit(limit);
+            }
+            Op::Reconfigure { max_queue, swap } => {
+                self.max_queue = max_queue;
+                if swap {
+                    self.priorities.reverse();
+                }
+                let priorities = self.priorities.to_vec();
+                self.gate.reconfigure(&GateConfig { priorities, ..config(self.limit, max_queue) });
+            }
+            Op::Finish(_) | Op::Abandon(_) => {}
+        }
+        self.drain();
+        self.check();
+    }
+
+    fn arrive(&mut self, class: u8) {
+        self.next_id += 1;
+        let request = request(self.next_id, class);
+        self.counts[0] += 1;
+        let expected = if self.room() && self.waiting.is_empty() {
+            self.in_flight.push(request);
+            Decision::Forward
+        } else if self.waiting.len() < self.max_queue {
+            self.waiting.push((request, self.now));
+            Decision::Queued
+        } else {
+            self.counts[2] += 1;
+            Decision::Shed(ShedReason::QueueFull)
+        };
+        assert_eq!(self.gate.arrive(request, ms(self.now)), expected);
+    }
+
+    fn advance(&mut self, by: u64) {
+        self.now += by;
+        let mut shed = Vec::new();
+        while let Some(w) = self.gate.tick(ms(self.now)) {
+            assert!(w.waited >= PATIENCE, "shed after {:?}", w.waited);
+            shed.push(w.id);
+        }
+        let patience = PATIENCE.as_millis() as u64;
+        let (gone, stay) =
+            self.waiting.iter().partition::<Vec<_>, _>(|(_, since)| since + patience <= self.now);
+        let mut expected: Vec<_> = gone.iter().map(|(r, _)| r.id).collect();
+        expected.sort_unstable();
+        shed.sort_unstable();
+        assert_eq!(shed, expected);
+        self.counts[2] += gone.len() as u64;
+        self.waiting = stay;
+    }
+
+    /// Whoever the gate wakes is the first of the lowest priority number that waits.
+    fn drain(&mut self) {
+        loop {
+            let best = self.waiting.iter().enumerate();
+            let best =
+                best.min_by_key(|(at, (r, _))| (self.priorities[r.class.index()], *at)).map(|(at, _)| at);
+            let Some(woken) = self.gate.next(ms(self.now)) else {
+                assert!(!self.room() || best.is_none(), "room and somebody waits, yet nobody is woken");
+                return;
+            };
+            assert!(self.room(), "woken beyond the limit");
+            let (request, since) = self.waiting.remove(best.expect("somebody waits"));
+            let waited = Duration::from_millis(self.now - since);
+            let Request { id, class, cost } = request;
+            assert_eq!(woken, Woken { id, class, cost, waited });
+            self.in_flight.push(request);
+        }
+    }
+
+    fn check(&self) {
+        let t = self.gate.totals();
+        let [arrived, finished, shed, abandoned] = self.counts;
+        assert_eq!(
+            (t.arrived, t.finished, t.shed_full + t.shed_timeout, t.abandoned),
+            (arrived, finished, shed, abandoned)
+        );
+        assert_eq!((t.queued, t.in_flight as usize), (self.waiting.len(), self.in_flight.len()));
+        assert_eq!(
+            t.arrived,
+            t.finished
+                + t.shed_full
+                + t.shed_timeout
+                + t.abandoned
+                + t.queued as u64
+                + u64::from(t.in_flight)
+        );
+        assert_eq!(t.forwarded, t.finished + u64::from(t.in_flight));
+        let cost = |sum: Cost, r: &Request| sum + r.cost;
+        assert_eq!(t.queued_cost, self.waiting.iter().map(|(r, _)| r).fold(Cost::ZERO, cost));
+        assert_eq!(t.in_flight_cost, self.in_flight.iter().fold(Cost::ZERO, cost));
+        for class in (0..4).map(ClassId) {
+            let queued = self.waiting.iter().filter(|(r, _)| r.class == class).count();
+            let flying = self.in_flight.iter().filter(|r| r.class == class).count();
+            assert_eq!((self.gate.queued(class), self.gate.in_flight(class) as usize), (queued, flying));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn the_gate_does_as_the_model(ops in prop::collection::vec(op(), 1..120)) {
+        let mut model = Model::new();
+        ops.iter().for_each(|op| model.apply(op));
+    }
+}
+
+#[test]
+fn a_lowered_limit_takes_nothing_back_and_lets_nobody_in() {
+    let mut gate = Gate::new(&config(Some(4), 10));
+    for id in 0..6 {
+        gate.arrive(request(id, 0), ms(0));
+    }
+    gate.set_limit(Some(2));
+    let cost = request(0, 0).cost;
+    for (finished, expected) in [(1, None), (2, None), (3, Some(4)), (4, Some(5))] {
+        gate.finish(ClassId(0), cost, ms(finished));
+        assert_eq!(gate.next(ms(finished)).map(|w| w.id), expected, "after {finished} finished");
+    }
+    gate.set_limit(Some(0));
+    assert_eq!(gate.arrive(request(9, 1), ms(9)), Decision::Queued, "a limit of 0 holds everybody");
+    assert_eq!(gate.next(ms(9)), None);
+}
+
+#[test]
+fn every_class_id_is_served() {
+    let mut gate = Gate::new(&config(Some(1), 1_000));
+    gate.arrive(request(0, 0), ms(0));
+    for class in (0..=255u8).rev() {
+        assert_eq!(gate.arrive(request(1 + u64::from(class), class), ms(0)), Decision::Queued);
+    }
+    gate.finish(ClassId(0), request(0, 0).cost, ms(1));
+    let mut order = Vec::new();
+    while let Some(woken) = gate.next(ms(1)) {
+        gate.finish(woken.class, woken.cost, ms(1));
+        order.push(woken.class.0);
+    }
+    assert_eq!(order.len(), 256);
+    assert_eq!(order[..4], [1, 2, 0, 3], "priority first, then arrival");
+    assert_eq!((order[4], order[255]), (255, 4), "without a configured priority: last, in order of arrival");
+}
+
+#[test]
+fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
+    let entry = |id| Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(id), turn: id };
+    let mut fifo = Fifo::new(3);
+    for id in 1..=3 {
+        assert_eq!(fifo.push(entry(id)), Ok(()));
+    }
+    assert_eq!(fifo.push(entry(4)), Err(Full { len: 3 }));
+    assert_eq!(fifo.remove(2), Some(entry(2)));
+    assert_eq!(fifo.remove(2), None);
+    assert_eq!(fifo.push(entry(4)), Ok(()));
+    assert_eq!(fifo.expire(ms(0)), None);
+    assert_eq!(fifo.expire(ms(1)), Some(entry(1)));
+    assert_eq!(fifo.oldest(), Some(&entry(3)));
+    fifo.set_max(1);
+    assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps those who wait");
+    assert_eq!([fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))], [Some(entry(3)), Some(entry(4)), None]);
+    assert!(fifo.is_empty());
+}
+
+/// Counts this thread's allocations: other tests run beside this one.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Waves of arrivals, departures and finishes as high as one seen before allocate nothing.
+#[test]
+fn a_warm_gate_does_not_allocate() {
+    let mut gate = Gate::new(&config(Some(8), 4_000));
+    let wave = |gate: &mut Gate, first: u64| {
+        for id in first..first + 1_000 {
+            gate.arrive(request(id, (id % 4) as u8), ms(first));
+        }
+        let left = (first..first + 1_000).step_by(3).filter(|&id| gate.abandon(id, ms(first))).count();
+        assert!(left > 300, "the wave abandons");
+        while gate.totals().in_flight > 0 {
+            let class = (0..4).map(ClassId).find(|&c| gate.in_flight(c) > 0).unwrap();
+            gate.finish(class, request(0, class.0).cost, ms(first));
+            while gate.next(ms(first)).is_some() {}
+        }
+    };
+    for n in 0..3 {
+        wave(&mut gate, n * 1_000);
+    }
+    let before = ALLOCATIONS.get();
+    assert!(before > 0, "the counter counts");
+    for n in 3..1_000 {
+        wave(&mut gate, n * 1_000);
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+}
