@@ -18,3 +18,6 @@ pub mod ticket;
 
 pub mod gate;
 pub mod queue;
+
+pub mod histogram;
+pub mod measure;

@@ -1,0 +1,322 @@
+//! What happened: counted by each worker for itself, put together on the tick.
+//!
+//! A worker owns a [`Shard`] and is its only writer; the control thread reads it meanwhile. No locks, no
+//! read-modify-write, and no two workers share a cache line of counters that either writes. [`Snapshot`] is the sum
+//! of the shards, [`Window`] the difference of two snapshots: rates and quantiles of the time between.
+//!
+//! Rejected: one set of shared counters (every request would take cache lines from the other cores), and draining
+//! shards on the tick (a reader that resets is a second writer).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::histogram::{Histogram, Recorder, add};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+mod event;
+
+pub use event::Event;
+
+/// One worker's counters.
+///
+/// Aligned to two cache lines, because adjacent lines are fetched in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Shard {
+    events: [AtomicU64; Event::COUNT],
+    classes: Box<[ClassShard]>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct ClassShard {
+    arrivals: AtomicU64,
+    forwarded: AtomicU64,
+    served: AtomicU64,
+    origin_errors: AtomicU64,
+    error_us: AtomicU64,
+    client_gone: AtomicU64,
+    response: Recorder,
+    queue_wait: Recorder,
+}
+
+/// How a forwarded request ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The origin answered with a status below 500: goodput.
+    Served,
+    /// The origin answered 5xx, or not at all.
+    OriginError,
+    /// The visitor left before the answer was whole.
+    ClientGone,
+}
+
+impl Shard {
+    /// A shard for classes `0..classes`.
+    pub fn new(classes: usize) -> Self {
+        Self {
+            events: [const { AtomicU64::new(0) }; Event::COUNT],
+            classes: std::iter::repeat_with(ClassShard::default).take(classes).collect(),
+        }
+    }
+
+    /// Counts an event.
+    pub fn count(&self, event: Event) {
+        self.count_many(event, 1);
+    }
+
+    /// Counts an event `n` times over (bytes, for one).
+    pub fn count_many(&self, event: Event, n: u64) {
+        add(&self.events[event as usize], n);
+    }
+
+    /// A request of a class came, whatever becomes of it: offered load.
+    pub fn arrived(&self, class: ClassId) {
+        self.class(class, |c| add(&c.arrivals, 1));
+    }
+
+    /// A request was sent to the origin after `queue_wait` at the gate.
+    pub fn forwarded(&self, class: ClassId, queue_wait: Duration) {
+        self.class(class, |c| {
+            add(&c.forwarded, 1);
+            c.queue_wait.record(queue_wait);
+        });
+    }
+
+    /// A forwarded request ended, `response` after it was sent.
+    ///
+    /// Times of failures are kept apart: an origin that fails at once would look quick. Those of visitors who left
+    /// are not kept: they tell of the visitor's patience.
+    pub fn ended(&self, class: ClassId, outcome: Outcome, response: Duration) {
+        self.class(class, |c| match outcome {
+            Outcome::Served => {
+                add(&c.served, 1);
+                c.response.record(response);
+            }
+            Outcome::OriginError => {
+                add(&c.origin_errors, 1);
+                add(&c.error_us, u64::try_from(response.as_micros()).unwrap_or(u64::MAX));
+            }
+            Outcome::ClientGone => add(&c.client_gone, 1),
+        });
+    }
+
+    /// A class beyond the shard's (a request that outlived a reload) is not counted.
+    fn class(&self, class: ClassId, update: impl FnOnce(&ClassShard)) {
+        if let Some(shard) = self.classes.get(class.index()) {
+            update(shard);
+        }
+    }
+}
+
+/// The sum of all shards at one time, counted from the start of the process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub at: Timestamp,
+    events: [u64; Event::COUNT],
+    classes: Vec<ClassTotals>,
+}
+
+/// What one class has seen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClassTotals {
+    /// Requests that came.
+    pub arrivals: u64,
+    /// Requests sent to the origin.
+    pub forwarded: u64,
+    /// Requests the origin answered below 500: goodput.
+    pub served: u64,
+    /// Requests the origin failed.
+    pub origin_errors: u64,
+    /// Time those took, all together.
+    pub error_time: Duration,
+    /// Requests given up by their visitors.
+    pub client_gone: u64,
+    /// Response times of requests the origin served.
+    pub response: Histogram,
+    /// Waits at the gate.
+    pub queue_wait: Histogram,
+}
+
+impl ClassTotals {
+    fn absorb(&mut self, shard: &ClassShard) {
+        self.arrivals += shard.arrivals.load(Relaxed);
+        self.forwarded += shard.forwarded.load(Relaxed);
+        self.served += shard.served.load(Relaxed);
+        self.origin_errors += shard.origin_errors.load(Relaxed);
+        self.error_time = self.error_time.saturating_add(Duration::from_micros(shard.error_us.load(Relaxed)));
+        self.client_gone += shard.client_gone.load(Relaxed);
+        self.response.absorb(&shard.response);
+        self.queue_wait.absorb(&shard.queue_wait);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.arrivals += other.arrivals;
+        self.forwarded += other.forwarded;
+        self.served += other.served;
+        self.origin_errors += other.origin_errors;
+        self.error_time = self.error_time.saturating_add(other.error_time);
+        self.client_gone += other.client_gone;
+        self.response.merge(&other.response);
+        self.queue_wait.merge(&other.queue_wait);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            arrivals: self.arrivals.saturating_sub(earlier.arrivals),
+            forwarded: self.forwarded.saturating_sub(earlier.forwarded),
+            served: self.served.saturating_sub(earlier.served),
+            origin_errors: self.origin_errors.saturating_sub(earlier.origin_errors),
+            error_time: self.error_time.saturating_sub(earlier.error_time),
+            client_gone: self.client_gone.saturating_sub(earlier.client_gone),
+            response: self.response.since(&earlier.response),
+            queue_wait: self.queue_wait.since(&earlier.queue_wait),
+        }
+    }
+}
+
+impl Snapshot {
+    /// Adds up the shards of all workers.
+    pub fn take<'a>(shards: impl IntoIterator<Item = &'a Shard>, at: Timestamp) -> Self {
+        let mut sum = Self { at, events: [0; Event::COUNT], classes: Vec::new() };
+        for shard in shards {
+            for (mine, theirs) in sum.events.iter_mut().zip(&shard.events) {
+                *mine += theirs.load(Relaxed);
+            }
+            if sum.classes.len() < shard.classes.len() {
+                sum.classes.resize_with(shard.classes.len(), ClassTotals::default);
+            }
+            for (mine, theirs) in sum.classes.iter_mut().zip(&shard.classes) {
+                mine.absorb(theirs);
+            }
+        }
+        sum
+    }
+
+    /// How often an event happened.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// Every class, by id.
+    pub fn classes(&self) -> &[ClassTotals] {
+        &self.classes
+    }
+}
+
+/// What happened between two snapshots.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Window {
+    /// Its length.
+    pub span: Duration,
+    events: [u64; Event::COUNT],
+    classes: Vec<ClassTotals>,
+}
+
+impl Window {
+    /// From `earlier` to `later`. Counters that went back (shards made anew by a reload) count as still.
+    pub fn between(earlier: &Snapshot, later: &Snapshot) -> Self {
+        let mut events = later.events;
+        for (now, then) in events.iter_mut().zip(&earlier.events) {
+            *now = now.saturating_sub(*then);
+        }
+        let none = ClassTotals::default();
+        let classes = later.classes.iter().enumerate();
+        let classes = classes.map(|(i, c)| c.since(earlier.classes.get(i).unwrap_or(&none))).collect();
+        Self { span: later.at.since(earlier.at), events, classes }
+    }
+
+    /// How often an event happened.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// Counts of every class, by id.
+    pub fn classes(&self) -> &[ClassTotals] {
+        &self.classes
+    }
+
+    /// Figures of one class; of an unknown class, those of one without traffic.
+    pub fn class(&self, class: ClassId) -> Figures {
+        self.classes.get(class.index()).map_or_else(Figures::default, |c| Figures::of(c, self.span))
+    }
+
+    /// Figures of all classes together.
+    pub fn total(&self) -> Figures {
+        let mut sum = ClassTotals::default();
+        self.classes.iter().for_each(|c| sum.merge(c));
+        Figures::of(&sum, self.span)
+    }
+
+    /// Work that arrived per second, given the cost of each class by its id; classes without one count as average.
+    pub fn offered(&self, costs: &[Cost]) -> Rate {
+        self.work(costs, |c| c.arrivals)
+    }
+
+    /// Work that the origin served per second, given the cost of each class.
+    pub fn goodput(&self, costs: &[Cost]) -> Rate {
+        self.work(costs, |c| c.served)
+    }
+
+    fn work(&self, costs: &[Cost], count: impl Fn(&ClassTotals) -> u64) -> Rate {
+        let cost = |i: usize| costs.get(i).copied().unwrap_or(Cost::ONE).units();
+        let units: f64 = self.classes.iter().enumerate().map(|(i, c)| count(c) as f64 * cost(i)).sum();
+        Rate::per_second(per_second(units, self.span)).unwrap_or(Rate::ZERO)
+    }
+}
+
+/// Rates (requests per second) and times of a [`Window`]. Times are `None` where nothing was timed.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// Requests that came.
+    pub offered_per_s: f64,
+    /// Requests sent to the origin.
+    pub admitted_per_s: f64,
+    /// Requests the origin answered below 500.
+    pub goodput_per_s: f64,
+    /// Requests the origin failed.
+    pub errors_per_s: f64,
+    /// Response time of requests the origin served.
+    pub response: Times,
+    /// Wait at the gate.
+    pub queue_wait: Times,
+}
+
+/// Mean and percentiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Times {
+    /// Mean.
+    pub mean: Option<Duration>,
+    /// Median.
+    pub p50: Option<Duration>,
+    /// 95th percentile.
+    pub p95: Option<Duration>,
+    /// 99th percentile.
+    pub p99: Option<Duration>,
+}
+
+impl Times {
+    fn of(h: &Histogram) -> Self {
+        Self { mean: h.mean(), p50: h.quantile(0.5), p95: h.quantile(0.95), p99: h.quantile(0.99) }
+    }
+}
+
+impl Figures {
+    fn of(c: &ClassTotals, span: Duration) -> Self {
+        let rate = |n: u64| per_second(n as f64, span);
+        Self {
+            offered_per_s: rate(c.arrivals),
+            admitted_per_s: rate(c.forwarded),
+            goodput_per_s: rate(c.served),
+            errors_per_s: rate(c.origin_errors),
+            response: Times::of(&c.response),
+            queue_wait: Times::of(&c.queue_wait),
+        }
+    }
+}
+
+/// A window of no length has no rates.
+fn per_second(n: f64, span: Duration) -> f64 {
+    if span.is_zero() { 0.0 } else { n / span.as_secs_f64() }
+}

@@ -1,0 +1,78 @@
+//! Everything worth a counter. Names are part of the program's interface: dashboards and alerts use them.
+
+macro_rules! events {
+    ($($variant:ident $name:literal $help:literal)*) => {
+        /// Something that happened and is counted.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Event {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Event {
+            /// Every event, in the order of a request's way.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Its stable name, in snake case.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// One line on what it counts.
+            pub const fn help(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $help,)*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    Connections "connections" "Visitor connections accepted."
+    ConnectionsRefused "connections_refused" "Visitor connections closed at once because limits.max_connections was reached."
+    Requests "requests" "Request heads read."
+    RequestsBad "requests_bad" "Requests refused as malformed or ambiguous."
+    HeaderTimeout "header_timeout" "Connections closed because a request head took longer than limits.header_timeout."
+    IdleTimeout "idle_timeout" "Connections closed after limits.idle_timeout without a request."
+    BodyTimeout "body_timeout" "Requests ended because a body stood still longer than limits.body_timeout."
+    RequestTimeout "request_timeout" "Requests ended because they took longer than limits.request_timeout."
+    UriTooLong "uri_too_long" "Requests refused because the target exceeded limits.max_uri_bytes."
+    HeadersTooLarge "headers_too_large" "Requests refused because the head exceeded limits.max_header_bytes or limits.max_headers."
+    BodyTooLarge "body_too_large" "Requests refused because the body exceeded limits.max_body_bytes."
+    ExpectationFailed "expectation_failed" "Requests refused because of an expectation other than 100-continue."
+    Entered "entered" "Requests let in at once, without a wait."
+    EnteredByTicket "entered_by_ticket" "Requests let in with a ticket whose turn had come."
+    EnteredByPass "entered_by_pass" "Requests let in with a pass."
+    WaitingAnswers "waiting_answers" "Waiting pages and waiting API answers sent."
+    StatusPolls "status_polls" "Status requests of waiting pages."
+    Full "full" "Visitors told that the room is full (beyond room.max_wait)."
+    TicketForged "ticket_forged" "Tickets and passes refused as malformed, altered or another visitor's."
+    TicketExpired "ticket_expired" "Tickets and passes that had run out."
+    TicketEarly "ticket_early" "Tickets shown before their turn."
+    TicketLate "ticket_late" "Tickets shown after their turn, within room.grace."
+    TicketReplayed "ticket_replayed" "Tickets shown again after they were redeemed."
+    QueueFull "queue_full" "Requests refused because queue.max_length was reached."
+    QueueTimeout "queue_timeout" "Requests refused after queue.max_wait at the gate."
+    ClientGone "client_gone" "Requests whose visitor left before the answer was whole."
+    OriginConnectFailed "origin_connect_failed" "Connections that a replica refused or that failed."
+    OriginConnectTimeout "origin_connect_timeout" "Connections to a replica that took longer than origin.connect_timeout."
+    OriginFirstByteTimeout "origin_first_byte_timeout" "Requests whose answer did not begin within origin.first_byte_timeout."
+    OriginReadTimeout "origin_read_timeout" "Answers that stood still longer than origin.read_timeout."
+    OriginReset "origin_reset" "Replica connections lost before the answer was whole."
+    OriginBadResponse "origin_bad_response" "Answers of a replica that were malformed."
+    Retries "retries" "Requests sent to another replica after a failure."
+    RetryBudgetEmpty "retry_budget_empty" "Retries not made because origin.retry_budget was used up."
+    StaleConnection "stale_connection" "Reused replica connections found dead before the first byte; the request went on another."
+    Upgrades "upgrades" "Connections turned into tunnels (WebSocket and others)."
+    UpgradeBytes "upgrade_bytes" "Bytes carried through tunnels, both directions."
+    NoReplica "no_replica" "Requests refused because no replica was healthy."
+    Panics "panics" "Requests ended by a fault in Tidegate itself. Please report these."
+}
+
+impl Event {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+}
