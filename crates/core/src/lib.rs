@@ -21,3 +21,7 @@ pub mod queue;
 
 pub mod histogram;
 pub mod measure;
+
+pub mod capacity;
+
+pub mod control;

@@ -1,0 +1,34 @@
+//! The capacity an operator gave: no algorithm, and the yardstick for those that come beside it.
+
+use super::{Estimate, Estimator, Phase, Sample};
+use crate::units::{Rate, Timestamp};
+
+/// Holds one number until another is set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Fixed {
+    capacity: Option<Rate>,
+}
+
+impl Fixed {
+    /// `None`: unlimited until a number is set.
+    pub fn new(capacity: Option<Rate>) -> Self {
+        Self { capacity }
+    }
+}
+
+impl Estimator for Fixed {
+    fn observe(&mut self, _sample: &Sample, _now: Timestamp) {}
+
+    fn tick(&mut self, _now: Timestamp) -> Estimate {
+        Estimate {
+            capacity: self.capacity.unwrap_or(Rate::MAX),
+            max_in_flight: None,
+            phase: Phase::Configured,
+            confidence: if self.capacity.is_some() { 1.0 } else { 0.0 },
+        }
+    }
+
+    fn set(&mut self, capacity: Rate, _now: Timestamp) {
+        self.capacity = Some(capacity);
+    }
+}
