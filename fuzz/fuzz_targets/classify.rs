@@ -1,0 +1,9 @@
+#![no_main]
+//! `cargo +nightly fuzz run classify`. A slice of it runs in every `cargo test`: `crates/core/tests/fuzz_slice.rs`.
+
+#[path = "../../crates/core/tests/fuzz/mod.rs"]
+mod fuzz;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    fuzz::classify::run(data);
+});
