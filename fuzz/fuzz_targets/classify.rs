@@ -1,6 +1,8 @@
 #![no_main]
 //! `cargo +nightly fuzz run classify`. A slice of it runs in every `cargo test`: `crates/core/tests/fuzz_slice.rs`.
 
+// Each target uses its own part.
+#[allow(dead_code)]
 #[path = "../../crates/core/tests/fuzz/mod.rs"]
 mod fuzz;
 

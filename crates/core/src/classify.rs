@@ -57,24 +57,47 @@ pub struct ClassifyError {
 }
 
 /// Compiles rules.
+///
+/// ```
+/// use tidegate_core::classify::{ClassRule, RequestHead, Rules};
+/// use tidegate_core::units::ClassId;
+///
+/// let search = ClassRule { path: vec!["/search*".into()], ..ClassRule::default() };
+/// let classifier = Rules::compile(vec![search]).unwrap();
+/// let client = [192, 0, 2, 1].into();
+/// let head = RequestHead { method: "GET", path: "/search", query: "q=x", host: "a.example", client, fields: &[] };
+/// assert_eq!(classifier.classify(&head), ClassId(0));
+/// assert_eq!(classifier.classify(&RequestHead { path: "/", ..head }), classifier.default_class());
+/// ```
 pub struct Rules;
 
 impl Rules {
     /// Rules in the order of their classes; the default class comes after them. Reports the first mistake.
     pub fn compile(rules: Vec<ClassRule>) -> Result<Classifier, ClassifyError> {
+        let (classifier, mistakes) = Self::compile_all(&rules);
+        mistakes.into_iter().next().map_or(Ok(classifier), Err)
+    }
+
+    /// Every mistake in the rules, in their order; none: they compile.
+    pub fn check(rules: &[ClassRule]) -> Vec<ClassifyError> {
+        Self::compile_all(rules).1
+    }
+
+    fn compile_all(rules: &[ClassRule]) -> (Classifier, Vec<ClassifyError>) {
+        let mut errors = Vec::new();
         if rules.len() >= MAX_CLASSES {
-            let expected = "at most 255 classes";
-            return Err(ClassifyError { class: 255, field: "class", expected, got: rules.len().to_string() });
+            let (expected, got) = ("at most 255 classes", rules.len().to_string());
+            errors.push(ClassifyError { class: MAX_CLASSES - 1, field: "class", expected, got });
         }
-        let compiled = rules.iter().enumerate().map(|(class, rule)| {
-            Rule::compile(rule).map_err(|Mistake(field, expected, got)| ClassifyError {
-                class,
-                field,
-                expected,
-                got,
-            })
-        });
-        Ok(Classifier { rules: compiled.collect::<Result<_, _>>()? })
+        let compile = |(class, rule)| {
+            let mut mistakes = Vec::new();
+            let compiled = Rule::compile(rule, &mut mistakes);
+            let place = |Mistake(field, expected, got)| ClassifyError { class, field, expected, got };
+            errors.extend(mistakes.into_iter().map(place));
+            compiled
+        };
+        let rules = rules.iter().enumerate().map(compile).collect();
+        (Classifier { rules }, errors)
     }
 }
 
@@ -160,6 +183,9 @@ impl Host {
     }
 }
 
+const NAME: &str = "a name of letters, digits and !#$%&'*+-.^_`|~";
+const SHORT: &str = "at most 255 characters from the first wildcard on";
+
 /// Field, what was expected, what was written.
 struct Mistake(&'static str, &'static str, String);
 
@@ -178,17 +204,30 @@ impl Rule {
             && self.cookie.iter().all(|c| head::any_cookie(head.fields, &c.name, &mut |v| c.fits(v)))
     }
 
-    fn compile(rule: &ClassRule) -> Result<Self, Mistake> {
-        Ok(Self {
-            method: rule.method.iter().map(|m| method(m)).collect::<Result<_, _>>()?,
-            path: rule.path.iter().map(|p| path_glob(p)).collect::<Result<_, _>>()?,
-            host: rule.host.iter().map(|h| host(h)).collect::<Result<_, _>>()?,
+    /// Leaves out what is mistaken and says so in `mistakes`.
+    fn compile(rule: &ClassRule, mistakes: &mut Vec<Mistake>) -> Self {
+        let any_name = |name: &str| Some(name.into()).filter(|_| !name.is_empty());
+        let field_name = |name: &str| is_token(name).then(|| name.to_ascii_lowercase());
+        let cookie_name = |name: &str| is_token(name).then(|| name.into());
+        Self {
+            method: good(&rule.method, method, mistakes),
+            path: good(&rule.path, path_glob, mistakes),
+            host: good(&rule.host, host, mistakes),
             client: rule.client.iter().map(IpNet::trunc).collect(),
-            query: named("query", &rule.query, |name| Some(name.into()).filter(|_| !name.is_empty()))?,
-            header: named("header", &rule.header, |name| is_token(name).then(|| name.to_ascii_lowercase()))?,
-            cookie: named("cookie", &rule.cookie, |name| is_token(name).then(|| name.into()))?,
-        })
+            query: named("query", &rule.query, any_name, mistakes),
+            header: named("header", &rule.header, field_name, mistakes),
+            cookie: named("cookie", &rule.cookie, cookie_name, mistakes),
+        }
     }
+}
+
+/// What `compile` makes of each text; what it refuses goes to `mistakes`.
+fn good<T>(
+    texts: &[String],
+    compile: fn(&str) -> Result<T, Mistake>,
+    mistakes: &mut Vec<Mistake>,
+) -> Box<[T]> {
+    texts.iter().filter_map(|t| compile(t).map_err(|m| mistakes.push(m)).ok()).collect()
 }
 
 fn any_or_none<T>(values: &[T], fits: impl FnMut(&T) -> bool) -> bool {
@@ -246,20 +285,23 @@ fn named(
     field: &'static str,
     pairs: &[(String, String)],
     canonical: impl Fn(&str) -> Option<String>,
-) -> Result<Box<[Named]>, Mistake> {
+    mistakes: &mut Vec<Mistake>,
+) -> Box<[Named]> {
     let mut out: Vec<Named> = Vec::new();
     for (name, value) in pairs {
-        let name = canonical(name)
-            .ok_or_else(|| Mistake(field, "a name of letters, digits and !#$%&'*+-.^_`|~", name.clone()))?;
-        let glob = Glob::value(value).map_err(|_| {
-            Mistake(field, "at most 255 characters from the first wildcard on", value.clone())
-        })?;
+        let (Some(name), Ok(glob)) = (canonical(name), Glob::value(value)) else {
+            mistakes.push(match canonical(name) {
+                None => Mistake(field, NAME, name.clone()),
+                Some(_) => Mistake(field, SHORT, value.clone()),
+            });
+            continue;
+        };
         match out.iter_mut().find(|n| *n.name == *name) {
             Some(known) => known.values.push(glob),
             None => out.push(Named { name: name.into(), values: vec![glob] }),
         }
     }
-    Ok(out.into())
+    out.into()
 }
 
 /// RFC 9110, 5.6.2.

@@ -111,6 +111,23 @@ pub struct Totals {
 }
 
 /// The state machine. One per process, behind a mutex.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::gate::{Decision, Gate, GateConfig, Request};
+/// use tidegate_core::units::{ClassId, Cost, Timestamp};
+///
+/// let max_queue_wait = Duration::from_secs(30);
+/// let config = GateConfig { max_in_flight: Some(1), max_queue: 10, max_queue_wait, priorities: vec![1] };
+/// let (mut gate, now) = (Gate::new(&config), Timestamp::from_secs(1));
+/// let request = |id| Request { id, class: ClassId(0), cost: Cost::ONE };
+///
+/// assert_eq!(gate.arrive(request(1), now), Decision::Forward);
+/// assert_eq!(gate.arrive(request(2), now), Decision::Queued);
+/// gate.finish(ClassId(0), Cost::ONE, now);
+/// assert_eq!(gate.next(now).map(|woken| woken.id), Some(2));
+/// assert_eq!(gate.next(now), None);
+/// ```
 pub struct Gate {
     limit: Option<u32>,
     max_queue: usize,

@@ -264,6 +264,13 @@ fn mistakes_are_refused_where_they_stand() {
         assert_eq!((error.class, error.field, error.got.as_str()), (1, *field, *got));
         assert!(!error.expected.is_empty());
     }
+    let all: Vec<_> = cases.iter().map(|(bad, ..)| bad.clone()).collect();
+    let found: Vec<_> = Rules::check(&all).into_iter().map(|e| (e.class, e.field, e.got)).collect();
+    let expected: Vec<_> =
+        cases.iter().enumerate().map(|(i, (_, f, got))| (i, *f, got.to_string())).collect();
+    assert_eq!(found, expected, "all mistakes at once");
+    assert_eq!(Rules::check(&[rule()]), []);
+
     assert!(Rules::compile(vec![rule(); 255]).is_ok());
     let error = Rules::compile(vec![rule(); 256]).unwrap_err();
     assert_eq!(error.to_string(), "class 255, class: expected at most 255 classes, got `256`");

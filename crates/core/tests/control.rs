@@ -124,3 +124,15 @@ fn an_estimator_sees_each_class_and_outcome_once_a_tick() {
         assert_eq!(*seen.lock().unwrap(), [served, failed], "visitors who left are no sign of capacity");
     }
 }
+
+/// What workers share, and what crosses to the control thread.
+#[test]
+fn shared_types_cross_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<tidegate_core::ticket::KeyRing>();
+    shared::<tidegate_core::classify::Classifier>();
+    shared::<Shard>();
+    sent::<tidegate_core::gate::Gate>();
+    sent::<Control>();
+}

@@ -4,6 +4,9 @@
 //! `%25` (decoding those would change where segments end, or what the next decoder reads), dot segments are
 //! resolved, runs of slashes count as one (nginx's `merge_slashes`). Only for matching: the origin gets the path as
 //! it was sent.
+//!
+//! Left alone, because origins differ: letter case, and path parameters (`/checkout;x`), which belong to their
+//! segment. Before an origin that drops them (servlet containers) write `/checkout*`.
 
 use std::borrow::Cow;
 

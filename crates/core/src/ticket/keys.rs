@@ -69,6 +69,21 @@ impl Key {
 }
 
 /// The keys that sign and verify tickets and passes.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Presenter, Ticket};
+/// use tidegate_core::units::{ClassId, Cost, Timestamp};
+///
+/// let ring = KeyRing::generate(1, [7; 32]); // In earnest: 32 random bytes.
+/// let issued = Timestamp::from_secs(1_700_000_000);
+/// let wait = Duration::from_secs(90);
+/// let ticket = Ticket { class: ClassId(0), cost: Cost::ONE, issued, wait, arrived: issued, nonce: 42 };
+/// let visitor = Presenter { ip: [192, 0, 2, 1].into(), cookie: None };
+///
+/// let sealed = ring.seal(&ticket, &Binding::IpPrefix(visitor.ip));
+/// assert_eq!(ring.open(sealed.as_bytes(), &visitor, BindingKinds::IP_PREFIX), Ok(ticket));
+/// ```
 #[derive(Clone)]
 pub struct KeyRing {
     /// Not empty; ids are unique, so there are at most 256 and a search by id is short.
