@@ -36,6 +36,8 @@ enum Op {
     /// Somebody leaves who does not wait.
     AbandonUnknown,
     Advance(u64),
+    /// Wakes whoever may go; left out at times, so that arrivals meet a queue and a free place at once.
+    Drain,
     Limit(Option<u32>),
     Reconfigure {
         max_queue: usize,
@@ -50,6 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<usize>().prop_map(Op::Abandon),
         1 => Just(Op::AbandonUnknown),
         3 => (0u64..30).prop_map(Op::Advance),
+        8 => Just(Op::Drain),
         1 => prop::option::of(0u32..6).prop_map(Op::Limit),
         1 => (0usize..12, any::<bool>()).prop_map(|(max_queue, swap)| Op::Reconfigure { max_queue, swap }),
     ]
@@ -108,6 +111,7 @@ impl Model {
                 assert!(!self.gate.abandon(known, ms(self.now)));
             }
             Op::Advance(by) => self.advance(by),
+            Op::Drain => self.drain(),
             Op::Limit(limit) => {
                 self.limit = limit;
                 self.gate.set_limit(limit);
@@ -122,7 +126,6 @@ impl Model {
             }
             Op::Finish(_) | Op::Abandon(_) => {}
         }
-        self.drain();
         self.check();
     }
 

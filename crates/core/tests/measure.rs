@@ -111,6 +111,7 @@ fn a_window_is_what_came_between_two_snapshots() {
     };
     busy(&a, 100);
     a.ended(ClassId(0), Outcome::Served, us(60_000_000));
+    a.ended(ClassId(0), Outcome::OriginError, us(7_000));
     let before = Snapshot::take([&a, &b], Timestamp::from_secs(10));
     busy(&a, 10);
     busy(&b, 30);
