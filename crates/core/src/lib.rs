@@ -10,6 +10,7 @@
 //! arguments, events go in, decisions come out, so that the gateway and the simulator run the same code.
 //! Modules stand in the order of the flow.
 
+mod sync;
 pub mod units;
 
 pub mod classify;
@@ -25,3 +26,14 @@ pub mod measure;
 pub mod capacity;
 
 pub mod control;
+pub mod room;
+
+mod ring;
+pub use ring::Load;
+pub mod slots;
+
+pub mod hand;
+
+pub mod ticket;
+
+pub mod redeem;

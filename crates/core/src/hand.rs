@@ -1,0 +1,182 @@
+//! The schedule's hand: the instant of the promised schedule that is being admitted.
+//!
+//! WebQ's schedule runs on the wall clock: whoever is promised second `s` is let in at `s`, also when the origin has
+//! become slower, and when visitors stay away the origin idles. This schedule runs on work. The hand `V` moves over the
+//! promised seconds as fast as the origin can take what lies there, and a visitor's turn has come when `V` reaches
+//! the ticket's due instant:
+//!
+//! ```text
+//! work admitted in dt  =  C * dt * clamp(1 + g * (target - max(B, Q) / C), 0, 4)  /  show-up ratio
+//! ```
+//!
+//! * `B` virtual backlog: work admitted minus what capacity C has done since, never below minus one burst.
+//! * `Q` work queued for the origin; `target` 50 ms, plus half an average visitor, since work comes in whole visitors.
+//! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than its grain.
+//!
+//! What follows without touching a ticket: capacity falls -> V slows, everybody keeps the order, nobody is refused
+//! (re-slotting with seniority); no-shows, spare origin or more capacity -> V speeds up, and those of the waiting who
+//! ask next are pulled forward, in order. V never goes back and never passes the last promise. Stretches where nothing is
+//! promised cost no work, so V skips them. With nobody waiting V follows the clock.
+//!
+//! Rejected: dV/dt = clamp(C / L, 0, 4) per second of schedule. It idles in sparse stretches (a schedule made at a
+//! tenth of today's capacity could only run four times as fast); budgeting work is the same law where L > 0 and needs
+//! no limit. Rejected: new tickets at every change (a ticket in a closed laptop cannot be changed).
+
+use crate::slots::position_to_work;
+use crate::sync::{AtomicU64, Ordering};
+use crate::units::{Cost, Rate, Timestamp};
+
+/// Backlog aimed at, in seconds: enough that the origin never starves between two ticks.
+pub(crate) const TARGET_S: f64 = 0.05;
+/// Gain per second of backlog error: below 1 over the second or so that a called visitor needs to come.
+const GAIN: f64 = 0.7;
+/// Most work admitted, as a multiple of capacity.
+const MAX_PACE: f64 = 4.0;
+
+/// Where the hand stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HandValue {
+    /// Instant of the schedule that is being admitted.
+    pub at: Timestamp,
+    /// Nobody waits: the hand moves with the clock.
+    pub follows_clock: bool,
+}
+
+/// The hand: written by the control tick, read by every request.
+pub(crate) struct Hand(AtomicU64);
+
+impl Hand {
+    pub(crate) fn new(value: HandValue) -> Self {
+        Self(AtomicU64::new(pack(value)))
+    }
+
+    pub(crate) fn set(&self, value: HandValue) {
+        self.0.store(pack(value), Ordering::Release);
+    }
+
+    pub(crate) fn value(&self) -> HandValue {
+        let word = self.0.load(Ordering::Acquire);
+        HandValue { at: Timestamp::from_micros(word >> 1), follows_clock: word & 1 == 1 }
+    }
+
+    /// Where it stands at `now`.
+    pub(crate) fn at(&self, now: Timestamp) -> Timestamp {
+        let value = self.value();
+        if value.follows_clock { value.at.max(now) } else { value.at }
+    }
+}
+
+fn pack(value: HandValue) -> u64 {
+    (value.at.as_micros() << 1) | u64::from(value.follows_clock)
+}
+
+/// Work to admit, as a multiple of capacity. `backlog_s` is the backlog and `grain_s` the average visitor, both as
+/// seconds of work at capacity.
+pub(crate) fn pace(backlog_s: f64, grain_s: f64) -> f64 {
+    let gain = GAIN / (1.0 + grain_s);
+    (1.0 + gain * (target_s(grain_s) - backlog_s)).clamp(0.0, MAX_PACE)
+}
+
+/// Backlog aimed at, in seconds.
+pub(crate) fn target_s(grain_s: f64) -> f64 {
+    TARGET_S + grain_s / 2.0
+}
+
+/// Moves from `from` towards `until`, over at most `work` hundredths of promises. `cell` tells what a second holds and how
+/// densely, in hundredths. Stretches without promises are free, but not if there is no work to give at all.
+pub(crate) fn advance(
+    from: Timestamp,
+    until: Timestamp,
+    mut work: f64,
+    cell: impl Fn(u64) -> (u64, u64),
+) -> Timestamp {
+    let mut at = from;
+    while at < until && work > 0.0 {
+        let end = Timestamp::from_secs(at.second() + 1).min(until);
+        let (cost, density) = cell(at.second());
+        let start = position_to_work(at, density) as f64;
+        let stop = if end.second() == at.second() { position_to_work(end, density) } else { density };
+        let here = stop.min(cost) as f64 - start;
+        if here <= work {
+            work -= here.max(0.0);
+            at = end;
+        } else {
+            let us = (work * 1e6 / density as f64).round() as u64;
+            return Timestamp::from_micros(at.as_micros() + us).min(end);
+        }
+    }
+    at
+}
+
+/// Work admitted but not yet done by an origin of the given capacity, as the instant when it will be done (GCRA's
+/// theoretical arrival time): admitting is one addition, and the clock takes the work off.
+pub(crate) struct Backlog {
+    clear_ns: AtomicU64,
+}
+
+impl Backlog {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self { clear_ns: AtomicU64::new(now.as_micros() * 1_000) }
+    }
+
+    pub(crate) fn add(&self, cost: Cost, capacity: Rate) {
+        if capacity > Rate::ZERO {
+            let ns = cost.units() / capacity.get() * 1e9;
+            self.clear_ns.fetch_add(ns as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// In seconds at capacity; negative if the origin had time to spare.
+    pub(crate) fn seconds(&self, now: Timestamp) -> f64 {
+        let clear = self.clear_ns.load(Ordering::Relaxed) as i64;
+        (clear - (now.as_micros() * 1_000) as i64) as f64 / 1e9
+    }
+
+    /// Forgets spare time beyond `burst_s`: an origin cannot work in advance.
+    pub(crate) fn floor(&self, now: Timestamp, burst_s: f64) {
+        let floor = (now.as_micros() * 1_000).saturating_sub((burst_s * 1e9) as u64);
+        self.clear_ns.fetch_max(floor, Ordering::Relaxed);
+    }
+
+    /// The same work at another capacity.
+    pub(crate) fn rescale(&self, now: Timestamp, from: Rate, to: Rate) {
+        let ratio = if to > Rate::ZERO && from > Rate::ZERO { from.get() / to.get() } else { 0.0 };
+        let seconds = (self.seconds(now) * ratio).clamp(-1.0, 3_600.0);
+        let clear = (now.as_micros() * 1_000) as i64 + (seconds * 1e9) as i64;
+        self.clear_ns.store(clear.max(0) as u64, Ordering::Relaxed);
+    }
+}
+
+/// Memory of the show-up ratio, in seconds.
+const MEMORY_S: f64 = 20.0;
+/// Least ratio believed: the origin is not flooded twentyfold on the word of a few absent visitors.
+const MIN_RATIO: f64 = 0.05;
+
+/// How much of the promised work comes to be redeemed: an average over about 20 s, weighted by work. Starts from one,
+/// with the weight of one second of capacity.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub(crate) struct ShowUp {
+    pub(crate) promised: f64,
+    pub(crate) shown: f64,
+}
+
+impl ShowUp {
+    /// Lets `dt_s` pass.
+    pub(crate) fn age(&mut self, dt_s: f64) {
+        let keep = (-dt_s / MEMORY_S).exp();
+        self.promised *= keep;
+        self.shown *= keep;
+    }
+
+    /// Work whose turn has passed, and how much of it was redeemed.
+    pub(crate) fn record(&mut self, promised: Cost, shown: Cost) {
+        self.promised += promised.units();
+        self.shown += shown.units();
+    }
+
+    /// The share of the promised work that is redeemed.
+    pub(crate) fn ratio(&self, capacity: Rate) -> f64 {
+        let prior = capacity.get().max(1.0);
+        ((self.shown + prior) / (self.promised + prior)).clamp(MIN_RATIO, 1.0)
+    }
+}

@@ -1,0 +1,354 @@
+//! The waiting room: joins the schedule (`slots`), its hand (`hand`) and the redeemed tickets (`redeem`).
+//!
+//! A visitor arrives and enters at once or gets a ticket for an instant of the schedule (WebQ III-D); comes back with
+//! the ticket and enters when the hand has reached that instant. The room keeps no state per waiting visitor: a
+//! few words per second of schedule, and the nonces of those who entered a short while ago.
+//!
+//! **Pacing.** WebQ admits a second's worth of visitors the moment the second begins. Here room expires within the
+//! present second too: a newcomer takes no position older than `burst` before the hand, and enters at once if
+//! the position is at most `burst` after it. So at most `2 * burst * C` enters in one instant; `burst = 1s` is the
+//! paper's rule. Origins that take less than ten visitors in a burst get a longer one, up to the paper's second.
+//!
+//! **Honest wait** is the time until the hand will reach the due instant: the work promised in between, times the
+//! show-up ratio, over the capacity. Place counts the visitors in between.
+//!
+//! Capacity zero means closed: newcomers are told "full" with a time to come again (a wait cannot be known), tickets keep
+//! their place. Unlimited capacity ([`Rate::MAX`]): everybody enters. The room counts no outcomes: the gateway's
+//! per-worker counters do, without a shared cache line.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::ring::{Load, Ring};
+use crate::slots::Slots;
+use crate::sync::{AtomicU64, Ordering};
+use crate::ticket::Ticket;
+use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
+
+mod checker;
+mod control;
+mod door;
+mod saved;
+
+pub use checker::{Checker, Feedback, Orders};
+use control::Control;
+use door::{AGAIN, Door, Word};
+pub use saved::RestoreError;
+
+/// Shortest wait worth saying: one control tick.
+const MIN_WAIT: Duration = Duration::from_millis(100);
+/// Longest wait said: what cannot be known is not more than a day.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// Seconds of schedule kept beyond what the settings ask for: charges that reach past the longest wait, clock skew.
+const SLACK_S: u64 = 64;
+/// Cost units that may enter in one instant however small the origin.
+const MIN_BURST_UNITS: f64 = 10.0;
+
+/// Settings of the room; the meaning of each is in the configuration's `[room]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoomConfig {
+    /// Longest wait handed out.
+    pub max_wait: Duration,
+    /// How late a visitor may come and keep the place.
+    pub grace: Duration,
+    /// How early a visitor may come.
+    pub tolerance: Duration,
+    /// Capacity's worth of visitors that may enter in one instant, at most a second's.
+    pub burst: Duration,
+    /// Most promises per second, as a multiple of capacity.
+    pub overbook_max: f64,
+    /// Who gets the new room when capacity rises: newcomers (`true`, WebQ III-D) or the waiting in order.
+    pub rise_to_newcomers: bool,
+    /// Whether tickets due before this process started are still good.
+    pub after_restart_accept: bool,
+    /// Cost per class; a class without one costs [`Cost::ONE`].
+    pub class_costs: Vec<Cost>,
+}
+
+/// What happens to a visitor without a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// In at once.
+    Enter,
+    /// A place, and the wait for it.
+    Wait(Ticket, Wait),
+    /// No place within the longest wait.
+    Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
+}
+
+/// What happens to a visitor with an authentic ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redemption {
+    /// In; the ticket is used up.
+    Enter,
+    /// Too early, or the origin is behind; the place is kept.
+    Wait(Wait),
+    /// The ticket has been used.
+    Replayed,
+    /// Too late. Give a new place: [`Room::arrive`] with this ticket's `arrived`.
+    Expired,
+}
+
+/// What a status poll says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// The ticket would be let in now.
+    Ready,
+    /// Not yet.
+    Wait(Wait),
+    /// The ticket has been used.
+    Redeemed,
+    /// Too late.
+    Expired,
+}
+
+/// An honest wait: what is expected now, not what the ticket says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// How long.
+    pub wait: Duration,
+    /// One is next.
+    pub place: u64,
+    /// Now plus the wait.
+    pub due: Timestamp,
+}
+
+/// The room in figures.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct RoomState {
+    /// Visitors promised a place that the hand has not reached.
+    pub waiting: u64,
+    /// Work promised from the hand on.
+    pub promised: Cost,
+    /// Wait of a newcomer.
+    pub wait: Duration,
+    /// Seconds by which the hand is ahead of the clock; negative: behind.
+    pub lead_s: f64,
+    /// Share of the promised work that comes to be redeemed.
+    pub show_up: f64,
+    /// Promises per second as a multiple of capacity.
+    pub overbook: f64,
+    /// First second that may have room.
+    pub frontier: u64,
+    /// Work admitted beyond what capacity has done, as seconds at capacity.
+    pub backlog_s: f64,
+    /// Nonces kept.
+    pub redeemed: usize,
+}
+
+/// The new settings need a longer schedule: make a new [`Room`] and [`Room::restore`] what this one saves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("max_wait and grace need a schedule of {needed_s} s, this room has {has_s} s")]
+pub struct NeedsNewRoom {
+    /// Seconds the settings need.
+    pub needed_s: u64,
+    /// Seconds there are.
+    pub has_s: u64,
+}
+
+/// The waiting room. Shared by all workers.
+pub struct Room {
+    slots: Slots,
+    door: Door,
+    /// Promised to visitors who wait, by slot second; without those who entered at once.
+    waits: Ring,
+    /// Redeemed of it, by slot second.
+    shown: Ring,
+    /// Redeemed after its second was judged, in hundredths.
+    shown_late: AtomicU64,
+    /// Seconds before this one have been judged for no-shows.
+    judged: AtomicU64,
+    /// Due instant of the last promise, in microseconds.
+    last_due: AtomicU64,
+    show_up: AtomicU64,
+    burst_us: AtomicU64,
+    /// One if admissions are reported by tokencheck.
+    remote: AtomicU64,
+    queued_remote: AtomicU64,
+    class_costs: Box<[AtomicU64]>,
+    control: Mutex<Control>,
+}
+
+impl Room {
+    /// An empty room.
+    pub fn new(config: RoomConfig, capacity: Rate, now: Timestamp) -> Self {
+        let seconds = seconds_needed(&config);
+        let room = Self {
+            slots: Slots::new(seconds, config.max_wait, now),
+            door: Door::new(&config, capacity, now),
+            waits: Ring::new(seconds, now.second()),
+            shown: Ring::new(seconds, now.second()),
+            shown_late: AtomicU64::new(0),
+            judged: AtomicU64::new(now.second()),
+            last_due: AtomicU64::new(0),
+            show_up: AtomicU64::new(1f64.to_bits()),
+            burst_us: AtomicU64::new(0),
+            remote: AtomicU64::new(0),
+            queued_remote: AtomicU64::new(0),
+            class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
+            control: Mutex::new(Control::new(config.clone(), now)),
+        };
+        room.configure(&config);
+        room.slots.set_limit(capacity.over(Duration::from_secs(1)));
+        room
+    }
+
+    fn configure(&self, config: &RoomConfig) {
+        self.burst_us.store(config.burst.as_micros() as u64, Ordering::Relaxed);
+        for (i, cell) in self.class_costs.iter().enumerate() {
+            let cost = config.class_costs.get(i).copied().unwrap_or(Cost::ONE);
+            cell.store(cost.hundredths(), Ordering::Relaxed);
+        }
+    }
+
+    fn cost(&self, class: ClassId) -> Cost {
+        Cost::from_hundredths(self.class_costs[class.index()].load(Ordering::Relaxed))
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A visitor without a usable ticket. `arrived`: when one who had a place before first came.
+    pub fn arrive(&self, class: ClassId, nonce: u64, arrived: Option<Timestamp>, now: Timestamp) -> Arrival {
+        let cost = self.cost(class);
+        let capacity = self.door.capacity();
+        if capacity >= Rate::MAX {
+            self.enter_new(cost);
+            return Arrival::Enter;
+        }
+        if capacity == Rate::ZERO {
+            return Arrival::Full { retry_after: RETRY_CLOSED };
+        }
+        let hand = self.door.hand.at(now);
+        let start = hand.max(now);
+        let burst = self.burst(capacity);
+        let oldest = start.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
+        let Some(placed) = self.slots.take(cost, now, oldest) else {
+            return Arrival::Full { retry_after: RETRY_FULL };
+        };
+        if at_once(placed.due, hand, burst) {
+            self.enter_new(cost);
+            return Arrival::Enter;
+        }
+        // Tickets count whole milliseconds.
+        let issued = Timestamp::from_millis(now.as_millis());
+        let due = Timestamp::from_millis(placed.due.as_millis()).max(issued);
+        self.waits.add(due.second(), Load { visitors: 1, cost });
+        self.last_due.fetch_max(due.as_micros(), Ordering::AcqRel);
+        let arrived = arrived.unwrap_or(issued).min(issued);
+        let ticket = Ticket { class, cost, issued, wait: due.since(issued), arrived, nonce };
+        Arrival::Wait(ticket, self.wait(due, now))
+    }
+
+    fn enter_new(&self, cost: Cost) {
+        if self.remote.load(Ordering::Relaxed) == 0 {
+            self.door.admit(cost);
+        }
+    }
+
+    /// An authentic ticket presented with the request itself.
+    pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
+        match self.door.redeem(ticket, now) {
+            Word::Enter => {
+                self.show(ticket.due().second(), ticket.cost);
+                Redemption::Enter
+            }
+            Word::Early => Redemption::Wait(self.wait(ticket.due(), now)),
+            Word::Behind => Redemption::Wait(soon(now)),
+            Word::Replayed => Redemption::Replayed,
+            Word::Expired => Redemption::Expired,
+        }
+    }
+
+    /// A status poll: decides nothing, consumes nothing.
+    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
+        match self.door.judge(ticket, now) {
+            Word::Enter => Look::Ready,
+            Word::Early => Look::Wait(self.wait(ticket.due(), now)),
+            Word::Behind => Look::Wait(soon(now)),
+            Word::Replayed => Look::Redeemed,
+            Word::Expired => Look::Expired,
+        }
+    }
+
+    /// Work admitted without asking the room (a pass, a class that never waits): charged to the backlog.
+    pub fn charge(&self, cost: Cost) {
+        self.door.admit(cost);
+    }
+
+    /// Whether anyone is promised a place that the hand has not reached.
+    pub fn busy(&self, now: Timestamp) -> bool {
+        self.last_due() > self.door.hand.at(now)
+    }
+
+    /// Cost units per second.
+    pub fn capacity(&self) -> Rate {
+        self.door.capacity()
+    }
+
+    fn last_due(&self) -> Timestamp {
+        Timestamp::from_micros(self.last_due.load(Ordering::Acquire))
+    }
+
+    /// Promised work of `second` was redeemed.
+    fn show(&self, second: u64, cost: Cost) {
+        if second < self.judged.load(Ordering::Acquire) {
+            self.shown_late.fetch_add(cost.hundredths(), Ordering::Relaxed);
+        } else {
+            self.shown.add(second, Load { visitors: 1, cost });
+        }
+    }
+
+    fn show_up(&self) -> f64 {
+        f64::from_bits(self.show_up.load(Ordering::Relaxed))
+    }
+
+    fn burst(&self, capacity: Rate) -> Duration {
+        let set = Duration::from_micros(self.burst_us.load(Ordering::Relaxed));
+        let least = (MIN_BURST_UNITS / capacity.get()).min(1.0);
+        set.max(Duration::from_secs_f64(least)).min(Duration::from_secs(1))
+    }
+
+    /// Time until the hand reaches `due`.
+    fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
+        let hand = self.door.hand.at(now);
+        let ahead = self.slots.between(hand, due);
+        let capacity = self.door.capacity().get();
+        let wait = if self.door.hand.value().follows_clock || due > self.last_due() {
+            // Nothing known is in the way: the clock decides. (Also a ticket of a life this room remembers nothing of.)
+            due.since(hand).as_secs_f64()
+        } else if capacity > 0.0 {
+            let behind = self.door.backlog_s(now) - crate::hand::target_s(self.door.grain_s());
+            ahead.cost.units() * self.show_up() / capacity + behind.max(0.0)
+        } else {
+            due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
+        };
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT).clamp(MIN_WAIT, MAX_WAIT);
+        Wait { wait, place: ahead.visitors + 1, due: now + wait }
+    }
+}
+
+/// A closed origin is asked for about twice a minute.
+const RETRY_CLOSED: Duration = Duration::from_secs(30);
+/// A full room has a new place every second, for whoever comes then: a minute keeps the crowd from hammering.
+const RETRY_FULL: Duration = Duration::from_secs(60);
+
+/// Whether a newcomer due at `due` enters at once. A burst of a second is WebQ's rule: i = 0.
+fn at_once(due: Timestamp, hand: Timestamp, burst: Duration) -> bool {
+    due <= hand || if burst.as_secs() >= 1 { due.second() == hand.second() } else { due <= hand + burst }
+}
+
+fn soon(now: Timestamp) -> Wait {
+    Wait { wait: AGAIN, place: 1, due: now + AGAIN }
+}
+
+/// Length of schedule that the settings ask for: the longest wait twice, since the hand may lag as much as it again.
+fn seconds_needed(config: &RoomConfig) -> u64 {
+    2 * config.max_wait.as_secs().clamp(1, MAX_WAIT.as_secs()) + config.grace.as_secs().min(86_400) + SLACK_S
+}

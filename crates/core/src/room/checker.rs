@@ -1,0 +1,154 @@
+//! The two-process form (WebQ III-B): tokencheck's half of the room, and what the halves tell each other.
+//!
+//! Tokengen keeps the schedule and the hand; tokencheck keeps the redeemed nonces and decides over tickets with the hand
+//! it was last told. When no orders come, the hand follows the clock: the schedule as promised, which is WebQ.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::door::{AGAIN, Door, Word};
+use super::{Look, MIN_WAIT, Redemption, Room, RoomConfig, Wait, soon};
+use crate::hand::HandValue;
+use crate::sync::{AtomicU64, Ordering};
+use crate::ticket::Ticket;
+use crate::units::{Cost, Rate, Timestamp};
+
+/// Orders older than this are no longer followed.
+const ORDERS_HOLD: Duration = Duration::from_secs(5);
+/// Slot seconds reported at once; more than the grace period spans.
+const MAX_SHOWN: usize = 4096;
+
+/// What tokencheck has seen since it last reported.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Feedback {
+    /// Work admitted.
+    pub admitted: Cost,
+    /// Work that waits for the origin now.
+    pub queued: Cost,
+    /// Work redeemed, by slot second.
+    pub shown: Vec<(u64, Cost)>,
+}
+
+/// What tokencheck is to go by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Orders {
+    /// What the origin can serve.
+    pub capacity: Rate,
+    /// Where the schedule's hand stands.
+    pub hand: HandValue,
+}
+
+/// Tokencheck's half.
+pub struct Checker {
+    door: Door,
+    ordered: AtomicU64,
+    reported: AtomicU64,
+    shown: Mutex<Vec<(u64, Cost)>>,
+}
+
+impl Checker {
+    /// A checker that goes by the clock until it gets orders.
+    pub fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
+        Self {
+            door: Door::new(config, capacity, now),
+            ordered: AtomicU64::new(now.as_micros()),
+            reported: AtomicU64::new(0),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// As [`Room::redeem`]. A ticket with a wait of zero is how tokengen sends on who enters at once.
+    pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
+        match self.door.redeem(ticket, now) {
+            Word::Enter => {
+                if !ticket.wait.is_zero() {
+                    self.note(ticket.due().second(), ticket.cost);
+                }
+                Redemption::Enter
+            }
+            Word::Early => Redemption::Wait(self.wait(ticket, now)),
+            Word::Behind => Redemption::Wait(soon(now)),
+            Word::Replayed => Redemption::Replayed,
+            Word::Expired => Redemption::Expired,
+        }
+    }
+
+    /// As [`Room::look`].
+    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
+        match self.door.judge(ticket, now) {
+            Word::Enter => Look::Ready,
+            Word::Early => Look::Wait(self.wait(ticket, now)),
+            Word::Behind => Look::Wait(soon(now)),
+            Word::Replayed => Look::Redeemed,
+            Word::Expired => Look::Expired,
+        }
+    }
+
+    /// As [`Room::charge`].
+    pub fn charge(&self, cost: Cost) {
+        self.door.admit(cost);
+    }
+
+    /// The control tick.
+    pub fn tick(&self, now: Timestamp, queued: Cost) {
+        self.door.set_queued(queued);
+        let ordered = Timestamp::from_micros(self.ordered.load(Ordering::Relaxed));
+        if now.since(ordered) > ORDERS_HOLD {
+            let at = self.door.hand.at(now);
+            self.door.hand.set(HandValue { at, follows_clock: true });
+        }
+        self.door.backlog.floor(now, 1.0);
+        self.door.redeemed.forget_before(self.door.oldest_valid(now));
+    }
+
+    /// What has been seen since the last call. A report that does not arrive is to be merged into the next.
+    pub fn report(&self, queued: Cost) -> Feedback {
+        let (total, _) = self.door.sums();
+        let admitted = total.wrapping_sub(self.reported.swap(total, Ordering::Relaxed));
+        let shown = std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner));
+        Feedback { admitted: Cost::from_hundredths(admitted), queued, shown }
+    }
+
+    /// Follows tokengen's orders.
+    pub fn follow(&self, orders: Orders, now: Timestamp) {
+        if orders.capacity != self.door.capacity() {
+            self.door.set_capacity(orders.capacity, now);
+        }
+        self.door.hand.set(orders.hand);
+        self.ordered.store(now.as_micros(), Ordering::Relaxed);
+    }
+
+    fn note(&self, second: u64, cost: Cost) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // Visitors of one second come together: looking from the end finds it at once.
+        if let Some((_, sum)) = shown.iter_mut().rev().find(|(s, _)| *s == second) {
+            *sum += cost;
+        } else if shown.len() < MAX_SHOWN {
+            shown.push((second, cost));
+        }
+    }
+
+    fn wait(&self, ticket: &Ticket, now: Timestamp) -> Wait {
+        let wait = ticket.due().since(self.door.hand.at(now)).max(MIN_WAIT);
+        Wait { wait, place: 1 + wait.as_secs() / AGAIN.as_secs().max(1), due: now + wait }
+    }
+}
+
+impl Room {
+    /// Takes in what tokencheck has seen and tells it what to go by. From the first report on, admitted work is
+    /// what tokencheck reports, not whom this room sent on.
+    pub fn feedback(&self, feedback: &Feedback) -> Orders {
+        self.remote.store(1, Ordering::Relaxed);
+        self.door.backlog.add(feedback.admitted, self.door.capacity());
+        self.queued_remote.store(feedback.queued.hundredths(), Ordering::Relaxed);
+        for &(second, cost) in feedback.shown.iter().take(MAX_SHOWN) {
+            self.show(second, cost);
+        }
+        self.orders()
+    }
+
+    /// What tokencheck is to go by.
+    pub fn orders(&self) -> Orders {
+        Orders { capacity: self.capacity(), hand: self.door.hand.value() }
+    }
+}

@@ -1,0 +1,203 @@
+//! The room's control side: the tick that moves the hand, changes of capacity and settings, figures.
+
+use std::time::Duration;
+
+use super::{NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
+use crate::hand::{HandValue, ShowUp, advance, pace};
+use crate::ring::Load;
+use crate::sync::Ordering;
+use crate::units::{Cost, Rate, Timestamp};
+
+/// A second is judged for no-shows this long after the hand has passed it: pages wake up and connect.
+const JUDGE_AFTER_S: u64 = 4;
+/// Overbooking is changed in steps: every change leaves a seam of one second in the schedule.
+const OVERBOOK_STEP: f64 = 0.02;
+/// Memory of the average visitor, in seconds.
+const GRAIN_MEMORY_S: f64 = 10.0;
+
+/// What only the control side knows.
+pub(super) struct Control {
+    pub(super) config: RoomConfig,
+    last_tick: Timestamp,
+    pub(super) show_up: ShowUp,
+    pub(super) overbook: f64,
+    /// Sums at the last tick, and their decaying averages.
+    sums: (u64, u64),
+    recent: (f64, f64),
+}
+
+impl Control {
+    pub(super) fn new(config: RoomConfig, now: Timestamp) -> Self {
+        Self {
+            config,
+            last_tick: now,
+            show_up: ShowUp::default(),
+            overbook: 1.0,
+            sums: (0, 0),
+            recent: (0.0, 0.0),
+        }
+    }
+}
+
+impl Room {
+    /// The control tick, every 100 ms or so: moves the hand, learns, forgets. `queued`: admitted work that waits
+    /// for the origin.
+    pub fn tick(&self, now: Timestamp, queued: Cost) {
+        let remote = Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed));
+        self.door.set_queued(queued.max(remote));
+        let control = &mut *self.control();
+        self.step(control, now);
+    }
+
+    fn step(&self, control: &mut Control, now: Timestamp) {
+        let dt_s = now.since(control.last_tick).as_secs_f64();
+        let before = control.last_tick;
+        control.last_tick = before.max(now);
+        let capacity = self.door.capacity();
+        if capacity > Rate::ZERO {
+            self.door.backlog.floor(now, self.burst(capacity).as_secs_f64());
+        }
+        self.learn_grain(control, dt_s);
+        self.move_hand(before, now, dt_s);
+        self.learn_show_up(control, now, dt_s);
+        let oldest = self.door.oldest_valid(now);
+        self.door.redeemed.forget_before(oldest);
+        self.slots.forget_before(oldest.saturating_sub(SLACK_S / 2));
+    }
+
+    fn learn_grain(&self, control: &mut Control, dt_s: f64) {
+        let sums = self.door.sums();
+        let keep = (-dt_s / GRAIN_MEMORY_S).exp();
+        control.recent.0 = control.recent.0 * keep + sums.0.wrapping_sub(control.sums.0) as f64;
+        control.recent.1 = control.recent.1 * keep + sums.1.wrapping_sub(control.sums.1) as f64;
+        control.sums = sums;
+        if control.recent.0 >= 1.0 {
+            let grain = (control.recent.1 * 100.0 / control.recent.0) as u64;
+            self.door.set_grain(Cost::from_hundredths(grain.min(Cost::MAX.hundredths())));
+        }
+    }
+
+    fn move_hand(&self, before: Timestamp, now: Timestamp, dt_s: f64) {
+        let capacity = self.door.capacity();
+        let last = self.last_due();
+        let until = last.max(now);
+        let from = self.door.hand.at(before.min(now));
+        if capacity >= Rate::MAX {
+            self.door.hand.set(HandValue { at: from.max(now), follows_clock: true });
+            return;
+        }
+        let pace = pace(self.door.backlog_s(now), self.door.grain_s());
+        let work = capacity.get() * 100.0 * dt_s * pace / self.show_up();
+        // Beyond the ring nothing is known: a clock that jumped is followed.
+        let known = until.saturating_sub(Duration::from_secs(self.slots.seconds()));
+        let at = advance(from.max(known.min(now)), until, work, |second| {
+            let load = self.slots.promised(second);
+            (load.cost.hundredths(), self.slots.density(second, load))
+        });
+        let at = at.max(from);
+        self.door
+            .hand
+            .set(HandValue { at, follows_clock: at >= last && pace > 0.0 && capacity > Rate::ZERO });
+    }
+
+    fn learn_show_up(&self, control: &mut Control, now: Timestamp, dt_s: f64) {
+        control.show_up.age(dt_s);
+        let passed = self.door.hand.at(now).min(self.last_due().max(now)).second();
+        let judged = self.judged.load(Ordering::Acquire);
+        let until = passed.saturating_sub(JUDGE_AFTER_S).max(judged);
+        self.judged.store(until, Ordering::Release);
+        for second in judged.max(until.saturating_sub(self.slots.seconds()))..until {
+            let promised = self.waits.load(second);
+            control.show_up.record(promised.cost, self.shown.load(second).cost.min(promised.cost));
+        }
+        let late = Cost::from_hundredths(self.shown_late.swap(0, Ordering::Relaxed));
+        control.show_up.record(Cost::ZERO, late);
+        self.apply_show_up(control);
+    }
+
+    pub(super) fn apply_show_up(&self, control: &mut Control) {
+        let capacity = self.door.capacity();
+        let ratio = control.show_up.ratio(capacity);
+        self.show_up.store(ratio.to_bits(), Ordering::Relaxed);
+        let overbook = (1.0 / ratio).clamp(1.0, control.config.overbook_max.max(1.0));
+        if (overbook / control.overbook - 1.0).abs() > OVERBOOK_STEP && capacity > Rate::ZERO {
+            control.overbook = overbook;
+            self.slots.set_limit_ahead(limit(capacity, overbook));
+        }
+    }
+
+    /// Sets the capacity. A fall moves newcomers behind everything promised (WebQ III-D: T' + 1), a rise
+    /// speeds up the hand, or goes to newcomers if so configured.
+    pub fn set_capacity(&self, rate: Rate, now: Timestamp) {
+        let control = &mut *self.control();
+        self.step(control, now);
+        self.door.set_capacity(rate, now);
+        if rate == Rate::ZERO {
+            return;
+        }
+        let new = limit(rate, control.overbook);
+        let hand = self.door.hand.at(now);
+        let second = hand.max(now).second();
+        if new < self.slots.limit() {
+            let first = hand.min(now).second();
+            let ahead = self.slots.sum(first);
+            let exceeds = (first..=self.last_due().second()).any(|s| self.slots.promised(s).cost > new);
+            if exceeds && self.last_due() > hand {
+                let seconds = ahead.cost.hundredths().div_ceil(new.hundredths().max(1));
+                self.slots.set_floor(self.slots.floor().max(now.second() + seconds + 1));
+            }
+            self.slots.set_limit(new);
+        } else if control.config.rise_to_newcomers || self.last_due() <= hand {
+            self.slots.set_limit(new);
+            self.slots.set_floor(0);
+            self.slots.reopen(second);
+        } else if new > self.slots.limit() {
+            self.slots.set_limit_ahead(new);
+        }
+    }
+
+    /// New settings; promises stay. What a class costs holds for visitors to come.
+    pub fn reconfigure(&self, config: RoomConfig, now: Timestamp) -> Result<(), NeedsNewRoom> {
+        let needed_s = seconds_needed(&config);
+        if needed_s > self.slots.seconds() {
+            return Err(NeedsNewRoom { needed_s, has_s: self.slots.seconds() });
+        }
+        let control = &mut *self.control();
+        self.step(control, now);
+        self.door.configure(&config);
+        self.slots.set_max_wait(config.max_wait);
+        self.configure(&config);
+        control.config = config;
+        self.apply_show_up(control);
+        Ok(())
+    }
+
+    /// The room in figures.
+    pub fn state(&self, now: Timestamp) -> RoomState {
+        let hand = self.door.hand.at(now);
+        let promised = self.slots.between(hand, self.last_due().max(now) + Duration::from_secs(1));
+        let mut waiting = 0;
+        for second in hand.second() + 1..=self.last_due().second() {
+            let (waits, shown): (Load, Load) = (self.waits.load(second), self.shown.load(second));
+            waiting += waits.visitors.saturating_sub(shown.visitors);
+        }
+        let next = Timestamp::from_secs(self.slots.frontier()).max(now);
+        let wait =
+            if self.busy(now) { self.wait(next.min(self.last_due()), now).wait } else { Duration::ZERO };
+        RoomState {
+            waiting,
+            promised: promised.cost,
+            wait,
+            lead_s: hand.as_micros() as f64 / 1e6 - now.as_micros() as f64 / 1e6,
+            show_up: self.show_up(),
+            overbook: self.control().overbook,
+            frontier: self.slots.frontier(),
+            backlog_s: self.door.backlog_s(now),
+            redeemed: self.door.redeemed.len(),
+        }
+    }
+}
+
+pub(super) fn limit(capacity: Rate, overbook: f64) -> Cost {
+    Cost::from_hundredths(((capacity.get() * overbook * 100.0) as u64).max(1))
+}

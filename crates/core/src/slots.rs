@@ -1,0 +1,305 @@
+//! The schedule: work promised for every second to come (WebQ III-D), lock-free.
+//!
+//! `L[i]` is the work promised for the second `i`, `limit` what a second can take (capacity x 1 s x overbooking). A
+//! visitor of cost `k` starts in the first second with room and is due at `second + L / limit`, where L is what the
+//! second held before. What does not fit into that second is charged to the next ones, so `L[i] <= limit` always holds.
+//!
+//! The paper takes the smallest `i` with `L[i] < C` for requests of one size; for costs this becomes "some room", not
+//! "room for all of k". Rejected: the smallest `i` with `L[i] + k <= C`. It wastes what is left of every second (C =
+//! 1.9 and k = 1 promises 53 % of the origin; C = 0.3 and k = 1 nothing at all), lets a cheap visitor overtake a dear one, and
+//! needs a search per cost. With charging on, every second before the first one with room is full to the brim for
+//! every cost: one frontier makes first fit O(1) amortised, and the schedule is first come, first served for all costs.
+//!
+//! **The frontier** is a hint, `{generation, second}`: no second before it has room. Only the exact word that a search
+//! started from may be moved forward; whatever makes room behind it raises the generation, so that a search in
+//! progress cannot hide that room.
+//!
+//! **Two limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a higher
+//! limit, its next visitor would be due before the previous one. So a limit carries the second it holds from, and
+//! the one before stays in force for earlier seconds.
+//!
+//! A thread that read the limit just before it changed may still fill a second to the old one: `L[i]` is bounded by
+//! the largest limit in force during the call. A limit of zero means closed: nothing fits.
+
+use std::time::Duration;
+
+use crate::ring::{Load, MAX_COST, MAX_VISITORS, Ring};
+use crate::sync::{AtomicU64, Ordering};
+use crate::units::{Cost, Timestamp};
+
+/// Seconds since the epoch fit 36 bits until the year 4147.
+const SECOND_BITS: u32 = 36;
+const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
+const MICROS: u64 = 1_000_000;
+
+/// A place in the schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// The second the visitor starts in.
+    pub second: u64,
+    /// Work promised for that second before this visitor, the room that had expired included.
+    pub before: Cost,
+    /// Visitors promised for that second before this one.
+    pub visitors_before: u64,
+    /// When the visitor is due: `second + before / limit`.
+    pub due: Timestamp,
+}
+
+/// The ring of promised seconds.
+pub struct Slots {
+    ring: Ring,
+    /// `{limit: 28, holds from second: 36}`.
+    limit: AtomicU64,
+    /// The limit of seconds before `limit` holds, in the same form.
+    limit_before: AtomicU64,
+    /// `{generation: 28, second: 36}`.
+    frontier: AtomicU64,
+    /// Nobody new is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
+    floor: AtomicU64,
+    /// Oldest second that must not be overwritten.
+    oldest: AtomicU64,
+    /// Longest wait handed out, in seconds.
+    max_wait_s: AtomicU64,
+}
+
+impl Slots {
+    /// A schedule of at least `seconds` seconds for use from `now` on, nothing promised, closed (limit zero).
+    pub fn new(seconds: u64, max_wait: Duration, now: Timestamp) -> Self {
+        let slots = Self {
+            ring: Ring::new(seconds, now.second()),
+            limit: AtomicU64::new(0),
+            limit_before: AtomicU64::new(0),
+            frontier: AtomicU64::new(now.second() & SECOND_MASK),
+            floor: AtomicU64::new(0),
+            oldest: AtomicU64::new(now.second()),
+            max_wait_s: AtomicU64::new(0),
+        };
+        slots.set_max_wait(max_wait);
+        slots
+    }
+
+    /// How many seconds the ring holds.
+    pub fn seconds(&self) -> u64 {
+        self.ring.len()
+    }
+
+    /// Longest wait handed out, rounded down to seconds.
+    pub fn set_max_wait(&self, max_wait: Duration) {
+        self.max_wait_s.store(max_wait.as_secs(), Ordering::Release);
+    }
+
+    /// Finds the first room at or after `not_before` and takes it; `None` if there is none within the longest wait.
+    ///
+    /// In the second of `not_before` the room of the part before it has expired. `not_before` must not run backwards:
+    /// room that one caller skipped as gone is gone for all.
+    pub fn take(&self, cost: Cost, now: Timestamp, not_before: Timestamp) -> Option<Placed> {
+        let seen = self.frontier.load(Ordering::Acquire);
+        let last = self.last_usable();
+        let horizon = (now.second() + self.max_wait_s.load(Ordering::Acquire)).min(last);
+        let mut second = not_before.second().max(self.floor.load(Ordering::Acquire)).max(seen & SECOND_MASK);
+        let mut found = None;
+        while found.is_none() && second <= horizon {
+            found = self.start_in(second, cost, not_before);
+            second += u64::from(found.is_none());
+        }
+        if second > seen & SECOND_MASK {
+            let moved = (seen & !SECOND_MASK) | second;
+            // Losing this race is fine: whoever won knew at least as much.
+            let _ = self.frontier.compare_exchange(seen, moved, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        let (placed, taken) = found?;
+        match self.spill(second, cost - taken, last) {
+            Ok(()) => Some(placed),
+            Err(missing) => {
+                self.give_back(second, cost - missing);
+                None
+            }
+        }
+    }
+
+    /// Takes what room `second` has, up to `cost`.
+    fn start_in(&self, second: u64, cost: Cost, not_before: Timestamp) -> Option<(Placed, Cost)> {
+        let limit = self.limit_of(second);
+        let expired = if second == not_before.second() { position_to_work(not_before, limit) } else { 0 };
+        self.ring.update(second, |load| {
+            let before = load.cost.hundredths().max(expired);
+            if before >= limit || load.visitors >= MAX_VISITORS {
+                return None;
+            }
+            let taken = cost.hundredths().min(limit - before);
+            let due = Timestamp::from_micros(second * MICROS + before * MICROS / limit);
+            let placed =
+                Placed { second, before: Cost::from_hundredths(before), visitors_before: load.visitors, due };
+            let after = Load { visitors: load.visitors + 1, cost: Cost::from_hundredths(before + taken) };
+            Some((after, (placed, Cost::from_hundredths(taken))))
+        })
+    }
+
+    /// Charges `rest` to the seconds after `second`; the part that found no room up to `last` is the error.
+    fn spill(&self, mut second: u64, mut rest: Cost, last: u64) -> Result<(), Cost> {
+        while rest > Cost::ZERO {
+            second += 1;
+            if second > last {
+                return Err(rest);
+            }
+            let limit = self.limit_of(second);
+            let taken = self.ring.update(second, |load| {
+                let room = limit.saturating_sub(load.cost.hundredths()).min(rest.hundredths());
+                let taken = Cost::from_hundredths(room);
+                (room > 0).then(|| (Load { cost: load.cost + taken, ..load }, taken))
+            });
+            rest = rest - taken.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Takes back a promise of `cost` that started in `second`. What that second no longer holds is taken from the next
+    /// ones, where it had been charged; nothing happens for seconds that the ring has left behind.
+    pub fn give_back(&self, second: u64, cost: Cost) {
+        let mut rest = cost;
+        let mut at = second;
+        let mut visitor = 1;
+        let last = self.last_usable();
+        while (rest > Cost::ZERO || visitor > 0) && at <= last {
+            let taken = self.ring.update(at, |load| {
+                let part = load.cost.min(rest);
+                let visitors = load.visitors.saturating_sub(visitor);
+                Some((Load { visitors, cost: load.cost - part }, part))
+            });
+            rest = rest - taken.unwrap_or_default();
+            visitor = 0;
+            at += 1;
+        }
+        self.reopen(second);
+    }
+
+    /// Makes every search look at `second` and after it again.
+    pub fn reopen(&self, second: u64) {
+        let mut seen = self.frontier.load(Ordering::Acquire);
+        loop {
+            let generation = (seen >> SECOND_BITS).wrapping_add(1) << SECOND_BITS;
+            let new = generation | (seen & SECOND_MASK).min(second);
+            match self.frontier.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(current) => seen = current,
+            }
+        }
+    }
+
+    /// Sets what a second can take, for all seconds. One caller at a time.
+    pub fn set_limit(&self, limit: Cost) {
+        let word = limit.hundredths().min(MAX_COST) << SECOND_BITS;
+        self.limit_before.store(word, Ordering::Release);
+        self.limit.store(word, Ordering::Release);
+        self.reopen(u64::MAX);
+    }
+
+    /// Sets what a second can take, for seconds after the frontier: who is placed keeps the order. One caller at a time.
+    pub fn set_limit_ahead(&self, limit: Cost) {
+        let current = self.limit.load(Ordering::Acquire);
+        // One second further than seems needed: searches in progress move the frontier.
+        let ahead = self.frontier() + 2;
+        let from = if ahead > (current & SECOND_MASK) + 1 {
+            self.limit_before.store(current, Ordering::Release);
+            ahead
+        } else {
+            current & SECOND_MASK
+        };
+        self.limit.store((limit.hundredths().min(MAX_COST) << SECOND_BITS) | from, Ordering::Release);
+        self.reopen(u64::MAX);
+    }
+
+    /// What `second` can take, in hundredths.
+    fn limit_of(&self, second: u64) -> u64 {
+        let word = self.limit.load(Ordering::Acquire);
+        let word =
+            if second >= word & SECOND_MASK { word } else { self.limit_before.load(Ordering::Acquire) };
+        word >> SECOND_BITS
+    }
+
+    /// What seconds from now on will be able to take.
+    pub fn limit(&self) -> Cost {
+        Cost::from_hundredths(self.limit.load(Ordering::Acquire) >> SECOND_BITS)
+    }
+
+    /// First second that may have room.
+    pub fn frontier(&self) -> u64 {
+        (self.frontier.load(Ordering::Acquire) & SECOND_MASK).max(self.floor())
+    }
+
+    /// Nobody new is placed before this second.
+    pub fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Lets nobody new be placed before `second`.
+    pub fn set_floor(&self, second: u64) {
+        self.floor.store(second & SECOND_MASK, Ordering::Release);
+    }
+
+    /// Seconds before this one may be overwritten; does not go back.
+    pub fn forget_before(&self, second: u64) {
+        self.oldest.fetch_max(second, Ordering::AcqRel);
+    }
+
+    /// Keeps seconds from `second` on, even if they were given up before. For a restored schedule.
+    pub(crate) fn keep_from(&self, second: u64) {
+        self.oldest.store(second, Ordering::Release);
+    }
+
+    fn last_usable(&self) -> u64 {
+        self.oldest.load(Ordering::Acquire) + self.ring.len() - 1
+    }
+
+    /// What is promised for `second`.
+    pub fn promised(&self, second: u64) -> Load {
+        self.ring.load(second)
+    }
+
+    /// Puts a saved second back.
+    pub(crate) fn restore(&self, second: u64, load: Load) {
+        self.ring.add(second, load);
+    }
+
+    /// Everything promised from `second` on.
+    pub fn sum(&self, second: u64) -> Load {
+        let mut sum = Load::default();
+        for s in second..=self.last_usable() {
+            let load = self.promised(s);
+            sum.visitors += load.visitors;
+            sum.cost += load.cost;
+        }
+        sum
+    }
+
+    /// Work per second inside `second`, in hundredths: its promises lie side by side from its start, at the limit they
+    /// were made under.
+    pub(crate) fn density(&self, second: u64, load: Load) -> u64 {
+        self.limit_of(second).max(load.cost.hundredths()).max(1)
+    }
+
+    /// What is promised between two instants: what must be admitted before someone due at `to` is next, if the
+    /// schedule has been admitted up to `from`.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> Load {
+        let mut sum = Load::default();
+        if to <= from {
+            return sum;
+        }
+        for second in from.second()..=to.second().min(self.last_usable()) {
+            let load = self.promised(second);
+            let density = self.density(second, load);
+            let cost = load.cost.hundredths();
+            let start = if second == from.second() { position_to_work(from, density).min(cost) } else { 0 };
+            let end = if second == to.second() { position_to_work(to, density).min(cost) } else { cost };
+            let part = end.saturating_sub(start);
+            sum.cost += Cost::from_hundredths(part);
+            sum.visitors += if cost == 0 { 0 } else { (load.visitors * part).div_ceil(cost) };
+        }
+        sum
+    }
+}
+
+/// Work that lies before `at` in its second, if the second holds `density` hundredths.
+pub(crate) fn position_to_work(at: Timestamp, density: u64) -> u64 {
+    (at.as_micros() % MICROS) * density / MICROS
+}
