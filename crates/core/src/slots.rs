@@ -111,7 +111,7 @@ impl Slots {
         match self.spill(second, cost - taken, last) {
             Ok(()) => Some(placed),
             Err(missing) => {
-                self.give_back(second, cost - missing);
+                self.withdraw(second, taken, cost - missing);
                 None
             }
         }
@@ -156,13 +156,19 @@ impl Slots {
     /// Takes back a promise of `cost` that started in `second`. What that second no longer holds is taken from the next
     /// ones, where it had been charged; nothing happens for seconds that the ring has left behind.
     pub fn give_back(&self, second: u64, cost: Cost) {
+        self.withdraw(second, cost, cost);
+    }
+
+    /// Takes back `cost`, at most `here` of it from `second`.
+    fn withdraw(&self, second: u64, here: Cost, cost: Cost) {
         let mut rest = cost;
         let mut at = second;
         let mut visitor = 1;
         let last = self.last_usable();
         while (rest > Cost::ZERO || visitor > 0) && at <= last {
             let taken = self.ring.update(at, |load| {
-                let part = load.cost.min(rest);
+                let most = if at == second { here.min(rest) } else { rest };
+                let part = load.cost.min(most);
                 let visitors = load.visitors.saturating_sub(visitor);
                 Some((Load { visitors, cost: load.cost - part }, part))
             });
