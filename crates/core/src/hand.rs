@@ -180,3 +180,64 @@ impl ShowUp {
         ((self.shown + prior) / (self.promised + prior)).clamp(MIN_RATIO, 1.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hand_moves_with_the_work() {
+        // Seconds 10.. hold, in hundredths, at a density of at least 1,000.
+        let loads = [1_000, 1_000, 0, 0, 2_000, 500];
+        let cell = |second: u64| {
+            let load = loads.get(second.wrapping_sub(10) as usize).copied().unwrap_or(0);
+            (load, load.max(1_000))
+        };
+        // (from ms, until ms, work, expected ms)
+        let table = [
+            (10_000, 16_000, 0.0, 10_000),
+            (10_000, 16_000, 500.0, 10_500),
+            (10_000, 10_400, 500.0, 10_400),
+            (10_500, 16_000, 1_000.0, 11_500),
+            (10_000, 16_000, 2_000.1, 14_000),
+            (10_000, 16_000, 3_000.0, 14_500),
+            (10_000, 16_000, 4_250.0, 15_250),
+            (10_000, 16_000, 9_999.0, 16_000),
+            (12_000, 14_000, 0.1, 14_000),
+            (16_000, 15_000, 100.0, 16_000),
+        ];
+        for (from, until, work, expected) in table {
+            let at = advance(Timestamp::from_millis(from), Timestamp::from_millis(until), work, cell);
+            assert_eq!(at.as_millis(), expected, "from {from} until {until} with {work}");
+        }
+    }
+
+    #[test]
+    fn the_pace_falls_with_the_backlog() {
+        for (backlog_s, grain_s, expected) in [
+            (0.05, 0.0, 1.0),
+            (-0.2, 0.0, 1.175),
+            (1.05, 0.0, 0.3),
+            (1.6, 0.0, 0.0),
+            (-100.0, 0.0, 4.0),
+            (1.05, 2.0, 1.0),
+        ] {
+            let pace = pace(backlog_s, grain_s);
+            assert!((pace - expected).abs() < 1e-9, "{backlog_s} {grain_s}: {pace}");
+        }
+    }
+
+    #[test]
+    fn the_show_up_ratio_follows_what_is_seen() {
+        let capacity = Rate::per_second(100.0).unwrap_or_default();
+        let mut show_up = ShowUp::default();
+        assert_eq!(show_up.ratio(capacity), 1.0);
+        for _ in 0..60 {
+            show_up.age(1.0);
+            show_up.record(Cost::from_hundredths(10_000), Cost::from_hundredths(7_000));
+        }
+        assert!((show_up.ratio(capacity) - 0.7).abs() < 0.02, "{}", show_up.ratio(capacity));
+        show_up.age(300.0);
+        assert!(show_up.ratio(capacity) > 0.99);
+    }
+}

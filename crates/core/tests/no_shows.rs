@@ -32,6 +32,10 @@ struct Visitor {
     class: ClassId,
     cost: f64,
     came: u64,
+    /// Will come back late once.
+    dawdles: bool,
+    /// When the late visitor came back.
+    back: u64,
 }
 
 /// One entry: when (µs since the start), when the visitor first came, the work.
@@ -40,6 +44,8 @@ struct Entry {
     at: u64,
     came: u64,
     cost: f64,
+    /// How long a late visitor had to wait after coming back.
+    after_back: Option<u64>,
 }
 
 #[derive(Default)]
@@ -61,6 +67,8 @@ struct Crowd {
     capacity: f64,
     no_show: f64,
     dear: f64,
+    /// Share of visitors who come back 20 s after their turn.
+    late: f64,
     now: u64,
     tally: Tally,
 }
@@ -80,6 +88,7 @@ impl Crowd {
             capacity,
             no_show: 0.0,
             dear: 0.0,
+            late: 0.0,
             now: 0,
             tally: Tally::default(),
         }
@@ -94,9 +103,10 @@ impl Crowd {
                 return;
             }
             let dear = self.rng.random::<f64>() < self.dear;
+            let dawdles = self.rng.random::<f64>() < self.late;
             let came = (t * 1e6) as u64;
             let (class, cost) = if dear { (ClassId(1), 3.0) } else { (ClassId(0), 1.0) };
-            self.schedule(came, Visitor { ticket: None, class, cost, came });
+            self.schedule(came, Visitor { ticket: None, class, cost, came, dawdles, back: 0 });
             self.tally.arrived += 1;
         }
     }
@@ -147,14 +157,24 @@ impl Crowd {
     }
 
     fn enter(&mut self, t: u64, visitor: &Visitor) {
-        self.tally.entries.push(Entry { at: t, came: visitor.came, cost: visitor.cost });
+        self.tally.entries.push(Entry {
+            at: t,
+            came: visitor.came,
+            cost: visitor.cost,
+            after_back: (visitor.back > 0).then(|| t - visitor.back),
+        });
     }
 
-    fn come_again(&mut self, t: u64, visitor: Visitor, wait: Duration) {
+    fn come_again(&mut self, t: u64, mut visitor: Visitor, wait: Duration) {
         let wait_s = wait.as_secs_f64();
         let poll_s = (wait_s / 8.0).clamp(1.0, 20.0) * self.rng.random_range(0.9..1.1);
         let latency_s = self.rng.random_range(0.02..0.25);
-        let pause = if wait_s <= poll_s { wait_s + latency_s } else { poll_s };
+        let mut pause = if wait_s <= poll_s { wait_s + latency_s } else { poll_s };
+        if visitor.dawdles && wait_s <= 8.0 {
+            pause = wait_s + 20.0;
+            visitor.dawdles = false;
+            visitor.back = t + (pause * 1e6) as u64;
+        }
         self.schedule(t + (pause * 1e6) as u64, visitor);
     }
 
@@ -268,6 +288,7 @@ fn capacity_halves_and_doubles() {
         );
         assert!(rest >= 0.95, "{rest}");
         assert!(rest <= 1.06, "{rest}");
+        assert!(overtaking <= 6.0, "{overtaking}");
         assert_eq!((crowd.tally.full, crowd.tally.expired, crowd.tally.lost), (0, 0, 0));
     }
 }
@@ -286,4 +307,69 @@ fn a_tiny_origin_with_two_sizes_of_work() {
     );
     assert!(goodput >= 0.95, "{goodput}");
     assert!(excess <= 8.0, "{excess}");
+}
+
+#[test]
+fn the_late_get_in_before_newcomers() {
+    let mut crowd = Crowd::new(100.0, 6);
+    crowd.late = 0.2;
+    crowd.arrivals(0, 30, 600.0);
+    crowd.arrivals(30, 120, 90.0);
+    crowd.run_to(300);
+    let mut waits: Vec<u64> = crowd.tally.entries.iter().filter_map(|e| e.after_back).collect();
+    waits.sort_unstable();
+    let (median, worst) = (waits[waits.len() / 2] as f64 / 1e6, waits[waits.len() - 1] as f64 / 1e6);
+    let goodput = crowd.goodput(1, crowd.busy_until(1));
+    println!(
+        "{} came 20 s late: waited {median:.2} s (median), {worst:.2} s (worst), goodput {goodput:.3}",
+        waits.len()
+    );
+    assert!(waits.len() > 1_000);
+    assert!(worst <= 15.0, "a newcomer waits two minutes: {worst}");
+    assert!(goodput >= 0.95, "{goodput}");
+    assert_eq!((crowd.tally.full, crowd.tally.expired, crowd.tally.lost), (0, 0, 0));
+}
+
+#[test]
+fn nobody_loses_a_place_over_a_restart() {
+    for down_s in [1, 5, 90] {
+        let mut crowd = Crowd::new(100.0, 7);
+        crowd.arrivals(0, 20, 1_000.0);
+        crowd.run_to(40);
+        let saved = crowd.room.save(at(crowd.now));
+        // Down: who comes meets nobody and tries again.
+        crowd.now += down_s * 1_000_000;
+        let missed: Vec<_> = crowd.agenda.range(..(crowd.now, 0)).map(|(key, v)| (*key, *v)).collect();
+        for (key, visitor) in missed {
+            crowd.agenda.remove(&key);
+            crowd.schedule(crowd.now + key.0 % 3_000_000, visitor);
+        }
+        crowd.room = Room::new(config(), rate(100.0), at(crowd.now));
+        crowd.room.restore(&saved, at(crowd.now)).unwrap();
+        crowd.run_to(400);
+        let end = crowd.busy_until(41 + down_s);
+        let goodput = crowd.goodput(41 + down_s, end);
+        let overtaking = crowd.worst_overtaking();
+        println!(
+            "restart, {down_s} s down: busy until {end} s, goodput {goodput:.3}, overtaken by {overtaking:.2} s"
+        );
+        assert_eq!((crowd.tally.full, crowd.tally.expired, crowd.tally.lost), (0, 0, 0));
+        assert_eq!(crowd.tally.entries.len(), crowd.tally.arrived);
+        assert!(goodput >= 0.95, "{goodput}");
+    }
+}
+
+/// The hand skips the stretch between the old promises and the newcomers; who was due just before it keeps the grace.
+#[test]
+fn a_skipped_stretch_makes_nobody_late() {
+    let mut crowd = Crowd::new(100.0, 8);
+    crowd.late = 0.3;
+    crowd.arrivals(0, 20, 1_000.0);
+    crowd.run_to(21);
+    crowd.capacity = 40.0;
+    crowd.room.set_capacity(rate(crowd.capacity), at(crowd.now));
+    crowd.arrivals(22, 300, 20.0);
+    crowd.run_to(900);
+    assert_eq!((crowd.tally.full, crowd.tally.expired, crowd.tally.lost), (0, 0, 0));
+    assert_eq!(crowd.tally.entries.len(), crowd.tally.arrived);
 }

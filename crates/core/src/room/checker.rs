@@ -43,6 +43,7 @@ pub struct Checker {
     door: Door,
     ordered: AtomicU64,
     reported: AtomicU64,
+    ticked: AtomicU64,
     shown: Mutex<Vec<(u64, Cost)>>,
 }
 
@@ -53,6 +54,7 @@ impl Checker {
             door: Door::new(config, capacity, now),
             ordered: AtomicU64::new(now.as_micros()),
             reported: AtomicU64::new(0),
+            ticked: AtomicU64::new(now.as_micros()),
             shown: Mutex::default(),
         }
     }
@@ -97,6 +99,8 @@ impl Checker {
             let at = self.door.hand.at(now);
             self.door.hand.set(HandValue { at, follows_clock: true });
         }
+        let before = Timestamp::from_micros(self.ticked.swap(now.as_micros(), Ordering::Relaxed));
+        self.door.follow_hand(now, now.since(before).as_secs_f64());
         self.door.backlog.floor(now, 1.0);
         self.door.redeemed.forget_before(self.door.oldest_valid(now));
     }

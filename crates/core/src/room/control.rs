@@ -59,6 +59,7 @@ impl Room {
         }
         self.learn_grain(control, dt_s);
         self.move_hand(before, now, dt_s);
+        self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
         let oldest = self.door.oldest_valid(now);
         self.door.redeemed.forget_before(oldest);

@@ -5,7 +5,7 @@
 //! down, in order, and nobody expires because the gate was away.
 //!
 //! ```text
-//! "TGROOM01" | hand us | follows | last due us | floor | frontier | judged | promised | shown (f64) | rows n
+//! "TGROOM01" | hand us | follows | reached us | last due us | floor | frontier | judged | promised | shown (f64) | rows n
 //! n x { second | slots cost | slots visitors | waits cost | waits visitors | shown cost } | SHA-256, first 8 bytes
 //! ```
 //! All numbers are 64 bits, little-endian.
@@ -22,7 +22,7 @@ use crate::sync::Ordering;
 use crate::units::{Cost, Timestamp};
 
 const MAGIC: &[u8; 8] = b"TGROOM01";
-const HEAD_WORDS: usize = 9;
+const HEAD_WORDS: usize = 10;
 const ROW_WORDS: usize = 6;
 
 /// Why a saved room was not restored; the room is as it was.
@@ -70,6 +70,7 @@ impl Room {
         let head = [
             self.door.hand.at(now).as_micros(),
             u64::from(hand.follows_clock),
+            self.door.reached().as_micros(),
             self.last_due().as_micros(),
             self.slots.floor(),
             self.slots.frontier(),
@@ -89,7 +90,7 @@ impl Room {
     /// Takes over what an earlier process saved. For a new room, before the first visitor.
     pub fn restore(&self, bytes: &[u8], now: Timestamp) -> Result<(), RestoreError> {
         let (head, rows) = parse(bytes)?;
-        let [hand, follows, last_due, floor, frontier, judged, promised, shown, _] = head;
+        let [hand, follows, reached, last_due, floor, frontier, judged, promised, shown, _] = head;
         let horizon = (now + 2 * MAX_WAIT).as_micros();
         let too_old = now.saturating_sub(2 * MAX_WAIT).as_micros();
         if hand > horizon || last_due > horizon || hand < too_old || floor.max(frontier) > horizon / 1_000_000
@@ -97,7 +98,10 @@ impl Room {
             return Err(RestoreError::OtherTime);
         }
         let control = &mut *self.control();
-        let oldest = Timestamp::from_micros(hand).min(now).saturating_sub(Duration::from_secs(60)).second();
+        let oldest = Timestamp::from_micros(hand.min(reached))
+            .min(now)
+            .saturating_sub(Duration::from_secs(60))
+            .second();
         // A room whose ring is shorter keeps what it can: from the hand on.
         let window = oldest..oldest.saturating_add(self.slots.seconds());
         self.slots.keep_from(oldest);
@@ -120,6 +124,8 @@ impl Room {
         let hand = Timestamp::from_micros(hand);
         let waiting = last_due > hand.as_micros();
         let at = if waiting { hand } else { hand.max(now) };
+        // While the gate was down nobody became later.
+        self.door.set_reached(Timestamp::from_micros(reached.max(too_old)).min(at).min(now));
         self.door.hand.set(HandValue { at, follows_clock: !waiting && follows == 1 });
         self.apply_show_up(control);
         Ok(())
