@@ -99,6 +99,28 @@ impl Ring {
         }
     }
 
+    /// What belongs to the seconds `from..to`, at most one lap. A status poll sums up the whole wait: this is the loop that must be
+    /// tight, so it looks at the words only.
+    pub(crate) fn sum(&self, from: u64, to: u64) -> Load {
+        let (mut visitors, mut cost) = (0, 0);
+        let mut second = from;
+        let to = to.min(from.saturating_add(self.len()));
+        while second < to {
+            // Cells lie side by side up to the end of the lap.
+            let start = second & (self.len() - 1);
+            let count = (self.len() - start).min(to - second);
+            let lap = u64::from(lap_of(second >> self.shift));
+            for cell in &self.cells[start as usize..(start + count) as usize] {
+                let word = cell.load(Ordering::Acquire);
+                let word = if word >> LAP_SHIFT == lap { word } else { 0 };
+                visitors += (word >> COST_BITS) & MAX_VISITORS;
+                cost += word & MAX_COST;
+            }
+            second += count;
+        }
+        Load { visitors, cost: Cost::from_hundredths(cost) }
+    }
+
     /// Adds to `second`; lost if its cell has moved on, cut at what a cell can hold.
     pub(crate) fn add(&self, second: u64, load: Load) {
         self.update(second, |old| {

@@ -269,13 +269,7 @@ impl Slots {
 
     /// Everything promised from `second` on.
     pub fn sum(&self, second: u64) -> Load {
-        let mut sum = Load::default();
-        for s in second..=self.last_usable() {
-            let load = self.promised(s);
-            sum.visitors += load.visitors;
-            sum.cost += load.cost;
-        }
-        sum
+        self.ring.sum(second, self.last_usable() + 1)
     }
 
     /// Work per second inside `second`, in hundredths: its promises lie side by side from its start, at the limit they
@@ -287,16 +281,19 @@ impl Slots {
     /// What is promised between two instants: what must be admitted before someone due at `to` is next, if the
     /// schedule has been admitted up to `from`.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> Load {
-        let mut sum = Load::default();
         if to <= from {
-            return sum;
+            return Load::default();
         }
-        for second in from.second()..=to.second().min(self.last_usable()) {
+        let (first, last) = (from.second(), to.second());
+        let mut sum = self.ring.sum(first + 1, last.min(self.last_usable() + 1));
+        // The seconds at both ends count in part.
+        let ends = if first == last { [Some(first), None] } else { [Some(first), Some(last)] };
+        for second in ends.into_iter().flatten() {
             let load = self.promised(second);
             let density = self.density(second, load);
             let cost = load.cost.hundredths();
-            let start = if second == from.second() { position_to_work(from, density).min(cost) } else { 0 };
-            let end = if second == to.second() { position_to_work(to, density).min(cost) } else { cost };
+            let start = if second == first { position_to_work(from, density).min(cost) } else { 0 };
+            let end = if second == last { position_to_work(to, density).min(cost) } else { cost };
             let part = end.saturating_sub(start);
             sum.cost += Cost::from_hundredths(part);
             sum.visitors += if cost == 0 { 0 } else { (load.visitors * part).div_ceil(cost) };
