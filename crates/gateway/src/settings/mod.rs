@@ -1,44 +1,46 @@
 //! The configuration as the rest of the program sees it: checked, typed, complete.
 //!
 //! Every key has a default and a doc comment; `tidegate config default` prints both.
+//!
+//! ```text
+//! file, --set ─► tree ─► read (sections, kinds) ─► check ─► Settings
+//!                           └──────── mistakes ──────┴────► Vec<Mistake>
+//! ```
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::path::Path;
 
-use ipnet::IpNet;
+#[macro_use]
+mod declare;
+mod check;
+mod kinds;
+mod mistake;
+mod print;
+mod read;
+mod sections;
+mod tree;
 
-mod defaults;
+pub use mistake::{Excerpt, Mistake};
+pub use print::Change;
+pub use sections::{
+    Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
+};
 
-/// Everything `tidegate run` needs to know.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Settings {
-    /// What this process does: everything, or one half of the two-process form.
-    pub role: Role,
-    /// Where visitors and operators connect.
-    pub listen: Listen,
-    /// The service behind the gate.
-    pub origin: Origin,
-    /// How forwarded requests present themselves.
-    pub proxy: Proxy,
-    /// What one visitor may take: time and size.
-    pub limits: Limits,
-    /// How much the origin can serve.
-    pub capacity: Capacity,
-    /// The waiting room.
-    pub room: Room,
-    /// Admitted sessions, when the room admits sessions.
-    pub session: Session,
-    /// Admitted requests that wait for a free place at the origin.
-    pub queue: Queue,
-    /// Logs.
-    pub log: Log,
-    /// Request classes, first match wins.
-    pub class: Vec<Class>,
-}
+use declare::{Block, Section as _};
+use kinds::Named;
+use mistake::Found;
+use read::Reader;
+use tree::{At, Entry, Source, Table};
+
+/// Names of the estimators that exist.
+pub const ESTIMATORS: &[&str] = &["fixed"];
+
+/// Largest configuration file: far above any real one, and little enough to be read at once.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What this process does.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub enum Role {
     /// All in one.
     #[default]
@@ -54,120 +56,49 @@ pub enum Role {
         gen_url: String,
         /// Base URL of the tokengen process's admin listener: observations go there.
         feedback_url: String,
+        /// Bearer token of that listener; empty: none.
+        feedback_token: String,
     },
 }
 
-/// `[listen]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Listen {
-    /// Address for visitors.
-    pub http: SocketAddr,
-    /// Address of the admin API. Beyond loopback it needs `admin_token`.
-    pub admin: SocketAddr,
-    /// Bearer token of the admin API; empty: none asked (loopback only).
-    pub admin_token: String,
-    /// Worker threads; 0: one per core.
-    pub workers: usize,
-    /// Length of the kernel's accept queue per worker.
-    pub backlog: u32,
+impl Role {
+    /// As written in the configuration.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::TokenGen { .. } => "tokengen",
+            Self::TokenCheck { .. } => "tokencheck",
+        }
+    }
 }
 
-/// `[origin]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Origin {
-    /// `HOST:PORT` of every replica.
-    pub replicas: Vec<String>,
-    /// Requests the origin works on at once, all replicas together; 0: no limit.
-    pub max_in_flight: usize,
-    /// Time to establish a connection.
-    pub connect_timeout: Duration,
-    /// Time from the end of the request to the first byte of the response.
-    pub first_byte_timeout: Duration,
-    /// Longest silence inside a response body.
-    pub read_timeout: Duration,
-    /// How long an idle connection is kept for reuse.
-    pub idle_timeout: Duration,
-    /// Idle connections kept per worker and replica.
-    pub max_idle: usize,
-    /// Retries as a share of requests (0..=1).
-    pub retry_budget: f64,
-    /// `Host` sent to the origin; empty: the visitor's.
-    pub host: String,
-    /// Active health checks.
-    pub health: Health,
-    /// Passive ejection.
-    pub eject: Eject,
+/// Without the token.
+impl std::fmt::Debug for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gate => f.write_str("Gate"),
+            Self::TokenGen { check_url } => f.debug_struct("TokenGen").field("check_url", check_url).finish(),
+            Self::TokenCheck { gen_url, feedback_url, .. } => f
+                .debug_struct("TokenCheck")
+                .field("gen_url", gen_url)
+                .field("feedback_url", feedback_url)
+                .finish_non_exhaustive(),
+        }
+    }
 }
 
-/// `[origin.health]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Health {
-    /// Path to ask for; empty: no active checks.
-    pub path: String,
-    /// Time between checks.
-    pub every: Duration,
-    /// Time a check may take.
-    pub timeout: Duration,
-    /// Successes in a row before an unhealthy replica is used again.
-    pub rise: u32,
-    /// Failures in a row before a replica is left out.
-    pub fall: u32,
+/// The value of `role`, before its section is known.
+#[derive(Clone, Copy, PartialEq, Default)]
+enum RoleName {
+    #[default]
+    Gate,
+    TokenGen,
+    TokenCheck,
 }
 
-/// `[origin.eject]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Eject {
-    /// Failures in a row (refused, reset, timed out) before a replica is left out; 0: never.
-    pub failures: u32,
-    /// For how long; doubled with every ejection in a row, up to ten times.
-    pub for_: Duration,
-}
-
-/// `[proxy]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proxy {
-    /// Peers whose `Forwarded` and `X-Forwarded-*` fields are believed.
-    pub trusted: Vec<IpNet>,
-    /// Name in `Via`; empty: no `Via`.
-    pub via: String,
-    /// Also send `Forwarded` (RFC 7239), not only `X-Forwarded-*`.
-    pub forwarded: bool,
-    /// Add `Server-Timing` and `X-Request-Id` to responses.
-    pub server_timing: bool,
-}
-
-/// `[limits]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// Visitor connections at once.
-    pub max_connections: usize,
-    /// Time to send a complete request head.
-    pub header_timeout: Duration,
-    /// How long a connection may stay idle between requests.
-    pub idle_timeout: Duration,
-    /// Longest silence inside a request body or while the visitor does not read.
-    pub body_timeout: Duration,
-    /// Longest whole request, from its first byte to the last of the response; 0: no limit.
-    pub request_timeout: Duration,
-    /// Bytes in a request head.
-    pub max_header_bytes: usize,
-    /// Fields in a request head.
-    pub max_headers: usize,
-    /// Bytes in a request target.
-    pub max_uri_bytes: usize,
-    /// Bytes in a request body; 0: no limit.
-    pub max_body_bytes: u64,
-    /// Time for requests in progress to end after SIGTERM.
-    pub drain_timeout: Duration,
-}
-
-/// `[capacity]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Capacity {
-    /// Name of the estimator.
-    pub estimator: String,
-    /// Cost units per second; 0: unlimited until a number is set.
-    pub rate: f64,
+impl Named for RoleName {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("gate", Self::Gate), ("tokengen", Self::TokenGen), ("tokencheck", Self::TokenCheck)];
 }
 
 /// What is admitted by the room.
@@ -178,6 +109,10 @@ pub enum Unit {
     Request,
     /// A visitor takes one place and then comes and goes with a pass.
     Session,
+}
+
+impl Named for Unit {
+    const NAMES: &'static [(&'static str, Self)] = &[("request", Self::Request), ("session", Self::Session)];
 }
 
 /// To what a ticket is tied, so that it cannot be handed on.
@@ -194,65 +129,9 @@ pub enum Binding {
     None,
 }
 
-/// `[room]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Room {
-    /// Off: nobody waits, requests only meet the origin's in-flight limit.
-    pub enabled: bool,
-    /// Names of the classes that wait; empty: every navigation.
-    pub classes: Vec<String>,
-    /// What is admitted.
-    pub unit: Unit,
-    /// Longest wait handed out; beyond it the answer is "full".
-    pub max_wait: Duration,
-    /// How late a visitor may come and keep the place.
-    pub grace: Duration,
-    /// How early a visitor may come (clock drift between gates).
-    pub tolerance: Duration,
-    /// Capacity's worth of visitors that may enter in one instant; "1s" is WebQ's rule.
-    pub burst: Duration,
-    /// Most promises per second, as a multiple of capacity, when visitors are known not to show up.
-    pub overbook_max: f64,
-    /// Who gets the new room when capacity rises: the waiting in order (`false`) or newcomers (`true`, WebQ III-D).
-    pub rise_to_newcomers: bool,
-    /// To what tickets are tied.
-    pub binding: Binding,
-    /// After a crash, tickets whose turn had come: `true` admits them again, `false` gives a new place.
-    pub after_restart_accept: bool,
-    /// Status of the waiting page and of the API answer.
-    pub status: u16,
-    /// Form bodies kept over the wait, in bytes; 0: none.
-    pub max_form_bytes: usize,
-    /// Operator's own page template.
-    pub template: Option<PathBuf>,
-    /// Logo: a file (SVG or PNG, embedded in the page).
-    pub logo: Option<PathBuf>,
-    /// Heading of the page; empty: the localised default.
-    pub title: String,
-    /// Hosts a return URL may name; empty: only the host that was asked.
-    pub hosts: Vec<String>,
-    /// Directory that keeps keys and promises over a restart; empty: chosen by user and port.
-    pub state_dir: Option<PathBuf>,
-    /// Key ring: `ID:64 hex digits`, the first signs, all verify; empty: made at random and kept in `state_dir`.
-    pub keys: Vec<String>,
-}
-
-/// `[session]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Session {
-    /// Inactivity after which a pass ends.
-    pub timeout: Duration,
-    /// Age at which a pass ends in any case.
-    pub max_age: Duration,
-}
-
-/// `[queue]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Queue {
-    /// Admitted requests that may wait for the origin at once.
-    pub max_length: usize,
-    /// Longest wait there.
-    pub max_wait: Duration,
+impl Named for Binding {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("cookie", Self::Cookie), ("ip-prefix", Self::IpPrefix), ("ip", Self::Ip), ("none", Self::None)];
 }
 
 /// Form of log lines.
@@ -263,6 +142,10 @@ pub enum LogFormat {
     Text,
     /// For programs.
     Json,
+}
+
+impl Named for LogFormat {
+    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
 /// Form of the access log.
@@ -277,47 +160,224 @@ pub enum AccessLog {
     Json,
 }
 
-/// `[log]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Log {
-    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter of `tracing`.
-    pub level: String,
-    /// Form of log lines.
-    pub format: LogFormat,
-    /// Form of the access log.
-    pub access: AccessLog,
-    /// File of the access log; empty: standard output.
-    pub access_file: Option<PathBuf>,
+impl Named for AccessLog {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("combined", Self::Combined), ("json", Self::Json)];
 }
 
-/// `[[class]]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    /// Its name in metrics, logs and `room.classes`.
-    pub name: String,
-    /// Which requests; every given condition must hold.
-    pub matches: Match,
-    /// Relative hardness; 1.0 is average.
-    pub cost: f64,
-    /// Lower goes first at the origin.
-    pub priority: u8,
+/// The sections of the file, in its order.
+macro_rules! settings {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )*) => {
+        /// Everything `tidegate run` needs to know.
+        #[derive(Clone, Debug, PartialEq, Default)]
+        pub struct Settings {
+            /// What this process does: everything, or one half of the two-process form.
+            pub role: Role,
+            $( $(#[doc = $doc])+ pub $name: $T, )*
+            /// Request classes, first match wins.
+            pub class: Vec<Class>,
+        }
+
+        impl Settings {
+            /// Reads a section; `false` if there is none of that name.
+            fn read_section(&mut self, entry: &Entry, out: &mut Reader) -> bool {
+                match entry.name.as_str() {
+                    $( stringify!($name) => self.$name = declare::Section::read_node(&entry.node, stringify!($name), out), )*
+                    _ => return false,
+                }
+                true
+            }
+
+            fn section_blocks(&self, out: &mut Vec<Block>) {
+                $( self.$name.blocks(stringify!($name), out); )*
+            }
+        }
+    };
 }
 
-/// `class.match`: every given condition must hold; within one condition any value may.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Match {
-    /// Methods.
-    pub method: Vec<String>,
-    /// Path globs: `*` within a segment, `**` across segments, `?` one character.
-    pub path: Vec<String>,
-    /// Hosts, `*.` for any subdomain.
-    pub host: Vec<String>,
-    /// Header fields: name and value glob.
-    pub header: Vec<(String, String)>,
-    /// Cookies: name and value glob.
-    pub cookie: Vec<(String, String)>,
-    /// Query parameters: name and value glob.
-    pub query: Vec<(String, String)>,
-    /// Client networks.
-    pub client: Vec<IpNet>,
+settings! {
+    /// Where visitors and operators connect.
+    listen: Listen,
+    /// The service behind the gate.
+    origin: Origin,
+    /// How forwarded requests present themselves.
+    proxy: Proxy,
+    /// What one visitor may take: time and size.
+    limits: Limits,
+    /// How much the origin can serve.
+    capacity: Capacity,
+    /// The waiting room.
+    room: Room,
+    /// Admitted sessions, when the room admits sessions.
+    session: Session,
+    /// Admitted requests that wait for a free place at the origin.
+    queue: Queue,
+    /// Logs.
+    log: Log,
+}
+
+/// One key set from the command line, over what the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The option, for messages: `--set`.
+    flag: String,
+    key: String,
+    value: String,
+}
+
+impl Override {
+    /// `--set key=value`: the value is TOML, or bare text (`room.max_wait=10m`).
+    pub fn set(assignment: &str) -> Self {
+        let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+        Self::option("--set", key, value)
+    }
+
+    /// An option that stands for a key, e.g. `--origin` for `origin.replicas`.
+    pub fn option(flag: &str, key: &str, value: &str) -> Self {
+        Self { flag: flag.into(), key: key.trim().into(), value: value.into() }
+    }
+
+    /// Puts the value into the tree.
+    fn apply(&self, number: usize, root: &mut Table, out: &mut Reader) -> Source {
+        let prefix = if self.flag == "--set" { format!("{}=", self.key) } else { String::new() };
+        let text = format!("{prefix}{}", self.value);
+        let at = At { source: number, start: prefix.len(), end: text.len() };
+        let name_at = if prefix.is_empty() { at } else { At { start: 0, end: self.key.len(), ..at } };
+        let path: Vec<_> = self.key.split('.').collect();
+        let put = root.put(&path, name_at, tree::parse_value(at, self.value.trim()));
+        let trouble = match put {
+            _ if self.key.is_empty() => Some("nothing before the `=`".to_owned()),
+            Err(part) => Some(format!("{}, which leads nowhere", tree::quoted(part))),
+            Ok(()) => None,
+        };
+        if let Some(got) = trouble {
+            let expected = "section.key=value".into();
+            let key = read::plain_key(&self.key);
+            out.found.push(Found { at: Some(name_at), key, expected, got, hint: None, cut: true });
+        }
+        Source { name: self.flag.clone(), text }
+    }
+}
+
+impl Settings {
+    /// Reads a configuration's text; `file_name` is for messages.
+    ///
+    /// # Errors
+    /// All mistakes, in the order of the text (at most 100, the last of which counts the rest).
+    pub fn parse(text: &str, file_name: &str) -> Result<Self, Vec<Mistake>> {
+        Self::parse_with(text, file_name, &[])
+    }
+
+    /// As [`Settings::parse`], with keys set from the command line; the last of several wins.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn parse_with(text: &str, file_name: &str, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
+        let mut sources = vec![Source { name: file_name.into(), text: text.into() }];
+        let (mut root, syntax) = tree::parse(0, text);
+        let mut out = Reader::new();
+        for (i, one) in overrides.iter().enumerate() {
+            sources.push(one.apply(i + 1, &mut root, &mut out));
+        }
+        let settings = read::settings(&root, &mut out);
+        // What one key got wrong would only be reported twice.
+        if out.found.is_empty() && syntax.is_empty() {
+            check::check(&settings, &mut out);
+        }
+        // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
+        let line_ends: Vec<_> =
+            text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect();
+        let line_of = |at: &At| line_ends.partition_point(|end| *end < at.start);
+        let broken: HashSet<_> = syntax.iter().map(|error| line_of(&error.at)).collect();
+        out.found.retain(|m| m.at.is_none_or(|at| at.source > 0 || !broken.contains(&line_of(&at))));
+        out.found.extend(syntax.into_iter().map(|error| Found {
+            at: Some(error.at),
+            key: String::new(),
+            expected: "valid TOML".into(),
+            got: error.message,
+            hint: None,
+            cut: false,
+        }));
+        if out.found.is_empty() {
+            Ok(settings)
+        } else {
+            Err(mistake::place(out.found, &sources, &out.secrets))
+        }
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`]; one mistake without a place if the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+        Self::load_with(path, &[])
+    }
+
+    /// As [`Settings::load`], with keys set from the command line.
+    ///
+    /// # Errors
+    /// As [`Settings::load`].
+    pub fn load_with(path: &Path, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
+        let name = path.display().to_string();
+        let trouble = |expected: String, got: String| {
+            let source = Source { name: name.clone(), text: String::new() };
+            let found = Found { at: None, key: String::new(), expected, got, hint: None, cut: false };
+            mistake::place(vec![found], &[source], &[])
+        };
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|e| trouble("a readable file".into(), e.to_string()))?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(trouble(format!("a file of at most {MAX_FILE_BYTES} bytes"), "a larger one".into()));
+        }
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+            let line = valid.iter().filter(|b| **b == b'\n').count() + 1;
+            trouble("UTF-8".into(), format!("a byte that is not, in line {line}"))
+        })?;
+        Self::parse_with(&text, &name, overrides)
+    }
+
+    /// What `tidegate run --origin HOST:PORT` means; `http://HOST[:PORT]/` is accepted too. `listen` is the address
+    /// for visitors.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`], naming the options.
+    pub fn for_origin(
+        origin: &str,
+        capacity: Option<f64>,
+        listen: Option<&str>,
+    ) -> Result<Self, Vec<Mistake>> {
+        Self::parse_with("", "command line", &Self::origin_overrides(origin, capacity, listen))
+    }
+
+    /// The options of [`Settings::for_origin`] as overrides, to be put over a file or before `--set`.
+    pub fn origin_overrides(origin: &str, capacity: Option<f64>, listen: Option<&str>) -> Vec<Override> {
+        let http = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let has_port = |h: &str| h.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let replica = match http {
+            Some(host) if !has_port(host) => format!("{host}:80"),
+            Some(host) => host.to_owned(),
+            None => origin.to_owned(),
+        };
+        let mut all = vec![Override::option("--origin", "origin.replicas", &replica)];
+        all.extend(capacity.map(|c| Override::option("--capacity", "capacity.rate", &format!("{c:?}"))));
+        all.extend(listen.map(|l| Override::option("--listen", "listen.http", l)));
+        all
+    }
+
+    /// The whole file with every key's documentation and default.
+    pub fn print_default() -> String {
+        print::default_file()
+    }
+
+    /// The reference page, in Markdown (`docs/configuration.md`).
+    pub fn reference() -> String {
+        print::reference()
+    }
+
+    /// Which keys differ from `self` to `new`, and which of them need a restart.
+    pub fn diff(&self, new: &Self) -> Vec<Change> {
+        print::diff(self, new)
+    }
 }

@@ -1,0 +1,137 @@
+//! What single keys cannot know: keys that must agree with each other.
+
+use std::collections::HashMap;
+
+use super::read::{Reader, class_path};
+use super::{Role, Settings};
+
+/// Reports every disagreement.
+pub(super) fn check(settings: &Settings, out: &mut Reader) {
+    listeners(settings, out);
+    roles(settings, out);
+    classes(settings, out);
+    room(settings, out);
+    if settings.session.max_age < settings.session.timeout {
+        let got = super::kinds::quantity::show_duration(settings.session.max_age);
+        out.conflict("session.max_age", "at least `session.timeout`", got, None);
+    }
+    if settings.limits.max_uri_bytes > settings.limits.max_header_bytes {
+        let got = settings.limits.max_uri_bytes.to_string();
+        out.conflict(
+            "limits.max_uri_bytes",
+            "at most `limits.max_header_bytes`, which includes it",
+            got,
+            None,
+        );
+    }
+    repeated(&settings.origin.replicas, "origin.replicas", out);
+}
+
+fn listeners(settings: &Settings, out: &mut Reader) {
+    let listen = &settings.listen;
+    if !listen.admin.ip().is_loopback() && listen.admin_token.is_empty() {
+        let hint = "Set `listen.admin_token`, or listen on 127.0.0.1.".to_owned();
+        let expected = "a loopback address, or a token beside it";
+        out.conflict("listen.admin", expected, format!("{} without a token", listen.admin), Some(hint));
+    }
+    let (http, admin) = (listen.http, listen.admin);
+    let overlap = http.ip() == admin.ip() || http.ip().is_unspecified() || admin.ip().is_unspecified();
+    // Port 0 lets the kernel choose: never the same twice.
+    if http.port() == admin.port() && http.port() != 0 && overlap {
+        out.conflict("listen.admin", "another port than `listen.http`", format!("{admin} for both"), None);
+    }
+}
+
+fn roles(settings: &Settings, out: &mut Reader) {
+    let (name, needed): (_, Vec<(&str, &String)>) = match &settings.role {
+        Role::Gate => ("gate", Vec::new()),
+        Role::TokenGen { check_url } => ("tokengen", vec![("tokengen.check_url", check_url)]),
+        Role::TokenCheck { gen_url, feedback_url, .. } => {
+            ("tokencheck", vec![("tokencheck.gen_url", gen_url), ("tokencheck.feedback_url", feedback_url)])
+        }
+    };
+    for (key, value) in needed {
+        if value.is_empty() {
+            out.conflict(key, &format!("a URL (role \"{name}\" needs it)"), "nothing".into(), None);
+        }
+    }
+    for other in ["tokengen", "tokencheck"] {
+        if other != name && out.has(other) {
+            let expected = format!("no [{other}] in role \"{name}\"");
+            out.conflict(
+                other,
+                &expected,
+                "a section that has no effect".into(),
+                Some(format!("Set role = \"{other}\"?")),
+            );
+        }
+    }
+    if name != "gate" && settings.room.keys.is_empty() {
+        let hint = "Give both processes the same keys.".to_owned();
+        let expected = format!("a key ring (role \"{name}\" shares it with the other process)");
+        out.conflict("room.keys", &expected, "nothing".into(), Some(hint));
+    }
+    if name != "tokengen" && settings.origin.replicas.is_empty() {
+        let hint = "Write replicas = [\"HOST:PORT\"] under [origin].".to_owned();
+        out.conflict("origin.replicas", "at least one HOST:PORT", "nothing".into(), Some(hint));
+    }
+}
+
+fn classes(settings: &Settings, out: &mut Reader) {
+    let mut first = HashMap::new();
+    for (i, class) in settings.class.iter().enumerate() {
+        let path = class_path(&class.name, i);
+        if class.name.is_empty() {
+            // A name that was refused has its own mistake.
+            if !out.has(&format!("{path}.name")) {
+                let expected = "a `name` for every class";
+                out.conflict(&format!("class#{i}"), expected, "a class without one".into(), None);
+            }
+        } else if let Some(earlier) = first.insert(class.name.as_str(), i + 1) {
+            let expected = "class names that differ";
+            let got = format!("\"{}\" again (it is also class {earlier})", class.name);
+            out.conflict(&format!("{path}.name"), expected, got, None);
+        }
+    }
+}
+
+fn room(settings: &Settings, out: &mut Reader) {
+    let names = || settings.class.iter().map(|c| c.name.as_str()).filter(|name| !name.is_empty());
+    for (i, wanted) in settings.room.classes.iter().enumerate() {
+        if names().any(|name| name == wanted) {
+            continue;
+        }
+        let all: Vec<_> = names().take(10).collect();
+        let expected = match all.is_empty() {
+            true => "the name of a [[class]] (there is none)".to_owned(),
+            false => format!(
+                "the name of a [[class]]: {}",
+                super::kinds::either(all.iter().map(|n| format!("\"{n}\"")))
+            ),
+        };
+        let hint = super::read::did_you_mean(wanted, names());
+        out.conflict(&element("room.classes", i, out), &expected, format!("\"{wanted}\""), hint);
+    }
+    let mut ids = HashMap::new();
+    for (i, key) in settings.room.keys.iter().enumerate() {
+        let id = key.split(':').next().and_then(|id| id.parse::<u8>().ok()).unwrap_or_default();
+        if let Some(earlier) = ids.insert(id, i + 1) {
+            let got = format!("id {id} again (it is also key {earlier})");
+            out.conflict(&element("room.keys", i, out), "key ids that differ", got, None);
+        }
+    }
+}
+
+fn repeated(values: &[String], key: &str, out: &mut Reader) {
+    for (i, value) in values.iter().enumerate() {
+        if values[..i].contains(value) {
+            out.conflict(&element(key, i, out), "values that differ", format!("\"{value}\" again"), None);
+        }
+    }
+}
+
+/// The place of an element; of the key, if one value stood for the list.
+fn element(key: &str, index: usize, out: &Reader) -> String {
+    let item = format!("{key}#{index}");
+    if out.has(&item) { item } else { key.to_owned() }
+}
