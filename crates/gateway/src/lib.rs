@@ -1,3 +1,5 @@
 //! Tidegate's data plane: carries requests in and performs what the core decides.
 
+pub mod access;
+pub mod log;
 pub mod settings;
