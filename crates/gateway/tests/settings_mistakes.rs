@@ -67,6 +67,15 @@ fn mistakes_in_overrides_name_the_option() {
             .starts_with("--set:1:1: rom: expected a section or `role`; got the unknown name")
     );
     assert!(set("=1m").contains("expected section.key=value; got nothing before the `=`"));
+    assert!(
+        set("room.max_wait")
+            .starts_with("--set:1:1: \"room.max_wait\": expected section.key=value; got no `=`")
+    );
+    assert!(
+        set("class.a.cost=1").contains("class: expected an array of tables"),
+        "{}",
+        set("class.a.cost=1")
+    );
     assert!(set("role.x=1").contains("expected"), "{}", set("role.x=1"));
     let all = Settings::for_origin("https://shop:1", Some(-1.0), Some("8080")).unwrap_err();
     let texts: Vec<_> =
@@ -141,4 +150,25 @@ fn files_that_cannot_be_read() {
     std::fs::write(dir.join("good.toml"), ORIGIN).unwrap();
     assert_eq!(Settings::load(&dir.join("good.toml")).unwrap().origin.replicas, ["app:80"]);
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Sizes that a file may have, in shapes that would find a quadratic step: this ends.
+#[test]
+fn large_files_end() {
+    let fill = |piece: &str| piece.repeat(1_000_000 / piece.len());
+    let numbered = |f: fn(usize) -> String| (0..40_000).map(f).collect::<String>();
+    for text in [
+        fill("["),
+        fill("a."),
+        fill("[[class]]\n"),
+        fill("\"\n"),
+        fill("= \n"),
+        numbered(|i| format!("max_wai{i} = {i}\n")),
+        numbered(|i| format!("[[class]]\nname = \"c{i}\"\n")),
+        format!("room.classes = [{}]", numbered(|i| format!("\"class-{i}\","))),
+        format!("origin.replicas = [{}]", numbered(|i| format!("\"a:{i}\","))),
+        format!("[[class]]\nname = \"a\"\nmatch.header = {{ {} }}", numbered(|i| format!("\"x {i}\" = 1,"))),
+    ] {
+        assert!(Settings::parse(&text, "f").is_err());
+    }
 }

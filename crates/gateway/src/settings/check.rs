@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::mistake::MAX_MISTAKES;
 use super::read::{Reader, class_path};
 use super::{Role, Settings};
 
@@ -109,7 +110,9 @@ fn room(settings: &Settings, out: &mut Reader) {
                 super::kinds::either(all.iter().map(|n| format!("\"{n}\"")))
             ),
         };
-        let hint = super::read::did_you_mean(wanted, names());
+        // Nobody reads that many hints, and each one costs a comparison with every class.
+        let hint =
+            if out.found.len() < MAX_MISTAKES { super::read::did_you_mean(wanted, names()) } else { None };
         out.conflict(&element("room.classes", i, out), &expected, format!("\"{wanted}\""), hint);
     }
     let mut ids = HashMap::new();

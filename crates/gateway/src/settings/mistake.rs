@@ -80,6 +80,9 @@ pub(super) const MAX_MISTAKES: usize = 100;
 /// Longest line shown, in characters.
 const MAX_LINE: usize = 160;
 
+/// Lines longer than this are not looked at: no person wrote them.
+const MAX_LINE_BYTES: usize = 4096;
+
 /// Looks up the places: in the order of the text, at most [`MAX_MISTAKES`].
 pub(super) fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
     found.sort_by_key(|m| m.at.unwrap_or_default());
@@ -116,7 +119,7 @@ fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
     mistake.column = text[line_start..start].chars().count() + 1;
     let line = text[line_start..line_end].trim_end_matches('\r');
     let touches = |s: &At| s.source == at.source && s.start < line_end && line_start < s.end;
-    if secrets.iter().any(touches) || smells_secret(line) {
+    if line.len() > MAX_LINE_BYTES || secrets.iter().any(touches) || smells_secret(line) {
         return mistake;
     }
     let mark_end = end.min(line_start + line.len()).max(start);

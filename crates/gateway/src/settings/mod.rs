@@ -217,38 +217,55 @@ settings! {
 }
 
 /// One key set from the command line, over what the file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Override {
     /// The option, for messages: `--set`.
     flag: String,
     key: String,
-    value: String,
+    /// `None`: there was no `=`.
+    value: Option<String>,
+}
+
+/// Without the value: it may be a secret.
+impl std::fmt::Debug for Override {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Override({} {})", self.flag, self.key)
+    }
 }
 
 impl Override {
     /// `--set key=value`: the value is TOML, or bare text (`room.max_wait=10m`).
     pub fn set(assignment: &str) -> Self {
-        let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
-        Self::option("--set", key, value)
+        match assignment.split_once('=') {
+            Some((key, value)) => Self::option("--set", key, value),
+            None => Self { flag: "--set".into(), key: assignment.into(), value: None },
+        }
     }
 
     /// An option that stands for a key, e.g. `--origin` for `origin.replicas`.
     pub fn option(flag: &str, key: &str, value: &str) -> Self {
-        Self { flag: flag.into(), key: key.trim().into(), value: value.into() }
+        Self { flag: flag.into(), key: key.trim().into(), value: Some(value.into()) }
     }
 
     /// Puts the value into the tree.
     fn apply(&self, number: usize, root: &mut Table, out: &mut Reader) -> Source {
-        let prefix = if self.flag == "--set" { format!("{}=", self.key) } else { String::new() };
-        let text = format!("{prefix}{}", self.value);
+        let value = self.value.as_deref().unwrap_or_default();
+        let prefix = match (self.flag.as_str(), &self.value) {
+            ("--set", Some(_)) => format!("{}=", self.key),
+            ("--set", None) => self.key.clone(),
+            _ => String::new(),
+        };
+        let text = format!("{prefix}{value}");
         let at = At { source: number, start: prefix.len(), end: text.len() };
         let name_at = if prefix.is_empty() { at } else { At { start: 0, end: self.key.len(), ..at } };
         let path: Vec<_> = self.key.split('.').collect();
-        let put = root.put(&path, name_at, tree::parse_value(at, self.value.trim()));
-        let trouble = match put {
-            _ if self.key.is_empty() => Some("nothing before the `=`".to_owned()),
-            Err(part) => Some(format!("{}, which leads nowhere", tree::quoted(part))),
-            Ok(()) => None,
+        let trouble = if self.value.is_none() {
+            Some("no `=`".to_owned())
+        } else if self.key.is_empty() {
+            Some("nothing before the `=`".to_owned())
+        } else {
+            let put = root.put(&path, name_at, tree::parse_value(at, value.trim()));
+            put.err().map(|part| format!("{}, which leads nowhere", tree::quoted(part)))
         };
         if let Some(got) = trouble {
             let expected = "section.key=value".into();
@@ -261,6 +278,16 @@ impl Override {
 
 impl Settings {
     /// Reads a configuration's text; `file_name` is for messages.
+    ///
+    /// ```
+    /// use tidegate_gateway::settings::Settings;
+    ///
+    /// let settings = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wait = \"10m\"", "shop.toml").unwrap();
+    /// assert_eq!(settings.room.max_wait.as_secs(), 600);
+    ///
+    /// let mistakes = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wiat = \"10m\"", "shop.toml").unwrap_err();
+    /// assert!(mistakes[0].to_string().starts_with("shop.toml:2:6: room.max_wiat: expected a key of [room]"));
+    /// ```
     ///
     /// # Errors
     /// All mistakes, in the order of the text (at most 100, the last of which counts the rest).
