@@ -1,7 +1,7 @@
 //! Log lines on standard error: text for people, JSON for programs.
 //!
-//! The log must never take the gate down. The stock writer panics if an event cannot be written and standard error
-//! is gone (it reports the failure with `eprintln!`), so errors are swallowed here, below it.
+//! The log must never take the gate down: what cannot be written, because standard error is closed or its disk is
+//! full, is lost without a word (the stock layer would report the failure on the same standard error).
 
 use std::io::{self, IsTerminal as _, Write};
 
