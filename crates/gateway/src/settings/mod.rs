@@ -16,12 +16,14 @@ mod declare;
 mod check;
 mod kinds;
 mod mistake;
+mod overrides;
 mod print;
 mod read;
 mod sections;
 mod tree;
 
 pub use mistake::{Excerpt, Mistake};
+pub use overrides::Override;
 pub use print::Change;
 pub use sections::{
     Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
@@ -31,7 +33,7 @@ use declare::{Block, Section as _};
 use kinds::Named;
 use mistake::Found;
 use read::Reader;
-use tree::{At, Entry, Source, Table};
+use tree::{At, Entry, Source};
 
 /// Names of the estimators that exist.
 pub const ESTIMATORS: &[&str] = &["fixed"];
@@ -214,66 +216,6 @@ settings! {
     queue: Queue,
     /// Logs.
     log: Log,
-}
-
-/// One key set from the command line, over what the file says.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Override {
-    /// The option, for messages: `--set`.
-    flag: String,
-    key: String,
-    /// `None`: there was no `=`.
-    value: Option<String>,
-}
-
-/// Without the value: it may be a secret.
-impl std::fmt::Debug for Override {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Override({} {})", self.flag, self.key)
-    }
-}
-
-impl Override {
-    /// `--set key=value`: the value is TOML, or bare text (`room.max_wait=10m`).
-    pub fn set(assignment: &str) -> Self {
-        match assignment.split_once('=') {
-            Some((key, value)) => Self::option("--set", key, value),
-            None => Self { flag: "--set".into(), key: assignment.into(), value: None },
-        }
-    }
-
-    /// An option that stands for a key, e.g. `--origin` for `origin.replicas`.
-    pub fn option(flag: &str, key: &str, value: &str) -> Self {
-        Self { flag: flag.into(), key: key.trim().into(), value: Some(value.into()) }
-    }
-
-    /// Puts the value into the tree.
-    fn apply(&self, number: usize, root: &mut Table, out: &mut Reader) -> Source {
-        let value = self.value.as_deref().unwrap_or_default();
-        let prefix = match (self.flag.as_str(), &self.value) {
-            ("--set", Some(_)) => format!("{}=", self.key),
-            ("--set", None) => self.key.clone(),
-            _ => String::new(),
-        };
-        let text = format!("{prefix}{value}");
-        let at = At { source: number, start: prefix.len(), end: text.len() };
-        let name_at = if prefix.is_empty() { at } else { At { start: 0, end: self.key.len(), ..at } };
-        let path: Vec<_> = self.key.split('.').collect();
-        let trouble = if self.value.is_none() {
-            Some("no `=`".to_owned())
-        } else if self.key.is_empty() {
-            Some("nothing before the `=`".to_owned())
-        } else {
-            let put = root.put(&path, name_at, tree::parse_value(at, value.trim()));
-            put.err().map(|part| format!("{}, which leads nowhere", tree::quoted(part)))
-        };
-        if let Some(got) = trouble {
-            let expected = "section.key=value".into();
-            let key = read::plain_key(&self.key);
-            out.found.push(Found { at: Some(name_at), key, expected, got, hint: None, cut: true });
-        }
-        Source { name: self.flag.clone(), text }
-    }
 }
 
 impl Settings {
