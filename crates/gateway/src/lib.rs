@@ -3,3 +3,4 @@
 pub mod access;
 pub mod log;
 pub mod settings;
+pub mod wire;

@@ -1,0 +1,10 @@
+//! The wire in front of a real hyper server: raw bytes in, what the service saw and what came back out.
+
+mod harness;
+
+mod departure;
+mod heads;
+mod interim;
+mod refusals;
+mod segments;
+mod timeouts;
