@@ -2,5 +2,6 @@
 
 pub mod access;
 pub mod log;
+pub mod hygiene;
 pub mod settings;
 pub mod wire;

@@ -7,4 +7,5 @@ mod heads;
 mod interim;
 mod refusals;
 mod segments;
+mod sockets;
 mod timeouts;

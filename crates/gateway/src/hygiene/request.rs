@@ -1,0 +1,249 @@
+//! A visitor's request, made fit for the origin.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, Version};
+
+use super::forwarded::{node, token_or_quoted};
+use super::hops;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest request id taken over from a trusted peer: it goes into every log line.
+const MAX_REQUEST_ID: usize = 128;
+
+/// What a request's preparation depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestContext<'a> {
+    /// Address of the connection's other end.
+    pub peer: IpAddr,
+    /// It is a trusted proxy: what it says about others is passed on, not replaced.
+    pub trusted: bool,
+    /// `http` or `https`: how the visitor reached the gate.
+    pub scheme: &'static str,
+    /// Name in `Via`; empty: no `Via`.
+    pub via: &'a str,
+    /// Also send `Forwarded`.
+    pub forwarded: bool,
+    /// `Host` for the origin; empty: the visitor's.
+    pub host: &'a str,
+    /// The request's id, by [`request_id`].
+    pub request_id: &'a str,
+    /// `Upgrade` is passed on: the gate is ready to tunnel.
+    pub keep_upgrade: bool,
+    /// Query parameter that is the gate's own (`tg`) and does not reach the origin; empty: none.
+    pub own_query: &'a str,
+    /// Cookies that are the gate's own and do not reach the origin.
+    pub own_cookies: &'a [&'a str],
+}
+
+/// The request's id: a trusted peer's if it is a printable word, else `fresh`.
+pub fn request_id<'a>(headers: &'a HeaderMap, trusted: bool, fresh: &'a str) -> &'a str {
+    let given = headers.get(&X_REQUEST_ID).filter(|_| trusted).and_then(|v| v.to_str().ok());
+    match given {
+        Some(id) if (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic()) => {
+            id
+        }
+        _ => fresh,
+    }
+}
+
+/// Makes a request that [`super::check`] has accepted fit for the origin.
+pub fn prepare_request(parts: &mut Parts, ctx: &RequestContext<'_>) {
+    let original_host = original_host(parts);
+    let headers = &mut parts.headers;
+    strip_disguised(headers);
+    let upgrade = (ctx.keep_upgrade && hops::connection_has(headers, "upgrade"))
+        .then(|| headers.get(header::UPGRADE).cloned())
+        .flatten();
+    let trailers = accepts_trailers(headers);
+    let chunked = headers.contains_key(header::TRANSFER_ENCODING);
+    hops::strip(headers);
+    if chunked {
+        // Without it hyper's client takes a body of unknown size for none when the method is GET or HEAD. The wire
+        // has seen that it is exactly this.
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if let Some(upgrade) = upgrade {
+        headers.insert(header::UPGRADE, upgrade);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        // RFC 9110 10.1.4: a sender of TE names it in Connection.
+        headers.append(header::CONNECTION, HeaderValue::from_static("te"));
+    } else {
+        headers.remove(header::TE);
+    }
+    // Addressed to a proxy, and we are the one (RFC 9110 11.7.2); it asks for nothing of ours.
+    headers.remove(header::PROXY_AUTHORIZATION);
+    forward(headers, ctx, original_host.as_ref());
+    strip_cookies(headers, ctx.own_cookies);
+    via(headers, parts.version, ctx.via);
+    if let Ok(id) = HeaderValue::from_str(ctx.request_id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    let host = if ctx.host.is_empty() { original_host } else { HeaderValue::from_str(ctx.host).ok() };
+    match host {
+        Some(host) => headers.insert(header::HOST, host),
+        None => headers.insert(header::HOST, HeaderValue::from_static("")),
+    };
+    parts.uri = origin_form(&parts.uri, ctx.own_query);
+    parts.version = Version::HTTP_11;
+}
+
+/// The authority of an absolute-form target goes before the field (RFC 9112 3.2.2).
+fn original_host(parts: &Parts) -> Option<HeaderValue> {
+    match parts.uri.authority() {
+        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+        None => parts.headers.get(header::HOST).cloned(),
+    }
+}
+
+/// Removes fields that become one of ours where `_` and `-` are the same (CGI, WSGI, PHP): `X_Forwarded_For`.
+fn strip_disguised(headers: &mut HeaderMap) {
+    let disguised: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().contains('_'))
+        .filter(|name| {
+            let plain = name.as_str().replace('_', "-");
+            crate::wire::is_forbidden_trailer(plain.as_bytes())
+        })
+        .cloned()
+        .collect();
+    for name in &disguised {
+        headers.remove(name);
+    }
+}
+
+/// hyper sends trailers to a visitor only if asked to, and so should the origin.
+fn accepts_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(header::TE).iter().any(|value| {
+        value.as_bytes().split(|&b| b == b',').any(|c| c.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    })
+}
+
+/// Appends to what a trusted peer says; replaces what anybody else does.
+fn forward(headers: &mut HeaderMap, ctx: &RequestContext<'_>, host: Option<&HeaderValue>) {
+    let peer = ctx.peer.to_canonical();
+    if !ctx.trusted {
+        for name in [&X_FORWARDED_FOR, &X_FORWARDED_HOST, &X_FORWARDED_PROTO, &X_REAL_IP, &header::FORWARDED]
+        {
+            headers.remove(name);
+        }
+        let other: Vec<HeaderName> =
+            headers.keys().filter(|n| n.as_str().starts_with("x-forwarded-")).cloned().collect();
+        for name in &other {
+            headers.remove(name);
+        }
+    }
+    append_list(headers, &X_FORWARDED_FOR, &peer.to_string());
+    // A trusted peer's word on host and scheme is about the visitor's connection; ours would be about the peer's.
+    if !headers.contains_key(&X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(ctx.scheme));
+    }
+    if let Some(host) = host
+        && !headers.contains_key(&X_FORWARDED_HOST)
+    {
+        headers.insert(X_FORWARDED_HOST, host.clone());
+    }
+    if ctx.forwarded {
+        let mut element = format!("for={};proto={}", node(peer), ctx.scheme);
+        if let Some(host) = host.and_then(|h| h.to_str().ok()) {
+            element += ";host=";
+            element += &token_or_quoted(host);
+        }
+        append_list(headers, &header::FORWARDED, &element);
+    } else {
+        // A chain with a hop missing would name the wrong client.
+        headers.remove(header::FORWARDED);
+    }
+}
+
+/// One more element at the end of a list field, all lines made one.
+fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &str) {
+    let mut list = Vec::new();
+    for value in headers.get_all(name) {
+        list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(element.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&list) {
+        headers.insert(name, value);
+    }
+}
+
+/// RFC 9110 7.6.3.
+pub(super) fn via(headers: &mut HeaderMap, version: Version, name: &str) {
+    if name.is_empty() {
+        return;
+    }
+    let protocol = if version == Version::HTTP_10 { "1.0" } else { "1.1" };
+    append_list(headers, &header::VIA, &format!("{protocol} {name}"));
+}
+
+fn strip_cookies(headers: &mut HeaderMap, own: &[&str]) {
+    let mentions = |value: &HeaderValue| {
+        own.iter().any(|name| memchr::memmem::find(value.as_bytes(), name.as_bytes()).is_some())
+    };
+    if own.is_empty() || !headers.get_all(header::COOKIE).iter().any(mentions) {
+        return;
+    }
+    let lines: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().cloned().collect();
+    headers.remove(header::COOKIE);
+    for line in lines {
+        let is_own = |pair: &[u8]| {
+            let name = pair.split(|&b| b == b'=').next().unwrap_or(pair);
+            own.iter().any(|o| name.trim_ascii() == o.as_bytes())
+        };
+        let kept: Vec<&[u8]> = line
+            .as_bytes()
+            .split(|&b| b == b';')
+            .map(<[u8]>::trim_ascii)
+            .filter(|pair| !pair.is_empty() && !is_own(pair))
+            .collect();
+        if let Ok(value) = HeaderValue::from_bytes(&kept.join(&b"; "[..]))
+            && !kept.is_empty()
+        {
+            headers.append(header::COOKIE, value);
+        }
+    }
+}
+
+/// Origin-form (or `*`), without the gate's own query parameter.
+fn origin_form(uri: &Uri, own_query: &str) -> Uri {
+    let (path, query) = (uri.path(), uri.query());
+    let has_own =
+        !own_query.is_empty() && query.is_some_and(|q| q.split('&').any(|p| is_parameter(p, own_query)));
+    if uri.authority().is_none() && !has_own {
+        return uri.clone();
+    }
+    let mut target = String::with_capacity(path.len() + query.map_or(0, str::len) + 1);
+    target.push_str(if path.is_empty() { "/" } else { path });
+    let kept = query.unwrap_or("").split('&').filter(|p| !has_own || !is_parameter(p, own_query));
+    let mut separator = '?';
+    for parameter in kept {
+        if query.is_none() {
+            break;
+        }
+        target.push(separator);
+        target.push_str(parameter);
+        separator = '&';
+    }
+    match PathAndQuery::try_from(target) {
+        Ok(target) => Uri::from(target),
+        // A part of a valid target is one; should it not be, "/" gives nothing away.
+        Err(_) => Uri::from_static("/"),
+    }
+}
+
+fn is_parameter(pair: &str, name: &str) -> bool {
+    pair.split('=').next() == Some(name)
+}
