@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
-use http::header;
 use ipnet::IpNet;
 
 use crate::wire::is_token;
@@ -39,18 +38,19 @@ pub(super) fn token_or_quoted(value: &str) -> String {
 /// Who asks: the peer, or, if the peer is a trusted proxy, whom it names; and so on while these are trusted too.
 ///
 /// Walks from the right, because only the rightmost entry was written by the peer; what stands left of the first
-/// untrusted address is that address's own claim. `Forwarded` is preferred where both fields come. An entry that is
-/// no address (`unknown`, obfuscated) ends the walk at the last address known.
+/// untrusted address is that address's own claim. `Forwarded` counts only where `X-Forwarded-For` is absent: nearly
+/// every proxy writes the latter and lets the former pass, so a visitor could write what is to be believed. (A proxy
+/// that writes `Forwarded` alone must remove the other for the same reason.) An entry that is no address (`unknown`,
+/// obfuscated) ends the walk at the last address known.
 pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
     let mut ip = peer.to_canonical();
     if !is_trusted(ip) {
         return ip;
     }
-    let by_forwarded = headers.contains_key(header::FORWARDED);
-    let field = if by_forwarded { "forwarded" } else { "x-forwarded-for" };
+    let by_forwarded = !headers.contains_key("x-forwarded-for");
     let entries = headers
-        .get_all(field)
+        .get_all(if by_forwarded { "forwarded" } else { "x-forwarded-for" })
         .iter()
         .rev()
         .flat_map(|value| split_list(value.to_str().unwrap_or("unknown")).into_iter().rev());

@@ -73,7 +73,7 @@ async fn serve(request: Request<Incoming>, world: &Arc<World>, handle: &WireHand
             let trailers = body.trailers().cloned().unwrap_or_default();
             line += &format!(" {}", body.to_bytes().len());
             for (name, value) in &trailers {
-                line += &format!(" {name}={}", value.to_str().unwrap());
+                line += &format!(" {name}={}", String::from_utf8_lossy(value.as_bytes()));
             }
             world.seen.lock().unwrap().push(line.clone());
             (StatusCode::OK, line)

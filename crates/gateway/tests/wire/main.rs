@@ -8,4 +8,5 @@ mod interim;
 mod refusals;
 mod segments;
 mod sockets;
+mod streams;
 mod timeouts;
