@@ -5,3 +5,6 @@ pub mod log;
 pub mod hygiene;
 pub mod settings;
 pub mod wire;
+
+pub mod deadline;
+pub mod socket;
