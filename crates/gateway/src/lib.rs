@@ -8,3 +8,5 @@ pub mod wire;
 
 pub mod deadline;
 pub mod socket;
+
+pub mod balance;

@@ -1,0 +1,218 @@
+//! One replica: its addresses, its state, its counters. Shared by all workers, all atomics.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::*;
+
+/// Names are looked up again after this time. Shorter than the usual fail-over by DNS (60 s), long enough that a
+/// resolver sees two lookups a minute and replica.
+const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+
+/// One replica of the origin.
+pub struct Replica {
+    id: u64,
+    authority: String,
+    /// Set for an IP literal: never looked up.
+    literal: Option<SocketAddr>,
+    resolved: ArcSwap<Resolved>,
+    resolving: AtomicBool,
+    healthy: AtomicBool,
+    retired: AtomicBool,
+    in_flight: AtomicUsize,
+    failures: AtomicU32,
+    ejections: AtomicU32,
+    /// Microseconds since the start of `Replicas`; 0: not ejected.
+    ejected_until_us: AtomicU64,
+    requests: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// The outcome of a name lookup.
+pub(crate) struct Resolved {
+    addresses: Vec<SocketAddr>,
+    at: Option<Instant>,
+}
+
+impl Replica {
+    pub(super) fn new(id: u64, authority: String) -> Self {
+        Self {
+            id,
+            literal: authority.parse().ok(),
+            authority,
+            resolved: ArcSwap::from_pointee(Resolved { addresses: Vec::new(), at: None }),
+            resolving: AtomicBool::new(false),
+            healthy: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until_us: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+        }
+    }
+
+    /// Unique within its `Replicas`, also over reconfigurations.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// `HOST:PORT` as configured.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Requests it works on, of all workers, bodies included.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Requests sent to it.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Requests that got no response from it.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Relaxed)
+    }
+
+    /// Failures since the last success.
+    pub fn failures_in_a_row(&self) -> u32 {
+        self.failures.load(Relaxed)
+    }
+
+    /// What the active checks say; true without checks.
+    pub fn is_healthy(&self) -> bool {
+        self.healthy.load(Relaxed)
+    }
+
+    /// Set by the active checks. A replica that comes back starts with a clean record.
+    pub fn set_healthy(&self, healthy: bool) {
+        if healthy && !self.healthy.load(Relaxed) {
+            self.clear_failures();
+        }
+        self.healthy.store(healthy, Relaxed);
+    }
+
+    /// No longer configured.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Acquire)
+    }
+
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Release);
+    }
+
+    pub(super) fn ejected_until_us(&self) -> u64 {
+        self.ejected_until_us.load(Relaxed)
+    }
+
+    /// Usable whatever the time is.
+    pub(super) fn is_untroubled(&self) -> bool {
+        self.is_healthy() && self.ejected_until_us() == 0
+    }
+
+    pub(super) fn is_usable(&self, now_us: u64) -> bool {
+        self.is_healthy() && self.ejected_until_us() <= now_us
+    }
+
+    pub(super) fn clear_failures(&self) {
+        // Loads first: on the path of every request, where a store would make workers fight for the line.
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
+        }
+        if self.ejected_until_us() != 0 {
+            self.ejections.store(0, Relaxed);
+            self.ejected_until_us.store(0, Relaxed);
+        }
+    }
+
+    /// Counts a failure; the length of the ejection in microseconds if it causes one.
+    pub(super) fn note_failure(&self, limit: u32, for_us: u64, now_us: u64) -> Option<u64> {
+        self.errors.fetch_add(1, Relaxed);
+        let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
+        let until = self.ejected_until_us();
+        // Requests that were under way when it was ejected fail too: one ejection, not ten.
+        if limit == 0 || failures < limit || until > now_us {
+            return None;
+        }
+        let factor = 1u32.checked_shl(self.ejections.load(Relaxed)).unwrap_or(u32::MAX);
+        let us = for_us.saturating_mul(factor.min(MAX_EJECTION_FACTOR).into());
+        let new = now_us.saturating_add(us).max(1);
+        self.ejected_until_us.compare_exchange(until, new, Relaxed, Relaxed).ok()?;
+        self.ejections.fetch_add(1, Relaxed);
+        Some(us)
+    }
+
+    /// Where to connect to, in the order to try. Never waits for a lookup if an earlier one succeeded: then names
+    /// are looked up again in the background.
+    pub(crate) async fn addresses(self: &Arc<Self>) -> io::Result<Addresses> {
+        if let Some(address) = self.literal {
+            return Ok(Addresses::One(address));
+        }
+        let known = self.resolved.load_full();
+        if known.addresses.is_empty() {
+            self.resolve().await?;
+            return Ok(Addresses::Many(self.resolved.load_full()));
+        }
+        if known.at.is_none_or(|at| at.elapsed() > RESOLVE_EVERY) && !self.resolving.swap(true, Relaxed) {
+            let this = self.clone();
+            tokio::spawn(async move {
+                if let Err(e) = this.resolve().await {
+                    tracing::warn!(replica = this.authority, "name lookup failed, old addresses stay: {e}");
+                }
+                this.resolving.store(false, Relaxed);
+            });
+        }
+        Ok(Addresses::Many(known))
+    }
+
+    async fn resolve(&self) -> io::Result<()> {
+        let addresses: Vec<_> = tokio::net::lookup_host(self.authority.as_str()).await?.collect();
+        if addresses.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        }
+        self.resolved.store(Arc::new(Resolved { addresses, at: Some(Instant::now()) }));
+        Ok(())
+    }
+}
+
+/// Addresses of one replica.
+pub(crate) enum Addresses {
+    One(SocketAddr),
+    Many(Arc<Resolved>),
+}
+
+impl Addresses {
+    pub(crate) fn as_slice(&self) -> &[SocketAddr] {
+        match self {
+            Self::One(address) => std::slice::from_ref(address),
+            Self::Many(resolved) => &resolved.addresses,
+        }
+    }
+}
+
+/// One request at a replica, from sending until the end of the response body.
+pub struct InFlight(Arc<Replica>);
+
+impl InFlight {
+    /// Counts a request at `replica` until dropped.
+    pub fn new(replica: Arc<Replica>) -> Self {
+        replica.in_flight.fetch_add(1, Relaxed);
+        replica.requests.fetch_add(1, Relaxed);
+        Self(replica)
+    }
+
+    /// The replica it is at.
+    pub fn replica(&self) -> &Arc<Replica> {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}

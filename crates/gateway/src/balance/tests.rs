@@ -1,0 +1,119 @@
+use super::*;
+use proptest::prelude::*;
+
+fn origin(replicas: &[&str], failures: u32) -> settings::Origin {
+    settings::Origin {
+        replicas: replicas.iter().map(|r| (*r).to_string()).collect(),
+        eject: settings::Eject { failures, for_: Duration::from_secs(5) },
+        ..settings::Origin::default()
+    }
+}
+
+fn replicas(n: usize) -> Vec<Arc<Replica>> {
+    (0..n).map(|i| Arc::new(Replica::new(i as u64, format!("10.0.0.{i}:80")))).collect()
+}
+
+const SEC: u64 = 1_000_000;
+
+#[test]
+fn ejections_double_up_to_ten_times_and_one_success_resets() {
+    let r = Replica::new(1, "10.0.0.1:80".into());
+    let mut now = SEC;
+    for _ in 0..4 {
+        assert_eq!(r.note_failure(5, 5 * SEC, now), None);
+    }
+    for expected in [5, 10, 20, 40, 50, 50, 50] {
+        assert_eq!(r.note_failure(5, 5 * SEC, now), Some(expected * SEC));
+        assert!(!r.is_usable(now) && !r.is_usable(now + expected * SEC - 1));
+        // Stragglers of before do not lengthen it.
+        assert_eq!(r.note_failure(5, 5 * SEC, now + 1), None);
+        now += expected * SEC;
+        assert!(r.is_usable(now));
+    }
+    r.clear_failures();
+    assert!(r.is_untroubled());
+    for _ in 0..4 {
+        assert_eq!(r.note_failure(5, 5 * SEC, now), None);
+    }
+    assert_eq!(r.note_failure(5, 5 * SEC, now), Some(5 * SEC));
+}
+
+#[test]
+fn zero_failures_means_never_ejected() {
+    let r = Replica::new(1, "10.0.0.1:80".into());
+    assert!((0..1000).all(|_| r.note_failure(0, SEC, 1).is_none()));
+    assert!(r.is_untroubled());
+}
+
+#[test]
+fn fewer_in_flight_wins_and_avoid_is_avoided() {
+    let list = replicas(2);
+    let _busy = InFlight::new(list[0].clone());
+    for random in [0, 1 << 32, u64::MAX, 0x8000_0000_0000_0000] {
+        assert_eq!(choose(&list, random, None, 0).unwrap().id(), 1);
+        assert_eq!(choose(&list, random, Some(1), 0).unwrap().id(), 0);
+    }
+    let alone = replicas(1);
+    assert_eq!(choose(&alone, 7, Some(0), 0).unwrap().id(), 0, "the only one is tried again");
+}
+
+#[test]
+fn all_down_is_no_replica_all_ejected_is_the_soonest() {
+    let list = replicas(3);
+    for (r, for_us) in list.iter().zip([9 * SEC, 3 * SEC, 6 * SEC]) {
+        r.note_failure(1, for_us, 1);
+    }
+    assert_eq!(choose(&list, 1, None, 2).unwrap().id(), 1);
+    list[1].set_healthy(false);
+    assert_eq!(choose(&list, 1, None, 2).unwrap().id(), 2);
+    list.iter().for_each(|r| r.set_healthy(false));
+    assert!(choose(&list, 1, None, 2).is_none());
+    assert!(choose(&[], 1, None, 2).is_none());
+}
+
+#[test]
+fn reconfiguring_keeps_who_stays() {
+    let all = Replicas::new(&origin(&["a:1", "b:1", "b:1"], 5));
+    let before = all.list();
+    assert_eq!(before.len(), 2, "a replica named twice is one");
+    all.failed(&before[1]);
+    all.reconfigure(&origin(&["b:1", "c:1"], 5));
+    let after = all.list();
+    assert!(Arc::ptr_eq(&after[0], &before[1]));
+    assert_eq!((after[0].errors(), after[0].is_retired()), (1, false));
+    assert!(before[0].is_retired());
+    assert_ne!(after[1].id(), before[0].id());
+}
+
+proptest! {
+    #[test]
+    fn two_of_are_two(n in 2usize..10_000, random: u64) {
+        let (i, j) = two_of(n, random);
+        prop_assert!(i < n && j < n && i != j);
+    }
+
+    /// Whatever the states are, a usable replica is chosen if there is one, and a down one never.
+    #[test]
+    fn choice_is_usable_if_any_is(
+        states in prop::collection::vec((any::<bool>(), any::<bool>()), 0..8),
+        random: u64,
+        avoid in prop::option::of(0u64..8),
+    ) {
+        let list = replicas(states.len());
+        for (r, (down, ejected)) in list.iter().zip(&states) {
+            r.set_healthy(!down);
+            if *ejected {
+                r.note_failure(1, SEC, 1);
+            }
+        }
+        let chosen = choose(&list, random, avoid, 2);
+        let usable = |r: &Arc<Replica>| r.is_usable(2);
+        prop_assert_eq!(chosen.is_some(), list.iter().any(|r| r.is_healthy()));
+        if let Some(r) = chosen {
+            prop_assert!(r.is_healthy());
+            prop_assert!(usable(&r) || !list.iter().any(usable));
+            let other = list.iter().any(|o| usable(o) && Some(o.id()) != avoid);
+            prop_assert!(!other || Some(r.id()) != avoid);
+        }
+    }
+}
