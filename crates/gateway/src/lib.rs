@@ -6,7 +6,12 @@ pub mod hygiene;
 pub mod settings;
 pub mod wire;
 
+pub mod body;
 pub mod deadline;
 pub mod socket;
 
 pub mod balance;
+pub mod dispatch;
+pub mod health;
+pub mod pool;
+pub mod tunnel;
