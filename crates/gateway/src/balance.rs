@@ -105,12 +105,18 @@ impl Replicas {
     /// `random` is 64 fresh random bits. The clock is only read while some replica is ejected.
     pub fn pick(&self, random: u64, avoid: Option<u64>) -> Option<Arc<Replica>> {
         let list = self.list.load();
-        let n = list.len();
-        if n > 1 && avoid.is_none() {
-            let (i, j) = two_of(n, random);
-            let (a, b) = (&list[i], &list[j]);
-            if a.is_untroubled() && b.is_untroubled() {
-                return Some(better(a, b).clone());
+        if avoid.is_none() {
+            // The usual case: nothing is wrong with anyone.
+            match list.as_slice() {
+                [] => return None,
+                [only] if only.is_untroubled() => return Some(only.clone()),
+                [_] => {}
+                all => {
+                    let (i, j) = two_of(all.len(), random);
+                    if all[i].is_untroubled() && all[j].is_untroubled() {
+                        return Some(better(&all[i], &all[j]).clone());
+                    }
+                }
             }
         }
         choose(&list, random, avoid, self.now_us())

@@ -5,12 +5,11 @@ mod upstream_support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
-use http_body::{Body, Frame};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use tidegate_gateway::balance::Replicas;
-use tidegate_gateway::body::{Outcome, RequestBody, Watched};
+use tidegate_gateway::body::RequestBody;
 use tidegate_gateway::dispatch::{DispatchError, Dispatcher};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream_support::*;
@@ -288,40 +287,5 @@ fn an_early_answer_ends_the_upload() {
         // The visitor's body is let go: whoever feeds it learns that.
         feed.closed().await;
         assert_eq!(d.idle_connections(), 0);
-    });
-}
-
-#[test]
-fn the_end_of_a_body_is_told_once() {
-    worker(async {
-        // whole, read as far as, outcome
-        let cases = [(true, 2, Outcome::Complete), (true, 1, Outcome::Aborted), (false, 2, Outcome::Failed)];
-        for (whole, frames, expected) in cases {
-            let (feed, body, _) = fed();
-            let told = Rc::new(Cell::new(Vec::new()));
-            let note = told.clone();
-            let mut body = Watched::new(body, move |bytes, outcome| {
-                let mut all = note.take();
-                all.push((bytes, outcome));
-                note.set(all);
-            });
-            feed.send(data("abc")).await.unwrap();
-            assert!(body.frame().await.unwrap().is_ok());
-            if frames == 2 {
-                if !whole {
-                    feed.send(Err("broken".into())).await.unwrap();
-                }
-                drop(feed);
-                let end = body.frame().await;
-                assert_eq!(end.is_some(), !whole);
-            }
-            drop(body);
-            assert_eq!(told.take(), [(3, expected)]);
-        }
-        let told = Rc::new(Cell::new(None));
-        let note = told.clone();
-        drop(Watched::new(http_body_util::Empty::<Bytes>::new(), move |n, o| note.set(Some((n, o)))));
-        assert_eq!(told.get(), Some((0, Outcome::Complete)));
-        assert!(RequestBody::full("").is_end_stream());
     });
 }

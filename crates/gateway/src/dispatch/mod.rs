@@ -157,7 +157,8 @@ impl Dispatcher {
     }
 
     /// Takes over other limits, for requests from now on. The list of replicas is the business of
-    /// [`Replicas::reconfigure`].
+    /// [`Replicas::reconfigure`]. The length of a tick stays that of the first configuration: much shorter limits
+    /// are kept to within two of the old ticks (200 ms at most).
     pub fn reconfigure(&self, origin: &settings::Origin) {
         let inner = &self.0;
         inner.pool.reconfigure(origin);
