@@ -1,1 +1,13 @@
-//! Tidegate's test bench.
+//! Tidegate's test bench: what a service and its visitors do, without a service and without visitors.
+//!
+//! ```text
+//!  crowd ─► visitor ◄─► load ─► client ═══ sockets ═══► (gate) ═══► origin
+//!   who      what it     when     how                                what it
+//!   comes    does next                                               can take
+//!                └────────► tally ─► report ─► demo
+//! ```
+//!
+//! The crowd and the visitors are pure: time and randomness come in as arguments, and one seed gives one
+//! crowd. Only `client`, `load` and `origin` touch sockets; nothing here decides who is admitted.
+
+pub mod origin;
