@@ -11,3 +11,12 @@
 //! crowd. Only `client`, `load` and `origin` touch sockets; nothing here decides who is admitted.
 
 pub mod origin;
+
+pub mod crowd;
+
+pub mod answer;
+pub mod visitor;
+
+pub mod client;
+pub mod load;
+pub mod tally;
