@@ -20,3 +20,8 @@ pub mod visitor;
 pub mod client;
 pub mod load;
 pub mod tally;
+
+mod progress;
+pub mod report;
+
+pub mod demo;

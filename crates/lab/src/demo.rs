@@ -1,0 +1,318 @@
+//! `tidegate demo`: the same flash crowd at the same service, first alone and then behind the gate.
+//!
+//! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over real
+//! sockets on loopback, and the gate is the one that `tidegate run` starts. Each way gets a fresh origin, so
+//! that the second does not suffer from the first.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::crowd::{Crowd, Person, Phase, Temper};
+use crate::load::{self, Target};
+use crate::origin::{Law, Origin, OriginConfig, OriginHandle, Stats};
+use crate::progress::Progress;
+use crate::report::{DemoReport, Gated, Side};
+use crate::tally::Tally;
+use crate::visitor::Failure;
+
+/// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate
+/// never shrinks again once a hiccup has filled it; two percent empty it.
+const GATE_SHARE: f64 = 0.98;
+/// Requests in flight that the gate is allowed beyond the origin's workers, as a share: the next request lies
+/// ready when a worker gets free. Two on ten workers cost 0.04 % of contention.
+const IN_FLIGHT_SHARE: f64 = 1.2;
+/// Requests that measure the idle origin.
+const PROBES: usize = 10;
+/// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times their
+/// patience and two pauses, 26 s at most.
+const GRACE: Duration = Duration::from_secs(60);
+/// Wait that the background crowd of `--serve` keeps up.
+const SERVE_WAIT: Duration = Duration::from_secs(20);
+/// Most visitors of a demonstration: more would take hours at any sensible capacity.
+const MAX_VISITORS: f64 = 1e6;
+
+/// Starts a gate in front of an origin. The binary implements it with the real gate.
+pub trait Gatekeeper {
+    /// Starts a gate in front of `origin` that lets `capacity` requests per second through, at most
+    /// `max_in_flight` at once. It listens when this returns.
+    ///
+    /// # Errors
+    /// The gate did not start.
+    fn start(&self, origin: SocketAddr, capacity: f64, max_in_flight: usize) -> io::Result<RunningGate>;
+}
+
+/// A gate that runs.
+pub struct RunningGate {
+    /// Where visitors connect.
+    pub addr: SocketAddr,
+    /// Where the operator connects.
+    pub admin: SocketAddr,
+    /// Stops it.
+    pub stop: Box<dyn FnOnce()>,
+}
+
+/// What to demonstrate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DemoOptions {
+    /// Arrival rate of the crowd, as a multiple of the capacity.
+    pub factor: f64,
+    /// What the origin can take, in requests per second.
+    pub capacity: f64,
+    /// For how long the crowd comes, in seconds.
+    pub crowd_secs: f64,
+    /// Share of visitors who never come back after being told to wait (0..=1).
+    pub no_shows: f64,
+    /// One JSON object instead of the table; no progress.
+    pub json: bool,
+    /// Keep origin, gate and a background crowd running until Ctrl-C.
+    pub serve: bool,
+    /// The crowd: the same seed sends the same people at the same times.
+    pub seed: u64,
+}
+
+impl Default for DemoOptions {
+    /// Four seconds at ten times the capacity take the gate 40 seconds to serve: long enough to see, and the
+    /// whole demonstration stays under 75.
+    fn default() -> Self {
+        Self {
+            factor: 10.0,
+            capacity: 100.0,
+            crowd_secs: 4.0,
+            no_shows: 0.0,
+            json: false,
+            serve: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Why there is no demonstration.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// An option makes no sense.
+    #[error("{name}: expected {expected}, got {got}")]
+    Option {
+        /// Its name.
+        name: &'static str,
+        /// What would.
+        expected: &'static str,
+        /// What it is.
+        got: f64,
+    },
+    /// The origin did not start.
+    #[error("the model origin did not start: {0}")]
+    Origin(#[source] io::Error),
+    /// The idle origin did not answer.
+    #[error("the idle model origin did not answer: {0:?}")]
+    Probe(Failure),
+    /// The gate did not start.
+    #[error("the gate did not start: {0}")]
+    Gate(#[source] io::Error),
+    /// The system gave no thread or no poller.
+    #[error("the load generator did not start: {0}")]
+    Load(#[source] io::Error),
+}
+
+/// Runs the demonstration and prints its result to standard output. Blocks; with `serve`, until Ctrl-C.
+///
+/// # Errors
+/// See [`DemoError`]. A gate that does badly is a result, not an error.
+pub fn demo(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<DemoReport, DemoError> {
+    let (report, stage) = compare(options, gatekeeper)?;
+    if options.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        println!("{}", report.table());
+    }
+    if options.serve {
+        serve(options, &stage)?;
+    }
+    Ok(report)
+}
+
+/// The origin and the gate that the second half of the comparison used; dropping it stops them.
+pub struct Stage {
+    origin: OriginHandle,
+    gate: SocketAddr,
+    admin: SocketAddr,
+    stop: Option<Box<dyn FnOnce()>>,
+}
+
+impl Stage {
+    /// The figures of the origin behind the gate.
+    pub fn origin(&self) -> Stats {
+        self.origin.stats()
+    }
+
+    /// Where the gate listens for visitors.
+    pub fn gate(&self) -> SocketAddr {
+        self.gate
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // The gate goes first: it would report an origin that vanishes.
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}
+
+/// Runs both halves and leaves the second one's origin and gate running.
+///
+/// # Errors
+/// See [`DemoError`].
+pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(DemoReport, Stage), DemoError> {
+    check(&options)?;
+    let law = law(&options);
+    let crowd_lasts = Duration::from_secs_f64(options.crowd_secs);
+    let temper = Temper { no_shows: options.no_shows, ..Temper::default() };
+    let crowd: Vec<Person> =
+        Crowd::flash(options.seed, temper, options.factor * options.capacity, crowd_lasts).collect();
+
+    let alone = Origin::start(OriginConfig { law, ..OriginConfig::default() }).map_err(DemoError::Origin)?;
+    let unloaded = on_own_thread(|| load::probe(alone.addr(), "/", PROBES))?.map_err(DemoError::Probe)?;
+    let (tally, busy) = play_direct(&options, &crowd, &alone)?;
+    let direct = Side::direct(&tally, &alone.stats(), busy);
+    alone.stop();
+
+    let stage = raise(&options, law, gatekeeper)?;
+    // Twice the time that the crowd takes at capacity: a gate that needs longer has failed.
+    let drain = Duration::from_secs_f64(2.0 * crowd.len() as f64 / options.capacity);
+    let target = Target { addr: stage.gate, path: "/".into(), deadline: crowd_lasts + drain + GRACE };
+    let tally = play(&options, "through the gate", &crowd, &target)?;
+    let report = DemoReport {
+        capacity_rps: law.capacity(),
+        offered_rps: crowd.len() as f64 / options.crowd_secs,
+        crowd_s: options.crowd_secs,
+        gate_rps: options.capacity * GATE_SHARE,
+        unloaded_ms: median_ms(unloaded),
+        direct,
+        gated: Gated::new(&tally, &stage.origin.stats()),
+    };
+    Ok((report, stage))
+}
+
+fn check(options: &DemoOptions) -> Result<(), DemoError> {
+    let wrong = |name, expected, got| Err(DemoError::Option { name, expected, got });
+    let DemoOptions { factor, capacity, crowd_secs, no_shows, .. } = *options;
+    if !(0.01..=1000.0).contains(&factor) {
+        return wrong("factor", "0.01 to 1000", factor);
+    }
+    if !(1.0..=10_000.0).contains(&capacity) {
+        return wrong("capacity", "1 to 10000 requests per second", capacity);
+    }
+    if !(0.1..=3600.0).contains(&crowd_secs) {
+        return wrong("crowd length", "0.1 to 3600 seconds", crowd_secs);
+    }
+    if !(0.0..=1.0).contains(&no_shows) {
+        return wrong("no-shows", "a share from 0 to 1", no_shows);
+    }
+    match factor * capacity * crowd_secs {
+        visitors if visitors <= MAX_VISITORS => Ok(()),
+        visitors => wrong("visitors", "factor × capacity × crowd length up to 1,000,000", visitors),
+    }
+}
+
+/// The default pool, its service time set so that it takes `capacity`.
+fn law(options: &DemoOptions) -> Law {
+    let law = Law::default();
+    Law { service: Duration::from_secs_f64(law.workers as f64 / options.capacity), ..law }
+}
+
+fn raise(options: &DemoOptions, law: Law, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
+    let origin = Origin::start(OriginConfig { law, ..OriginConfig::default() }).map_err(DemoError::Origin)?;
+    let in_flight = (law.workers as f64 * IN_FLIGHT_SHARE).round() as usize;
+    let gate =
+        gatekeeper.start(origin.addr(), options.capacity * GATE_SHARE, in_flight).map_err(DemoError::Gate)?;
+    Ok(Stage { origin, gate: gate.addr, admin: gate.admin, stop: Some(gate.stop) })
+}
+
+/// Straight at the origin. Also returns how long the origin was busy with the crowd.
+fn play_direct(
+    options: &DemoOptions,
+    crowd: &[Person],
+    origin: &OriginHandle,
+) -> Result<(Tally, Duration), DemoError> {
+    let deadline = Duration::from_secs_f64(options.crowd_secs) + GRACE;
+    let target = Target { addr: origin.addr(), path: "/".into(), deadline };
+    let mut progress = Progress::new(options.json, "directly", crowd.len() as u64);
+    let played = on_own_thread(|| async {
+        let start = Instant::now();
+        let tally = load::run(&target, crowd.iter().copied(), |tally, now| progress.show(tally, now)).await;
+        // The visitors are gone; the origin works off what they left behind.
+        while origin.stats().present() > 0 && start.elapsed() < deadline + GRACE {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        (tally, start.elapsed())
+    });
+    progress.finish();
+    played
+}
+
+fn play(
+    options: &DemoOptions,
+    name: &'static str,
+    crowd: &[Person],
+    target: &Target,
+) -> Result<Tally, DemoError> {
+    let mut progress = Progress::new(options.json, name, crowd.len() as u64);
+    let tally = on_own_thread(|| async {
+        load::run(target, crowd.iter().copied(), |tally, now| progress.show(tally, now)).await
+    });
+    progress.finish();
+    tally
+}
+
+/// Keeps the stage alive with a crowd that makes a newcomer wait about twenty seconds, until Ctrl-C.
+fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
+    let rate = options.capacity * GATE_SHARE;
+    // First a crowd that fills the room for that long, then as many as leave it.
+    let rush = Duration::from_secs(2);
+    let phases = vec![
+        Phase { rate: rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64(), lasts: rush },
+        Phase { rate, lasts: Duration::MAX },
+    ];
+    let temper = Temper { no_shows: options.no_shows, ..Temper::default() };
+    let crowd = Crowd::new(options.seed, temper, phases);
+    let target = Target { addr: stage.gate, path: "/".into(), deadline: Duration::MAX };
+    eprintln!("  The gate stays open: http://{}/ (operator: http://{}/)", stage.gate, stage.admin);
+    eprintln!("  A crowd keeps coming; expect to wait about {} s. Ctrl-C ends it.", SERVE_WAIT.as_secs());
+    let mut progress = Progress::new(options.json, "background crowd", 0);
+    let ended = on_own_thread(|| async {
+        tokio::select! {
+            _ = load::run(&target, crowd, |tally, now| progress.show(tally, now)) => Ok(()),
+            interrupt = tokio::signal::ctrl_c() => interrupt,
+        }
+    })?;
+    progress.finish();
+    ended.map_err(DemoError::Load)
+}
+
+/// Runs a future on a thread and a runtime of its own: the demonstration may be called from anywhere, also from
+/// inside another runtime, and shares no executor with what it measures.
+fn on_own_thread<T, F>(future: impl FnOnce() -> F + Send) -> Result<T, DemoError>
+where
+    T: Send,
+    F: Future<Output = T>,
+{
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DemoError::Load)?;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("visitors".into())
+            .spawn_scoped(scope, move || runtime.block_on(future()))
+            .map_err(DemoError::Load)?;
+        thread.join().map_err(|_| DemoError::Load(io::Error::other("the load generator panicked")))
+    })
+}
+
+fn median_ms(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+}
