@@ -1,0 +1,26 @@
+//! End-to-end tests: the real binary, real sockets, a real nginx (Debian's) as origin.
+//!
+//! They stand in a module named `e2e` so that `cargo test -- --skip e2e::` leaves them out; `scripts/test` runs them
+//! against the release binary. Nothing here asserts how long something took: a test waits for a condition, with a
+//! deadline that only a hang can reach.
+
+mod e2e {
+    mod harness;
+    mod http;
+    mod nginx;
+    mod origin;
+    mod visitor;
+
+    mod admin;
+    mod bodies;
+    mod continues;
+    mod crash;
+    mod hostile;
+    mod lifecycle;
+    mod memory;
+    mod replicas;
+    mod roles;
+    mod room;
+    mod streams;
+    mod tickets;
+}

@@ -1,0 +1,178 @@
+//! Reload and shutdown under load, and configurations that are refused.
+
+use std::fs;
+use std::sync::{Mutex, mpsc};
+
+use super::harness::{Config, DEADLINE, Gate, TempDir, tidegate, wait_for};
+use super::http::{Client, read_head};
+use super::nginx::Nginx;
+use super::origin::Origin;
+use super::visitor::Crowd;
+
+/// Three mistakes: a misspelt key, a wrong type, a value out of range. With the lines they stand in.
+const MISTAKES: &str = "\
+[listen]
+htpp = \"127.0.0.1:1\"
+
+[origin]
+replicas = [\"127.0.0.1:2\"]
+retry_budget = \"much\"
+
+[room]
+status = 99
+";
+const EXPECTED: [(&str, &str); 3] = [("2", "htpp"), ("6", "retry_budget"), ("9", "status")];
+
+fn assert_names_all_mistakes(text: &str) {
+    for (line, key) in EXPECTED {
+        let found = text.lines().any(|l| l.contains(key));
+        assert!(found, "names {key}:\n{text}");
+        assert!(
+            text.contains(&format!(":{line}")) || text.contains(&format!("line {line}")),
+            "line of {key}:\n{text}"
+        );
+    }
+    assert!(text.contains("http"), "did you mean `http`:\n{text}");
+}
+
+/// Status of a request whose target is `length` bytes long.
+fn status_of_length(gate: &Gate, length: usize) -> u16 {
+    let target = format!("/shop{}", "x".repeat(length - 5));
+    Client::connect(gate.http()).unwrap().get(&target, "").unwrap().status()
+}
+
+#[test]
+fn reloads_under_load_cost_no_visitor_an_error() {
+    let nginx = Nginx::start("a");
+    let mut gate = Gate::start(Config::new(&[nginx.address()]));
+    let crowd = Crowd::start(gate.http(), 16, "/shop");
+    for round in 0..10 {
+        crowd.wait_served(300);
+        let (limit, status) = if round % 2 == 0 { (100, 414) } else { (8_000, 200) };
+        gate.write_config(|config| config.set("limits.max_uri_bytes", limit));
+        if round % 3 == 0 {
+            let answer = gate.admin("POST", "/v1/reload", "");
+            assert!(answer.status() < 300, "{answer:?}");
+        } else {
+            gate.signal("HUP");
+        }
+        wait_for(format!("reload {round} to take effect"), || {
+            (status_of_length(&gate, 200) == status).then_some(())
+        });
+    }
+    crowd.stop_without_errors();
+}
+
+#[test]
+fn a_reload_moves_traffic_to_other_replicas() {
+    let (a, b) = (Nginx::start("a"), Nginx::start("b"));
+    let mut gate = Gate::start(Config::new(&[a.address()]));
+    let crowd = Crowd::start(gate.http(), 8, "/shop");
+    gate.write_config(|config| config.set("origin.replicas", format!("[\"{}\"]", b.address())));
+    assert!(gate.admin("POST", "/v1/reload", "").status() < 300);
+    wait_for("answers of the new replica", || {
+        (Client::connect(gate.http()).ok()?.get("/name", "").ok()?.text() == "b").then_some(())
+    });
+    // Requests that were on their way to the old one have ended by then.
+    crowd.wait_served(500);
+    drop(a);
+    crowd.wait_served(500);
+    crowd.stop_without_errors();
+}
+
+#[test]
+fn sigterm_under_load_costs_no_visitor_an_error() {
+    let nginx = Nginx::start("a");
+    let mut gate = Gate::start(Config::new(&[nginx.address()]));
+    let crowd = Crowd::start(gate.http(), 16, "/page");
+    crowd.wait_served(2_000);
+    gate.signal("TERM");
+    let status = gate.wait_exit();
+    crowd.stop_without_errors();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn sigterm_lets_an_answer_in_progress_end() {
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let origin = Origin::start(move |exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")?;
+        held.lock().expect("one visitor").recv_timeout(DEADLINE).expect("released");
+        exchange.send("-half")
+    });
+    let mut gate = Gate::start(Config::new(&[origin.address()]));
+    let mut client = Client::connect(gate.http()).unwrap();
+    client.send("GET /slow HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+    let head = read_head(&mut client.stream).unwrap();
+    gate.signal("TERM");
+    wait_for("the listener to close", || Client::connect(gate.http()).is_err().then_some(()));
+    release.send(()).unwrap();
+    let mut body = Vec::new();
+    client.body(&head, "GET", &mut |part| body.extend_from_slice(part)).unwrap();
+    assert_eq!(body, b"first-half");
+    assert!(gate.wait_exit().success());
+}
+
+#[test]
+fn sigterm_ends_within_its_deadline_whatever_is_left() {
+    let origin = Origin::start(|exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")?;
+        // Never ends its answer; returns when the gate gives up.
+        exchange.body()?;
+        std::io::copy(&mut exchange.stream, &mut std::io::sink()).map(drop)
+    });
+    let mut gate = Gate::start(Config::new(&[origin.address()]).text("limits.drain_timeout", "1s"));
+    let mut client = Client::connect(gate.http()).unwrap();
+    client.send("GET /slow HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+    read_head(&mut client.stream).unwrap();
+    gate.signal("TERM");
+    gate.wait_exit();
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_all_mistakes() {
+    let dir = TempDir::new();
+    let file = dir.path().join("wrong.toml");
+    fs::write(&file, MISTAKES).unwrap();
+    for arguments in [vec!["check"], vec!["run", "--config"]] {
+        let output = tidegate().args(&arguments).arg(&file).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_names_all_mistakes(&text);
+    }
+}
+
+#[test]
+fn the_printed_default_is_a_right_configuration() {
+    let output = tidegate().args(["config", "default"]).output().unwrap();
+    assert!(output.status.success());
+    let dir = TempDir::new();
+    let file = dir.path().join("default.toml");
+    // The default names no replica, which only the operator can know.
+    let text = String::from_utf8(output.stdout).unwrap();
+    for table in ["[listen]", "[origin]", "[limits]", "[capacity]", "[room]", "[session]", "[queue]", "[log]"]
+    {
+        assert!(text.contains(table), "{table}");
+    }
+    fs::write(&file, text).unwrap();
+    let check = tidegate().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&[check.stdout, check.stderr].concat()).into_owned();
+    assert!(check.status.success() || said.contains("replicas"), "{said}");
+}
+
+#[test]
+fn a_running_gate_keeps_its_configuration_when_the_new_one_is_wrong() {
+    let nginx = Nginx::start("a");
+    let gate = Gate::start(Config::new(&[nginx.address()]));
+    let crowd = Crowd::start(gate.http(), 4, "/shop");
+    gate.write_raw_config(MISTAKES);
+    let answer = gate.admin("POST", "/v1/reload", "");
+    assert!((400..500).contains(&answer.status()), "{answer:?}");
+    assert_names_all_mistakes(&answer.text());
+    gate.signal("HUP");
+    wait_for("the log to name the mistakes", || gate.log().contains("retry_budget").then_some(()));
+    crowd.wait_served(200);
+    crowd.stop_without_errors();
+    assert_eq!(gate.admin("GET", "/readyz", "").status(), 200);
+}

@@ -1,0 +1,116 @@
+//! Debian's nginx as origin, with a configuration made for these tests.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use super::harness::{TempDir, free_address, wait_for};
+use super::http::Client;
+
+/// Size of the big bodies: 1 GiB.
+pub const BIG: u64 = 1 << 30;
+
+/// A running nginx, killed when dropped. One process, so that killing it is the death of a replica.
+pub struct Nginx {
+    child: Child,
+    dir: TempDir,
+    address: SocketAddr,
+}
+
+impl Nginx {
+    /// Starts one; `name` comes back as the body of `/name`.
+    pub fn start(name: &str) -> Self {
+        let dir = TempDir::new();
+        let address = free_address();
+        let root = dir.path().join("www");
+        fs::create_dir_all(root.join("upload")).expect("www");
+        // Sparse: takes no room on the disk.
+        fs::File::create(root.join("big")).and_then(|f| f.set_len(BIG)).expect("big file");
+        fs::write(root.join("page"), "a page of the shop\n").expect("page");
+        let config = configuration(&dir.path().display().to_string(), address, name);
+        fs::write(dir.path().join("nginx.conf"), config).expect("nginx.conf");
+        let child = launch(&dir);
+        let nginx = Self { child, dir, address };
+        nginx.wait_ready();
+        nginx
+    }
+
+    fn wait_ready(&self) {
+        wait_for("nginx to answer", || Client::connect(self.address).ok()?.get("/name", "").ok());
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where a PUT to `/upload/NAME` ends up.
+    pub fn uploaded(&self, name: &str) -> PathBuf {
+        self.dir.path().join("www/upload").join(name)
+    }
+
+    /// Dies without saying goodbye.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill nginx");
+        self.child.wait().expect("wait for nginx");
+    }
+
+    /// Comes back on the same address.
+    pub fn restart(&mut self) {
+        self.child = launch(&self.dir);
+        self.wait_ready();
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn launch(dir: &TempDir) -> Child {
+    let log = fs::File::create(dir.path().join("nginx.log")).expect("nginx.log");
+    Command::new("nginx")
+        .arg("-p")
+        .arg(dir.path())
+        .arg("-e")
+        .arg(dir.path().join("error.log"))
+        .arg("-c")
+        .arg(dir.path().join("nginx.conf"))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("nginx.log"))
+        .stderr(log)
+        .spawn()
+        .expect("nginx (Debian: apt-get install nginx-light)")
+}
+
+fn configuration(dir: &str, address: SocketAddr, name: &str) -> String {
+    format!(
+        "daemon off;
+master_process off;
+pid {dir}/nginx.pid;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    client_max_body_size 0;
+    client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
+    uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
+    keepalive_requests 10000000;
+    sendfile on;
+    default_type text/plain;
+    server {{
+        listen {address} backlog=4096;
+        root {dir}/www;
+        location = /name {{ return 200 \"{name}\"; }}
+        location = /connection {{ return 200 \"$connection\"; }}
+        location = /fields {{ return 200 \"$http_via|$http_x_forwarded_for|$http_cookie|$args\"; }}
+        location = /empty {{ return 204; }}
+        location = /unchanged {{ return 304; }}
+        location /shop {{ return 200 \"welcome\"; }}
+        location /upload/ {{ dav_methods PUT; }}
+    }}
+}}
+"
+    )
+}

@@ -1,0 +1,98 @@
+//! The two-process form (WebQ III-B): tokengen hands out places, tokencheck lets in, they share the key ring only.
+
+use std::net::SocketAddr;
+
+use super::harness::{Config, Gate, free_address, wait_for};
+use super::http::{Answer, Client};
+use super::origin::Origin;
+use super::visitor::{Visitor, is_wait};
+
+const KEY: &str = "[\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]";
+
+struct Pair {
+    generator: Gate,
+    check: Gate,
+}
+
+/// Both halves, as two hosts would run them.
+fn pair(origin: SocketAddr, rate: f64) -> Pair {
+    let (check_http, generator_http, generator_admin) = (free_address(), free_address(), free_address());
+    let generator = Gate::start(
+        Config::waiting(&[origin], rate)
+            .text("listen.http", generator_http)
+            .text("listen.admin", generator_admin)
+            .text("role", "tokengen")
+            .text("tokengen.check_url", format!("http://{check_http}"))
+            .set("room.keys", KEY),
+    );
+    let check = Gate::start(
+        Config::waiting(&[origin], rate)
+            .text("listen.http", check_http)
+            .text("role", "tokencheck")
+            .text("tokencheck.gen_url", format!("http://{generator_http}"))
+            .text("tokencheck.feedback_url", format!("http://{generator_admin}"))
+            .set("room.keys", KEY),
+    );
+    Pair { generator, check }
+}
+
+fn location(answer: &Answer) -> Option<&str> {
+    matches!(answer.status(), 302 | 303 | 307).then(|| answer.head.field("location"))?
+}
+
+/// Follows redirects between the two hosts, as a browser would; cookies go to the host that set them.
+fn follow(pair: &Pair, visitor: &mut Visitor, mut answer: Answer) -> Answer {
+    for _ in 0..5 {
+        let Some(target) = location(&answer).map(str::to_owned) else { return answer };
+        let check = format!("http://{}", pair.check.http());
+        let generator = format!("http://{}", pair.generator.http());
+        answer = if let Some(path) = target.strip_prefix(&check) {
+            // No cookies of the other host: the ticket travels in the URL.
+            Client::connect(pair.check.http()).unwrap().get(path, "").unwrap()
+        } else if let Some(path) = target.strip_prefix(&generator) {
+            visitor.ask_once(pair.generator.http(), path).unwrap()
+        } else {
+            panic!("redirected elsewhere: {target}");
+        };
+    }
+    answer
+}
+
+#[test]
+fn a_visitor_passes_from_tokengen_to_tokencheck() {
+    let origin = Origin::answering("welcome");
+    let pair = pair(origin.address(), 2.0);
+    for i in 0..6 {
+        let mut visitor = Visitor::default();
+        let answer = wait_for("the turn", || {
+            let answer = visitor.ask_once(pair.generator.http(), &format!("/shop/{i}?colour=red")).ok()?;
+            (!is_wait(&answer)).then_some(answer)
+        });
+        let url = location(&answer).expect("a redirect to tokencheck").to_owned();
+        let answer = follow(&pair, &mut visitor, answer);
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "welcome"));
+        let heads = origin.seen();
+        assert_eq!(
+            heads.last().unwrap().second_word(),
+            format!("/shop/{i}?colour=red"),
+            "no ticket in the URL"
+        );
+
+        // The same URL again: redeemed exactly once.
+        let path = url.strip_prefix(&format!("http://{}", pair.check.http())).unwrap();
+        let again = Client::connect(pair.check.http()).unwrap().get(path, "").unwrap();
+        assert_ne!(again.status(), 200, "{again:?}");
+    }
+    assert_eq!(origin.seen().len(), 6);
+}
+
+#[test]
+fn who_comes_to_tokencheck_without_a_ticket_is_sent_to_tokengen() {
+    let origin = Origin::answering("welcome");
+    let pair = pair(origin.address(), 100.0);
+    let answer = Client::connect(pair.check.http()).unwrap().get("/shop?colour=red", "").unwrap();
+    let target = location(&answer).unwrap_or_else(|| panic!("no redirect: {answer:?}"));
+    assert!(target.starts_with(&format!("http://{}/", pair.generator.http())), "{target}");
+    let answer = follow(&pair, &mut Visitor::default(), answer.clone());
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "welcome"));
+}

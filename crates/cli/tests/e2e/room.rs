@@ -1,0 +1,159 @@
+//! The waiting room as visitors meet it: a crowd gets in by turn, everybody once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::harness::{Config, Gate, now, wait_for};
+use super::http::Client;
+use super::origin::Origin;
+use super::visitor::{Visitor, is_wait, remaining};
+
+const RATE: f64 = 5.0;
+const CROWD: usize = 100;
+
+type Admissions = Arc<Mutex<Vec<(String, Instant)>>>;
+
+/// An origin that notes who came when.
+fn noting() -> (Origin, Admissions) {
+    let admissions = Admissions::default();
+    let notes = admissions.clone();
+    let origin = Origin::start(move |exchange| {
+        notes.lock().expect("lock").push((exchange.head.second_word().to_owned(), now()));
+        exchange.ok("welcome")
+    });
+    (origin, admissions)
+}
+
+/// At most the rate, over the whole and over every stretch of ten admissions. The room may enter up to 1.5 times the
+/// capacity's worth while it makes up for no-shows, and one burst.
+fn assert_rate_held(times: &[Instant], rate: f64) {
+    for length in [10, times.len()] {
+        for stretch in times.windows(length) {
+            let took = stretch[length - 1].duration_since(stretch[0]).as_secs_f64();
+            let least = (length as f64 - 1.0 - 1.5 * rate) / (1.5 * rate) - 1.0;
+            assert!(took >= least, "{length} admissions in {took} s at {rate} per second");
+        }
+    }
+}
+
+#[test]
+fn a_crowd_gets_in_by_turn_and_nobody_twice() {
+    let (origin, admissions) = noting();
+    let gate = Gate::start(Config::waiting(&[origin.address()], RATE));
+    // They come one after the other, so that the order is known, and then all wait at once.
+    let mut client = Client::connect(gate.http()).unwrap();
+    let mut places = Vec::new();
+    let mut crowd = Vec::new();
+    for i in 0..CROWD {
+        let mut visitor = Visitor::default();
+        let answer = visitor.ask(&mut client, &format!("/shop/{i}")).unwrap();
+        if is_wait(&answer) {
+            places.push(remaining(&answer));
+            crowd.push((i, visitor));
+        } else {
+            assert_eq!(answer.status(), 200);
+        }
+    }
+    assert!(crowd.len() >= CROWD / 2, "most of them have to wait: {}", crowd.len());
+    // First come, first served: no later place is much better (a whole second is the schedule's grain).
+    for (earlier, later) in places.iter().zip(&places[1..]) {
+        assert!(*later + Duration::from_secs(2) >= *earlier, "{earlier:?} then {later:?}");
+    }
+    let address = gate.http();
+    let waiting: Vec<_> = crowd
+        .into_iter()
+        .map(|(i, mut visitor)| {
+            std::thread::spawn(move || visitor.wait_for_turn(address, &format!("/shop/{i}")).status())
+        })
+        .collect();
+    for visitor in waiting {
+        assert_eq!(visitor.join().unwrap(), 200);
+    }
+    let mut admissions = admissions.lock().unwrap().clone();
+    let mut times_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for (who, _) in &admissions {
+        *times_of.entry(who).or_default() += 1;
+    }
+    assert_eq!(times_of.len(), CROWD, "everybody got in");
+    assert!(times_of.values().all(|n| *n == 1), "nobody twice: {times_of:?}");
+    admissions.sort_by_key(|(_, at)| *at);
+    let times: Vec<Instant> = admissions.iter().map(|(_, at)| *at).collect();
+    assert_rate_held(&times, RATE);
+}
+
+#[test]
+fn while_there_is_room_nobody_notices_the_gate() {
+    let (origin, admissions) = noting();
+    let gate = Gate::start(Config::waiting(&[origin.address()], 100_000.0));
+    let mut client = Client::connect(gate.http()).unwrap();
+    for i in 0..50 {
+        let answer = client.get(&format!("/shop/{i}"), "Accept: text/html\r\n").unwrap();
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "welcome"));
+        assert!(answer.head.field("location").is_none(), "no redirect");
+    }
+    assert_eq!(admissions.lock().unwrap().len(), 50);
+}
+
+#[test]
+fn a_second_tab_gets_the_same_place() {
+    let (origin, _) = noting();
+    let gate = Gate::start(Config::waiting(&[origin.address()], 0.05));
+    let mut client = Client::connect(gate.http()).unwrap();
+    let mut visitor = Visitor::default();
+    let first = wait_for("a wait", || {
+        visitor = Visitor::default();
+        let answer = visitor.ask(&mut client, "/shop").unwrap();
+        is_wait(&answer).then_some(answer)
+    });
+    // Twenty others queue up behind.
+    for _ in 0..20 {
+        Visitor::default().ask(&mut client, "/shop").unwrap();
+    }
+    let again = visitor.ask(&mut client, "/shop").unwrap();
+    if is_wait(&again) {
+        assert!(remaining(&again) <= remaining(&first) + Duration::from_secs(1), "{first:?} then {again:?}");
+    } else {
+        assert_eq!(again.status(), 200);
+    }
+}
+
+#[test]
+fn the_two_faces_of_waiting() {
+    let (origin, _) = noting();
+    let gate = Gate::start(Config::waiting(&[origin.address()], 0.01));
+    let mut client = Client::connect(gate.http()).unwrap();
+    wait_for("a wait", || is_wait(&client.get("/shop", "").unwrap()).then_some(()));
+    let page = client.get("/shop", "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n").unwrap();
+    let api = client.get("/shop", "Accept: application/json\r\n").unwrap();
+    for (answer, kind) in [(&page, "text/html"), (&api, "application/problem+json")] {
+        assert_eq!(answer.status(), 503);
+        assert!(answer.head.field("content-type").unwrap().starts_with(kind), "{answer:?}");
+        assert!(answer.head.field("retry-after").unwrap().parse::<u64>().is_ok());
+        assert!(answer.head.field("cache-control").unwrap().contains("no-store"));
+        let cookies: Vec<_> = answer.head.fields.iter().filter(|(n, _)| n == "set-cookie").collect();
+        assert!(cookies.iter().any(|(_, v)| v.starts_with("tg0=")), "{cookies:?}");
+        assert!(cookies.iter().any(|(_, v)| v.starts_with("tgid=") && v.contains("HttpOnly")), "{cookies:?}");
+    }
+    assert!(page.body.len() < 14 * 1024, "the page fits one initial TCP window: {} bytes", page.body.len());
+    assert!(api.json()["status"].as_u64() == Some(503), "{}", api.text());
+    let status = page.head.field("x-tidegate-status").unwrap().to_owned();
+    assert!(status.starts_with("/.tidegate/status?c="), "{status}");
+}
+
+#[test]
+fn beyond_the_longest_wait_the_room_is_full() {
+    let (origin, _) = noting();
+    let gate = Gate::start(Config::waiting(&[origin.address()], 1.0).text("room.max_wait", "20s"));
+    let mut client = Client::connect(gate.http()).unwrap();
+    let full = wait_for("a full room", || {
+        let answer = Visitor::default().ask(&mut client, "/shop").unwrap();
+        (answer.status() != 200 && !is_wait(&answer)).then_some(answer)
+    });
+    assert_eq!(full.status(), 503);
+    assert!(full.head.field("retry-after").unwrap().parse::<u64>().is_ok());
+    assert!(
+        !full.head.fields.iter().any(|(n, v)| n == "set-cookie" && v.starts_with("tg0=")),
+        "no place given"
+    );
+}
