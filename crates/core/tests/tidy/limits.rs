@@ -1,0 +1,88 @@
+//! Rules of size and of leftovers: a reader's patience, and what no commit may hold.
+
+use super::layers::contains_name;
+use super::source::Source;
+use crate::Finding;
+
+/// Lines in a file before it needs a reason.
+const MAX_FILE: usize = 400;
+/// Lines in a function before it needs a reason.
+const MAX_FUNCTION: usize = 70;
+/// How a reason begins, at the top of the file or above the function.
+const REASON: &str = "Long because:";
+
+/// What no file may hold, written so that this file does not hold it.
+const LEFTOVERS: [(&str, &str); 5] = [
+    ("todo!", "unfinished"),
+    ("unimplemented!", "unfinished"),
+    ("dbg!", "a leftover"),
+    ("#[ignore", "a test that does not run proves nothing"),
+    ("#[allow(dead_code", "unused code"),
+];
+
+/// The pause between two looks at a condition, in a test that drives real processes.
+const MAY_SLEEP: [&str; 1] = ["crates/cli/tests/e2e/harness.rs"];
+
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |line: usize, what: String| findings.push(Finding::new(&source.path, line, what));
+    if !source.lines.first().is_some_and(|line| line.starts_with("//!")) {
+        find(1, "a file opens with `//!`: what it is".into());
+    }
+    let header = source.lines.iter().take_while(|line| line.starts_with("//!"));
+    if source.lines.len() > MAX_FILE && !header.into_iter().any(|line| line.contains(REASON)) {
+        find(1, format!("{} lines: more than {MAX_FILE} need a `//! {REASON} ...`", source.lines.len()));
+    }
+    for (line, length) in functions(source).filter(|(_, length)| *length > MAX_FUNCTION) {
+        if !has_reason(source, line) {
+            find(
+                line,
+                format!("a function of {length} lines: more than {MAX_FUNCTION} need a `// {REASON} ...`"),
+            );
+        }
+    }
+    for (number, code) in source.numbered() {
+        for (name, why) in LEFTOVERS.iter().filter(|(name, _)| contains_name(code, name)) {
+            find(number, format!("{name}: {why}"));
+        }
+        let sleeps = contains_name(code, "thread::sleep") || contains_name(code, "sleep_ms");
+        if sleeps && number >= source.first_test_line() && !MAY_SLEEP.contains(&source.path.as_str()) {
+            find(number, "a test waits for a condition, it does not sleep".into());
+        }
+    }
+    findings
+}
+
+/// Line and length of every function with a body.
+fn functions(source: &Source) -> impl Iterator<Item = (usize, usize)> {
+    let starts = source.code.iter().enumerate().filter(|(_, code)| is_function(code)).map(|(i, _)| i);
+    starts.filter_map(|start| {
+        let mut depth = 0usize;
+        for (i, code) in source.code.iter().enumerate().skip(start) {
+            for c in code.chars() {
+                match c {
+                    ';' if depth == 0 && !code.contains('[') => return None,
+                    '{' => depth += 1,
+                    '}' if depth == 1 => return Some((start + 1, i + 1 - start)),
+                    '}' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+            }
+        }
+        None
+    })
+}
+
+fn is_function(code: &str) -> bool {
+    let Some((before, after)) = code.split_once("fn ") else { return false };
+    let words_only = before.chars().all(|c| c.is_alphanumeric() || " _()\":".contains(c));
+    words_only && after.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// A reason in the comments and attributes right above line `number`.
+fn has_reason(source: &Source, number: usize) -> bool {
+    let above = source.lines[..number - 1].iter().rev();
+    let mut above =
+        above.take_while(|line| line.trim_start().starts_with("//") || line.trim_start().starts_with('#'));
+    above.any(|line| line.contains(REASON))
+}
