@@ -11,6 +11,7 @@ const TEST: &str = "crates/core/tests/slots.rs";
 const RUST: &[(&str, &str, usize)] = &[
     (CORE, "//! Doc.\nfn f() {}\n", 0),
     (CORE, "fn f() {}\n", 1),
+    (CORE, "#![cfg(loom)]\n\n//! Doc.\nfn f() {}\n", 0),
     (CORE, "//! Doc.\nfn f() { let t = Instant::now(); }\n", 1),
     (CORE, "//! Doc.\n// Never Instant::now, nor tokio.\nfn f() { g(\"Instant::now\"); }\n", 0),
     (CORE, "//! Doc.\n/* tokio /* hyper */ std::fs */\nfn f() {}\n", 0),
@@ -29,6 +30,7 @@ const RUST: &[(&str, &str, usize)] = &[
     ("crates/gateway/src/clock.rs", "//! Doc.\nfn f() { std::time::SystemTime::now(); }\n", 0),
     (GATEWAY, "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 1),
     ("crates/gateway/src/respond.rs", "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 0),
+    ("crates/gateway/src/dispatch/head.rs", "//! Doc.\nfn f(s: StatusCode) {}\n", 0),
     ("crates/gateway/src/wire/parse.rs", "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 0),
     (TEST, "//! Doc.\n#[test]\n#[ignore]\nfn f() {}\n", 1),
     (TEST, "//! Doc.\n#[test]\nfn f() { std::thread::sleep(d); }\n", 1),
@@ -129,6 +131,7 @@ fn text_rules_find_white_space_and_machine_paths() {
         ("README.md", "fine\n".to_owned(), 0),
         ("README.md", "space \n".to_owned(), 1),
         ("README.md", "a\tb\n".to_owned(), 1),
+        ("crates/gateway/tests/mistakes.txt", "a\tb \n".to_owned(), 0),
         ("README.md", "no end".to_owned(), 1),
         ("README.md", "two ends\n\n".to_owned(), 1),
         ("README.md", "carriage\r\nreturn\r\n".to_owned(), 2),
