@@ -3,6 +3,7 @@
 pub mod access;
 pub mod log;
 pub mod hygiene;
+pub mod page;
 pub mod settings;
 pub mod wire;
 

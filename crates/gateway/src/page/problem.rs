@@ -1,0 +1,92 @@
+//! What programs get instead of the page: the API answer (RFC 9457) and the status document the page asks for.
+
+use std::time::Duration;
+
+use super::{Kind, Pages, State, Status, View, escape};
+
+impl Pages {
+    /// Appends the API answer: `application/problem+json` (RFC 9457), in the visitor's language.
+    ///
+    /// Beside the standard members: `wait_s` and `waited_s` in seconds, `place` (people ahead), `ticket` and
+    /// `status_url` for the next question, `retry_after` in whole seconds as the header of that name. A forged
+    /// ticket has none of them.
+    pub fn api(&self, v: &View, out: &mut Vec<u8>) {
+        let heading = super::heading(v.lang, v.kind);
+        let notice = super::notice(v.lang, v.kind).unwrap_or(heading.message);
+        out.reserve(512 + 3 * (v.target.len() + v.status_path.len()) + v.ticket.map_or(0, str::len));
+        let name = match v.kind {
+            Kind::Waiting => "waiting",
+            Kind::Full => "full",
+            Kind::Replaced => "replaced",
+            Kind::Late => "late",
+            Kind::Unavailable => "unavailable",
+            Kind::Forbidden => "forbidden",
+        };
+        text(out, "{\"type\":\"urn:tidegate:problem:", name);
+        text(out, "\",\"title\":\"", heading.headline);
+        text(out, "\",\"status\":", itoa::Buffer::new().format(v.status));
+        text(out, ",\"detail\":\"", notice);
+        out.push(b'"');
+        if v.kind != Kind::Forbidden {
+            seconds(out, ",\"wait_s\":", v.wait);
+            text(out, ",\"retry_after\":", itoa::Buffer::new().format(retry_after(v.wait)));
+        }
+        if v.kind.has_place() {
+            text(out, ",\"place\":", itoa::Buffer::new().format(v.place));
+            seconds(out, ",\"waited_s\":", v.waited);
+            if let Some(ticket) = v.ticket {
+                text(out, ",\"ticket\":\"", "");
+                escape::json(ticket, out);
+                out.push(b'"');
+            }
+            text(out, ",\"status_url\":\"", "");
+            escape::url_json(v.status_path, v.ticket, out);
+            out.push(b'"');
+        }
+        out.push(b'}');
+    }
+
+    /// Appends the status document, `application/json`: what a waiting page asks for.
+    pub fn status(&self, s: &Status, out: &mut Vec<u8>) {
+        let state = match s.state {
+            State::Waiting => "waiting",
+            State::Ready => "ready",
+            State::Expired => "expired",
+            State::Redeemed => "redeemed",
+            State::Full => "full",
+            State::Unavailable => "unavailable",
+        };
+        out.reserve(128 + s.ticket.map_or(0, str::len));
+        text(out, "{\"state\":\"", state);
+        text(out, "\",\"wait_ms\":", itoa::Buffer::new().format(s.wait_ms));
+        text(out, ",\"place\":", itoa::Buffer::new().format(s.place));
+        text(out, ",\"poll_ms\":", itoa::Buffer::new().format(s.poll_ms));
+        text(out, ",\"waited_ms\":", itoa::Buffer::new().format(s.waited_ms));
+        if let Some(ticket) = s.ticket {
+            text(out, ",\"ticket\":\"", "");
+            escape::json(ticket, out);
+            out.push(b'"');
+        }
+        out.push(b'}');
+    }
+}
+
+/// The value of `Retry-After` for a wait: whole seconds, rounded up, so that nobody comes too early.
+pub fn retry_after(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
+}
+
+fn text(out: &mut Vec<u8>, key: &str, value: &str) {
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+}
+
+/// Seconds with milliseconds: `12.005`.
+fn seconds(out: &mut Vec<u8>, key: &str, d: Duration) {
+    text(out, key, itoa::Buffer::new().format(d.as_secs()));
+    let ms = d.subsec_millis();
+    if ms > 0 {
+        let digit = |power: u32| b'0' + (ms / power % 10) as u8;
+        out.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
+    }
+}
