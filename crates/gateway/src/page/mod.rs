@@ -126,7 +126,8 @@ impl Pages {
         let template = Template::parse(&path, &source)?;
         let logo =
             room.logo.as_deref().map(|logo| logo::image(logo, &room.title)).transpose()?.unwrap_or_default();
-        let css = squeeze(include_str!("page.css"));
+        // In a style sheet line breaks mean nothing.
+        let css = squeeze(include_str!("page.css")).replace('\n', "");
         let js = squeeze(include_str!("page.js"));
         let languages =
             Lang::ALL.into_iter().map(|lang| Language::new(lang, &template, room, &logo, &js)).collect();

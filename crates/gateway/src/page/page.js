@@ -52,7 +52,8 @@
       if (!/\d/.test(value)) b.className = 'w';
       return b;
     };
-    const nodes = all.map(p => p.type === 'integer' || all.length < 2 ? bold(p.value) : p.value);
+    // A no-break space between number and unit would indent the unit, which has its own line.
+    const nodes = all.map(p => p.type === 'integer' || all.length < 2 ? bold(p.value) : p.value.replace(/\s/g, ' '));
     const [before, after] = ms > 90e3 ? text.about.split('{t}') : ['', ''];
     element.replaceChildren(before, ...nodes, after);
   };

@@ -269,3 +269,15 @@ proptest::proptest! {
         proptest::prop_assert!(html(&v).ends_with("</html>"));
     }
 }
+
+#[test]
+fn the_template_in_the_manual_works() {
+    let manual = include_str!("../../../../docs/waiting-page.md");
+    let (_, rest) = manual.split_once("```html\n").unwrap();
+    let (source, _) = rest.split_once("```").unwrap();
+    let template = TempFile::new("manual.html", source.as_bytes());
+    let room = settings::Room { template: Some(template.0.clone()), ..Default::default() };
+    let mut out = Vec::new();
+    Pages::new(&room).unwrap().waiting(&view(), &mut out);
+    assert!(String::from_utf8(out).unwrap().contains("<span data-tg=\"wait\">about <b>4</b> minutes</span>"));
+}

@@ -42,7 +42,7 @@ pub(super) const STRINGS: Strings = Strings {
     sent: "أُرسل نموذجك.",
     plural: Plural::Arabic,
     grouping: Grouping::By3(","),
-    second: Unit { one: "ثانية", two: "ثانيتان", few: "{n} ثوانٍ", other: "{n} ثانية" },
+    second: Unit { one: "ثانية", two: "ثانيتان", few: "{n} ثوان", other: "{n} ثانية" },
     minute: Unit { one: "دقيقة", two: "دقيقتان", few: "{n} دقائق", other: "{n} دقيقة" },
     hour: Unit { one: "ساعة", two: "ساعتان", few: "{n} ساعات", other: "{n} ساعة" },
 };
