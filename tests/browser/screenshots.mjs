@@ -13,7 +13,7 @@ const shots = [
   ['waiting-dark', { ...brand, waited: 140 }, { viewport: wide, colorScheme: 'dark' }],
   ['waiting-mobile', { wait: 48, waited: 300, place: 96 }, { viewport: { width: 320, height: 640 }, deviceScaleFactor: 2 }],
   ['waiting-arabic', { lang: 'ar', wait: 660, waited: 140 }, { viewport: wide }],
-  ['waiting-form', { ...brand, form: 'seat=12A', kind: 'late', waited: 70 }, { viewport: { ...wide, height: 920 }, javaScriptEnabled: false }],
+  ['waiting-form', { ...brand, form: 'seat=12A', kind: 'late', waited: 70 }, { viewport: { ...wide, height: 960 }, javaScriptEnabled: false }],
   ['waiting-full', { ...brand, kind: 'full', wait: 300 }, { viewport: wide }],
 ];
 const only = process.argv[2];
