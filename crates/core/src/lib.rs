@@ -10,12 +10,24 @@
 //! arguments, events go in, decisions come out, so that the gateway and the simulator run the same code.
 //! Modules stand in the order of the flow.
 
-mod sync;
 pub mod units;
 
 pub mod classify;
 
+pub mod room;
+
+pub mod slots;
+
+mod ring;
+pub use ring::Load;
+
+mod sync;
+
+pub mod hand;
+
 pub mod ticket;
+
+pub mod redeem;
 
 pub mod gate;
 pub mod queue;
@@ -26,14 +38,3 @@ pub mod measure;
 pub mod capacity;
 
 pub mod control;
-pub mod room;
-
-mod ring;
-pub use ring::Load;
-pub mod slots;
-
-pub mod hand;
-
-pub mod ticket;
-
-pub mod redeem;
