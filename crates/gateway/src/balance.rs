@@ -94,6 +94,12 @@ impl Replicas {
         self.list.load_full()
     }
 
+    /// Whether any replica can be sent to now.
+    pub fn any_usable(&self) -> bool {
+        let list = self.list.load();
+        list.iter().any(|r| r.is_untroubled()) || list.iter().any(|r| r.is_usable(self.now_us()))
+    }
+
     /// How many can be sent to, and how many there are.
     pub fn usable(&self) -> (usize, usize) {
         let (list, now) = (self.list.load(), self.now_us());

@@ -1,18 +1,59 @@
 //! Tidegate's data plane: carries requests in and performs what the core decides.
+//!
+//! ```text
+//! accept ─► wire ─► serve { hygiene ─► room ─► gate ─► forward ─► dispatch } ─► origin
+//!                     └────────── respond, page ◄──┘
+//! driver: tick, admin API, health checks, shutdown
+//! ```
+//!
+//! Modules stand in the order of the flow.
+
+pub mod server;
+
+pub mod accept;
+pub mod wire;
+
+pub mod serve;
+pub mod shared;
+
+pub mod hygiene;
+pub mod navigation;
+pub mod target;
+
+pub mod cookies;
+pub mod desk;
+pub mod room;
+
+pub mod gate;
+
+pub mod forward;
+
+pub mod dispatch;
+
+pub mod balance;
+pub mod body;
+pub mod deadline;
+pub mod outgoing;
+pub mod pool;
+pub mod socket;
+pub mod tunnel;
+
+pub mod page;
+pub mod respond;
 
 pub mod access;
 pub mod log;
-pub mod hygiene;
-pub mod page;
-pub mod settings;
-pub mod wire;
+pub mod logged;
 
-pub mod body;
-pub mod deadline;
-pub mod socket;
+pub mod driver;
 
-pub mod balance;
-pub mod dispatch;
+pub mod admin;
+pub mod feedback;
 pub mod health;
-pub mod pool;
-pub mod tunnel;
+pub mod metrics;
+
+pub mod live;
+pub mod settings;
+pub mod state;
+
+pub mod clock;

@@ -1,3 +1,5 @@
+//! Lines of the access log, and what happens when nobody reads them.
+
 use std::sync::mpsc::{Sender, channel};
 
 use proptest::prelude::*;

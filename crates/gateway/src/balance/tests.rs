@@ -1,3 +1,5 @@
+//! Choice, ejection and reconfiguration of replicas.
+
 use super::*;
 use proptest::prelude::*;
 

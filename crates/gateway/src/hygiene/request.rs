@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::uri::{PathAndQuery, Uri};
+use http::uri::Uri;
 use http::{HeaderMap, Version};
 
 use super::forwarded::{node, token_or_quoted};
@@ -20,7 +20,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 128;
 
 /// What a request's preparation depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// Address of the connection's other end.
     pub peer: IpAddr,
@@ -38,10 +38,8 @@ pub struct RequestContext<'a> {
     pub request_id: &'a str,
     /// `Upgrade` is passed on: the gate is ready to tunnel.
     pub keep_upgrade: bool,
-    /// Query parameter that is the gate's own (`tg`) and does not reach the origin; empty: none.
-    pub own_query: &'a str,
-    /// Cookies that are the gate's own and do not reach the origin.
-    pub own_cookies: &'a [&'a str],
+    /// Whether a cookie of this name is the gate's own and does not reach the origin.
+    pub is_own_cookie: fn(&str) -> bool,
 }
 
 /// The request's id: a trusted peer's if it is a printable word, else `fresh`.
@@ -85,7 +83,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &RequestContext<'_>) {
     // Addressed to a proxy, and we are the one (RFC 9110 11.7.2); it asks for nothing of ours.
     headers.remove(header::PROXY_AUTHORIZATION);
     forward(headers, ctx, original_host.as_ref());
-    strip_cookies(headers, ctx.own_cookies);
+    strip_cookies(headers, ctx.is_own_cookie);
     via(headers, parts.version, ctx.via);
     if let Ok(id) = HeaderValue::from_str(ctx.request_id) {
         headers.insert(X_REQUEST_ID, id);
@@ -95,7 +93,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &RequestContext<'_>) {
         Some(host) => headers.insert(header::HOST, host),
         None => headers.insert(header::HOST, HeaderValue::from_static("")),
     };
-    parts.uri = origin_form(&parts.uri, ctx.own_query);
+    parts.uri = origin_form(&parts.uri);
     parts.version = Version::HTTP_11;
 }
 
@@ -189,25 +187,23 @@ pub(super) fn via(headers: &mut HeaderMap, version: Version, name: &str) {
     append_list(headers, &header::VIA, &format!("{protocol} {name}"));
 }
 
-fn strip_cookies(headers: &mut HeaderMap, own: &[&str]) {
-    let mentions = |value: &HeaderValue| {
-        own.iter().any(|name| memchr::memmem::find(value.as_bytes(), name.as_bytes()).is_some())
+fn strip_cookies(headers: &mut HeaderMap, is_own: fn(&str) -> bool) {
+    let own_pair = |pair: &[u8]| {
+        let name = pair.split(|&b| b == b'=').next().unwrap_or(pair);
+        std::str::from_utf8(name.trim_ascii()).is_ok_and(is_own)
     };
-    if own.is_empty() || !headers.get_all(header::COOKIE).iter().any(mentions) {
+    let mentions = |line: &HeaderValue| line.as_bytes().split(|&b| b == b';').any(own_pair);
+    if !headers.get_all(header::COOKIE).iter().any(mentions) {
         return;
     }
     let lines: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().cloned().collect();
     headers.remove(header::COOKIE);
     for line in lines {
-        let is_own = |pair: &[u8]| {
-            let name = pair.split(|&b| b == b'=').next().unwrap_or(pair);
-            own.iter().any(|o| name.trim_ascii() == o.as_bytes())
-        };
         let kept: Vec<&[u8]> = line
             .as_bytes()
             .split(|&b| b == b';')
             .map(<[u8]>::trim_ascii)
-            .filter(|pair| !pair.is_empty() && !is_own(pair))
+            .filter(|pair| !pair.is_empty() && !own_pair(pair))
             .collect();
         if let Ok(value) = HeaderValue::from_bytes(&kept.join(&b"; "[..]))
             && !kept.is_empty()
@@ -217,33 +213,11 @@ fn strip_cookies(headers: &mut HeaderMap, own: &[&str]) {
     }
 }
 
-/// Origin-form (or `*`), without the gate's own query parameter.
-fn origin_form(uri: &Uri, own_query: &str) -> Uri {
-    let (path, query) = (uri.path(), uri.query());
-    let has_own =
-        !own_query.is_empty() && query.is_some_and(|q| q.split('&').any(|p| is_parameter(p, own_query)));
-    if uri.authority().is_none() && !has_own {
+/// Origin-form (or `*`).
+fn origin_form(uri: &Uri) -> Uri {
+    if uri.authority().is_none() {
         return uri.clone();
     }
-    let mut target = String::with_capacity(path.len() + query.map_or(0, str::len) + 1);
-    target.push_str(if path.is_empty() { "/" } else { path });
-    let kept = query.unwrap_or("").split('&').filter(|p| !has_own || !is_parameter(p, own_query));
-    let mut separator = '?';
-    for parameter in kept {
-        if query.is_none() {
-            break;
-        }
-        target.push(separator);
-        target.push_str(parameter);
-        separator = '&';
-    }
-    match PathAndQuery::try_from(target) {
-        Ok(target) => Uri::from(target),
-        // A part of a valid target is one; should it not be, "/" gives nothing away.
-        Err(_) => Uri::from_static("/"),
-    }
-}
-
-fn is_parameter(pair: &str, name: &str) -> bool {
-    pair.split('=').next() == Some(name)
+    // An absolute-form target has a path: http::Uri makes an empty one "/".
+    uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from)
 }

@@ -1,3 +1,5 @@
+//! Tables of heads: what is refused, what is passed on, what is taken out.
+
 use std::net::IpAddr;
 
 use http::request::Parts;
@@ -37,8 +39,7 @@ const CTX: RequestContext<'static> = RequestContext {
     host: "",
     request_id: "id-1",
     keep_upgrade: false,
-    own_query: "tg",
-    own_cookies: &["tg", "tg_pass"],
+    is_own_cookie: |name| matches!(name, "tg" | "tg_pass"),
 };
 
 #[test]
@@ -189,8 +190,8 @@ fn forwarding_fields_are_replaced_or_extended() {
 #[rustfmt::skip]
 fn what_is_the_gates_own_does_not_reach_the_origin() {
     let cases = [
-        ("/a?tg=x", "/a"), ("/a?b=c&tg=x&d", "/a?b=c&d"), ("/a?tg", "/a"), ("/a?tgx=1", "/a?tgx=1"), ("/a?x=tg", "/a?x=tg"), ("/a?", "/a?"),
-        ("/a?&&b", "/a?&&b"), ("http://h/a?tg=1&b", "/a?b"), ("http://h", "/"), ("http://h/?q", "/?q"), ("/a?tg=1&tg=2", "/a"),
+        ("/a?tgx=1", "/a?tgx=1"), ("/a?", "/a?"),
+        ("/a?&&b", "/a?&&b"), ("http://h/a?b", "/a?b"), ("http://h", "/"), ("http://h/?q", "/?q"),
     ];
     for (before, after) in cases {
         let mut p = parts("GET", before, &[("host", "h")]);

@@ -1,3 +1,5 @@
+//! Pages: size, escaping, templates, answers for programs.
+
 use std::io::Write;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The page in Arabic.
+
 use super::*;
 
 pub(super) const STRINGS: Strings = Strings {

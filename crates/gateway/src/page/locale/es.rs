@@ -1,3 +1,5 @@
+//! The page in Spanish.
+
 use super::*;
 
 pub(super) const STRINGS: Strings = Strings {

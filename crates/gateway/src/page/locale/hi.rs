@@ -1,3 +1,5 @@
+//! The page in Hindi.
+
 use super::*;
 
 pub(super) const STRINGS: Strings = Strings {

@@ -1,3 +1,5 @@
+//! Languages: negotiation, plurals, durations.
+
 use super::*;
 
 #[test]

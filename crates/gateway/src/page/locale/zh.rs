@@ -1,3 +1,5 @@
+//! The page in Chinese.
+
 use super::*;
 
 pub(super) const STRINGS: Strings = Strings {

@@ -1,0 +1,170 @@
+//! Takes connections in: listeners, the connection cap, and the end of a connection's life.
+//!
+//! Every worker has its own listener on the same address (`SO_REUSEPORT`), so that accepting needs no lock.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_core::measure::Event;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::respond;
+use crate::serve::{Conn, serve};
+use crate::shared::{Drain, Worker};
+use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
+
+/// After an error of `accept` that is not the connection's own (out of file descriptors): long enough for
+/// some to be freed, short enough not to be noticed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// A listening socket that shares its address with those of the other workers.
+///
+/// # Errors
+/// The address is taken, not of this machine, or not permitted.
+pub fn listen(addr: SocketAddr, backlog: u32) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&addr.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// Accepts until draining starts, then until nobody is left.
+pub async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+    let mut drain = worker.shared.drain.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = drain.wait_for(|d| *d != Drain::No) => break,
+            accepted = listener.accept() => accepted,
+        };
+        take(&worker, accepted).await;
+    }
+    // Whoever the kernel has already greeted is served: closing the listener would reset them.
+    while let Some(accepted) = poll_once(&listener) {
+        take(&worker, accepted).await;
+    }
+}
+
+fn poll_once(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match listener.poll_accept(&mut cx) {
+        std::task::Poll::Ready(accepted) => Some(accepted),
+        std::task::Poll::Pending => None,
+    }
+}
+
+async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>) {
+    let (stream, peer) = match accepted {
+        Ok(accepted) => accepted,
+        Err(e) if is_of_connection(&e) => return,
+        Err(e) => {
+            tracing::warn!(error = %e, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            return;
+        }
+    };
+    worker.count(Event::Connections);
+    let max = worker.live().settings.limits.max_connections;
+    if worker.shared.connections.fetch_add(1, Ordering::Relaxed) >= max {
+        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        worker.count(Event::ConnectionsRefused);
+        tokio::task::spawn_local(refuse(stream));
+        return;
+    }
+    let _ = stream.set_nodelay(true);
+    tokio::task::spawn_local(connection(worker.clone(), stream, peer));
+}
+
+/// Errors that say something of one connection, not of the listener (accept(2)).
+fn is_of_connection(e: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
+    matches!(e.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | WouldBlock)
+}
+
+/// Over the cap: a clear answer that costs no more than the connection already did.
+async fn refuse(mut stream: TcpStream) {
+    let answer = tokio::time::timeout(Duration::from_secs(1), async {
+        stream.write_all(respond::TOO_MANY_CONNECTIONS).await?;
+        stream.shutdown().await?;
+        // Reading what the visitor had sent: closing over unread bytes would reset the answer away.
+        let mut rest = [0; 1024];
+        for _ in 0..16 {
+            if tokio::io::AsyncReadExt::read(&mut stream, &mut rest).await? == 0 {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    });
+    let _ = answer.await;
+}
+
+struct Counted(Rc<Worker>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+    let counted = Counted(worker.clone());
+    let live = worker.live();
+    let shard = worker.shard.clone();
+    let count = move |e| {
+        if let Some(event) = event(e) {
+            shard.count(event);
+        }
+    };
+    let (wire, handle) = Wire::new(stream, WireLimits::from(&live.settings.limits), count);
+    let conn = Rc::new(Conn { peer, wire: handle });
+    drop(live);
+    let mut drain = worker.shared.drain.subscribe();
+    let service = {
+        let worker = worker.clone();
+        service_fn(move |request| serve(worker.clone(), conn.clone(), request))
+    };
+    let mut builder = http1::Builder::new();
+    // The wire has its own, stricter limits and clocks; hyper must never be the first to refuse.
+    builder.max_headers(1 << 12).auto_date_header(true);
+    let mut served = pin!(builder.serve_connection(wire, service).with_upgrades());
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        _ = drain.wait_for(|d| *d >= Drain::Idle) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(e) = ended {
+        tracing::debug!(%peer, error = %e, "connection ended");
+    }
+    drop(counted);
+}
+
+/// What the wire does on its own, as counters. Bodies that were cut off are counted where they are answered.
+fn event(e: WireEvent) -> Option<Event> {
+    match e {
+        WireEvent::Request | WireEvent::Gone | WireEvent::Truncated => None,
+        WireEvent::Refused(Refusal::TooSlow) => Some(Event::HeaderTimeout),
+        WireEvent::Refused(Refusal::TargetTooLong) => Some(Event::UriTooLong),
+        WireEvent::Refused(Refusal::HeadTooLarge | Refusal::TooManyFields) => Some(Event::HeadersTooLarge),
+        WireEvent::Refused(Refusal::BodyTooLarge) | WireEvent::BadBody(BadBody::TooLarge) => {
+            Some(Event::BodyTooLarge)
+        }
+        WireEvent::BadBody(BadBody::TooSlow) | WireEvent::NotReading => Some(Event::BodyTimeout),
+        WireEvent::Refused(_) | WireEvent::BadBody(_) => Some(Event::RequestsBad),
+        WireEvent::Idle => Some(Event::IdleTimeout),
+    }
+}

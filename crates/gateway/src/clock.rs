@@ -1,0 +1,100 @@
+//! The only clock: wall time that never runs backwards.
+//!
+//! Tickets outlive the process and cross hosts, so decisions are made in wall time. But wall time may step (an
+//! operator sets it, NTP corrects it), and a schedule must not. The clock therefore runs on the monotonic
+//! timer, offset to wall time, and [`Clock::discipline`], called on every control tick, steers the offset
+//! towards the wall by at most 1 % of the time that passed: a visitor's second stays a second within 1 %. Only
+//! a step forward of more than [`STEP`] is followed at once: the machine was suspended, and everybody waited.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_core::units::Timestamp;
+
+/// A wall clock this far ahead was not adjusted but resumed from suspension or set; followed at once.
+const STEP: Duration = Duration::from_secs(5);
+
+/// Reads the time; shared by all threads.
+pub struct Clock {
+    start: Instant,
+    /// Wall time at `start`, in µs since the Unix epoch, as steered so far.
+    base_us: AtomicU64,
+    /// Monotonic µs at the last correction.
+    disciplined_us: AtomicU64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock {
+    /// A clock that agrees with the wall now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
+    pub fn new() -> Self {
+        let start = Instant::now();
+        Self { start, base_us: AtomicU64::new(wall_us()), disciplined_us: AtomicU64::new(0) }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.base_us.load(Ordering::Relaxed) + self.elapsed_us())
+    }
+
+    /// Steers towards the wall clock. Called by the control thread only.
+    pub fn discipline(&self) {
+        let elapsed = self.elapsed_us();
+        let since = elapsed - self.disciplined_us.swap(elapsed, Ordering::Relaxed);
+        let base = self.base_us.load(Ordering::Relaxed);
+        let wall_base = wall_us().saturating_sub(elapsed);
+        self.base_us.store(steer(base, wall_base, since), Ordering::Relaxed);
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+}
+
+/// The next offset: `base` moved towards `target` by at most 1 % of `since`, or onto it when it is a step ahead.
+fn steer(base: u64, target: u64, since: u64) -> u64 {
+    let most = since / 100;
+    if target > base + STEP.as_micros() as u64 {
+        target
+    } else {
+        target.clamp(base.saturating_sub(most), base + most)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
+fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_corrections_are_slewed_and_jumps_ahead_followed() {
+        let second = 1_000_000;
+        assert_eq!(steer(100 * second, 100 * second, second), 100 * second);
+        assert_eq!(steer(100 * second, 101 * second, second), 100 * second + 10_000);
+        assert_eq!(steer(100 * second, 99 * second, second), 100 * second - 10_000);
+        assert_eq!(steer(100 * second, 100 * second + 500, second), 100 * second + 500);
+        assert_eq!(steer(100 * second, 200 * second, second), 200 * second);
+        assert_eq!(steer(100 * second, 10 * second, second), 100 * second - 10_000);
+    }
+
+    #[test]
+    fn never_runs_backwards() {
+        let clock = Clock::new();
+        let mut last = clock.now();
+        for _ in 0..1000 {
+            clock.discipline();
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The control side: one thread that ticks, answers the admin API, checks the replicas' health and ends the
+//! process in good order. Nothing here is on a request's path.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate_core::capacity::Estimate;
+use tidegate_core::control::{Control as Steering, Standing};
+use tidegate_core::gate::Totals;
+use tidegate_core::measure::{Snapshot, Window};
+use tidegate_core::room::RoomState;
+use tidegate_core::units::{Cost, Rate, Timestamp};
+use tokio::sync::Notify;
+
+use crate::health;
+use crate::live::Live;
+use crate::server::Source;
+use crate::settings::{self, Change, Mistake};
+use crate::shared::{Drain, Shared};
+use crate::state::StateDir;
+use crate::{admin, feedback};
+
+/// Second-scale decisions ten times a second: a visitor's page never waits long for one.
+const TICK: Duration = Duration::from_millis(100);
+/// Promises are saved this often: what a crash may lose.
+const SAVE: Duration = Duration::from_secs(1);
+/// Rates shown to people and programs are over this long.
+const SHOWN: Duration = Duration::from_secs(1);
+/// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
+const IDLE_GRACE: Duration = Duration::from_secs(1);
+/// Work that stands for "the origin is gone": the schedule's hand stands still.
+const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
+
+/// The control side, shared with the admin API and the command line.
+pub struct Control {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    source: Source,
+    state: StateDir,
+    steering: Mutex<Steering>,
+    figures: Mutex<Figures>,
+    ended: AtomicBool,
+    wake: Notify,
+}
+
+/// What `/v1/state`, `/metrics` and the status line show.
+#[derive(Clone)]
+pub struct Figures {
+    /// When.
+    pub at: Timestamp,
+    /// All counts since the start.
+    pub total: Snapshot,
+    /// The last second.
+    pub window: Window,
+    /// The waiting room.
+    pub room: RoomState,
+    /// Tier 2.
+    pub gate: Totals,
+    /// Capacity in force.
+    pub capacity: Rate,
+    /// What the estimator said last.
+    pub estimate: Estimate,
+}
+
+/// Why a reload did not happen: the gate keeps what it had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The file or an override is wrong.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Mistakes(Vec<Mistake>),
+    /// It cannot be put in force.
+    #[error(transparent)]
+    Live(#[from] crate::live::LiveError),
+}
+
+impl Control {
+    /// The control side of a gate that is about to start.
+    pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
+        let at = shared.clock.now();
+        let live = shared.live.load();
+        let mut steering = live.steering();
+        let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
+        let window = Window::between(&total, &total);
+        let (tunables, estimate) = steering.tick(&window, &Standing::default(), at);
+        let figures = Figures {
+            at,
+            window,
+            total,
+            room: shared.desk.state(at),
+            gate: shared.gate.totals(),
+            capacity: tunables.capacity,
+            estimate,
+        };
+        drop(live);
+        Self {
+            shared,
+            source,
+            state,
+            steering: Mutex::new(steering),
+            figures: Mutex::new(figures),
+            ended: AtomicBool::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    /// The figures of the last second.
+    pub fn figures(&self) -> Figures {
+        lock(&self.figures).clone()
+    }
+
+    /// Sets the capacity while running.
+    pub fn set_capacity(&self, rate: Rate) {
+        let now = self.shared.clock.now();
+        lock(&self.steering).set_capacity(rate, now);
+        self.publish(rate, now);
+        tracing::info!(per_second = rate.get(), "capacity set");
+    }
+
+    /// Reads the configuration again and puts it in force without dropping a connection.
+    ///
+    /// # Errors
+    /// The new configuration is wrong; the old one stays.
+    pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
+        let settings = self.source.read().map_err(ReloadError::Mistakes)?;
+        let old = self.shared.live.load_full();
+        let changes = old.settings.diff(&settings);
+        let keys = if settings.room.keys.is_empty() {
+            self.state.keys(String::new).unwrap_or_default()
+        } else {
+            settings.room.keys.clone()
+        };
+        let live = Live::new(settings, &keys)?;
+        let now = self.shared.clock.now();
+        if let Some(room) = self.shared.desk.room()
+            && let Err(e) = room.reconfigure(live.room_config(), now)
+        {
+            tracing::warn!("{e}: room.max_wait and room.grace take effect with the next start only");
+        }
+        self.shared.gate.reconfigure(&live.gate_config());
+        self.shared.replicas.reconfigure(&live.settings.origin);
+        if live.settings.capacity != old.settings.capacity {
+            *lock(&self.steering) = live.steering();
+        } else {
+            lock(&self.steering).reconfigure(live.bounds(), live.costs());
+        }
+        self.shared.live.store(Arc::new(live));
+        self.shared.generation.fetch_add(1, Ordering::Release);
+        for change in &changes {
+            if change.restart {
+                tracing::warn!(key = %change.key, "changed, but takes effect with the next start only");
+            } else {
+                tracing::info!(key = %change.key, "changed");
+            }
+        }
+        tracing::info!(changes = changes.len(), "configuration reloaded");
+        Ok(changes)
+    }
+
+    /// Starts the shutdown: no new connections, requests in progress end.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+        self.shared.drain.send_if_modified(|d| (*d == Drain::No).then(|| *d = Drain::Accepting).is_some());
+        self.wake.notify_one();
+    }
+
+    /// Ends the control thread.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// One control tick: measure, estimate, publish.
+    fn tick(&self, ticker: &mut Ticker) {
+        let shared = &self.shared;
+        shared.clock.discipline();
+        let now = shared.clock.now();
+        shared.gate.tick(now);
+        let gate = shared.gate.totals();
+        let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
+        let standing = Standing {
+            room_waiting: if shared.desk.busy(now) { Cost::ONE } else { Cost::ZERO },
+            gate_queued: gate.queued,
+            in_flight: gate.in_flight,
+        };
+        let window = Window::between(&ticker.last, &total);
+        let (tunables, estimate) = lock(&self.steering).tick(&window, &standing, now);
+        self.publish(tunables.capacity, now);
+        shared.gate.set_limit(tunables.max_in_flight);
+        // With no replica to go to, the schedule stands still; when one comes back it goes on where it stood.
+        let queued = if shared.replicas.any_usable() { gate.queued_cost } else { ORIGIN_GONE };
+        shared.desk.tick(now, queued);
+        let busy = shared.desk.busy(now);
+        let since = &shared.busy_since_us;
+        if !busy {
+            since.store(0, Ordering::Relaxed);
+        } else if since.load(Ordering::Relaxed) == 0 {
+            since.store(now.as_micros(), Ordering::Relaxed);
+        }
+        ticker.last = total;
+        if now.since(ticker.shown_at) >= SHOWN {
+            let window = Window::between(&ticker.shown, &ticker.last);
+            *lock(&self.figures) = Figures {
+                at: now,
+                total: ticker.last.clone(),
+                window,
+                room: shared.desk.state(now),
+                gate,
+                capacity: tunables.capacity,
+                estimate,
+            };
+            ticker.shown = ticker.last.clone();
+            ticker.shown_at = now;
+        }
+        if now.since(ticker.saved_at) >= SAVE {
+            self.save(now);
+            ticker.saved_at = now;
+        }
+    }
+
+    /// What the room lets in from now on. Tokencheck gets its orders from tokengen instead.
+    fn publish(&self, capacity: Rate, now: Timestamp) {
+        if let Some(room) = self.shared.desk.room()
+            && capacity != room.capacity()
+        {
+            room.set_capacity(capacity, now);
+        }
+    }
+
+    fn save(&self, now: Timestamp) {
+        if let Some(room) = self.shared.desk.room()
+            && let Err(e) = self.state.save_promises(&room.save(now))
+        {
+            tracing::warn!(error = %e, "promises cannot be saved");
+        }
+    }
+
+    /// From SIGTERM to the last answer, within the drain timeout.
+    async fn finish_drain(self: Arc<Self>) {
+        let deadline = tokio::time::Instant::now() + self.shared.live.load().drain_timeout();
+        let empty = || self.shared.connections.load(Ordering::Relaxed) == 0;
+        tracing::info!(connections = self.shared.connections.load(Ordering::Relaxed), "draining");
+        let idle = tokio::time::Instant::now() + IDLE_GRACE.min(self.shared.live.load().drain_timeout() / 2);
+        while !empty() && tokio::time::Instant::now() < deadline {
+            if tokio::time::Instant::now() >= idle {
+                self.shared
+                    .drain
+                    .send_if_modified(|d| (*d < Drain::Idle).then(|| *d = Drain::Idle).is_some());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let left = self.shared.connections.load(Ordering::Relaxed);
+        if left > 0 {
+            tracing::warn!(connections = left, "drain timeout: closing what is left");
+        }
+        self.shared.drain.send_replace(Drain::Over);
+    }
+}
+
+/// The active checks, started anew when their settings change.
+#[derive(Default)]
+struct Health {
+    settings: Option<settings::Health>,
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Health {
+    fn follow(&mut self, shared: &Shared) {
+        let live = shared.live.load();
+        let wanted = &live.settings.origin.health;
+        if self.settings.as_ref() == Some(wanted) {
+            return;
+        }
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        self.task = Some(tokio::spawn(health::run(shared.replicas.clone(), wanted.clone())));
+        self.settings = Some(wanted.clone());
+    }
+}
+
+struct Ticker {
+    last: Snapshot,
+    shown: Snapshot,
+    shown_at: Timestamp,
+    saved_at: Timestamp,
+}
+
+/// Starts the control thread.
+///
+/// # Errors
+/// The thread or its runtime cannot be started.
+pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("control".into()).spawn(move || {
+        runtime.block_on(async move {
+            tokio::spawn(feedback::run(control.clone()));
+            match tokio::net::TcpListener::from_std(admin) {
+                Ok(listener) => drop(tokio::spawn(admin::serve(control.clone(), listener))),
+                Err(e) => tracing::error!(error = %e, "no admin API"),
+            }
+            run(control).await;
+        });
+    })
+}
+
+async fn run(control: Arc<Control>) {
+    let now = control.shared.clock.now();
+    let first = control.figures().total;
+    let mut ticker = Ticker { last: first.clone(), shown: first, shown_at: now, saved_at: now };
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut draining = false;
+    let mut health = Health::default();
+    while !control.ended() {
+        health.follow(&control.shared);
+        tokio::select! {
+            _ = interval.tick() => control.tick(&mut ticker),
+            () = control.wake.notified() => {}
+        }
+        if control.shared.is_draining() && !draining {
+            draining = true;
+            tokio::spawn(control.clone().finish_drain());
+        }
+    }
+    control.save(control.shared.clock.now());
+}
+
+/// A poisoned lock guards figures, not invariants: go on.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,260 @@
+//! Performs what was admitted: the gate's queue, the origin, and the bookkeeping at the end of the answer.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use hyper::body::Incoming;
+use tidegate_core::gate::ShedReason;
+use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::units::Timestamp;
+
+use crate::body::{self, RequestBody};
+use crate::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
+use crate::gate::Place;
+use crate::hygiene::{self, RequestContext};
+use crate::outgoing::{Completion, ResponseBody};
+use crate::respond;
+use crate::serve::{Exchange, own};
+use crate::{cookies, target};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
+const NOT_IN_INTERIM: [HeaderName; 7] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
+pub struct Forwarded {
+    exchange: Exchange,
+    /// Given back at the end; for answers that stream without end, when they begin.
+    place: Option<Place>,
+    sent: Timestamp,
+    /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
+    outcome: Cell<Outcome>,
+    is_over: bool,
+}
+
+impl Forwarded {
+    fn end(&mut self, bytes: u64) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let x = &self.exchange;
+        let now = x.worker.now();
+        let outcome = self.outcome.get();
+        if outcome == Outcome::ClientGone {
+            x.worker.count(Event::ClientGone);
+        }
+        x.worker.shard.ended(x.class, outcome, now.since(self.sent));
+        if let (Some(log), Some(access)) = (&x.log, &x.worker.shared.access) {
+            log.write(access, x, bytes, now.since(x.started));
+        }
+        self.place = None;
+    }
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        self.end(0);
+    }
+}
+
+impl Completion for Forwarded {
+    fn complete(mut self, bytes: u64, outcome: body::Outcome, error: Option<&BodyError>) {
+        match outcome {
+            body::Outcome::Complete => {}
+            body::Outcome::Aborted => self.outcome.set(Outcome::ClientGone),
+            body::Outcome::Failed => {
+                self.outcome.set(Outcome::OriginError);
+                self.exchange.worker.count(match error {
+                    Some(BodyError::Timeout) => Event::OriginReadTimeout,
+                    _ => Event::OriginReset,
+                });
+            }
+        }
+        self.end(bytes);
+    }
+}
+
+impl Exchange {
+    /// Through the gate to the origin and back.
+    pub(crate) async fn forward(
+        mut self,
+        parts: request::Parts,
+        body: Incoming,
+        by: Event,
+        cookies: Vec<HeaderValue>,
+    ) -> Response<ResponseBody<Forwarded>> {
+        let cost = self.live.class(self.class).cost;
+        let entered = self.worker.shared.gate.enter(self.class, cost, self.started).await;
+        let place = match entered {
+            Ok(place) => place,
+            Err(reason) => {
+                self.worker.count(match reason {
+                    ShedReason::QueueFull => Event::QueueFull,
+                    ShedReason::QueueTimeout => Event::QueueTimeout,
+                });
+                return self.finish(respond::shed(reason), "shed");
+            }
+        };
+        self.worker.shard.forwarded(self.class, place.queued);
+        if let Some(log) = &mut self.log {
+            log.verdict = by.name();
+            log.queued = place.queued;
+        }
+        let method = parts.method.clone();
+        let (request, context) = self.outbound(parts, body);
+        let upgrades = context.upgrade.is_some();
+        let upstream = self.worker.upstream.clone();
+        let forwarded = Forwarded {
+            sent: self.worker.now(),
+            exchange: self,
+            place: Some(place),
+            outcome: Cell::new(Outcome::ClientGone),
+            is_over: false,
+        };
+        match upstream.send(request, context).await {
+            Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
+            Err(error) => forwarded.failed(&error),
+        }
+    }
+
+    /// The request as the origin gets it.
+    fn outbound(&self, mut parts: request::Parts, body: Incoming) -> (Request<RequestBody>, SendContext) {
+        let live = &self.live;
+        let http_11 = parts.version == Version::HTTP_11;
+        // hyper offers an upgrade where the request asks for one.
+        let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
+        let keep_upgrade = upgrade.is_some();
+        let context = SendContext {
+            expect_continue: self.conn.wire.expect_continue(),
+            on_informational: http_11.then(|| {
+                let wire = self.conn.wire.clone();
+                let relay: OnInformational = Rc::new(move |status, fields| {
+                    if status == StatusCode::CONTINUE {
+                        return; // hyper says it itself when the body is asked for
+                    }
+                    let mut fields = fields.clone();
+                    for name in NOT_IN_INTERIM {
+                        fields.remove(name);
+                    }
+                    wire.informational(status, &fields);
+                });
+                relay
+            }),
+            upgrade,
+        };
+        let scheme = target::scheme(&parts.headers, self.trusted);
+        hygiene::prepare_request(
+            &mut parts,
+            &RequestContext {
+                peer: self.conn.peer.ip(),
+                trusted: self.trusted,
+                scheme,
+                via: &live.settings.proxy.via,
+                forwarded: live.settings.proxy.forwarded,
+                host: &live.settings.origin.host,
+                request_id: &self.id,
+                keep_upgrade,
+                is_own_cookie: cookies::is_ours,
+            },
+        );
+        (Request::from_parts(parts, RequestBody::incoming(body)), context)
+    }
+}
+
+impl Forwarded {
+    fn answered(
+        mut self,
+        response: Response<UpstreamBody>,
+        method: &Method,
+        upgrades: bool,
+        cookies: Vec<HeaderValue>,
+    ) -> Response<ResponseBody<Self>> {
+        let (mut parts, body) = response.into_parts();
+        let x = &mut self.exchange;
+        if let Err(bad) = hygiene::prepare_response(&mut parts, method, &x.live.settings.proxy.via, upgrades)
+        {
+            return self.failed(&DispatchError::BadResponse(bad.into()));
+        }
+        let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(log) = &mut x.log {
+            log.status = parts.status.as_u16();
+        }
+        for cookie in cookies {
+            parts.headers.append(SET_COOKIE, cookie);
+        }
+        if x.live.settings.proxy.server_timing {
+            let queued = self.place.as_ref().map_or(0, |p| p.queued.as_micros() as u64);
+            let origin = x.worker.now().since(self.sent).as_micros() as u64;
+            parts.headers.append(SERVER_TIMING, server_timing(queued, origin));
+            if let Ok(id) = HeaderValue::from_str(&x.id) {
+                parts.headers.insert(REQUEST_ID, id);
+            }
+        }
+        if tunnel {
+            x.conn.wire.pass_through();
+            x.worker.count(Event::Upgrades);
+        }
+        let failed = parts.status.is_server_error();
+        self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
+        // Without an end, an answer says nothing of the origin's work and would hold its place for ever.
+        if tunnel || is_event_stream(&parts.headers) {
+            self.place = None;
+        }
+        Response::from_parts(parts, ResponseBody::origin(body, self))
+    }
+
+    fn failed(mut self, error: &DispatchError) -> Response<ResponseBody<Self>> {
+        let x = &mut self.exchange;
+        let event = match error {
+            DispatchError::NoReplica => Event::NoReplica,
+            DispatchError::ConnectFailed(_) => Event::OriginConnectFailed,
+            DispatchError::ConnectTimeout => Event::OriginConnectTimeout,
+            DispatchError::FirstByteTimeout => Event::OriginFirstByteTimeout,
+            DispatchError::Reset(_) => Event::OriginReset,
+            DispatchError::BadResponse(_) => Event::OriginBadResponse,
+            DispatchError::RequestBody(_) => Event::ClientGone,
+        };
+        let of_origin = !matches!(error, DispatchError::RequestBody(_));
+        if of_origin {
+            x.worker.count(event);
+            tracing::debug!(id = %x.id, %error, "the origin failed a request");
+        }
+        self.outcome.set(if of_origin { Outcome::OriginError } else { Outcome::ClientGone });
+        let response = respond::failed(error);
+        if let Some(log) = &mut x.log {
+            log.status = response.status().as_u16();
+        }
+        self.end(response.body().len() as u64);
+        own(response)
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// `gate;dur=0.0, origin;dur=12.3`: milliseconds in the queue and until the origin's first byte.
+fn server_timing(queued_us: u64, origin_us: u64) -> HeaderValue {
+    let mut text = String::with_capacity(48);
+    for (name, us) in [("gate;dur=", queued_us), (", origin;dur=", origin_us)] {
+        let tenths = us / 100;
+        text.push_str(name);
+        text.push_str(itoa::Buffer::new().format(tenths / 10));
+        text.push('.');
+        text.push_str(itoa::Buffer::new().format(tenths % 10));
+    }
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}

@@ -1,0 +1,185 @@
+//! Performs tier 2: holds admitted requests until the origin has a place for them.
+//!
+//! The decisions are `tidegate_core::gate`'s; here is only what makes a task wait for them. One mutex for all
+//! workers is right: it sees at most what the origin can take, and no one holds it longer than a decision.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tidegate_core::gate::{Decision, Gate, GateConfig, Request, ShedReason, Totals};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+
+/// The gate that all workers share.
+pub struct GateKeeper {
+    clock: Arc<Clock>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    gate: Gate,
+    queued: HashMap<u64, oneshot::Sender<Result<(), ShedReason>>>,
+    next_id: u64,
+}
+
+impl GateKeeper {
+    /// A gate with nobody in it.
+    pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
+        let inner = Inner { gate: Gate::new(config), queued: HashMap::new(), next_id: 0 };
+        Arc::new(Self { clock, inner: Mutex::new(inner) })
+    }
+
+    /// Asks for a place at the origin; resolves when there is one. Dropped before, the request has left.
+    pub fn enter(self: &Arc<Self>, class: ClassId, cost: Cost, now: Timestamp) -> Entering {
+        let mut inner = self.lock();
+        let id = inner.next_id;
+        inner.next_id += 1;
+        let state = match inner.gate.arrive(Request { id, class, cost }, now) {
+            Decision::Forward => EnteringState::Forward,
+            Decision::Shed(reason) => EnteringState::Shed(reason),
+            Decision::Queued => {
+                let (tell, told) = oneshot::channel();
+                inner.queued.insert(id, tell);
+                EnteringState::Queued(told)
+            }
+        };
+        drop(inner);
+        Entering { keeper: self.clone(), id, class, cost, arrived: now, state }
+    }
+
+    /// Drops who has waited too long. On the control tick.
+    pub fn tick(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        while let Some(late) = inner.gate.tick(now) {
+            if let Some(tell) = inner.queued.remove(&late.id) {
+                let _ = tell.send(Err(ShedReason::QueueTimeout));
+            }
+        }
+    }
+
+    /// Changes limits while running; whoever fits now goes.
+    pub fn reconfigure(&self, config: &GateConfig) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        inner.gate.reconfigure(config);
+        inner.wake(now);
+    }
+
+    /// The in-flight limit of the last tick; whoever fits now goes.
+    pub fn set_limit(&self, max_in_flight: Option<u32>) {
+        let mut inner = self.lock();
+        if inner.gate.limit() != max_in_flight {
+            let now = self.clock.now();
+            inner.gate.set_limit(max_in_flight);
+            inner.wake(now);
+        }
+    }
+
+    /// What went through and what is inside.
+    pub fn totals(&self) -> Totals {
+        self.lock().gate.totals()
+    }
+
+    fn finish(&self, class: ClassId, cost: Cost) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        inner.gate.finish(class, cost, now);
+        inner.wake(now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere must not close the gate: its state is valid between calls.
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Inner {
+    fn wake(&mut self, now: Timestamp) {
+        while let Some(woken) = self.gate.next(now) {
+            let told = self.queued.remove(&woken.id).is_some_and(|tell| tell.send(Ok(())).is_ok());
+            if !told {
+                // It left between its place and the news of it: the place goes to the next.
+                self.gate.finish(woken.class, woken.cost, now);
+            }
+        }
+    }
+}
+
+enum EnteringState {
+    Forward,
+    Shed(ShedReason),
+    Queued(oneshot::Receiver<Result<(), ShedReason>>),
+    Done,
+}
+
+/// A request on its way in.
+pub struct Entering {
+    keeper: Arc<GateKeeper>,
+    id: u64,
+    class: ClassId,
+    cost: Cost,
+    arrived: Timestamp,
+    state: EnteringState,
+}
+
+impl Future for Entering {
+    type Output = Result<Place, ShedReason>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (verdict, waited) = match &mut self.state {
+            EnteringState::Forward => (Ok(()), false),
+            EnteringState::Shed(reason) => (Err(*reason), false),
+            EnteringState::Queued(told) => match Pin::new(told).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(verdict) => (verdict.unwrap_or(Err(ShedReason::QueueTimeout)), true),
+            },
+            EnteringState::Done => unreachable!("polled after completion"),
+        };
+        self.state = EnteringState::Done;
+        Poll::Ready(verdict.map(|()| Place {
+            keeper: self.keeper.clone(),
+            class: self.class,
+            cost: self.cost,
+            queued: if waited { self.keeper.clock.now().since(self.arrived) } else { Duration::ZERO },
+        }))
+    }
+}
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        match &mut self.state {
+            EnteringState::Done | EnteringState::Shed(_) => {}
+            EnteringState::Forward => self.keeper.finish(self.class, self.cost),
+            EnteringState::Queued(told) => {
+                let now = self.keeper.clock.now();
+                let mut inner = self.keeper.lock();
+                inner.queued.remove(&self.id);
+                if !inner.gate.abandon(self.id, now) && matches!(told.try_recv(), Ok(Ok(()))) {
+                    inner.gate.finish(self.class, self.cost, now);
+                    inner.wake(now);
+                }
+            }
+        }
+    }
+}
+
+/// A place at the origin; given back when dropped.
+pub struct Place {
+    keeper: Arc<GateKeeper>,
+    class: ClassId,
+    cost: Cost,
+    /// How long the request waited for it.
+    pub queued: Duration,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.keeper.finish(self.class, self.cost);
+    }
+}

@@ -1,0 +1,185 @@
+//! The configuration in force, compiled: what a reload replaces with one pointer swap.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::capacity;
+use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Rules};
+use tidegate_core::control::{Bounds, Control as Steering};
+use tidegate_core::gate::GateConfig;
+use tidegate_core::room::RoomConfig;
+use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
+use tidegate_core::units::{ClassId, Cost, Rate};
+
+use crate::page::{PageError, Pages};
+use crate::settings::{self, Role, Settings};
+
+/// What a request needs to know of the configuration.
+pub struct Live {
+    /// As written.
+    pub settings: Settings,
+    /// Request head to class.
+    pub classifier: Classifier,
+    /// By class id; the last is the default class.
+    pub classes: Vec<ClassFacts>,
+    /// Seals and opens tickets.
+    pub keys: KeyRing,
+    /// Bindings a ticket may have.
+    pub bindings: BindingKinds,
+    /// What waiting visitors see.
+    pub pages: Pages,
+    /// No class is named in `room.classes`: every navigation waits.
+    pub all_navigations: bool,
+}
+
+/// One class, as the request path sees it.
+#[derive(Clone, Debug)]
+pub struct ClassFacts {
+    /// Its name in metrics and logs.
+    pub name: Arc<str>,
+    /// Its work.
+    pub cost: Cost,
+    /// Named in `room.classes`.
+    pub waits: bool,
+}
+
+/// Why a configuration cannot be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// A class's match.
+    #[error(transparent)]
+    Classify(#[from] ClassifyError),
+    /// A key.
+    #[error("room.keys: {0}")]
+    Keys(#[from] KeyError),
+    /// The page template or logo.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// The estimator's name.
+    #[error("capacity.estimator: {0}")]
+    Estimator(#[from] capacity::UnknownEstimator),
+}
+
+impl Live {
+    /// Compiles `settings`; `keys` is the ring's lines, from the settings or the state directory.
+    ///
+    /// # Errors
+    /// Whatever `tidegate check` would have said of the parts that are compiled here.
+    pub fn new(settings: Settings, keys: &[String]) -> Result<Self, LiveError> {
+        let classifier = Rules::compile(settings.class.iter().map(rule).collect())?;
+        let mut classes: Vec<ClassFacts> = settings
+            .class
+            .iter()
+            .map(|c| ClassFacts {
+                name: c.name.as_str().into(),
+                cost: Cost::class_cost(c.cost).unwrap_or(Cost::ONE),
+                waits: settings.room.classes.contains(&c.name),
+            })
+            .collect();
+        classes.push(ClassFacts {
+            name: "default".into(),
+            cost: Cost::ONE,
+            waits: settings.room.classes.iter().any(|n| n == "default"),
+        });
+        capacity::by_name(&settings.capacity.estimator, None)?;
+        let keys = KeyRing::parse(&keys.join("\n"))?;
+        let pages = Pages::new(&settings.room)?;
+        let all_navigations = settings.room.classes.is_empty();
+        let bindings = bindings(settings.room.binding);
+        Ok(Self { settings, classifier, classes, keys, bindings, pages, all_navigations })
+    }
+
+    /// The class's facts; an id from before a reload falls back to the default class.
+    pub fn class(&self, id: ClassId) -> &ClassFacts {
+        self.classes.get(id.index()).unwrap_or(&self.classes[self.classes.len() - 1])
+    }
+
+    /// For the room.
+    pub fn room_config(&self) -> RoomConfig {
+        let r = &self.settings.room;
+        RoomConfig {
+            max_wait: r.max_wait,
+            grace: r.grace,
+            // One process has one clock: only tokencheck meets tickets by another's.
+            tolerance: match self.settings.role {
+                Role::TokenCheck { .. } => r.tolerance,
+                Role::Gate | Role::TokenGen { .. } => Duration::ZERO,
+            },
+            burst: r.burst,
+            overbook_max: r.overbook_max,
+            rise_to_newcomers: r.rise_to_newcomers,
+            after_restart_accept: r.after_restart_accept,
+            class_costs: self.costs(),
+        }
+    }
+
+    /// For tier 2.
+    pub fn gate_config(&self) -> GateConfig {
+        let limit = self.settings.origin.max_in_flight;
+        let default_priority = settings::Class::default().priority;
+        GateConfig {
+            max_in_flight: (limit > 0).then(|| u32::try_from(limit).unwrap_or(u32::MAX)),
+            max_queue: self.settings.queue.max_length,
+            max_queue_wait: self.settings.queue.max_wait,
+            priorities: self.settings.class.iter().map(|c| c.priority).chain([default_priority]).collect(),
+        }
+    }
+
+    /// The control side's estimator within the operator's bounds.
+    pub fn steering(&self) -> Steering {
+        let c = &self.settings.capacity;
+        let estimator = capacity::by_name(&c.estimator, configured_rate(c))
+            .unwrap_or_else(|_| unreachable!("checked by Live::new"));
+        Steering::new(estimator, self.bounds(), self.costs())
+    }
+
+    /// The operator's bounds. `capacity.rate` is the truth for `fixed`, which may be changed while running, and
+    /// a ceiling for the others.
+    pub fn bounds(&self) -> Bounds {
+        let c = &self.settings.capacity;
+        let ceiling = configured_rate(c).filter(|_| c.estimator != "fixed");
+        Bounds { capacity: ceiling.unwrap_or(Rate::MAX), max_in_flight: self.gate_config().max_in_flight }
+    }
+
+    /// Work of one request of each class, by id.
+    pub fn costs(&self) -> Vec<Cost> {
+        self.classes.iter().map(|c| c.cost).collect()
+    }
+
+    /// What the room starts with.
+    pub fn initial_capacity(&self) -> Rate {
+        configured_rate(&self.settings.capacity).unwrap_or(Rate::MAX)
+    }
+
+    /// How long the gate waits for requests in progress after SIGTERM.
+    pub fn drain_timeout(&self) -> Duration {
+        self.settings.limits.drain_timeout
+    }
+}
+
+/// The configured rate, if there is one.
+fn configured_rate(c: &settings::Capacity) -> Option<Rate> {
+    Rate::per_second(c.rate).filter(|rate| *rate > Rate::ZERO)
+}
+
+fn rule(class: &settings::Class) -> ClassRule {
+    let m = &class.matches;
+    ClassRule {
+        method: m.method.clone(),
+        path: m.path.clone(),
+        host: m.host.clone(),
+        header: m.header.clone(),
+        cookie: m.cookie.clone(),
+        query: m.query.clone(),
+        client: m.client.clone(),
+    }
+}
+
+fn bindings(binding: settings::Binding) -> BindingKinds {
+    match binding {
+        settings::Binding::None => BindingKinds::NONE,
+        settings::Binding::Ip => BindingKinds::IP,
+        settings::Binding::IpPrefix => BindingKinds::IP_PREFIX,
+        settings::Binding::Cookie => BindingKinds::COOKIE.or(BindingKinds::IP_PREFIX),
+    }
+}

@@ -1,0 +1,180 @@
+//! Figures for programs: Prometheus text and the state document. People get the same numbers.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
+use tidegate_core::measure::Event;
+
+use crate::admin::finite;
+use crate::driver::{Control, Figures};
+
+/// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
+pub fn prometheus(control: &Control) -> String {
+    let figures = control.figures();
+    let mut out = String::with_capacity(16 << 10);
+    for event in Event::ALL {
+        let name = event.name();
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name}_total {}\n# TYPE tidegate_{name}_total counter",
+            event.help()
+        );
+        let _ = writeln!(out, "tidegate_{name}_total {}", figures.total.event(*event));
+    }
+    gauges(&mut out, control, &figures);
+    classes(&mut out, control, &figures);
+    replicas(&mut out, control);
+    out
+}
+
+fn gauges(out: &mut String, control: &Control, f: &Figures) {
+    let connections = control.shared.connections.load(std::sync::atomic::Ordering::Relaxed);
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} gauge\ntidegate_{name} {value}"
+        );
+    };
+    gauge("open_connections", "Visitor connections open now.", connections as f64);
+    gauge("capacity", "Capacity in force, in cost units per second.", f.capacity.get());
+    gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
+    gauge("promised_cost", "Work promised to them.", f.room.promised.units());
+    gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
+    gauge(
+        "schedule_offset_seconds",
+        "The schedule's hand against the clock: negative is behind.",
+        f.room.lead_s,
+    );
+    gauge("show_up_ratio", "Share of promised work that comes, as learned.", f.room.show_up);
+    gauge("overbooking", "Promises per second as a multiple of capacity.", f.room.overbook);
+    gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight as f64);
+    gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued as f64);
+}
+
+fn classes(out: &mut String, control: &Control, f: &Figures) {
+    let live = control.shared.live.load();
+    let known = || live.classes.iter().zip(f.total.classes());
+    let mut family = |name: &str, help: &str, get: &dyn Fn(&tidegate_core::measure::ClassTotals) -> u64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_class_{name}_total {help}\n# TYPE tidegate_class_{name}_total counter"
+        );
+        for (facts, totals) in known() {
+            let _ = writeln!(
+                out,
+                "tidegate_class_{name}_total{{class=\"{}\"}} {}",
+                label(&facts.name),
+                get(totals)
+            );
+        }
+    };
+    family("arrivals", "Requests that came.", &|c| c.arrivals);
+    family("forwarded", "Requests sent to the origin.", &|c| c.forwarded);
+    family("served", "Requests the origin answered below 500.", &|c| c.served);
+    family("origin_errors", "Requests the origin failed.", &|c| c.origin_errors);
+    family("client_gone", "Requests given up by their visitors.", &|c| c.client_gone);
+    for (name, help) in [
+        ("response_seconds", "Response time of the origin."),
+        ("queue_wait_seconds", "Wait of admitted requests for a place at the origin."),
+    ] {
+        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} histogram");
+        for (facts, totals) in known() {
+            let h = if name.starts_with('r') { &totals.response } else { &totals.queue_wait };
+            histogram(out, name, &label(&facts.name), h);
+        }
+    }
+}
+
+fn histogram(out: &mut String, name: &str, class: &str, h: &Histogram) {
+    for bound in PROMETHEUS_BOUNDS {
+        let (le, n) = (bound.as_secs_f64(), h.at_most(bound));
+        let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"{le}\"}} {n}");
+    }
+    let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"+Inf\"}} {}", h.count());
+    let _ = writeln!(out, "tidegate_{name}_sum{{class=\"{class}\"}} {}", h.sum().as_secs_f64());
+    let _ = writeln!(out, "tidegate_{name}_count{{class=\"{class}\"}} {}", h.count());
+}
+
+fn replicas(out: &mut String, control: &Control) {
+    let list = control.shared.replicas.list();
+    for (name, kind, help) in [
+        ("replica_in_flight", "gauge", "Requests at the replica."),
+        ("replica_requests_total", "counter", "Requests sent to the replica."),
+        ("replica_errors_total", "counter", "Requests the replica failed."),
+        ("replica_healthy", "gauge", "1 if its health checks pass."),
+    ] {
+        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
+        for replica in list.iter() {
+            let value = match name {
+                "replica_in_flight" => replica.in_flight() as u64,
+                "replica_requests_total" => replica.requests(),
+                "replica_errors_total" => replica.errors(),
+                _ => u64::from(replica.is_healthy()),
+            };
+            let _ = writeln!(out, "tidegate_{name}{{replica=\"{}\"}} {value}", label(replica.authority()));
+        }
+    }
+}
+
+/// Escaped as the text form asks.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `GET /v1/state`: everything at a glance.
+pub fn state(control: &Control) -> Value {
+    let f = control.figures();
+    let live = control.shared.live.load();
+    let total = f.window.total();
+    let classes: Vec<Value> = live
+        .classes
+        .iter()
+        .zip(f.total.classes())
+        .enumerate()
+        .map(|(id, (facts, counts))| {
+            let now = f.window.class(tidegate_core::units::ClassId(id as u8));
+            json!({
+                "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
+                "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
+                "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
+                "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
+            })
+        })
+        .collect();
+    let replicas: Vec<Value> = control
+        .shared
+        .replicas
+        .list()
+        .iter()
+        .map(|r| {
+            json!({
+                "address": r.authority(), "healthy": r.is_healthy(), "in_flight": r.in_flight(),
+                "requests": r.requests(), "errors": r.errors(),
+            })
+        })
+        .collect();
+    json!({
+        "at_ms": f.at.as_millis(),
+        "draining": control.shared.is_draining(),
+        "offered_per_s": total.offered_per_s,
+        "admitted_per_s": total.admitted_per_s,
+        "goodput_per_s": total.goodput_per_s,
+        "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
+        "capacity": { "rate": finite(f.capacity), "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence },
+        "room": {
+            "waiting": f.room.waiting, "promised": f.room.promised.units(),
+            "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
+            "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
+        },
+        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued },
+        "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
+        "classes": classes,
+        "replicas": replicas,
+    })
+}
+
+fn ms(time: Option<Duration>) -> Option<f64> {
+    time.map(|t| t.as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,360 @@
+//! Performs the room stage: reads what a visitor carries, asks the room, and says what to hand out.
+//!
+//! The decisions are `tidegate_core::room`'s; here are only cookies, query parameters and seals.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::HeaderValue;
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore};
+use tidegate_core::measure::Event;
+use tidegate_core::room::{Arrival, Look, Redemption, Wait};
+use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
+use tidegate_core::units::{ClassId, Timestamp};
+
+use crate::cookies::{self, Cookies};
+use crate::desk::Desk;
+use crate::live::Live;
+use crate::page::{self, Kind};
+use crate::settings::{self, Role, Unit};
+
+/// A page's own requests (style sheets, images) follow it within this time: long enough for a slow phone.
+const PAGE_PASS: Duration = Duration::from_secs(120);
+
+/// What a request carries that the room must know.
+pub struct Visitor<'a> {
+    /// Its address, as far as trusted proxies tell.
+    pub ip: IpAddr,
+    /// Its cookies.
+    pub cookies: Cookies<'a>,
+    /// The ticket in the URL.
+    pub url_ticket: Option<&'a str>,
+    /// It came over TLS (to a proxy in front).
+    pub secure: bool,
+}
+
+impl Visitor<'_> {
+    fn presenter(&self) -> Presenter {
+        Presenter { ip: self.ip, cookie: self.cookies.binding }
+    }
+
+    /// The ticket shown: the cookie first, because it is the one the gate renews.
+    fn ticket(&self, live: &Live) -> Option<Result<Ticket, TicketError>> {
+        let shown = self.cookies.ticket.filter(|t| !t.is_empty()).or(self.url_ticket)?;
+        Some(live.keys.open(shown.as_bytes(), &self.presenter(), live.bindings))
+    }
+}
+
+/// What the room says of a request.
+pub enum Outcome {
+    /// Forward it, and hand these cookies out with the answer.
+    Enter {
+        /// Why it may.
+        by: Event,
+        /// To set with the origin's answer.
+        cookies: Vec<HeaderValue>,
+    },
+    /// Answer it.
+    Wait(Box<Waiting>),
+    /// Send it to the other half of the two-process form, with this ticket in the URL if there is one.
+    Elsewhere {
+        /// The base URL of the other half.
+        base: String,
+        /// What it shows there.
+        ticket: Option<Sealed>,
+    },
+}
+
+/// What a visitor who must wait is told.
+pub struct Waiting {
+    /// Which of the room's answers.
+    pub kind: Kind,
+    /// Time until the visitor's turn; for [`Kind::Full`], until asking again makes sense.
+    pub wait: Duration,
+    /// Visitors ahead.
+    pub place: u64,
+    /// Time waited so far.
+    pub waited: Duration,
+    /// When the page should ask first.
+    pub poll: Duration,
+    /// For clients that keep no cookies: the ticket to carry in the URL.
+    pub url_ticket: Option<Sealed>,
+    /// To set with the answer.
+    pub cookies: Vec<HeaderValue>,
+}
+
+/// The room stage of one worker: its own randomness, the shared room.
+pub struct Stage<'a> {
+    /// The room all workers share, or this process's half of it.
+    pub desk: &'a Desk,
+    /// Configuration in force.
+    pub live: &'a Live,
+    /// This worker's generator, seeded by the operating system.
+    pub rng: &'a mut StdRng,
+    /// Counts.
+    pub count: &'a dyn Fn(Event),
+    /// Time of the request.
+    pub now: Timestamp,
+}
+
+impl Stage<'_> {
+    /// One request of a class that waits.
+    pub fn ask(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
+        if self.live.settings.room.unit == Unit::Session
+            && let Some(entered) = self.by_session(class, visitor)
+        {
+            return entered;
+        }
+        let ticket = match visitor.ticket(self.live) {
+            None => return self.arrive(class, visitor, None, Kind::Waiting),
+            Some(Ok(ticket)) if ticket.class == class => ticket,
+            // A ticket of another class or of keys that are gone (the state was lost) is none.
+            Some(Ok(_) | Err(TicketError::UnknownKey)) => {
+                (self.count)(Event::TicketExpired);
+                return self.arrive(class, visitor, None, Kind::Waiting);
+            }
+            Some(Err(_)) => return self.forbidden(class, visitor),
+        };
+        self.redeem(&ticket, class, visitor)
+    }
+
+    fn redeem(&mut self, ticket: &Ticket, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
+        let redeemed = match (self.desk, &self.live.settings.role) {
+            // Tokengen only looks: the ticket is used up where it lets in.
+            (Desk::Room(room), Role::TokenGen { check_url }) => match room.look(ticket, self.now) {
+                Look::Ready => {
+                    let ticket = Some(self.url_ticket(ticket, visitor));
+                    return Outcome::Elsewhere { base: check_url.clone(), ticket };
+                }
+                Look::Wait(wait) => Redemption::Wait(wait),
+                Look::Redeemed => Redemption::Replayed,
+                Look::Expired => Redemption::Expired,
+            },
+            (Desk::Room(room), _) => room.redeem(ticket, self.now),
+            (Desk::Checker { checker, .. }, _) => checker.redeem(ticket, self.now),
+        };
+        match redeemed {
+            Redemption::Enter => {
+                Outcome::Enter { by: Event::EnteredByTicket, cookies: self.entry_cookies(class, visitor) }
+            }
+            Redemption::Wait(wait) => self.same_place(ticket, wait, visitor),
+            Redemption::Replayed => {
+                (self.count)(Event::TicketReplayed);
+                self.arrive(class, visitor, None, Kind::Replaced)
+            }
+            Redemption::Expired => {
+                (self.count)(Event::TicketExpired);
+                self.arrive(class, visitor, Some(ticket.arrived), Kind::Late)
+            }
+        }
+    }
+
+    /// A request for a part of a page while others wait: only for visitors who were let in.
+    pub fn part_of_page(&self, visitor: &Visitor<'_>) -> bool {
+        visitor.cookies.pass.is_some_and(|text| {
+            self.live
+                .keys
+                .open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings)
+                .is_ok_and(|pass| self.now.since(pass.issued) <= self.pass_life(pass.kind))
+        })
+    }
+
+    /// All replicas are down: nobody enters, everybody keeps or gets a place.
+    pub fn hold(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Box<Waiting> {
+        let retry = Duration::from_secs(5);
+        let (wait, place, waited) = match visitor.ticket(self.live) {
+            Some(Ok(ticket)) if ticket.class == class => match self.desk.look(&ticket, self.now) {
+                Look::Wait(w) => (w.wait.max(retry), people_ahead(&w), self.now.since(ticket.arrived)),
+                _ => (retry, 0, self.now.since(ticket.arrived)),
+            },
+            _ => (retry, 0, Duration::ZERO),
+        };
+        Box::new(self.told(Kind::Unavailable, wait, place, waited))
+    }
+
+    fn by_session(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Option<Outcome> {
+        let text = visitor.cookies.pass?;
+        let pass =
+            self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings).ok()?;
+        let session = &self.live.settings.session;
+        let idle = self.now.since(pass.issued);
+        if pass.kind != PassKind::Session
+            || idle > session.timeout
+            || self.now.since(pass.first) > session.max_age
+        {
+            return None;
+        }
+        self.desk.charge(self.live.class(class).cost);
+        // Renewed once a quarter of its life is over, not with every answer.
+        let cookies = if idle > session.timeout / 4 {
+            vec![self.pass_cookie(&Pass { issued: self.now, ..pass }, visitor)]
+        } else {
+            Vec::new()
+        };
+        Some(Outcome::Enter { by: Event::EnteredByPass, cookies })
+    }
+
+    fn arrive(
+        &mut self,
+        class: ClassId,
+        visitor: &Visitor<'_>,
+        arrived: Option<Timestamp>,
+        kind: Kind,
+    ) -> Outcome {
+        let room = match (self.desk, &self.live.settings.role) {
+            (Desk::Room(room), _) => room,
+            (Desk::Checker { .. }, Role::TokenCheck { gen_url, .. }) => {
+                return Outcome::Elsewhere { base: gen_url.clone(), ticket: None };
+            }
+            (Desk::Checker { .. }, _) => unreachable!("a checker has the role tokencheck"),
+        };
+        let nonce = self.rng.next_u64();
+        match room.arrive(class, nonce, arrived, self.now) {
+            Arrival::Enter => {
+                if let Role::TokenGen { check_url } = &self.live.settings.role {
+                    let ticket = self.ticket_for_now(class, nonce);
+                    let ticket = Some(self.url_ticket(&ticket, visitor));
+                    return Outcome::Elsewhere { base: check_url.clone(), ticket };
+                }
+                let session = self.live.settings.room.unit == Unit::Session;
+                let had_place = visitor.cookies.ticket.is_some();
+                let cookies = if session || had_place {
+                    self.entry_cookies(class, visitor)
+                } else {
+                    Vec::new() // no overload: the visitor's answer is the origin's, byte for byte
+                };
+                Outcome::Enter { by: Event::Entered, cookies }
+            }
+            Arrival::Wait(ticket, wait) => self.new_place(kind, &ticket, wait, visitor),
+            Arrival::Full { retry_after } => {
+                (self.count)(Event::Full);
+                Outcome::Wait(Box::new(self.told(Kind::Full, retry_after, 0, Duration::ZERO)))
+            }
+        }
+    }
+
+    /// How tokengen sends on whoever enters at once.
+    fn ticket_for_now(&self, class: ClassId, nonce: u64) -> Ticket {
+        let issued = Timestamp::from_millis(self.now.as_millis());
+        let cost = self.live.class(class).cost;
+        Ticket { class, cost, issued, wait: Duration::ZERO, arrived: issued, nonce }
+    }
+
+    fn new_place(&mut self, kind: Kind, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
+        (self.count)(Event::WaitingAnswers);
+        let keep = wait.wait + self.live.settings.room.grace;
+        let mut cookies = Vec::with_capacity(2);
+        let binding = self.binding(visitor, &mut cookies);
+        let sealed = self.live.keys.seal(ticket, &binding);
+        cookies.push(cookies::set_ticket(ticket.class, sealed.as_str(), keep, visitor.secure));
+        let mut told = self.told(kind, wait.wait, people_ahead(&wait), self.now.since(ticket.arrived));
+        told.cookies = cookies;
+        told.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
+        Outcome::Wait(Box::new(told))
+    }
+
+    fn same_place(&mut self, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
+        (self.count)(Event::WaitingAnswers);
+        (self.count)(Event::TicketEarly);
+        let waited = self.now.since(ticket.arrived);
+        let mut told = self.told(Kind::Waiting, wait.wait, people_ahead(&wait), waited);
+        told.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
+        Outcome::Wait(Box::new(told))
+    }
+
+    fn forbidden(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
+        (self.count)(Event::TicketForged);
+        let mut told = self.told(Kind::Forbidden, Duration::ZERO, 0, Duration::ZERO);
+        // So that an honest browser with a spoilt cookie can start again.
+        told.cookies = vec![cookies::clear_ticket(class, visitor.secure)];
+        Outcome::Wait(Box::new(told))
+    }
+
+    fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
+        let poll = page::poll_interval(wait, self.rng.random());
+        Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
+    }
+
+    /// What the ticket's cookie is bound to; a new binding cookie if the visitor has none.
+    fn binding(&mut self, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) -> Binding {
+        match self.live.settings.room.binding {
+            settings::Binding::None => Binding::None,
+            settings::Binding::Ip => Binding::Ip(visitor.ip),
+            settings::Binding::IpPrefix => Binding::IpPrefix(visitor.ip),
+            settings::Binding::Cookie => {
+                let value = visitor.cookies.binding.unwrap_or_else(|| {
+                    let mut value = [0; 16];
+                    self.rng.fill_bytes(&mut value);
+                    cookies.push(cookies::set_binding(value, visitor.secure));
+                    value
+                });
+                Binding::Cookie(value)
+            }
+        }
+    }
+
+    /// The same ticket for clients without cookies: tied to the address instead.
+    fn url_ticket(&self, ticket: &Ticket, visitor: &Visitor<'_>) -> Sealed {
+        let binding = match self.live.settings.room.binding {
+            settings::Binding::None => Binding::None,
+            settings::Binding::Ip => Binding::Ip(visitor.ip),
+            settings::Binding::IpPrefix | settings::Binding::Cookie => Binding::IpPrefix(visitor.ip),
+        };
+        self.live.keys.seal(ticket, &binding)
+    }
+
+    /// With the first answer after a place was used: the ticket goes, a pass comes.
+    fn entry_cookies(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
+        let kind = match self.live.settings.room.unit {
+            Unit::Session => PassKind::Session,
+            Unit::Request => PassKind::Page,
+        };
+        let nonce = self.rng.next_u64();
+        let pass = Pass { kind, class, issued: self.now, first: self.now, nonce };
+        let pass = self.pass_cookie(&pass, visitor);
+        if visitor.cookies.ticket.is_some() {
+            vec![cookies::clear_ticket(class, visitor.secure), pass]
+        } else {
+            vec![pass]
+        }
+    }
+
+    fn pass_cookie(&self, pass: &Pass, visitor: &Visitor<'_>) -> HeaderValue {
+        let binding = match (self.live.settings.room.binding, visitor.cookies.binding) {
+            (settings::Binding::None, _) => Binding::None,
+            (settings::Binding::Ip, _) => Binding::Ip(visitor.ip),
+            (settings::Binding::Cookie, Some(value)) => Binding::Cookie(value),
+            (settings::Binding::Cookie | settings::Binding::IpPrefix, _) => Binding::IpPrefix(visitor.ip),
+        };
+        let sealed = self.live.keys.seal_pass(pass, &binding);
+        cookies::set_pass(sealed.as_str(), self.pass_life(pass.kind), visitor.secure)
+    }
+
+    fn pass_life(&self, kind: PassKind) -> Duration {
+        match kind {
+            PassKind::Session => self.live.settings.session.timeout,
+            PassKind::Page => PAGE_PASS,
+        }
+    }
+}
+
+/// The room counts from one: one is next.
+pub fn people_ahead(wait: &Wait) -> u64 {
+    wait.place.saturating_sub(1)
+}
+
+/// What a status poll is told about `ticket`.
+pub fn look(desk: &Desk, live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> (Look, Duration) {
+    match visitor.ticket(live) {
+        Some(Ok(ticket)) => (desk.look(&ticket, now), now.since(ticket.arrived)),
+        _ => (Look::Expired, Duration::ZERO),
+    }
+}
+
+/// A new key for the ring.
+pub fn new_key(rng: &mut StdRng) -> String {
+    let mut secret = [0; 32];
+    rng.fill_bytes(&mut secret);
+    KeyRing::entry((rng.next_u32() % 255) as u8 + 1, &secret)
+}

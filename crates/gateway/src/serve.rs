@@ -1,0 +1,289 @@
+//! One request through the stages, left to right:
+//!
+//! ```text
+//! check ─► classify ─► room ─► gate ─► dispatch ─► origin
+//!    └────────┴──── respond ◄───┴─────────┘
+//! ```
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_LANGUAGE, CONNECTION};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, request};
+use hyper::body::Incoming;
+use tidegate_core::classify::{Fields, RequestHead};
+use tidegate_core::measure::Event;
+use tidegate_core::room::Look;
+use tidegate_core::units::{ClassId, Timestamp};
+
+use crate::cookies::Cookies;
+use crate::forward::Forwarded;
+use crate::logged::Logged;
+use crate::navigation::{is_part_of_page, kept_form, wants_html};
+use crate::outgoing::ResponseBody;
+use crate::page;
+use crate::respond::{self, Asked, STATUS_PATH};
+use crate::room::{self, Outcome, Stage, Visitor, Waiting};
+use crate::settings::Role;
+use crate::shared::{InForce, Worker};
+use crate::wire::{Tracked, WireHandle};
+use crate::{hygiene, target};
+
+/// After the first visitor waits, parts of pages that were let in just before still pass for this long.
+const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
+
+/// A visitor's connection.
+pub struct Conn {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The wire between it and hyper.
+    pub wire: WireHandle,
+}
+
+/// What hyper sends to the visitor.
+pub type Answer = Response<Tracked<ResponseBody<Forwarded>>>;
+
+/// Everything the stages know of a request.
+pub(crate) struct Exchange {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) conn: Rc<Conn>,
+    pub(crate) live: Rc<InForce>,
+    pub(crate) started: Timestamp,
+    pub(crate) client: IpAddr,
+    pub(crate) trusted: bool,
+    pub(crate) class: ClassId,
+    pub(crate) id: Box<str>,
+    pub(crate) log: Option<Box<Logged>>,
+}
+
+/// Serves one request. Never fails: every fault is an answer.
+///
+/// # Errors
+/// None; the type is what hyper asks for.
+pub async fn serve(
+    worker: Rc<Worker>,
+    conn: Rc<Conn>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let shared = worker.shared.clone();
+    let wire = conn.wire.clone();
+    let limit = worker.live().settings.limits.request_timeout;
+    let counter = worker.clone();
+    let served = handle(worker, conn, request);
+    let mut response = if limit.is_zero() {
+        served.await
+    } else {
+        tokio::time::timeout(limit, served).await.unwrap_or_else(|_| {
+            counter.count(Event::RequestTimeout);
+            own(respond::request_timeout())
+        })
+    };
+    if shared.is_draining() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| wire.track(body)))
+}
+
+/// An answer of the gate's own.
+pub(crate) fn own(response: Response<Bytes>) -> Response<ResponseBody<Forwarded>> {
+    response.map(ResponseBody::from)
+}
+
+async fn handle(
+    worker: Rc<Worker>,
+    conn: Rc<Conn>,
+    request: Request<Incoming>,
+) -> Response<ResponseBody<Forwarded>> {
+    let started = worker.now();
+    worker.count(Event::Requests);
+    let live = worker.live();
+    let (mut parts, body) = request.into_parts();
+    match hygiene::check(&mut parts) {
+        Ok(hygiene::Target::Origin) => {}
+        Ok(hygiene::Target::Gate) => return own(respond::last_recipient()),
+        Err(bad) => {
+            let expectation = bad == hygiene::Reject::Expect;
+            worker.count(if expectation { Event::ExpectationFailed } else { Event::RequestsBad });
+            return own(respond::reject(bad));
+        }
+    }
+    let proxy = &live.settings.proxy;
+    let peer = conn.peer.ip().to_canonical();
+    let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
+    let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
+    let url_ticket = target::take_ticket(&mut parts.uri);
+    let class = live.classifier.classify(&RequestHead {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or_default(),
+        host: target::host(&parts),
+        client,
+        fields: &HeadFields(&parts.headers),
+    });
+    let id = worker.request_id();
+    let id = hygiene::request_id(&parts.headers, trusted, &id).into();
+    let log = worker.shared.access.as_ref().map(|_| Box::new(Logged::of(&parts)));
+    let mut exchange = Exchange { worker, conn, live, started, client, trusted, class, id, log };
+    if parts.uri.path() == STATUS_PATH {
+        return own(exchange.status(&parts, url_ticket.as_deref()));
+    }
+    exchange.worker.shard.arrived(class);
+    match exchange.room(&parts, url_ticket.as_deref()) {
+        Outcome::Enter { by, cookies } => {
+            exchange.worker.count(by);
+            exchange.forward(parts, body, by, cookies).await
+        }
+        Outcome::Wait(waiting) => own(exchange.wait(&parts, body, &waiting).await),
+        Outcome::Elsewhere { base, ticket } => {
+            let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
+            exchange.finish(respond::redirect(&url), "redirected")
+        }
+    }
+}
+
+struct HeadFields<'a>(&'a HeaderMap);
+
+impl Fields for HeadFields<'_> {
+    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
+    }
+}
+
+/// How a request meets the room.
+#[derive(PartialEq, Eq)]
+enum Meets {
+    /// It may have to wait.
+    Room,
+    /// Part of a page: passes with whoever was let in.
+    AsPart,
+    /// Never waits.
+    Never,
+}
+
+impl Exchange {
+    /// The room stage: enter, or what to answer instead.
+    fn room(&self, parts: &request::Parts, url_ticket: Option<&str>) -> Outcome {
+        let shared = &self.worker.shared;
+        let meets = self.meets(&parts.headers);
+        if meets == Meets::Never {
+            return self.unasked(Event::Entered);
+        }
+        let visitor = self.visitor(&parts.headers, url_ticket);
+        let mut rng = self.worker.rng.borrow_mut();
+        let count = |event| self.worker.count(event);
+        let now = self.started;
+        let mut stage = Stage { desk: &shared.desk, live: &self.live, rng: &mut rng, count: &count, now };
+        if meets == Meets::AsPart && (!self.is_settled() || stage.part_of_page(&visitor)) {
+            return self.unasked(Event::EnteredByPass);
+        }
+        let here = !matches!(self.live.settings.role, Role::TokenGen { .. });
+        if here && !shared.replicas.any_usable() {
+            return Outcome::Wait(stage.hold(self.class, &visitor));
+        }
+        stage.ask(self.class, &visitor)
+    }
+
+    /// Enters without asking the room; tokengen forwards nothing itself.
+    fn unasked(&self, by: Event) -> Outcome {
+        if let Role::TokenGen { check_url } = &self.live.settings.role {
+            return Outcome::Elsewhere { base: check_url.clone(), ticket: None };
+        }
+        self.worker.shared.desk.charge(self.live.class(self.class).cost);
+        Outcome::Enter { by, cookies: Vec::new() }
+    }
+
+    fn meets(&self, headers: &HeaderMap) -> Meets {
+        if !self.live.settings.room.enabled {
+            return Meets::Never;
+        }
+        if !self.live.all_navigations {
+            return if self.live.class(self.class).waits { Meets::Room } else { Meets::Never };
+        }
+        if is_part_of_page(headers) { Meets::AsPart } else { Meets::Room }
+    }
+
+    /// Visitors wait, and have for longer than pages let in before may still be loading.
+    fn is_settled(&self) -> bool {
+        if matches!(self.live.settings.role, Role::TokenCheck { .. }) {
+            return true;
+        }
+        let since = self.worker.shared.busy_since_us.load(Ordering::Relaxed);
+        since != 0 && self.started.since(Timestamp::from_micros(since)) > PAGE_PARTS_SETTLE
+    }
+
+    fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+        Visitor {
+            ip: self.client,
+            cookies: Cookies::read(headers, self.class),
+            url_ticket,
+            secure: target::scheme(headers, self.trusted) == "https",
+        }
+    }
+
+    /// The tiny document that a waiting page polls.
+    fn status(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Response<Bytes> {
+        self.worker.count(Event::StatusPolls);
+        let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
+        let known = class.map(ClassId).filter(|c| c.index() < self.live.classes.len());
+        let (Some(class), true) = (known, matches!(parts.method, Method::GET | Method::HEAD)) else {
+            return respond::not_found();
+        };
+        self.class = class;
+        let visitor = self.visitor(&parts.headers, url_ticket);
+        let shared = &self.worker.shared;
+        let (look, waited) = room::look(&shared.desk, &self.live, &visitor, self.started);
+        let usable = matches!(self.live.settings.role, Role::TokenGen { .. }) || shared.replicas.any_usable();
+        let (state, wait, place) = match look {
+            Look::Wait(w) if usable => (page::State::Waiting, w.wait, room::people_ahead(&w)),
+            Look::Wait(w) => (page::State::Unavailable, w.wait, room::people_ahead(&w)),
+            Look::Ready if usable => (page::State::Ready, Duration::ZERO, 0),
+            Look::Ready => (page::State::Unavailable, Duration::from_secs(1), 0),
+            Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
+            Look::Expired => (page::State::Expired, Duration::ZERO, 0),
+        };
+        let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
+        let poll = page::poll_interval(wait, spread);
+        respond::status_document(&self.live, state, wait, place, poll, waited)
+    }
+
+    /// The waiting room's answer; a form is kept in the page.
+    async fn wait(&mut self, parts: &request::Parts, body: Incoming, w: &Waiting) -> Response<Bytes> {
+        let mut html = wants_html(&parts.headers);
+        let mut form = None;
+        if html && !parts.method.is_safe() {
+            form = kept_form(parts, body, self.live.settings.room.max_form_bytes).await;
+            html = form.is_some();
+        }
+        let asked = Asked {
+            class: self.class,
+            target: parts.uri.path_and_query().map_or("/", |t| t.as_str()),
+            html,
+            language: parts.headers.get(ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()),
+            form: form.as_ref(),
+        };
+        let response = respond::waiting(&self.live, &asked, w);
+        self.note(&response, "waiting");
+        response
+    }
+
+    /// Logs an answer of the gate's own.
+    pub(crate) fn finish(
+        &mut self,
+        response: Response<Bytes>,
+        verdict: &'static str,
+    ) -> Response<ResponseBody<Forwarded>> {
+        self.note(&response, verdict);
+        own(response)
+    }
+
+    fn note(&mut self, response: &Response<Bytes>, verdict: &'static str) {
+        let (Some(mut log), Some(access)) = (self.log.take(), &self.worker.shared.access) else { return };
+        log.status = response.status().as_u16();
+        log.verdict = verdict;
+        log.write(access, self, response.body().len() as u64, self.worker.now().since(self.started));
+    }
+}

@@ -1,0 +1,247 @@
+//! Starts and stops a gate: sockets first, then state, then threads.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tidegate_core::measure::Shard;
+use tidegate_core::room::{Checker, Room};
+use tidegate_core::units::Timestamp;
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+
+use crate::accept;
+use crate::access::AccessWriter;
+use crate::balance::Replicas;
+use crate::clock::Clock;
+use crate::desk::Desk;
+use crate::driver::{self, Control};
+use crate::gate::GateKeeper;
+use crate::live::{Live, LiveError};
+use crate::room::new_key;
+use crate::settings::{Mistake, Override, Role, Settings};
+use crate::shared::{Drain, Shared, Worker};
+use crate::state::StateDir;
+
+/// Places for classes that a reload adds: some 14 kB each and worker.
+const SPARE_CLASSES: usize = 8;
+
+/// Where the settings came from, so that they can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What the command line sets on top of the file.
+    pub overrides: Vec<Override>,
+}
+
+impl Source {
+    /// Reads the settings anew.
+    ///
+    /// # Errors
+    /// All mistakes in the file and the overrides.
+    pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
+        match &self.file {
+            Some(file) => Settings::load_with(file, &self.overrides),
+            None => Settings::parse_with("", "command line", &self.overrides),
+        }
+    }
+}
+
+/// Why a gate did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {addr} ({key}): {error}")]
+    Listen {
+        /// The configuration's key.
+        key: &'static str,
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The state directory.
+    #[error("cannot keep state: {0} (room.state_dir)")]
+    State(io::Error),
+    /// The configuration cannot be put in force.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// A thread cannot be started, or the system has no randomness.
+    #[error("cannot start: {0}")]
+    System(io::Error),
+}
+
+/// A gate that runs.
+pub struct Server {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    http: SocketAddr,
+    admin: SocketAddr,
+    workers: Vec<JoinHandle<()>>,
+    driver: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts listening and serving; returns once visitors can connect.
+    ///
+    /// # Errors
+    /// Addresses, state or the configuration do not permit it. Nothing keeps running then.
+    pub fn start(settings: Settings, source: Source) -> Result<Self, StartError> {
+        let (listeners, http) = listen_all(&settings)?;
+        let admin_listener = accept::listen(settings.listen.admin, 128).map_err(|error| {
+            StartError::Listen { key: "listen.admin", addr: settings.listen.admin, error }
+        })?;
+        let admin = admin_listener.local_addr().map_err(StartError::System)?;
+        let state =
+            StateDir::open(settings.room.state_dir.as_deref(), http.port()).map_err(StartError::State)?;
+        let shared = Arc::new(share(settings, &state, listeners.len())?);
+        let control = Arc::new(Control::new(shared.clone(), source, state));
+        let mut workers = Vec::with_capacity(listeners.len());
+        for (index, listener) in listeners.into_iter().enumerate() {
+            workers.push(spawn_worker(shared.clone(), index, listener).map_err(StartError::System)?);
+        }
+        let driver = driver::spawn(control.clone(), admin_listener).map_err(StartError::System)?;
+        Ok(Self { shared, control, http, admin, workers, driver })
+    }
+
+    /// Where visitors connect.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where the admin API is.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// What the threads share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The control side: reload, drain, figures.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Stops accepting, lets requests in progress end within the drain timeout, and returns.
+    pub fn stop(self) {
+        self.control.drain();
+        self.join();
+    }
+
+    /// Waits for the end: a signal or an API call starts it.
+    pub fn join(self) {
+        for worker in self.workers {
+            if worker.join().is_err() {
+                tracing::error!("a worker thread panicked");
+            }
+        }
+        self.control.end();
+        let _ = self.driver.join();
+    }
+}
+
+/// One listener a worker, all on one address: a port of 0 is chosen once.
+fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, SocketAddr), StartError> {
+    let n = match settings.listen.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let mut addr = settings.listen.http;
+    let failed = |addr| move |error| StartError::Listen { key: "listen.http", addr, error };
+    // Two gates must not share an address by accident, which SO_REUSEPORT alone would permit.
+    drop(std::net::TcpListener::bind(addr).map_err(failed(addr))?);
+    let mut listeners = Vec::with_capacity(n);
+    for _ in 0..n {
+        let listener = accept::listen(addr, settings.listen.backlog).map_err(failed(addr))?;
+        addr = listener.local_addr().map_err(failed(addr))?;
+        listeners.push(listener);
+    }
+    Ok((listeners, addr))
+}
+
+fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared, StartError> {
+    let clock = Arc::new(Clock::new());
+    let now = clock.now();
+    let keys = if settings.room.keys.is_empty() {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| StartError::System(io::Error::other(e)))?;
+        state.keys(|| new_key(&mut StdRng::from_seed(seed))).map_err(StartError::State)?
+    } else {
+        settings.room.keys.clone()
+    };
+    let access = AccessWriter::open(settings.log.access, settings.log.access_file.as_deref())
+        .map_err(StartError::System)?;
+    let replicas = Replicas::new(&settings.origin);
+    let live = Live::new(settings, &keys)?;
+    let desk = desk(&live, state, now);
+    // A reload may add classes; those beyond the spare places are served like any other but not counted apart.
+    let classes = live.classes.len() + SPARE_CLASSES;
+    let gate = GateKeeper::new(&live.gate_config(), clock.clone());
+    Ok(Shared {
+        clock,
+        live: ArcSwap::from_pointee(live),
+        generation: AtomicU64::new(0),
+        desk,
+        gate,
+        replicas,
+        shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
+        connections: AtomicUsize::new(0),
+        busy_since_us: AtomicU64::new(0),
+        draining: AtomicBool::new(false),
+        drain: watch::Sender::new(Drain::No),
+        access,
+    })
+}
+
+fn desk(live: &Live, state: &StateDir, now: Timestamp) -> Desk {
+    if let Role::TokenCheck { .. } = live.settings.role {
+        let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
+        return Desk::Checker { checker, capacity: std::sync::Mutex::new(live.initial_capacity()) };
+    }
+    let room = Room::new(live.room_config(), live.initial_capacity(), now);
+    match state.promises() {
+        Ok(Some(saved)) => match room.restore(&saved, now) {
+            Ok(()) => tracing::info!(waiting = room.state(now).waiting, "promises restored"),
+            Err(e) => {
+                tracing::warn!(error = %e, "saved promises are not usable; starting with an empty room")
+            }
+        },
+        Ok(None) => {}
+        Err(e) => tracing::warn!(error = %e, "saved promises cannot be read; starting with an empty room"),
+    }
+    Desk::Room(Box::new(room))
+}
+
+fn spawn_worker(
+    shared: Arc<Shared>,
+    index: usize,
+    listener: std::net::TcpListener,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+        let set = LocalSet::new();
+        set.block_on(&runtime, async move {
+            let listener = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(e) => return tracing::error!(error = %e, "cannot serve the listener"),
+            };
+            let mut drain = shared.drain.subscribe();
+            let worker = match Worker::new(shared, index) {
+                Ok(worker) => Rc::new(worker),
+                Err(e) => return tracing::error!(error = %e, "cannot seed a worker"),
+            };
+            accept::accept(worker, listener).await;
+            let _ = drain.wait_for(|d| *d == Drain::Over).await;
+        });
+    })
+}

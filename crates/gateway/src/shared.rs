@@ -1,0 +1,149 @@
+//! What all threads share, and what each worker keeps for itself.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tidegate_core::measure::{Event, Shard};
+use tidegate_core::units::Timestamp;
+use tokio::sync::watch;
+
+use crate::access::AccessWriter;
+use crate::balance::Replicas;
+use crate::clock::Clock;
+use crate::desk::Desk;
+use crate::dispatch::Dispatcher;
+use crate::gate::GateKeeper;
+use crate::live::Live;
+
+/// What all threads share.
+pub struct Shared {
+    /// The only clock.
+    pub clock: Arc<Clock>,
+    /// The configuration in force.
+    pub live: ArcSwap<Live>,
+    /// Counts reloads, so that workers notice one without touching `live`.
+    pub generation: AtomicU64,
+    /// The waiting room, or this process's half of it.
+    pub desk: Desk,
+    /// Tier 2.
+    pub gate: Arc<GateKeeper>,
+    /// The origin's replicas.
+    pub replicas: Arc<Replicas>,
+    /// Counters, one shard a worker.
+    pub shards: Vec<Arc<Shard>>,
+    /// Visitor connections open now.
+    pub connections: AtomicUsize,
+    /// Since when visitors wait, in µs since the Unix epoch; 0: nobody does. Kept by the control tick.
+    pub busy_since_us: AtomicU64,
+    /// SIGTERM came: connections end after their present request.
+    pub draining: AtomicBool,
+    /// Wakes accept loops and idle connections when draining starts, and when its grace is over.
+    pub drain: watch::Sender<Drain>,
+    /// Access log, if any.
+    pub access: Option<AccessWriter>,
+}
+
+/// How far the shutdown is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Drain {
+    /// Serving.
+    No,
+    /// No new connections; answers close theirs.
+    Accepting,
+    /// Idle connections are closed too.
+    Idle,
+    /// Nobody is left, or the deadline has passed: worker threads end.
+    Over,
+}
+
+impl Shared {
+    /// Whether SIGTERM came.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The configuration in force as one worker holds it: requests count their references to it in the worker's own
+/// memory, not in a word that all cores write.
+pub struct InForce(Arc<Live>);
+
+impl std::ops::Deref for InForce {
+    type Target = Live;
+    fn deref(&self) -> &Live {
+        &self.0
+    }
+}
+
+/// One worker: a thread with its own listener, upstream connections, counters and randomness.
+pub struct Worker {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// This worker's counters.
+    pub shard: Arc<Shard>,
+    /// Connections to the origin.
+    pub upstream: Dispatcher,
+    /// Nonces and binding cookies: seeded by the operating system, cryptographic.
+    pub rng: RefCell<StdRng>,
+    live: RefCell<Rc<InForce>>,
+    generation: Cell<u64>,
+    next_request: Cell<u64>,
+    request_prefix: u64,
+}
+
+impl Worker {
+    /// Worker number `index`.
+    ///
+    /// # Errors
+    /// The operating system has no randomness to give.
+    pub fn new(shared: Arc<Shared>, index: usize) -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        let mut rng = StdRng::from_seed(seed);
+        let live = shared.live.load_full();
+        Ok(Self {
+            shard: shared.shards[index].clone(),
+            upstream: Dispatcher::new(shared.replicas.clone(), &live.settings.origin),
+            request_prefix: rand::RngCore::next_u64(&mut rng),
+            rng: RefCell::new(rng),
+            generation: Cell::new(shared.generation.load(Ordering::Acquire)),
+            live: RefCell::new(Rc::new(InForce(live))),
+            next_request: Cell::new(0),
+            shared,
+        })
+    }
+
+    /// The configuration in force: a local counter, no traffic between cores.
+    pub fn live(&self) -> Rc<InForce> {
+        let generation = self.shared.generation.load(Ordering::Acquire);
+        if generation != self.generation.get() {
+            let live = self.shared.live.load_full();
+            self.upstream.reconfigure(&live.settings.origin);
+            self.live.replace(Rc::new(InForce(live)));
+            self.generation.set(generation);
+        }
+        self.live.borrow().clone()
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Counts one event.
+    pub fn count(&self, event: Event) {
+        self.shard.count(event);
+    }
+
+    /// A request id: unique over workers and restarts, and cheap.
+    pub fn request_id(&self) -> String {
+        let n = self.next_request.get();
+        self.next_request.set(n.wrapping_add(1));
+        // An odd multiplier permutes: ids of one worker never repeat and do not tell how many there were.
+        format!("{:016x}", self.request_prefix ^ n.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+}

@@ -1,0 +1,143 @@
+//! What survives a restart: the key ring and the promises, in one directory.
+//!
+//! Tickets are stateless, so a killed gate loses nobody as long as it comes back with the same keys; and it
+//! overbooks nobody as long as it remembers what was promised. Both are small: a line per key, and 8 bytes for
+//! every second of the schedule, written once a second to a temporary file and renamed. A crash of the process
+//! loses at most the last second; no fsync, because a crash of the machine empties the waiting room anyway.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const KEYS: &str = "keys";
+const PROMISES: &str = "promises";
+/// Far above the schedule of a day: a larger file is not ours.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// The directory that outlives the process.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    path: PathBuf,
+}
+
+impl StateDir {
+    /// Opens `path`, or the default for this user and port, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The directory cannot be made or is not writable.
+    pub fn open(path: Option<&Path>, port: u16) -> io::Result<Self> {
+        let path = path.map_or_else(|| default_path(port), Path::to_path_buf);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|e| io::Error::new(e.kind(), format!("state directory {}: {e}", path.display())))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key ring's lines (`ID:64 hex digits`), or those that `make` makes on the first start.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn keys(&self, make: impl FnOnce() -> String) -> io::Result<Vec<String>> {
+        if let Some(bytes) = self.read(KEYS)? {
+            let lines: Vec<String> = String::from_utf8_lossy(&bytes)
+                .lines()
+                .map(str::to_owned)
+                .filter(|l| !l.is_empty())
+                .collect();
+            if !lines.is_empty() {
+                return Ok(lines);
+            }
+        }
+        let line = make();
+        self.write(KEYS, format!("{line}\n").as_bytes())?;
+        Ok(vec![line])
+    }
+
+    /// The promises saved last, if any.
+    ///
+    /// # Errors
+    /// The file is there but cannot be read.
+    pub fn promises(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(PROMISES)
+    }
+
+    /// Saves the promises.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save_promises(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(PROMISES, bytes)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(self.path.join(name)) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = self.path.join(format!("{name}.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(bytes)?;
+        fs::rename(new, self.path.join(name))
+    }
+}
+
+/// By port, so that two gates of one user do not share promises.
+fn default_path(port: u16) -> PathBuf {
+    let base = std::env::var_os("STATE_DIRECTORY")
+        .or_else(|| std::env::var_os("XDG_STATE_HOME").map(|d| Path::new(&d).join("tidegate").into()))
+        .map(PathBuf::from)
+        .or_else(|| {
+            let home = PathBuf::from(std::env::var_os("HOME")?);
+            // SAFETY: geteuid has no preconditions and cannot fail.
+            let root = unsafe { libc::geteuid() } == 0;
+            (!root).then(|| home.join(".local/state/tidegate"))
+        })
+        .unwrap_or_else(|| PathBuf::from("/var/lib/tidegate"));
+    base.join(port.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("tidegate-state-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn keys_are_made_once_and_private() {
+        let path = scratch("keys");
+        let dir = StateDir::open(Some(&path), 1).unwrap();
+        assert_eq!(dir.keys(|| "7:aa".into()).unwrap(), ["7:aa"]);
+        assert_eq!(dir.keys(|| unreachable!()).unwrap(), ["7:aa"]);
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(path.join(KEYS)).unwrap());
+        assert_eq!(mode & 0o077, 0);
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn promises_come_back() {
+        let path = scratch("promises");
+        let dir = StateDir::open(Some(&path), 1).unwrap();
+        assert_eq!(dir.promises().unwrap(), None);
+        dir.save_promises(b"abc").unwrap();
+        dir.save_promises(b"de").unwrap();
+        assert_eq!(dir.promises().unwrap().unwrap(), b"de");
+        fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -1,0 +1,102 @@
+//! The request target and the gate's own parameter in it.
+//!
+//! A ticket travels as `tg=` in the query only across hosts and for clients without cookies. It is taken out before
+//! anything else reads the target: the origin, the logs and the Referer never see it.
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Uri, header, request};
+
+/// Takes the ticket out of `uri`; what is left is what the visitor asked for.
+pub fn take_ticket(uri: &mut Uri) -> Option<String> {
+    let query = uri.query()?;
+    if !query.contains("tg") {
+        return None;
+    }
+    let mut ticket = None;
+    let mut rest = String::with_capacity(uri.path().len() + query.len() + 1);
+    rest.push_str(uri.path());
+    let mut separator = '?';
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name == "tg" {
+            ticket.get_or_insert_with(|| value.to_owned());
+        } else {
+            rest.push(separator);
+            rest.push_str(pair);
+            separator = '&';
+        }
+    }
+    ticket.as_ref()?;
+    // A part of a valid target is valid; were it not, the request would go on as it came, ticket and all.
+    let target: PathAndQuery = rest.parse().ok()?;
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = Some(target);
+    *uri = Uri::from_parts(parts).unwrap_or_default();
+    ticket
+}
+
+/// The host that was asked, with or without port: the target's if it names one, else the field's.
+pub fn host(parts: &request::Parts) -> &str {
+    match parts.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => parts.headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default(),
+    }
+}
+
+/// How the visitor reached the service: what a trusted proxy in front says last, else plain HTTP, which is all
+/// that the gate itself speaks.
+pub fn scheme(headers: &HeaderMap, trusted: bool) -> &'static str {
+    let said = headers.get_all("x-forwarded-proto").iter().next_back().filter(|_| trusted);
+    let last = said.and_then(|v| v.to_str().ok()).and_then(|v| v.rsplit(',').next());
+    if last.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https")) { "https" } else { "http" }
+}
+
+/// The same target at another host of the operator's, with a ticket to show there.
+pub fn elsewhere(base: &str, uri: &Uri, ticket: Option<&str>) -> String {
+    let base = base.trim_end_matches('/');
+    let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    match ticket {
+        None => format!("{base}{target}"),
+        Some(ticket) => {
+            let separator = if uri.query().is_some() { '&' } else { '?' };
+            format!("{base}{target}{separator}tg={ticket}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ticket_is_taken_out_and_nothing_else_changes() {
+        for (from, to, ticket) in [
+            ("/a", "/a", None),
+            ("/a?b=c", "/a?b=c", None),
+            ("/a?tg=T", "/a", Some("T")),
+            ("/a?b=c&tg=T", "/a?b=c", Some("T")),
+            ("/a?tg=T&b=c", "/a?b=c", Some("T")),
+            ("/a?b=1&tg=T&c=2&tg=U", "/a?b=1&c=2", Some("T")),
+            ("/a?tg", "/a", Some("")),
+            ("/a?&&tg&b", "/a?&&b", Some("")),
+            ("/a?xtg=T", "/a?xtg=T", None),
+            ("/a?b=tg=T", "/a?b=tg=T", None),
+            ("/a%20b?x=%26&tg=", "/a%20b?x=%26", Some("")),
+            ("/a?", "/a?", None),
+            ("http://shop.example/a?tg=T", "http://shop.example/a", Some("T")),
+        ] {
+            let mut uri: Uri = from.parse().unwrap();
+            assert_eq!(take_ticket(&mut uri).as_deref(), ticket, "{from}");
+            assert_eq!(uri, *to, "{from}");
+        }
+    }
+
+    #[test]
+    fn elsewhere_keeps_path_and_query() {
+        let uri: Uri = "/a?b=c".parse().unwrap();
+        assert_eq!(elsewhere("https://x.example/", &uri, Some("T")), "https://x.example/a?b=c&tg=T");
+        let uri: Uri = "/a".parse().unwrap();
+        assert_eq!(elsewhere("https://x.example", &uri, Some("T")), "https://x.example/a?tg=T");
+        assert_eq!(elsewhere("https://x.example", &uri, None), "https://x.example/a");
+    }
+}
