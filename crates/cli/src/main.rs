@@ -1,3 +1,23 @@
-//! The `tidegate` binary.
+//! The `tidegate` binary: reads the command line and hands over.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod args;
+mod check;
+mod demo;
+mod run;
+mod signals;
+mod status_line;
+
+use args::{Args, Command, ConfigCommand};
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Check { file } => check::check(&file),
+        Command::Config { command: ConfigCommand::Default } => check::print_default(),
+        Command::Demo(options) => demo::demo(&options),
+    }
+}

@@ -1,0 +1,74 @@
+//! `tidegate demo`: the lab plays, in front of the gate that `tidegate run` starts.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tidegate_gateway::server::{Server, Source};
+use tidegate_gateway::settings::Settings;
+use tidegate_lab::demo::{self, DemoOptions as LabOptions, Gatekeeper, RunningGate};
+
+use crate::args::DemoOptions;
+
+/// Shows the service alone and behind the gate.
+pub fn demo(options: &DemoOptions) -> ExitCode {
+    let lab = LabOptions {
+        factor: options.factor,
+        capacity: options.capacity,
+        crowd_secs: options.crowd,
+        no_shows: options.no_shows,
+        json: options.json,
+        serve: options.serve,
+        seed: options.seed,
+    };
+    match demo::demo(lab, &RealGate) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("tidegate: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts gates on loopback, with their state in a directory of their own.
+struct RealGate;
+
+impl Gatekeeper for RealGate {
+    fn start(&self, origin: SocketAddr, capacity: f64, max_in_flight: usize) -> io::Result<RunningGate> {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let state = Scratch::new()?;
+        let mut settings = Settings::default();
+        settings.origin.replicas = vec![origin.to_string()];
+        settings.origin.max_in_flight = max_in_flight;
+        settings.capacity.rate = capacity;
+        settings.listen.http = loopback;
+        settings.listen.admin = loopback;
+        settings.room.state_dir = Some(state.0.clone());
+        let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;
+        let (addr, admin) = (server.http(), server.admin());
+        let stop = Box::new(move || {
+            server.stop();
+            drop(state);
+        });
+        Ok(RunningGate { addr, admin, stop })
+    }
+}
+
+/// A directory that goes when the demonstration does.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        let name = format!("tidegate-demo-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

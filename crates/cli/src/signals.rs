@@ -1,0 +1,44 @@
+//! SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reloads.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tidegate_gateway::driver::Control;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Watches for signals on a thread of its own, for as long as the process lives.
+///
+/// # Errors
+/// The handlers cannot be installed.
+pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut term, mut int, mut hup) = {
+        let _in = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?)
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(async move {
+            let mut stopping = false;
+            loop {
+                let stop = tokio::select! {
+                    _ = term.recv() => true,
+                    _ = int.recv() => true,
+                    _ = hup.recv() => false,
+                };
+                match (stop, stopping) {
+                    (true, false) => {
+                        stopping = true;
+                        control.drain();
+                    }
+                    (true, true) => std::process::exit(130),
+                    (false, _) => {
+                        if let Err(e) = control.reload() {
+                            tracing::error!("the configuration was not reloaded, the old one stays:\n{e}");
+                        }
+                    }
+                }
+            }
+        });
+    })
+}
