@@ -27,11 +27,13 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 
+mod adopt;
 mod checker;
 mod control;
 mod door;
 mod saved;
 
+use adopt::Adoption;
 pub use checker::{Checker, Feedback, Orders};
 use control::Control;
 use door::{AGAIN, Door, Word};
@@ -171,6 +173,7 @@ pub struct Room {
     remote: AtomicU64,
     queued_remote: AtomicU64,
     class_costs: Box<[AtomicU64]>,
+    adoption: Adoption,
     control: Mutex<Control>,
 }
 
@@ -191,6 +194,7 @@ impl Room {
             remote: AtomicU64::new(0),
             queued_remote: AtomicU64::new(0),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
+            adoption: Adoption::new(now),
             control: Mutex::new(Control::new(config.clone(), now)),
         };
         room.configure(&config);
@@ -254,8 +258,13 @@ impl Room {
 
     /// An authentic ticket presented with the request itself.
     pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
+        self.adopt(ticket, now);
         match self.door.redeem(ticket, now) {
             Word::Enter => {
+                // In the two-process form this room sends on, and tokencheck reports what it admits.
+                if self.remote.load(Ordering::Relaxed) == 0 {
+                    self.door.admit(ticket.cost);
+                }
                 self.show(ticket.due().second(), ticket.cost);
                 Redemption::Enter
             }
@@ -268,6 +277,7 @@ impl Room {
 
     /// A status poll: decides nothing, consumes nothing.
     pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
+        self.adopt(ticket, now);
         match self.door.judge(ticket, now) {
             Word::Enter => Look::Ready,
             Word::Early => Look::Wait(self.wait(ticket.due(), now)),

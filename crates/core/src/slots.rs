@@ -243,6 +243,11 @@ impl Slots {
         self.floor.store(second & SECOND_MASK, Ordering::Release);
     }
 
+    /// Lets nobody new be placed before `second`, nor before what was set already.
+    pub(crate) fn raise_floor(&self, second: u64) {
+        self.floor.fetch_max(second & SECOND_MASK, Ordering::AcqRel);
+    }
+
     /// Seconds before this one may be overwritten; does not go back.
     pub fn forget_before(&self, second: u64) {
         self.oldest.fetch_max(second, Ordering::AcqRel);
@@ -260,6 +265,11 @@ impl Slots {
     /// What is promised for `second`.
     pub fn promised(&self, second: u64) -> Load {
         self.ring.load(second)
+    }
+
+    /// Whether `second` is in the part of the schedule that is kept.
+    pub(crate) fn covers(&self, second: u64) -> bool {
+        (self.oldest.load(Ordering::Acquire)..=self.last_usable()).contains(&second)
     }
 
     /// Puts a saved second back.

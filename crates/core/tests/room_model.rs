@@ -1,4 +1,6 @@
 //! The room's rules, one by one, and random histories of everything it can be asked.
+//!
+//! Long because: all rules stand beside the random histories that check them together.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -226,6 +228,36 @@ fn after_a_restart_due_tickets_are_taken_or_not_as_set() {
         let Redemption::Wait(wait) = room.redeem(later, after(5_000)) else { panic!("early") };
         let left = later.due().since(after(5_000));
         assert_eq!(wait.wait, left, "a room without memory goes by the ticket");
+    }
+}
+
+#[test]
+fn promises_that_no_save_remembers_are_taken_over_once_when_their_tickets_are_shown() {
+    let capacity = 10.0;
+    let config = || RoomConfig { tolerance: Duration::ZERO, ..config() };
+    let before = Room::new(config(), rate(capacity), after(0));
+    let (_, early) = crowd(&before, 60, 0, after(0));
+    let saved = before.save(after(10));
+    let (_, unsaved) = crowd(&before, 100, 1_000, after(20));
+    let last = unsaved.iter().map(Ticket::due).max().expect("some wait");
+
+    let room = Room::new(config(), rate(capacity), after(100));
+    room.restore(&saved, after(100)).expect("what was saved");
+    let promised = room.state(after(100)).promised;
+    for _ in 0..3 {
+        for ticket in early.iter().chain(&unsaved) {
+            assert!(matches!(room.look(ticket, after(110)), Look::Wait(_)), "{ticket:?}");
+        }
+    }
+    let unsaved_work = Cost::from_hundredths(100 * unsaved.len() as u64);
+    assert_eq!(
+        room.state(after(110)).promised,
+        promised + unsaved_work,
+        "each once, the saved ones not again"
+    );
+    match room.arrive(ClassId(0), 9_999, None, after(120)) {
+        Arrival::Wait(ticket, _) => assert!(ticket.due() >= last, "a newcomer overtook the crowd"),
+        other => panic!("{other:?}"),
     }
 }
 

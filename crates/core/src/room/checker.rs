@@ -63,6 +63,7 @@ impl Checker {
     pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
         match self.door.redeem(ticket, now) {
             Word::Enter => {
+                self.door.admit(ticket.cost);
                 if !ticket.wait.is_zero() {
                     self.note(ticket.due().second(), ticket.cost);
                 }

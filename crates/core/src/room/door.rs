@@ -190,17 +190,15 @@ impl Door {
         Word::Enter
     }
 
-    /// Lets the ticket in if the door says so: once, whoever else asks at the same time.
+    /// Lets the ticket in if the door says so: once, whoever else asks at the same time. The caller charges its work
+    /// with [`Door::admit`].
     pub(crate) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Word {
         let word = self.judge(ticket, now);
         if word != Word::Enter {
             return word;
         }
         match self.redeemed.mark(ticket.due().second(), ticket.nonce) {
-            Mark::First => {
-                self.admit(ticket.cost);
-                Word::Enter
-            }
+            Mark::First => Word::Enter,
             Mark::Again => Word::Replayed,
             Mark::NoRoom => Word::Behind,
         }

@@ -5,7 +5,7 @@
 //! down, in order, and nobody expires because the gate was away.
 //!
 //! ```text
-//! "TGROOM01" | hand us | follows | reached us | last due us | floor | frontier | judged | promised | shown (f64) | rows n
+//! "TGROOM01" | saved at us | hand us | follows | reached us | last due us | floor | frontier | judged | promised | shown (f64) | rows n
 //! n x { second | slots cost | slots visitors | waits cost | waits visitors | shown cost } | SHA-256, first 8 bytes
 //! ```
 //! All numbers are 64 bits, little-endian.
@@ -22,7 +22,7 @@ use crate::sync::Ordering;
 use crate::units::{Cost, Timestamp};
 
 const MAGIC: &[u8; 8] = b"TGROOM01";
-const HEAD_WORDS: usize = 10;
+const HEAD_WORDS: usize = 11;
 const ROW_WORDS: usize = 6;
 
 /// Why a saved room was not restored; the room is as it was.
@@ -68,6 +68,7 @@ impl Room {
             }
         }
         let head = [
+            now.as_micros(),
             self.door.hand.at(now).as_micros(),
             u64::from(hand.follows_clock),
             self.door.reached().as_micros(),
@@ -90,13 +91,14 @@ impl Room {
     /// Takes over what an earlier process saved. For a new room, before the first visitor.
     pub fn restore(&self, bytes: &[u8], now: Timestamp) -> Result<(), RestoreError> {
         let (head, rows) = parse(bytes)?;
-        let [hand, follows, reached, last_due, floor, frontier, judged, promised, shown, _] = head;
+        let [saved, hand, follows, reached, last_due, floor, frontier, judged, promised, shown, _] = head;
         let horizon = (now + 2 * MAX_WAIT).as_micros();
         let too_old = now.saturating_sub(2 * MAX_WAIT).as_micros();
         if hand > horizon || last_due > horizon || hand < too_old || floor.max(frontier) > horizon / 1_000_000
         {
             return Err(RestoreError::OtherTime);
         }
+        self.adoption.saved_at(Timestamp::from_micros(saved));
         let control = &mut *self.control();
         let oldest = Timestamp::from_micros(hand.min(reached))
             .min(now)
