@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY,
-    RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
+    REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tidegate_core::gate::ShedReason;
@@ -88,6 +88,8 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: &Waiting) -> Response<Bytes> {
     headers.insert(CACHE_CONTROL, NO_STORE);
     if w.kind != Kind::Forbidden {
         headers.insert(RETRY_AFTER, page::retry_after(w.wait).max(1).into());
+    }
+    if has_place(w.kind) {
         if let Ok(value) = HeaderValue::try_from(with_ticket(status_path, w)) {
             headers.insert(STATUS_FIELD, value);
         }
@@ -99,6 +101,11 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: &Waiting) -> Response<Bytes> {
         headers.append(SET_COOKIE, cookie.clone());
     }
     response
+}
+
+/// Full and forbidden visitors have no place to ask about.
+fn has_place(kind: Kind) -> bool {
+    !matches!(kind, Kind::Full | Kind::Forbidden)
 }
 
 fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
@@ -155,7 +162,7 @@ pub fn status_document(
 }
 
 /// Sends the visitor elsewhere (the two-process form).
-pub fn redirect(url: &str) -> Response<Bytes> {
+pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     let Ok(location) = HeaderValue::from_str(url) else {
         return plain(StatusCode::INTERNAL_SERVER_ERROR, "The redirect is not a URL.\n");
     };
@@ -163,6 +170,9 @@ pub fn redirect(url: &str) -> Response<Bytes> {
     let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
     response.headers_mut().insert(LOCATION, location);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    for cookie in cookies {
+        response.headers_mut().append(SET_COOKIE, cookie.clone());
+    }
     response
 }
 
@@ -170,6 +180,8 @@ pub fn redirect(url: &str) -> Response<Bytes> {
 pub fn reject(reject: Reject) -> Response<Bytes> {
     let status = StatusCode::from_u16(reject.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = text(status, format!("{reject}\n"));
+    // Whoever sends what may be read in two ways is not believed about what comes next on this connection.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, METHODS);
     }

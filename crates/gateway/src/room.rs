@@ -63,6 +63,8 @@ pub enum Outcome {
         base: String,
         /// What it shows there.
         ticket: Option<Sealed>,
+        /// To set with the redirect.
+        cookies: Vec<HeaderValue>,
     },
 }
 
@@ -109,8 +111,8 @@ impl Stage<'_> {
         let ticket = match visitor.ticket(self.live) {
             None => return self.arrive(class, visitor, None, Kind::Waiting),
             Some(Ok(ticket)) if ticket.class == class => ticket,
-            // A ticket of another class or of keys that are gone (the state was lost) is none.
-            Some(Ok(_) | Err(TicketError::UnknownKey)) => {
+            // A ticket of another class is none.
+            Some(Ok(_)) => {
                 (self.count)(Event::TicketExpired);
                 return self.arrive(class, visitor, None, Kind::Waiting);
             }
@@ -120,24 +122,21 @@ impl Stage<'_> {
     }
 
     fn redeem(&mut self, ticket: &Ticket, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
-        let redeemed = match (self.desk, &self.live.settings.role) {
-            // Tokengen only looks: the ticket is used up where it lets in.
-            (Desk::Room(room), Role::TokenGen { check_url }) => match room.look(ticket, self.now) {
-                Look::Ready => {
-                    let ticket = Some(self.url_ticket(ticket, visitor));
-                    return Outcome::Elsewhere { base: check_url.clone(), ticket };
-                }
-                Look::Wait(wait) => Redemption::Wait(wait),
-                Look::Redeemed => Redemption::Replayed,
-                Look::Expired => Redemption::Expired,
-            },
-            (Desk::Room(room), _) => room.redeem(ticket, self.now),
-            (Desk::Checker { checker, .. }, _) => checker.redeem(ticket, self.now),
+        let redeemed = match self.desk {
+            Desk::Room(room) => room.redeem(ticket, self.now),
+            Desk::Checker { checker, .. } => checker.redeem(ticket, self.now),
         };
         match redeemed {
-            Redemption::Enter => {
-                Outcome::Enter { by: Event::EnteredByTicket, cookies: self.entry_cookies(class, visitor) }
-            }
+            Redemption::Enter => match &self.live.settings.role {
+                // Used up here, once; what goes on to tokencheck is a ticket for now.
+                Role::TokenGen { check_url } => {
+                    let cookies = vec![cookies::clear_ticket(class, visitor.secure)];
+                    self.send_on(check_url.clone(), class, ticket.nonce, visitor, cookies)
+                }
+                _ => {
+                    Outcome::Enter { by: Event::EnteredByTicket, cookies: self.entry_cookies(class, visitor) }
+                }
+            },
             Redemption::Wait(wait) => self.same_place(ticket, wait, visitor),
             Redemption::Replayed => {
                 (self.count)(Event::TicketReplayed);
@@ -205,7 +204,7 @@ impl Stage<'_> {
         let room = match (self.desk, &self.live.settings.role) {
             (Desk::Room(room), _) => room,
             (Desk::Checker { .. }, Role::TokenCheck { gen_url, .. }) => {
-                return Outcome::Elsewhere { base: gen_url.clone(), ticket: None };
+                return Outcome::Elsewhere { base: gen_url.clone(), ticket: None, cookies: Vec::new() };
             }
             (Desk::Checker { .. }, _) => unreachable!("a checker has the role tokencheck"),
         };
@@ -213,9 +212,13 @@ impl Stage<'_> {
         match room.arrive(class, nonce, arrived, self.now) {
             Arrival::Enter => {
                 if let Role::TokenGen { check_url } = &self.live.settings.role {
+                    return self.send_on(check_url.clone(), class, nonce, visitor, Vec::new());
+                }
+                if kind == Kind::Replaced {
+                    // There is room, but not for this ticket again: a place that is due at once, and a page that says so.
                     let ticket = self.ticket_for_now(class, nonce);
-                    let ticket = Some(self.url_ticket(&ticket, visitor));
-                    return Outcome::Elsewhere { base: check_url.clone(), ticket };
+                    let wait = Wait { wait: Duration::ZERO, place: 1, due: self.now };
+                    return self.new_place(kind, &ticket, wait, visitor);
                 }
                 let session = self.live.settings.room.unit == Unit::Session;
                 let had_place = visitor.cookies.ticket.is_some();
@@ -234,7 +237,20 @@ impl Stage<'_> {
         }
     }
 
-    /// How tokengen sends on whoever enters at once.
+    /// From tokengen to tokencheck, with a ticket for now.
+    fn send_on(
+        &self,
+        base: String,
+        class: ClassId,
+        nonce: u64,
+        visitor: &Visitor<'_>,
+        cookies: Vec<HeaderValue>,
+    ) -> Outcome {
+        let ticket = self.ticket_for_now(class, nonce);
+        Outcome::Elsewhere { base, ticket: Some(self.url_ticket(&ticket, visitor)), cookies }
+    }
+
+    /// A place that is due at once.
     fn ticket_for_now(&self, class: ClassId, nonce: u64) -> Ticket {
         let issued = Timestamp::from_millis(self.now.as_millis());
         let cost = self.live.class(class).cost;

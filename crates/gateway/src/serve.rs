@@ -138,9 +138,9 @@ async fn handle(
             exchange.forward(parts, body, by, cookies).await
         }
         Outcome::Wait(waiting) => own(exchange.wait(&parts, body, &waiting).await),
-        Outcome::Elsewhere { base, ticket } => {
+        Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
-            exchange.finish(respond::redirect(&url), "redirected")
+            exchange.finish(respond::redirect(&url, &cookies), "redirected")
         }
     }
 }
@@ -190,7 +190,7 @@ impl Exchange {
     /// Enters without asking the room; tokengen forwards nothing itself.
     fn unasked(&self, by: Event) -> Outcome {
         if let Role::TokenGen { check_url } = &self.live.settings.role {
-            return Outcome::Elsewhere { base: check_url.clone(), ticket: None };
+            return Outcome::Elsewhere { base: check_url.clone(), ticket: None, cookies: Vec::new() };
         }
         self.worker.shared.desk.charge(self.live.class(self.class).cost);
         Outcome::Enter { by, cookies: Vec::new() }

@@ -48,7 +48,7 @@ fn reloads_under_load_cost_no_visitor_an_error() {
     let crowd = Crowd::start(gate.http(), 16, "/shop");
     for round in 0..10 {
         crowd.wait_served(300);
-        let (limit, status) = if round % 2 == 0 { (100, 414) } else { (8_000, 200) };
+        let (limit, status) = if round % 2 == 0 { (300, 414) } else { (8_000, 200) };
         gate.write_config(|config| config.set("limits.max_uri_bytes", limit));
         if round % 3 == 0 {
             let answer = gate.admin("POST", "/v1/reload", "");
@@ -57,7 +57,7 @@ fn reloads_under_load_cost_no_visitor_an_error() {
             gate.signal("HUP");
         }
         wait_for(format!("reload {round} to take effect"), || {
-            (status_of_length(&gate, 200) == status).then_some(())
+            (status_of_length(&gate, 400) == status).then_some(())
         });
     }
     crowd.stop_without_errors();
