@@ -149,11 +149,14 @@ impl Backlog {
 
 /// Memory of the show-up ratio, in seconds.
 const MEMORY_S: f64 = 20.0;
+/// Weight of the first guess, that everybody comes, as seconds of capacity: a crowd of absentees is believed within a
+/// few seconds, a handful of them is not.
+const PRIOR_S: f64 = 0.3;
 /// Least ratio believed: the origin is not flooded twentyfold on the word of a few absent visitors.
 const MIN_RATIO: f64 = 0.05;
 
 /// How much of the promised work comes to be redeemed: an average over about 20 s, weighted by work. Starts from one,
-/// with the weight of one second of capacity.
+/// with the weight of [`PRIOR_S`].
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct ShowUp {
     pub(crate) promised: f64,
@@ -176,7 +179,7 @@ impl ShowUp {
 
     /// The share of the promised work that is redeemed.
     pub(crate) fn ratio(&self, capacity: Rate) -> f64 {
-        let prior = capacity.get().max(1.0);
+        let prior = (capacity.get() * PRIOR_S).max(1.0);
         ((self.shown + prior) / (self.promised + prior)).clamp(MIN_RATIO, 1.0)
     }
 }

@@ -89,10 +89,10 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: &Waiting) -> Response<Bytes> {
     if w.kind != Kind::Forbidden {
         headers.insert(RETRY_AFTER, page::retry_after(w.wait).max(1).into());
     }
-    if has_place(w.kind) {
-        if let Ok(value) = HeaderValue::try_from(with_ticket(status_path, w)) {
-            headers.insert(STATUS_FIELD, value);
-        }
+    if has_place(w.kind)
+        && let Ok(value) = HeaderValue::try_from(with_ticket(status_path, w))
+    {
+        headers.insert(STATUS_FIELD, value);
     }
     if asked.html {
         page_fields(headers, live.pages.policy(asked.form.is_some()));

@@ -20,8 +20,8 @@ use crate::tally::Tally;
 use crate::visitor::Failure;
 
 /// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate
-/// never shrinks again once a hiccup has filled it; two percent empty it.
-const GATE_SHARE: f64 = 0.98;
+/// never shrinks again once a hiccup has filled it; one percent empties it.
+const GATE_SHARE: f64 = 0.99;
 /// Requests in flight that the gate is allowed beyond the origin's workers, as a share: the next request lies
 /// ready when a worker gets free. Two on ten workers cost 0.04 % of contention.
 const IN_FLIGHT_SHARE: f64 = 1.2;

@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
 /// A second is judged for no-shows this long after the hand has passed it: pages wake up and connect.
-const JUDGE_AFTER_S: u64 = 4;
+const JUDGE_AFTER_S: u64 = 2;
 /// Overbooking is changed in steps: every change leaves a seam of one second in the schedule.
 const OVERBOOK_STEP: f64 = 0.02;
 /// Memory of the average visitor, in seconds.
