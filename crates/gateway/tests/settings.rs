@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_gateway::settings::{AccessLog, Binding, Change, LogFormat, Override, Role, Settings, Unit};
 
-#[path = "../../../fuzz/fuzz_targets/config.rs"]
+#[path = "../../../fuzz/config.rs"]
 mod fuzz;
 
 fn repository(path: &str) -> PathBuf {

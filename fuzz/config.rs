@@ -1,0 +1,23 @@
+//! Any bytes as a configuration: settings or mistakes, never a panic; a mistake points into the text; accepted
+//! settings differ from themselves in nothing.
+
+use tidegate_gateway::settings::{Override, Settings};
+
+/// One run.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    // The last line also serves as an override.
+    let overrides = [Override::set(text.lines().last().unwrap_or_default())];
+    for overrides in [&overrides[..0], &overrides[..]] {
+        match Settings::parse_with(&text, "fuzz", overrides) {
+            Ok(settings) => assert!(settings.diff(&settings).is_empty()),
+            Err(mistakes) => {
+                assert!(!mistakes.is_empty());
+                for mistake in mistakes {
+                    assert!(mistake.line <= text.lines().count() + 1, "{mistake}");
+                    assert!(!mistake.to_string().is_empty());
+                }
+            }
+        }
+    }
+}
