@@ -103,7 +103,8 @@ impl Room {
 
     fn learn_show_up(&self, control: &mut Control, now: Timestamp, dt_s: f64) {
         control.show_up.age(dt_s);
-        let passed = self.door.hand.at(now).min(self.last_due().max(now)).second();
+        // Not before the clock has passed it too: who comes when first told, however far the hand has run, is no absentee.
+        let passed = self.door.hand.at(now).min(now).second();
         let judged = self.judged.load(Ordering::Acquire);
         let until = passed.saturating_sub(JUDGE_AFTER_S).max(judged);
         self.judged.store(until, Ordering::Release);
