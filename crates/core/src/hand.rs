@@ -126,6 +126,14 @@ impl Backlog {
         }
     }
 
+    /// Takes back what [`Backlog::add`] added: the work will not come.
+    pub(crate) fn remove(&self, cost: Cost, capacity: Rate) {
+        if capacity > Rate::ZERO {
+            let ns = cost.units() / capacity.get() * 1e9;
+            self.clear_ns.fetch_sub(ns as u64, Ordering::Relaxed);
+        }
+    }
+
     /// In seconds at capacity; negative if the origin had time to spare.
     pub(crate) fn seconds(&self, now: Timestamp) -> f64 {
         let clear = self.clear_ns.load(Ordering::Relaxed) as i64;

@@ -69,6 +69,11 @@ impl Redeemed {
         Mark::First
     }
 
+    /// Takes a note back: who redeemed it got nothing for it.
+    pub fn unmark(&self, second: u64, nonce: u64) {
+        self.shard(nonce).remove(&(second, nonce));
+    }
+
     /// Whether it was redeemed.
     pub fn contains(&self, second: u64, nonce: u64) -> bool {
         self.shard(nonce).contains(&(second, nonce))

@@ -275,6 +275,12 @@ impl Room {
         }
     }
 
+    /// The request that [`Room::redeem`] let in never reached the origin: the ticket is good again. That the visitor
+    /// showed up stays noted, for a visitor who tries twice has.
+    pub fn give_back(&self, ticket: &Ticket) {
+        self.door.give_back(ticket);
+    }
+
     /// A status poll: decides nothing, consumes nothing.
     pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
         self.adopt(ticket, now);

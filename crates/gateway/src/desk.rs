@@ -40,6 +40,14 @@ impl Desk {
         }
     }
 
+    /// The request a ticket was redeemed for never reached the origin: the ticket is good again.
+    pub fn give_back(&self, ticket: &Ticket) {
+        match self {
+            Self::Room(room) => room.give_back(ticket),
+            Self::Checker { checker, .. } => checker.give_back(ticket),
+        }
+    }
+
     /// Work admitted without asking.
     pub fn charge(&self, cost: Cost) {
         match self {

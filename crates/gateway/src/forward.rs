@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use hyper::body::Incoming;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
 
 use crate::body::{self, RequestBody};
@@ -19,6 +20,7 @@ use crate::hygiene::{self, RequestContext};
 use crate::outgoing::{Completion, ResponseBody};
 use crate::respond;
 use crate::serve::{Exchange, own};
+use crate::shared::Worker;
 use crate::{cookies, target};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -87,6 +89,37 @@ impl Completion for Forwarded {
     }
 }
 
+/// A redeemed ticket until its request has gone to the origin. However the request ends before (no place in the queue,
+/// the visitor reloads, no connection), the visitor has had nothing for the wait and keeps the place.
+pub(crate) struct Claim(Option<(Rc<Worker>, Ticket)>);
+
+impl Claim {
+    pub(crate) fn new(worker: &Rc<Worker>, ticket: Option<Ticket>) -> Self {
+        Self(ticket.map(|ticket| (worker.clone(), ticket)))
+    }
+
+    /// The ticket is used up, unless it turns out that nothing was sent.
+    fn spend(mut self) -> Spent {
+        Spent(self.0.take())
+    }
+}
+
+struct Spent(Option<(Rc<Worker>, Ticket)>);
+
+impl Spent {
+    fn restore(self) -> Claim {
+        Claim(self.0)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((worker, ticket)) = &self.0 {
+            worker.shared.desk.give_back(ticket);
+        }
+    }
+}
+
 impl Exchange {
     /// Through the gate to the origin and back.
     pub(crate) async fn forward(
@@ -95,6 +128,7 @@ impl Exchange {
         body: Incoming,
         by: Event,
         cookies: Vec<HeaderValue>,
+        claim: Claim,
     ) -> Response<ResponseBody<Forwarded>> {
         let cost = self.live.class(self.class).cost;
         let entered = self.worker.shared.gate.enter(self.class, cost, self.started).await;
@@ -124,9 +158,15 @@ impl Exchange {
             outcome: Cell::new(Outcome::ClientGone),
             is_over: false,
         };
+        // From here on the origin may be working on it, whatever becomes of the visitor.
+        let spent = claim.spend();
         match upstream.send(request, context).await {
             Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
-            Err(error) => forwarded.failed(&error),
+            Err(error) if was_never_sent(&error) => {
+                drop(spent.restore());
+                forwarded.failed(&error, Vec::new())
+            }
+            Err(error) => forwarded.failed(&error, cookies),
         }
     }
 
@@ -186,7 +226,7 @@ impl Forwarded {
         let x = &mut self.exchange;
         if let Err(bad) = hygiene::prepare_response(&mut parts, method, &x.live.settings.proxy.via, upgrades)
         {
-            return self.failed(&DispatchError::BadResponse(bad.into()));
+            return self.failed(&DispatchError::BadResponse(bad.into()), cookies);
         }
         let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(log) = &mut x.log {
@@ -216,7 +256,7 @@ impl Forwarded {
         Response::from_parts(parts, ResponseBody::origin(body, self))
     }
 
-    fn failed(mut self, error: &DispatchError) -> Response<ResponseBody<Self>> {
+    fn failed(mut self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
         let x = &mut self.exchange;
         let event = match error {
             DispatchError::NoReplica => Event::NoReplica,
@@ -233,13 +273,24 @@ impl Forwarded {
             tracing::debug!(id = %x.id, %error, "the origin failed a request");
         }
         self.outcome.set(if of_origin { Outcome::OriginError } else { Outcome::ClientGone });
-        let response = respond::failed(error);
+        let mut response = respond::failed(error);
+        // A session that has begun goes on after a failure of one request.
+        for cookie in cookies {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         if let Some(log) = &mut x.log {
             log.status = response.status().as_u16();
         }
         self.end(response.body().len() as u64);
         own(response)
     }
+}
+
+fn was_never_sent(error: &DispatchError) -> bool {
+    matches!(
+        error,
+        DispatchError::NoReplica | DispatchError::ConnectFailed(_) | DispatchError::ConnectTimeout
+    )
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

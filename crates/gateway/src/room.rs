@@ -54,6 +54,8 @@ pub enum Outcome {
         by: Event,
         /// To set with the origin's answer.
         cookies: Vec<HeaderValue>,
+        /// The ticket redeemed for it, if it was one.
+        ticket: Option<Ticket>,
     },
     /// Answer it.
     Wait(Box<Waiting>),
@@ -134,7 +136,8 @@ impl Stage<'_> {
                     self.send_on(check_url.clone(), class, ticket.nonce, visitor, cookies)
                 }
                 _ => {
-                    Outcome::Enter { by: Event::EnteredByTicket, cookies: self.entry_cookies(class, visitor) }
+                    let cookies = self.entry_cookies(class, visitor);
+                    Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(*ticket) }
                 }
             },
             Redemption::Wait(wait) => self.same_place(ticket, wait, visitor),
@@ -191,7 +194,7 @@ impl Stage<'_> {
         } else {
             Vec::new()
         };
-        Some(Outcome::Enter { by: Event::EnteredByPass, cookies })
+        Some(Outcome::Enter { by: Event::EnteredByPass, cookies, ticket: None })
     }
 
     fn arrive(
@@ -227,7 +230,7 @@ impl Stage<'_> {
                 } else {
                     Vec::new() // no overload: the visitor's answer is the origin's, byte for byte
                 };
-                Outcome::Enter { by: Event::Entered, cookies }
+                Outcome::Enter { by: Event::Entered, cookies, ticket: None }
             }
             Arrival::Wait(ticket, wait) => self.new_place(kind, &ticket, wait, visitor),
             Arrival::Full { retry_after } => {

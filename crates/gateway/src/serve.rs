@@ -21,7 +21,7 @@ use tidegate_core::room::Look;
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::cookies::Cookies;
-use crate::forward::Forwarded;
+use crate::forward::{Claim, Forwarded};
 use crate::logged::Logged;
 use crate::navigation::{is_part_of_page, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
@@ -133,9 +133,10 @@ async fn handle(
     }
     exchange.worker.shard.arrived(class);
     match exchange.room(&parts, url_ticket.as_deref()) {
-        Outcome::Enter { by, cookies } => {
+        Outcome::Enter { by, cookies, ticket } => {
             exchange.worker.count(by);
-            exchange.forward(parts, body, by, cookies).await
+            let claim = Claim::new(&exchange.worker, ticket);
+            exchange.forward(parts, body, by, cookies, claim).await
         }
         Outcome::Wait(waiting) => own(exchange.wait(&parts, body, &waiting).await),
         Outcome::Elsewhere { base, ticket, cookies } => {
@@ -193,7 +194,7 @@ impl Exchange {
             return Outcome::Elsewhere { base: check_url.clone(), ticket: None, cookies: Vec::new() };
         }
         self.worker.shared.desk.charge(self.live.class(self.class).cost);
-        Outcome::Enter { by, cookies: Vec::new() }
+        Outcome::Enter { by, cookies: Vec::new(), ticket: None }
     }
 
     fn meets(&self, headers: &HeaderMap) -> Meets {

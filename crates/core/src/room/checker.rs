@@ -76,6 +76,11 @@ impl Checker {
         }
     }
 
+    /// As [`Room::give_back`].
+    pub fn give_back(&self, ticket: &Ticket) {
+        self.door.give_back(ticket);
+    }
+
     /// As [`Room::look`].
     pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
         match self.door.judge(ticket, now) {

@@ -190,6 +190,13 @@ impl Door {
         Word::Enter
     }
 
+    /// Undoes a redemption whose request never reached the origin. What was admitted stays counted: tokencheck's reports
+    /// are differences of sums that only grow.
+    pub(crate) fn give_back(&self, ticket: &Ticket) {
+        self.redeemed.unmark(ticket.due().second(), ticket.nonce);
+        self.backlog.remove(ticket.cost, self.capacity());
+    }
+
     /// Lets the ticket in if the door says so: once, whoever else asks at the same time. The caller charges its work
     /// with [`Door::admit`].
     pub(crate) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Word {

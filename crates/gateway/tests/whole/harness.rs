@@ -1,0 +1,187 @@
+//! A whole gate in this process, before an origin that does as it is told.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use tidegate_core::measure::{Event, Snapshot};
+use tidegate_gateway::server::{Server, Source};
+use tidegate_gateway::settings::Settings;
+
+/// A test that hangs fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers every request; those for `/hold` not before [`Origin::release`].
+pub struct Origin {
+    pub address: SocketAddr,
+    held: Arc<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Origin {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let held = Arc::<Held>::default();
+        let shared = held.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (held, stream) = (shared.clone(), stream.unwrap());
+                std::thread::spawn(move || answer(stream, &held));
+            }
+        });
+        Self { address, held }
+    }
+
+    /// Waits until a request is held.
+    pub fn holds(&self) {
+        let state = self.held.state.lock().unwrap();
+        let (_state, wait) =
+            self.held.changed.wait_timeout_while(state, PATIENCE, |(held, _)| *held == 0).unwrap();
+        assert!(!wait.timed_out(), "no request came to be held");
+    }
+
+    pub fn release(&self) {
+        self.held.state.lock().unwrap().1 = true;
+        self.held.changed.notify_all();
+    }
+}
+
+fn answer(mut stream: TcpStream, held: &Held) {
+    while let Some(head) = read_head(&mut stream) {
+        if head.starts_with("GET /hold") {
+            let mut state = held.state.lock().unwrap();
+            state.0 += 1;
+            held.changed.notify_all();
+            drop(held.changed.wait_while(state, |(_, released)| !*released).unwrap());
+        }
+        if head.starts_with("GET /tunnel") {
+            let _ = stream.write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n",
+            );
+            let mut bytes = [0; 64];
+            while let Ok(n @ 1..) = stream.read(&mut bytes) {
+                let _ = stream.write_all(&bytes[..n]);
+            }
+            return;
+        }
+        let fields =
+            if head.starts_with("GET /public") { "Cache-Control: public, max-age=60\r\n" } else { "" };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n{fields}\r\nserved");
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A head, whole; `None` at the end.
+pub fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
+/// A gate with its state in a directory of its own; stopped at the end of the test.
+pub struct Gate {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+    server: Option<Server>,
+    state: PathBuf,
+}
+
+impl Gate {
+    /// `toml` goes on top of ephemeral ports and one worker; `ORIGIN` in it is the origin's address.
+    pub fn start(origin: &Origin, toml: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
+        let mut settings =
+            Settings::parse(&toml.replace("ORIGIN", &origin.address.to_string()), "test").unwrap();
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        settings.listen.http = loopback;
+        settings.listen.admin = loopback;
+        settings.listen.workers = 1;
+        settings.room.state_dir = Some(state.clone());
+        let server = Server::start(settings, Source::default()).unwrap();
+        Self { http: server.http(), admin: server.admin(), server: Some(server), state }
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    /// How often `event` happened so far.
+    pub fn count(&self, event: Event) -> u64 {
+        let shared = self.server().shared();
+        Snapshot::take(shared.shards.iter().map(|s| &**s), shared.clock.now()).event(event)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+        }
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+/// Connects with a time limit on everything.
+pub fn connect(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// One request on a connection of its own, which it must ask to be closed; the whole answer.
+pub fn ask(to: SocketAddr, request: &str) -> String {
+    let mut stream = connect(to);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A program's GET with these cookies.
+pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
+    ask(
+        to,
+        &format!(
+            "GET {target} HTTP/1.1\r\nHost: shop.example\r\nCookie: {cookies}\r\nConnection: close\r\n\r\n"
+        ),
+    )
+}
+
+/// What a browser would send back of an answer's cookies.
+pub fn cookies(answer: &str) -> String {
+    let set = answer
+        .lines()
+        .filter_map(|l| l.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case("set-cookie")));
+    set.map(|(_, v)| v.split(';').next().unwrap_or_default()).collect::<Vec<_>>().join("; ")
+}
+
+/// Asks until `good` says so of the answer, or time is over.
+#[expect(clippy::disallowed_methods, reason = "a test's own patience")]
+pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> String {
+    let start = std::time::Instant::now();
+    loop {
+        let answer = ask();
+        if good(&answer) {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "still: {answer}");
+    }
+}

@@ -1,0 +1,4 @@
+//! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
+
+mod harness;
+mod places;
