@@ -6,19 +6,20 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_core::measure::Event;
+use tidegate_core::measure::{Event, Shard};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::respond;
 use crate::serve::{Conn, serve};
-use crate::shared::{Drain, Worker};
+use crate::shared::{Drain, Shared, Worker};
 use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
 
 /// After an error of `accept` that is not the connection's own (out of file descriptors): long enough for
@@ -56,6 +57,7 @@ pub async fn accept(worker: Rc<Worker>, listener: TcpListener) {
     while let Some(accepted) = poll_once(&listener) {
         take(&worker, accepted).await;
     }
+    worker.shared.accepting.fetch_sub(1, Ordering::AcqRel);
 }
 
 fn poll_once(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
@@ -111,24 +113,32 @@ async fn refuse(mut stream: TcpStream) {
     let _ = answer.await;
 }
 
-struct Counted(Rc<Worker>);
+/// A visitor's connection among those open. The wire owns it, so that a tunnel, which leaves hyper with its wire,
+/// still counts.
+struct Counted {
+    shared: Arc<Shared>,
+    shard: Arc<Shard>,
+}
+
+impl Counted {
+    fn told(&self, of: WireEvent) {
+        if let Some(event) = event(of) {
+            self.shard.count(event);
+        }
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let counted = Counted(worker.clone());
+    let counted = Counted { shared: worker.shared.clone(), shard: worker.shard.clone() };
     let live = worker.live();
-    let shard = worker.shard.clone();
-    let count = move |e| {
-        if let Some(event) = event(e) {
-            shard.count(event);
-        }
-    };
-    let (wire, handle) = Wire::new(stream, WireLimits::from(&live.settings.limits), count);
+    let limits = WireLimits::from(&live.settings.limits);
+    let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
     let conn = Rc::new(Conn { peer, wire: handle });
     drop(live);
     let mut drain = worker.shared.drain.subscribe();
@@ -150,7 +160,6 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     if let Err(e) = ended {
         tracing::debug!(%peer, error = %e, "connection ended");
     }
-    drop(counted);
 }
 
 /// What the wire does on its own, as counters. Bodies that were cut off are counted where they are answered.

@@ -245,7 +245,10 @@ impl Control {
     /// From SIGTERM to the last answer, within the drain timeout.
     async fn finish_drain(self: Arc<Self>) {
         let deadline = tokio::time::Instant::now() + self.shared.live.load().drain_timeout();
-        let empty = || self.shared.connections.load(Ordering::Relaxed) == 0;
+        let empty = || {
+            self.shared.accepting.load(Ordering::Acquire) == 0
+                && self.shared.connections.load(Ordering::Relaxed) == 0
+        };
         tracing::info!(connections = self.shared.connections.load(Ordering::Relaxed), "draining");
         let idle = tokio::time::Instant::now() + IDLE_GRACE.min(self.shared.live.load().drain_timeout() / 2);
         while !empty() && tokio::time::Instant::now() < deadline {

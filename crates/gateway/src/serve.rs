@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_LANGUAGE, CONNECTION};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 use tidegate_core::classify::{Fields, RequestHead};
 use tidegate_core::measure::Event;
@@ -82,7 +82,8 @@ pub async fn serve(
             own(respond::request_timeout())
         })
     };
-    if shared.is_draining() {
+    // 101 says what becomes of the connection itself.
+    if shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| wire.track(body)))

@@ -38,6 +38,8 @@ pub struct Shared {
     pub shards: Vec<Arc<Shard>>,
     /// Visitor connections open now.
     pub connections: AtomicUsize,
+    /// Workers that take in connections: while one does, that no connection is open does not mean that nobody is left.
+    pub accepting: AtomicUsize,
     /// Since when visitors wait, in µs since the Unix epoch; 0: nobody does. Kept by the control tick.
     pub busy_since_us: AtomicU64,
     /// SIGTERM came: connections end after their present request.

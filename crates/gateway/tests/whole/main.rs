@@ -2,3 +2,4 @@
 
 mod harness;
 mod places;
+mod shutdown;
