@@ -2,12 +2,14 @@
 //! bearer token.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -25,6 +27,10 @@ use crate::metrics;
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// Connections at once: people, a scraper, a peer; far below what could hurt the control thread.
 const MAX_CONNECTIONS: usize = 64;
+/// Longest life of a connection: whoever never reads an answer does not keep a place for ever. Scrapers reconnect.
+const MAX_AGE: Duration = Duration::from_secs(300);
+/// For the answer under way when that age is reached.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
 
 type Answer = Response<Full<Bytes>>;
 
@@ -49,7 +55,15 @@ pub async fn serve(control: Arc<Control>, listener: TcpListener) {
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-            if let Err(e) = builder.serve_connection(TokioIo::new(stream), service).await {
+            let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            let ended = match tokio::time::timeout(MAX_AGE, served.as_mut()).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    served.as_mut().graceful_shutdown();
+                    tokio::time::timeout(LAST_ANSWER, served).await.unwrap_or(Ok(()))
+                }
+            };
+            if let Err(e) = ended {
                 tracing::debug!(error = %e, "admin connection ended");
             }
             drop(place);
@@ -60,8 +74,12 @@ pub async fn serve(control: Arc<Control>, listener: TcpListener) {
 async fn answer(control: &Arc<Control>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
-    // Health is for load balancers, which carry no tokens.
-    if !matches!(path, "/healthz" | "/readyz") && !authorised(control, &parts.headers) {
+    // Health is for load balancers, which carry no tokens and have names of their own for this machine.
+    let health = matches!(path, "/healthz" | "/readyz");
+    if !health && let Err(why) = of_no_foreign_page(control, &parts) {
+        return problem(StatusCode::FORBIDDEN, why);
+    }
+    if !health && !authorised(control, &parts.headers) {
         let mut answer =
             problem(StatusCode::UNAUTHORIZED, "the admin API asks for `Authorization: Bearer TOKEN`");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -101,6 +119,35 @@ fn no_such(path: &str) -> Answer {
     let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{path} takes {allowed}"));
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
+}
+
+/// The operator's browser shows other people's pages too, and such a page can send requests to loopback: a form to
+/// `/v1/drain`, or, once its name has been pointed at 127.0.0.1, anything. Browsers say where a request that
+/// changes something comes from (Fetch, "append a request `Origin` header"); and pages cannot choose `Host`.
+fn of_no_foreign_page(control: &Control, parts: &request::Parts) -> Result<(), &'static str> {
+    let host = parts.headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    if let Some(origin) = parts.headers.get(ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
+            return Err("the admin API takes no requests from other sites' pages");
+        }
+    }
+    // A token is what no foreign page knows; without one, the name must not be one that others can point here.
+    let open = control.shared.live.load().settings.listen.admin_token.is_empty();
+    if open && !is_local(host) {
+        return Err("without listen.admin_token, the admin API answers to IP addresses and localhost only");
+    }
+    Ok(())
+}
+
+/// Whether nobody else can make this `Host` lead here: an address, `localhost`, or none at all (HTTP/1.0).
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    bare.is_empty() || bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
 fn authorised(control: &Control, headers: &http::HeaderMap) -> bool {

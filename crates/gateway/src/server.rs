@@ -96,8 +96,10 @@ impl Server {
     /// Addresses, state or the configuration do not permit it. Nothing keeps running then.
     pub fn start(settings: Settings, source: Source) -> Result<Self, StartError> {
         let (listeners, http) = listen_all(&settings)?;
-        let admin_listener = accept::listen(settings.listen.admin, 128).map_err(|error| {
-            StartError::Listen { key: "listen.admin", addr: settings.listen.admin, error }
+        let admin_listener = listen_alone(settings.listen.admin).map_err(|error| StartError::Listen {
+            key: "listen.admin",
+            addr: settings.listen.admin,
+            error,
         })?;
         let admin = admin_listener.local_addr().map_err(StartError::System)?;
         let state =
@@ -148,6 +150,13 @@ impl Server {
         self.control.end();
         let _ = self.driver.join();
     }
+}
+
+/// The admin API's listener. Two gates on one address would each answer for the other half of the time.
+fn listen_alone(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(addr)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// One listener a worker, all on one address: a port of 0 is chosen once.

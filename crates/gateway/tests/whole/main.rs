@@ -1,5 +1,6 @@
 //! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
 
+mod admin;
 mod harness;
 mod places;
 mod shutdown;
