@@ -130,6 +130,10 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        // A panic that ends the connection's task: in a body, or in hyper.
+        if std::thread::panicking() {
+            self.shard.count(Event::Panics);
+        }
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -6,9 +6,13 @@
 //! ```
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -73,20 +77,40 @@ pub async fn serve(
     let wire = conn.wire.clone();
     let limit = worker.live().settings.limits.request_timeout;
     let counter = worker.clone();
+    let shard = worker.shard.clone();
     let served = handle(worker, conn, request);
-    let mut response = if limit.is_zero() {
-        served.await
-    } else {
+    let served = caught(async move {
+        if limit.is_zero() {
+            return served.await;
+        }
         tokio::time::timeout(limit, served).await.unwrap_or_else(|_| {
             counter.count(Event::RequestTimeout);
             own(respond::request_timeout())
         })
-    };
+    });
+    let mut response = served.await.unwrap_or_else(|| {
+        shard.count(Event::Panics);
+        own(respond::internal_error())
+    });
     // 101 says what becomes of the connection itself.
     if shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| wire.track(body)))
+}
+
+/// What `future` returns; `None` if it panics. A fault in one request is no reason to reset a connection without a
+/// word. What the request held (its place at the gate, its ticket) is given back as it unwinds.
+async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        // Not polled again after a panic, so what it may have left half done is not seen.
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
+    })
+    .await
 }
 
 /// An answer of the gate's own.
@@ -287,5 +311,24 @@ impl Exchange {
         log.status = response.status().as_u16();
         log.verdict = verdict;
         log.write(access, self, response.body().len() as u64, self.worker.now().since(self.started));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_request_and_gives_back_what_it_held() {
+        let held = Rc::new(());
+        let mine = held.clone();
+        let fault = caught::<()>(async move {
+            tokio::task::yield_now().await;
+            let _mine = mine;
+            panic!("on purpose");
+        });
+        assert_eq!(fault.await, None);
+        assert_eq!(Rc::strong_count(&held), 1);
+        assert_eq!(caught(async { 7 }).await, Some(7));
     }
 }
