@@ -135,19 +135,22 @@ fn of_no_foreign_page(control: &Control, parts: &request::Parts) -> Result<(), &
     // A token is what no foreign page knows; without one, the name must not be one that others can point here.
     let open = control.shared.live.load().settings.listen.admin_token.is_empty();
     if open && !is_local(host) {
-        return Err("without listen.admin_token, the admin API answers to IP addresses and localhost only");
+        return Err(
+            "without listen.admin_token, the admin API answers to IP addresses and names without a dot only",
+        );
     }
     Ok(())
 }
 
-/// Whether nobody else can make this `Host` lead here: an address, `localhost`, or none at all (HTTP/1.0).
+/// Whether nobody outside can make this `Host` lead here: an address, a name without a dot (`localhost`, a container's),
+/// or none at all (HTTP/1.0).
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
     let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
-    bare.is_empty() || bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+    !bare.contains('.') || bare.parse::<IpAddr>().is_ok()
 }
 
 fn authorised(control: &Control, headers: &http::HeaderMap) -> bool {
