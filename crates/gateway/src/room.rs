@@ -189,11 +189,10 @@ impl Stage<'_> {
         }
         self.desk.charge(self.live.class(class).cost);
         // Renewed once a quarter of its life is over, not with every answer.
-        let cookies = if idle > session.timeout / 4 {
-            vec![self.pass_cookie(&Pass { issued: self.now, ..pass }, visitor)]
-        } else {
-            Vec::new()
-        };
+        let mut cookies = Vec::new();
+        if idle > session.timeout / 4 {
+            self.hand_out(&Pass { issued: self.now, ..pass }, visitor, &mut cookies);
+        }
         Some(Outcome::Enter { by: Event::EnteredByPass, cookies, ticket: None })
     }
 
@@ -295,7 +294,7 @@ impl Stage<'_> {
         Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
     }
 
-    /// What the ticket's cookie is bound to; a new binding cookie if the visitor has none.
+    /// What a cookie is bound to; a new binding cookie if the visitor has none.
     fn binding(&mut self, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) -> Binding {
         match self.live.settings.room.binding {
             settings::Binding::None => Binding::None,
@@ -331,23 +330,21 @@ impl Stage<'_> {
         };
         let nonce = self.rng.next_u64();
         let pass = Pass { kind, class, issued: self.now, first: self.now, nonce };
-        let pass = self.pass_cookie(&pass, visitor);
+        let mut cookies = Vec::with_capacity(3);
         if visitor.cookies.ticket.is_some() {
-            vec![cookies::clear_ticket(class, visitor.secure), pass]
-        } else {
-            vec![pass]
+            cookies.push(cookies::clear_ticket(class, visitor.secure));
         }
+        self.hand_out(&pass, visitor, &mut cookies);
+        cookies
     }
 
-    fn pass_cookie(&self, pass: &Pass, visitor: &Visitor<'_>) -> HeaderValue {
-        let binding = match (self.live.settings.room.binding, visitor.cookies.binding) {
-            (settings::Binding::None, _) => Binding::None,
-            (settings::Binding::Ip, _) => Binding::Ip(visitor.ip),
-            (settings::Binding::Cookie, Some(value)) => Binding::Cookie(value),
-            (settings::Binding::Cookie | settings::Binding::IpPrefix, _) => Binding::IpPrefix(visitor.ip),
-        };
+    /// A pass travels in a cookie and nowhere else, so whoever shows one keeps cookies: it is bound as tickets in
+    /// cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless network), and good
+    /// for all neighbours.
+    fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
+        let binding = self.binding(visitor, cookies);
         let sealed = self.live.keys.seal_pass(pass, &binding);
-        cookies::set_pass(sealed.as_str(), self.pass_life(pass.kind), visitor.secure)
+        cookies.push(cookies::set_pass(sealed.as_str(), self.pass_life(pass.kind), visitor.secure));
     }
 
     fn pass_life(&self, kind: PassKind) -> Duration {
