@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use hyper::body::Incoming;
@@ -231,6 +232,11 @@ impl Forwarded {
         let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(log) = &mut x.log {
             log.status = parts.status.as_u16();
+        }
+        if !cookies.is_empty() {
+            // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not hand one
+            // visitor's pass, or the end of one visitor's ticket, to all.
+            parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
         }
         for cookie in cookies {
             parts.headers.append(SET_COOKIE, cookie);

@@ -169,7 +169,6 @@ pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     // 307: the method and the body stay what they were.
     let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
     response.headers_mut().insert(LOCATION, location);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     for cookie in cookies {
         response.headers_mut().append(SET_COOKIE, cookie.clone());
     }
@@ -196,7 +195,6 @@ pub fn shed(reason: ShedReason) -> Response<Bytes> {
     };
     let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
 
@@ -226,7 +224,6 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     }
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
 
@@ -271,5 +268,7 @@ fn text(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(words.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    // Caches keep some of these statuses without being told to (404, 405, 414, 501; RFC 9110 15.1).
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
