@@ -21,7 +21,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let _log = match log::init(&settings.log, None) {
+    let log = match log::init(&settings.log, None) {
         Ok(log) => log,
         Err(e) => {
             eprintln!("tidegate: {e}");
@@ -42,6 +42,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    server.control().steer_log(log);
     tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,

@@ -275,6 +275,11 @@ impl Room {
         }
     }
 
+    /// Whether the ticket is shown after its turn.
+    pub fn is_late(&self, ticket: &Ticket) -> bool {
+        self.door.is_late(ticket)
+    }
+
     /// The request that [`Room::redeem`] let in never reached the origin: the ticket is good again. That the visitor
     /// showed up stays noted, for a visitor who tries twice has.
     pub fn give_back(&self, ticket: &Ticket) {

@@ -40,6 +40,14 @@ impl Desk {
         }
     }
 
+    /// Whether the ticket is shown after its turn.
+    pub fn is_late(&self, ticket: &Ticket) -> bool {
+        match self {
+            Self::Room(room) => room.is_late(ticket),
+            Self::Checker { checker, .. } => checker.is_late(ticket),
+        }
+    }
+
     /// The request a ticket was redeemed for never reached the origin: the ticket is good again.
     pub fn give_back(&self, ticket: &Ticket) {
         match self {

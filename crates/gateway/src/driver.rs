@@ -4,7 +4,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::health;
 use crate::live::Live;
+use crate::log::LogHandle;
 use crate::server::Source;
 use crate::settings::{self, Change, Mistake};
 use crate::shared::{Drain, Shared};
@@ -45,6 +46,7 @@ pub struct Control {
     figures: Mutex<Figures>,
     ended: AtomicBool,
     wake: Notify,
+    log: OnceLock<LogHandle>,
 }
 
 /// What `/v1/state`, `/metrics` and the status line show.
@@ -104,7 +106,13 @@ impl Control {
             figures: Mutex::new(figures),
             ended: AtomicBool::new(false),
             wake: Notify::new(),
+            log: OnceLock::new(),
         }
+    }
+
+    /// Lets reloads change the level of the process's log.
+    pub fn steer_log(&self, log: LogHandle) {
+        _ = self.log.set(log);
     }
 
     /// The figures of the last second.
@@ -125,6 +133,10 @@ impl Control {
     /// # Errors
     /// The new configuration is wrong; the old one stays.
     pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
+        // Log rotation asks for a new file whatever becomes of the configuration.
+        if let Some(access) = &self.shared.access {
+            access.reopen();
+        }
         let settings = self.source.read().map_err(ReloadError::Mistakes)?;
         let old = self.shared.live.load_full();
         let changes = old.settings.diff(&settings);
@@ -146,6 +158,11 @@ impl Control {
             *lock(&self.steering) = live.steering();
         } else {
             lock(&self.steering).reconfigure(live.bounds(), live.costs());
+        }
+        if let Some(log) = self.log.get()
+            && let Err(e) = log.set_level(&live.settings.log.level)
+        {
+            tracing::warn!("log.level: {e}");
         }
         self.shared.live.store(Arc::new(live));
         self.shared.generation.fetch_add(1, Ordering::Release);

@@ -232,6 +232,7 @@ impl Forwarded {
         let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(log) = &mut x.log {
             log.status = parts.status.as_u16();
+            log.replica = body.replica().cloned();
         }
         if !cookies.is_empty() {
             // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not hand one

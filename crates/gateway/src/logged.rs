@@ -1,11 +1,13 @@
 //! What the access log will say of a request, kept while it is served. Only made if there is an access log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{REFERER, USER_AGENT};
 use http::{HeaderValue, Method, Uri, Version, request};
 
 use crate::access::{AccessWriter, Entry};
+use crate::balance::Replica;
 use crate::serve::Exchange;
 
 /// The parts of a head that the log needs after the head has gone to the origin.
@@ -21,6 +23,8 @@ pub struct Logged {
     pub verdict: &'static str,
     /// Time in the queue.
     pub queued: Duration,
+    /// Who answered.
+    pub replica: Option<Arc<Replica>>,
 }
 
 impl Logged {
@@ -35,6 +39,7 @@ impl Logged {
             status: 0,
             verdict: "",
             queued: Duration::ZERO,
+            replica: None,
         }
     }
 
@@ -55,7 +60,7 @@ impl Logged {
             verdict: self.verdict,
             wait: self.queued,
             response_time,
-            replica: None,
+            replica: self.replica.as_ref().map(|r| r.authority()),
         });
     }
 }

@@ -9,6 +9,7 @@ use tidegate_core::measure::Event;
 
 use crate::admin::finite;
 use crate::driver::{Control, Figures};
+use crate::shared::Shared;
 
 /// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
 pub fn prometheus(control: &Control) -> String {
@@ -21,12 +22,47 @@ pub fn prometheus(control: &Control) -> String {
             "# HELP tidegate_{name}_total {}\n# TYPE tidegate_{name}_total counter",
             event.help()
         );
-        let _ = writeln!(out, "tidegate_{name}_total {}", figures.total.event(*event));
+        let count = figures.total.event(*event) + of_dispatch(&control.shared, *event);
+        let _ = writeln!(out, "tidegate_{name}_total {count}");
     }
+    extra_counters(&mut out, control);
     gauges(&mut out, control, &figures);
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
     out
+}
+
+/// What the dispatchers count themselves, beside the workers' shards.
+fn of_dispatch(shared: &Shared, event: Event) -> u64 {
+    match event {
+        Event::Retries => shared.upstream(|s| &s.retries),
+        Event::RetryBudgetEmpty => shared.upstream(|s| &s.retry_budget_empty),
+        Event::StaleConnection => shared.upstream(|s| &s.stale_connection),
+        Event::UpgradeBytes => {
+            shared.upstream(|s| &s.tunnel_bytes_up) + shared.upstream(|s| &s.tunnel_bytes_down)
+        }
+        _ => 0,
+    }
+}
+
+fn extra_counters(out: &mut String, control: &Control) {
+    let shared = &control.shared;
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name}_total {help}\n# TYPE tidegate_{name}_total counter\ntidegate_{name}_total {value}"
+        );
+    };
+    counter("origin_connects", "Connections to replicas begun.", shared.upstream(|s| &s.connects));
+    counter("origin_reused", "Requests sent on a pooled connection.", shared.upstream(|s| &s.reused));
+    if let Some(access) = &shared.access {
+        counter(
+            "access_log_dropped",
+            "Access log lines dropped because the disk was slow.",
+            access.dropped(),
+        );
+        counter("access_log_failed", "Access log lines that could not be written.", access.failed());
+    }
 }
 
 fn gauges(out: &mut String, control: &Control, f: &Figures) {
@@ -38,6 +74,11 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
         );
     };
     gauge("open_connections", "Visitor connections open now.", connections as f64);
+    gauge(
+        "open_tunnels",
+        "Upgraded connections open now.",
+        control.shared.upstream(|s| &s.tunnels_open) as f64,
+    );
     gauge("capacity", "Capacity in force, in cost units per second.", f.capacity.get());
     gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
     gauge("promised_cost", "Work promised to them.", f.room.promised.units());

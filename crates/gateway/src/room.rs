@@ -129,17 +129,18 @@ impl Stage<'_> {
             Desk::Checker { checker, .. } => checker.redeem(ticket, self.now),
         };
         match redeemed {
-            Redemption::Enter => match &self.live.settings.role {
-                // Used up here, once; what goes on to tokencheck is a ticket for now.
-                Role::TokenGen { check_url } => {
+            Redemption::Enter => {
+                if self.desk.is_late(ticket) {
+                    (self.count)(Event::TicketLate);
+                }
+                if let Role::TokenGen { check_url } = &self.live.settings.role {
+                    // Used up here, once; what goes on to tokencheck is a ticket for now.
                     let cookies = vec![cookies::clear_ticket(class, visitor.secure)];
-                    self.send_on(check_url.clone(), class, ticket.nonce, visitor, cookies)
+                    return self.send_on(check_url.clone(), class, ticket.nonce, visitor, cookies);
                 }
-                _ => {
-                    let cookies = self.entry_cookies(class, visitor);
-                    Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(*ticket) }
-                }
-            },
+                let cookies = self.entry_cookies(class, visitor);
+                Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(*ticket) }
+            }
             Redemption::Wait(wait) => self.same_place(ticket, wait, visitor),
             Redemption::Replayed => {
                 (self.count)(Event::TicketReplayed);

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -209,6 +209,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         busy_since_us: AtomicU64::new(0),
         draining: AtomicBool::new(false),
         drain: watch::Sender::new(Drain::No),
+        upstream: Mutex::default(),
         access,
     })
 }
@@ -216,7 +217,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
 fn desk(live: &Live, state: &StateDir, now: Timestamp) -> Desk {
     if let Role::TokenCheck { .. } = live.settings.role {
         let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
-        return Desk::Checker { checker, capacity: std::sync::Mutex::new(live.initial_capacity()) };
+        return Desk::Checker { checker, capacity: Mutex::new(live.initial_capacity()) };
     }
     let room = Room::new(live.room_config(), live.initial_capacity(), now);
     match state.promises() {

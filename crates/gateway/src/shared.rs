@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use rand::SeedableRng;
@@ -16,7 +16,7 @@ use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
 use crate::desk::Desk;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, Stats};
 use crate::gate::GateKeeper;
 use crate::live::Live;
 
@@ -46,6 +46,8 @@ pub struct Shared {
     pub draining: AtomicBool,
     /// Wakes accept loops and idle connections when draining starts, and when its grace is over.
     pub drain: watch::Sender<Drain>,
+    /// What the workers' dispatchers count, one each.
+    pub upstream: Mutex<Vec<Arc<Stats>>>,
     /// Access log, if any.
     pub access: Option<AccessWriter>,
 }
@@ -64,6 +66,12 @@ pub enum Drain {
 }
 
 impl Shared {
+    /// One of the dispatchers' counters, over all workers.
+    pub fn upstream(&self, counter: impl Fn(&Stats) -> &AtomicU64) -> u64 {
+        let all = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|stats| counter(stats).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
     /// Whether SIGTERM came.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
@@ -107,9 +115,11 @@ impl Worker {
         getrandom::fill(&mut seed)?;
         let mut rng = StdRng::from_seed(seed);
         let live = shared.live.load_full();
+        let upstream = Dispatcher::new(shared.replicas.clone(), &live.settings.origin);
+        shared.upstream.lock().unwrap_or_else(PoisonError::into_inner).push(upstream.stats());
         Ok(Self {
             shard: shared.shards[index].clone(),
-            upstream: Dispatcher::new(shared.replicas.clone(), &live.settings.origin),
+            upstream,
             request_prefix: rand::RngCore::next_u64(&mut rng),
             rng: RefCell::new(rng),
             generation: Cell::new(shared.generation.load(Ordering::Acquire)),

@@ -76,6 +76,11 @@ impl Checker {
         }
     }
 
+    /// As [`Room::is_late`].
+    pub fn is_late(&self, ticket: &Ticket) -> bool {
+        self.door.is_late(ticket)
+    }
+
     /// As [`Room::give_back`].
     pub fn give_back(&self, ticket: &Ticket) {
         self.door.give_back(ticket);

@@ -190,6 +190,11 @@ impl Door {
         Word::Enter
     }
 
+    /// Whether the ticket's turn passed longer ago than a page needs to wake up.
+    pub(crate) fn is_late(&self, ticket: &Ticket) -> bool {
+        self.reached().since(ticket.due()) > ON_TIME
+    }
+
     /// Undoes a redemption whose request never reached the origin. What was admitted stays counted: tokencheck's reports
     /// are differences of sums that only grow.
     pub(crate) fn give_back(&self, ticket: &Ticket) {

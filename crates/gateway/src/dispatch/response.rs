@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 
 use super::held::Held;
 use super::stats::{Stats, bump};
-use crate::balance::InFlight;
+use crate::balance::{InFlight, Replica};
 use crate::body::clean;
 use crate::pool::{Conn, Pool};
 
@@ -82,6 +82,11 @@ impl UpstreamBody {
             this.complete();
         }
         this
+    }
+
+    /// Who sends it; `None` once it has ended, and for a tunnel.
+    pub fn replica(&self) -> Option<&std::sync::Arc<Replica>> {
+        self.lease.as_ref().map(|lease| lease.flight.replica())
     }
 
     /// The body of a 101: the connection belongs to the tunnel now.

@@ -221,9 +221,9 @@ section! {
         /// Form of log lines: for people, or one JSON object per line for programs.
         [restart] format: LogFormat = LogFormat::Text => Choice;
         /// Form of the access log: none, Apache's combined form, or one JSON object per line.
-        access: AccessLog = AccessLog::Off => Choice;
+        [restart] access: AccessLog = AccessLog::Off => Choice;
         /// File of the access log; empty: standard output.
-        access_file: Option<PathBuf> = None => PathName { file: false };
+        [restart] access_file: Option<PathBuf> = None => PathName { file: false };
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
 
 mod admin;
+mod figures;
 mod harness;
 mod places;
 mod shutdown;
