@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::health;
 use crate::live::Live;
 use crate::log::LogHandle;
+use crate::room::new_key;
 use crate::server::Source;
 use crate::settings::{self, Change, Mistake};
 use crate::shared::{Drain, Shared};
@@ -74,6 +75,9 @@ pub enum ReloadError {
     /// The file or an override is wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Mistakes(Vec<Mistake>),
+    /// The keys kept there.
+    #[error("cannot read the keys: {0} (room.state_dir)")]
+    State(io::Error),
     /// It cannot be put in force.
     #[error(transparent)]
     Live(#[from] crate::live::LiveError),
@@ -141,7 +145,7 @@ impl Control {
         let old = self.shared.live.load_full();
         let changes = old.settings.diff(&settings);
         let keys = if settings.room.keys.is_empty() {
-            self.state.keys(String::new).unwrap_or_default()
+            self.state.keys(new_key).map_err(ReloadError::State)?
         } else {
             settings.room.keys.clone()
         };

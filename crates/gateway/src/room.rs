@@ -2,6 +2,7 @@
 //!
 //! The decisions are `tidegate_core::room`'s; here are only cookies, query parameters and seals.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -370,8 +371,12 @@ pub fn look(desk: &Desk, live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> 
 }
 
 /// A new key for the ring.
-pub fn new_key(rng: &mut StdRng) -> String {
+///
+/// # Errors
+/// The operating system has no randomness to give.
+pub fn new_key() -> io::Result<String> {
     let mut secret = [0; 32];
-    rng.fill_bytes(&mut secret);
-    KeyRing::entry((rng.next_u32() % 255) as u8 + 1, &secret)
+    getrandom::fill(&mut secret).map_err(io::Error::other)?;
+    let id = getrandom::u32().map_err(io::Error::other)? % 255 + 1;
+    Ok(KeyRing::entry(id as u8, &secret))
 }

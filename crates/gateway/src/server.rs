@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Room};
 use tidegate_core::units::Timestamp;
@@ -182,9 +180,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     let clock = Arc::new(Clock::new());
     let now = clock.now();
     let keys = if settings.room.keys.is_empty() {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| StartError::System(io::Error::other(e)))?;
-        state.keys(|| new_key(&mut StdRng::from_seed(seed))).map_err(StartError::State)?
+        state.keys(new_key).map_err(StartError::State)?
     } else {
         settings.room.keys.clone()
     };

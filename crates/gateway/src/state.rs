@@ -45,7 +45,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn keys(&self, make: impl FnOnce() -> String) -> io::Result<Vec<String>> {
+    pub fn keys(&self, make: impl FnOnce() -> io::Result<String>) -> io::Result<Vec<String>> {
         if let Some(bytes) = self.read(KEYS)? {
             let lines: Vec<String> = String::from_utf8_lossy(&bytes)
                 .lines()
@@ -56,7 +56,7 @@ impl StateDir {
                 return Ok(lines);
             }
         }
-        let line = make();
+        let line = make()?;
         self.write(KEYS, format!("{line}\n").as_bytes())?;
         Ok(vec![line])
     }
@@ -90,7 +90,13 @@ impl StateDir {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.path.join(format!("{name}.new"));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // What a crash or somebody else left there is replaced, not followed or written into: in a directory that others
+        // may write to, a link would lead to a file of the user's, and an open file would show them the keys.
+        match fs::remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
         fs::rename(new, self.path.join(name))
     }
@@ -123,10 +129,29 @@ mod tests {
     fn keys_are_made_once_and_private() {
         let path = scratch("keys");
         let dir = StateDir::open(Some(&path), 1).unwrap();
-        assert_eq!(dir.keys(|| "7:aa".into()).unwrap(), ["7:aa"]);
+        assert_eq!(dir.keys(|| Ok("7:aa".into())).unwrap(), ["7:aa"]);
         assert_eq!(dir.keys(|| unreachable!()).unwrap(), ["7:aa"]);
         let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(path.join(KEYS)).unwrap());
         assert_eq!(mode & 0o077, 0);
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_or_into_an_open_file() {
+        let path = scratch("link");
+        let dir = StateDir::open(Some(&path), 1).unwrap();
+        let (precious, new) = (path.join("precious"), path.join(format!("{PROMISES}.new")));
+        fs::write(&precious, b"keep").unwrap();
+        std::os::unix::fs::symlink(&precious, &new).unwrap();
+        dir.save_promises(b"abc").unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"keep");
+        fs::write(&new, b"theirs").unwrap();
+        let mut theirs = File::open(&new).unwrap();
+        dir.save_promises(b"abc").unwrap();
+        let mut seen = String::new();
+        theirs.read_to_string(&mut seen).unwrap();
+        assert_eq!(seen, "theirs");
+        assert_eq!(dir.promises().unwrap().unwrap(), b"abc");
         fs::remove_dir_all(path).unwrap();
     }
 

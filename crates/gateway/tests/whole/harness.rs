@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tidegate_core::measure::{Event, Snapshot};
 use tidegate_gateway::server::{Server, Source};
-use tidegate_gateway::settings::Settings;
+use tidegate_gateway::settings::{Override, Settings};
 
 /// A test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -105,6 +105,11 @@ pub struct Gate {
 impl Gate {
     /// `toml` goes on top of ephemeral ports and one worker; `ORIGIN` in it is the origin's address.
     pub fn start(origin: &Origin, toml: &str) -> Self {
+        Self::start_with(origin, toml, |_| Vec::new())
+    }
+
+    /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
+    pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
@@ -115,8 +120,13 @@ impl Gate {
         settings.listen.admin = loopback;
         settings.listen.workers = 1;
         settings.room.state_dir = Some(state.clone());
-        let server = Server::start(settings, Source::default()).unwrap();
+        let source = Source { file: None, overrides: overrides(&state) };
+        let server = Server::start(settings, source).unwrap();
         Self { http: server.http(), admin: server.admin(), server: Some(server), state }
+    }
+
+    pub fn state(&self) -> &Path {
+        &self.state
     }
 
     pub fn server(&self) -> &Server {

@@ -4,4 +4,5 @@ mod admin;
 mod figures;
 mod harness;
 mod places;
+mod reload;
 mod shutdown;
