@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE,
@@ -20,7 +21,7 @@ use crate::gate::Place;
 use crate::hygiene::{self, RequestContext};
 use crate::outgoing::{Completion, ResponseBody};
 use crate::respond;
-use crate::serve::{Exchange, own};
+use crate::serve::{Exchange, own, within};
 use crate::shared::Worker;
 use crate::{cookies, target};
 
@@ -82,6 +83,7 @@ impl Completion for Forwarded {
                 self.outcome.set(Outcome::OriginError);
                 self.exchange.worker.count(match error {
                     Some(BodyError::Timeout) => Event::OriginReadTimeout,
+                    Some(BodyError::Overdue) => Event::RequestTimeout,
                     _ => Event::OriginReset,
                 });
             }
@@ -161,7 +163,11 @@ impl Exchange {
         };
         // From here on the origin may be working on it, whatever becomes of the visitor.
         let spent = claim.spend();
-        match upstream.send(request, context).await {
+        let deadline = forwarded.exchange.deadline;
+        let Some(answer) = within(deadline, upstream.send(request, context)).await else {
+            return forwarded.overdue(cookies);
+        };
+        match answer {
             Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
                 drop(spent.restore());
@@ -260,11 +266,13 @@ impl Forwarded {
         if tunnel || is_event_stream(&parts.headers) {
             self.place = None;
         }
-        Response::from_parts(parts, ResponseBody::origin(body, self))
+        // A tunnel has the limits of its own kind.
+        let deadline = self.exchange.deadline.filter(|_| !tunnel);
+        Response::from_parts(parts, ResponseBody::origin(body, deadline, self))
     }
 
-    fn failed(mut self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
-        let x = &mut self.exchange;
+    fn failed(self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+        let x = &self.exchange;
         let event = match error {
             DispatchError::NoReplica => Event::NoReplica,
             DispatchError::ConnectFailed(_) => Event::OriginConnectFailed,
@@ -280,12 +288,27 @@ impl Forwarded {
             tracing::debug!(id = %x.id, %error, "the origin failed a request");
         }
         self.outcome.set(if of_origin { Outcome::OriginError } else { Outcome::ClientGone });
-        let mut response = respond::failed(error);
+        self.instead(respond::failed(error), cookies)
+    }
+
+    /// `limits.request_timeout` has passed without an answer: the origin's fault, not the visitor's.
+    fn overdue(self, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+        self.exchange.worker.count(Event::RequestTimeout);
+        self.outcome.set(Outcome::OriginError);
+        self.instead(respond::request_timeout(), cookies)
+    }
+
+    /// Ends the request with an answer of the gate's own.
+    fn instead(
+        mut self,
+        mut response: Response<Bytes>,
+        cookies: Vec<HeaderValue>,
+    ) -> Response<ResponseBody<Self>> {
         // A session that has begun goes on after a failure of one request.
         for cookie in cookies {
             response.headers_mut().append(SET_COOKIE, cookie);
         }
-        if let Some(log) = &mut x.log {
+        if let Some(log) = &mut self.exchange.log {
             log.status = response.status().as_u16();
         }
         self.end(response.body().len() as u64);

@@ -3,11 +3,13 @@
 //! Whatever way the origin's body ends, its [`Completion`] runs exactly once: that is how the place at the gate is
 //! given back and the exchange is measured and logged.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::body::Outcome;
 use crate::dispatch::{BodyError, UpstreamBody};
@@ -30,13 +32,16 @@ pub enum ResponseBody<C: Completion> {
 pub struct Watched<C: Completion> {
     body: UpstreamBody,
     bytes: u64,
+    /// When it must have ended; allocated only where `limits.request_timeout` is set.
+    deadline: Option<Pin<Box<Sleep>>>,
     completion: Option<C>,
 }
 
 impl<C: Completion> ResponseBody<C> {
-    /// The origin's body; `completion` runs when it has ended.
-    pub fn origin(body: UpstreamBody, completion: C) -> Self {
-        Self::Origin(Watched { body, bytes: 0, completion: Some(completion) })
+    /// The origin's body, broken off at `deadline`; `completion` runs when it has ended.
+    pub fn origin(body: UpstreamBody, deadline: Option<Instant>, completion: C) -> Self {
+        let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
+        Self::Origin(Watched { body, bytes: 0, deadline, completion: Some(completion) })
     }
 }
 
@@ -78,6 +83,10 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Own(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Origin(watched) => watched,
         };
+        if watched.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready()) {
+            watched.end(Outcome::Failed, Some(&BodyError::Overdue));
+            return Poll::Ready(Some(Err(BodyError::Overdue)));
+        }
         let frame = ready!(Pin::new(&mut watched.body).poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => {

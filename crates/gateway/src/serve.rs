@@ -23,6 +23,7 @@ use tidegate_core::classify::{Fields, RequestHead};
 use tidegate_core::measure::Event;
 use tidegate_core::room::Look;
 use tidegate_core::units::{ClassId, Timestamp};
+use tokio::time::Instant;
 
 use crate::cookies::Cookies;
 use crate::forward::{Claim, Forwarded};
@@ -62,6 +63,8 @@ pub(crate) struct Exchange {
     pub(crate) class: ClassId,
     pub(crate) id: Box<str>,
     pub(crate) log: Option<Box<Logged>>,
+    /// `limits.request_timeout` from its start on.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// Serves one request. Never fails: every fault is an answer.
@@ -78,12 +81,11 @@ pub async fn serve(
     let limit = worker.live().settings.limits.request_timeout;
     let counter = worker.clone();
     let shard = worker.shard.clone();
-    let served = handle(worker, conn, request);
+    let deadline = (!limit.is_zero()).then(|| Instant::now() + limit);
+    let served = handle(worker, conn, request, deadline);
     let served = caught(async move {
-        if limit.is_zero() {
-            return served.await;
-        }
-        tokio::time::timeout(limit, served).await.unwrap_or_else(|_| {
+        // While the origin has it, `forward` notices first.
+        within(deadline, served).await.unwrap_or_else(|| {
             counter.count(Event::RequestTimeout);
             own(respond::request_timeout())
         })
@@ -97,6 +99,14 @@ pub async fn serve(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| wire.track(body)))
+}
+
+/// What `future` returns; `None` if it has not by `deadline`.
+pub(crate) async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        None => Some(future.await),
+        Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
+    }
 }
 
 /// What `future` returns; `None` if it panics. A fault in one request is no reason to reset a connection without a
@@ -122,6 +132,7 @@ async fn handle(
     worker: Rc<Worker>,
     conn: Rc<Conn>,
     request: Request<Incoming>,
+    deadline: Option<Instant>,
 ) -> Response<ResponseBody<Forwarded>> {
     let started = worker.now();
     worker.count(Event::Requests);
@@ -152,7 +163,7 @@ async fn handle(
     let id = worker.request_id();
     let id = hygiene::request_id(&parts.headers, trusted, &id).into();
     let log = worker.shared.access.as_ref().map(|_| Box::new(Logged::of(&parts)));
-    let mut exchange = Exchange { worker, conn, live, started, client, trusted, class, id, log };
+    let mut exchange = Exchange { worker, conn, live, started, client, trusted, class, id, log, deadline };
     if parts.uri.path() == STATUS_PATH {
         return own(exchange.status(&parts, url_ticket.as_deref()));
     }

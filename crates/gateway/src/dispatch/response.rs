@@ -20,6 +20,9 @@ pub enum BodyError {
     /// `origin.read_timeout` passed without a byte.
     #[error("the origin fell silent within its response")]
     Timeout,
+    /// `limits.request_timeout` passed before its end.
+    #[error("the request took longer than it may")]
+    Overdue,
     /// The connection was lost, or the chunked coding is wrong.
     #[error("the origin broke off its response: {0}")]
     Origin(#[source] hyper::Error),

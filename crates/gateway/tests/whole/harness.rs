@@ -63,6 +63,11 @@ fn answer(mut stream: TcpStream, held: &Held) {
             held.changed.notify_all();
             drop(held.changed.wait_while(state, |(_, released)| !*released).unwrap());
         }
+        if head.starts_with("GET /drip") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n");
+            let _ = stream.read(&mut [0]); // until the gate gives up
+            return;
+        }
         if head.starts_with("GET /tunnel") {
             let _ = stream.write_all(
                 b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n",

@@ -3,6 +3,7 @@
 mod admin;
 mod figures;
 mod harness;
+mod limits;
 mod places;
 mod reload;
 mod shutdown;
