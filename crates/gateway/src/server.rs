@@ -93,6 +93,15 @@ impl Server {
     /// # Errors
     /// Addresses, state or the configuration do not permit it. Nothing keeps running then.
     pub fn start(settings: Settings, source: Source) -> Result<Self, StartError> {
+        let files = raise_open_files().map_err(StartError::System)?;
+        let needed = settings.limits.max_connections as u64;
+        if files < needed {
+            tracing::warn!(
+                files,
+                needed,
+                "the system permits fewer open files than limits.max_connections needs"
+            );
+        }
         let (listeners, http) = listen_all(&settings)?;
         let admin_listener = listen_alone(settings.listen.admin).map_err(|error| StartError::Listen {
             key: "listen.admin",
@@ -148,6 +157,23 @@ impl Server {
         self.control.end();
         let _ = self.driver.join();
     }
+}
+
+/// As many open files as the system lets the process have. The usual soft limit of 1024 is there for programs that
+/// use select(2); without more, the origin would become unreachable at some 500 visitors.
+fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a pointer to a whole `rlimit` that lives until they return, and keep none.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
 }
 
 /// The admin API's listener. Two gates on one address would each answer for the other half of the time.
@@ -251,4 +277,25 @@ fn spawn_worker(
             let _ = drain.wait_for(|d| *d == Drain::Over).await;
         });
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_the_open_files_there_are_may_be_used() {
+        let limit = || {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: as in `raise_open_files`.
+            assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+            limit
+        };
+        let mut low = limit();
+        low.rlim_cur = low.rlim_max.min(512);
+        // SAFETY: as in `raise_open_files`.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const low) }, 0);
+        assert_eq!(raise_open_files().unwrap(), low.rlim_max);
+        assert_eq!(limit().rlim_cur, low.rlim_max);
+    }
 }
