@@ -175,12 +175,19 @@ pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     response
 }
 
+/// Lets the connection end with this answer. 101 says itself what becomes of the connection.
+pub fn close<B>(response: &mut Response<B>) {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
 /// A request that breaks HTTP or the gate's limits.
 pub fn reject(reject: Reject) -> Response<Bytes> {
     let status = StatusCode::from_u16(reject.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = text(status, format!("{reject}\n"));
     // Whoever sends what may be read in two ways is not believed about what comes next on this connection.
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    close(&mut response);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, METHODS);
     }

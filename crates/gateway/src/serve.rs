@@ -16,8 +16,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_LANGUAGE, CONNECTION};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request};
+use http::header::ACCEPT_LANGUAGE;
+use http::{HeaderMap, Method, Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_core::classify::{Fields, RequestHead};
 use tidegate_core::measure::Event;
@@ -94,9 +94,8 @@ pub async fn serve(
         shard.count(Event::Panics);
         own(respond::internal_error())
     });
-    // 101 says what becomes of the connection itself.
-    if shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    if shared.is_draining() {
+        respond::close(&mut response);
     }
     Ok(response.map(|body| wire.track(body)))
 }
