@@ -9,6 +9,12 @@
 //! [ lap (16) | visitors (20) | cost (28, in 1/100) ]
 //! ```
 //!
+//! **Totals.** The honest wait sums up everything promised before a visitor, and everybody who waits is told one. So each
+//! [`BLOCK`] seconds also have a total, in two words of their own, which a writer corrects after the cell: a sum over
+//! a whole day reads some hundred words, not 86,400. A reader in between misses what writers are just adding: at most
+//! one visitor per worker. Totals are kept modulo 2^48 and read as signed numbers, so that a correction which
+//! overtakes an earlier one (a promise taken back before its giver has come to the total) leaves no trace.
+//!
 //! Rejected: the low bits of the second itself as the tag (an idle gate would meet its own cells again after 65,536 s;
 //! laps come back after years); a mutex per cell (two dependent cache misses and a wait); clearing cells on a timer
 //! (a thread that stalls between reading the time and writing would write into a cleared cell).
@@ -19,11 +25,19 @@ use crate::units::Cost;
 const COST_BITS: u32 = 28;
 const VISITOR_BITS: u32 = 20;
 const LAP_SHIFT: u32 = COST_BITS + VISITOR_BITS;
+const TOTAL_MASK: u64 = (1 << LAP_SHIFT) - 1;
 
 /// Most work a second can hold: 2.68 million cost units, above [`crate::units::Rate::MAX`] overbooked.
 pub(crate) const MAX_COST: u64 = (1 << COST_BITS) - 1;
 /// Most visitors a second can hold; a second with that many is full whatever they cost.
 pub(crate) const MAX_VISITORS: u64 = (1 << VISITOR_BITS) - 1;
+
+/// Seconds with a total of their own: sums read at most two blocks' worth of cells, and the totals in between.
+#[cfg(not(loom))]
+const BLOCK: u64 = 128;
+/// Under the model checker even its tiny rings have totals.
+#[cfg(loom)]
+const BLOCK: u64 = 2;
 
 /// What belongs to one second, or to a stretch of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -37,6 +51,8 @@ pub struct Load {
 /// The cells. Addressed by absolute seconds; only a window of `len` seconds exists at a time.
 pub(crate) struct Ring {
     cells: Box<[AtomicU64]>,
+    /// One per [`BLOCK`] cells; none in a ring shorter than a block.
+    totals: Box<[Total]>,
     shift: u32,
 }
 
@@ -48,7 +64,11 @@ impl Ring {
         // Half of what counts as earlier: a restored schedule may begin laps ago.
         let stale = lap_of(second >> shift).wrapping_sub(0x4000);
         let empty = u64::from(stale) << LAP_SHIFT;
-        Self { cells: (0..len).map(|_| AtomicU64::new(empty)).collect(), shift }
+        Self {
+            cells: (0..len).map(|_| AtomicU64::new(empty)).collect(),
+            totals: (0..len / BLOCK).map(|_| Total::new(empty)).collect(),
+            shift,
+        }
     }
 
     /// How many seconds it holds.
@@ -90,35 +110,53 @@ impl Ring {
         let cell = self.cell(second);
         let mut word = cell.load(Ordering::Acquire);
         loop {
-            let (load, result) = f(self.decode(word, second)?)?;
+            let before = self.decode(word, second)?;
+            let (load, result) = f(before)?;
             let new = self.encode(load, second);
             match cell.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(result),
+                Ok(_) => {
+                    if let Some(total) = self.total(second) {
+                        let visitors = ((new >> COST_BITS) & MAX_VISITORS).wrapping_sub(before.visitors);
+                        let cost = (new & MAX_COST).wrapping_sub(before.cost.hundredths());
+                        total.correct(lap_of(second >> self.shift), visitors, cost);
+                    }
+                    return Some(result);
+                }
                 Err(current) => word = current,
             }
         }
     }
 
-    /// What belongs to the seconds `from..to`, at most one lap. A status poll sums up the whole wait: this is the loop that must be
-    /// tight, so it looks at the words only.
+    fn total(&self, second: u64) -> Option<&Total> {
+        self.totals.get(((second & (self.len() - 1)) / BLOCK) as usize)
+    }
+
+    /// What belongs to the seconds `from..to`, at most one lap. Everybody who waits is told a sum: this is the loop that
+    /// must be tight, so it looks at the words only.
     pub(crate) fn sum(&self, from: u64, to: u64) -> Load {
         let (mut visitors, mut cost) = (0, 0);
         let mut second = from;
         let to = to.min(from.saturating_add(self.len()));
         while second < to {
-            // Cells lie side by side up to the end of the lap.
+            // A block lies within one lap, as do the cells of a ring shorter than a block.
             let start = second & (self.len() - 1);
-            let count = (self.len() - start).min(to - second);
-            let lap = u64::from(lap_of(second >> self.shift));
-            for cell in &self.cells[start as usize..(start + count) as usize] {
-                let word = cell.load(Ordering::Acquire);
-                let word = if word >> LAP_SHIFT == lap { word } else { 0 };
-                visitors += (word >> COST_BITS) & MAX_VISITORS;
-                cost += word & MAX_COST;
+            let count = (self.len() - start).min(BLOCK - second % BLOCK).min(to - second);
+            let lap = lap_of(second >> self.shift);
+            match self.total(second).filter(|_| count == BLOCK) {
+                Some(total) => {
+                    visitors += read(&total.visitors, lap);
+                    cost += read(&total.cost, lap);
+                }
+                None => {
+                    let cells = &self.cells[start as usize..(start + count) as usize];
+                    let load = sum_cells(cells, lap);
+                    visitors += load.visitors as i64;
+                    cost += load.cost.hundredths() as i64;
+                }
             }
             second += count;
         }
-        Load { visitors, cost: Cost::from_hundredths(cost) }
+        Load { visitors: visitors.max(0) as u64, cost: Cost::from_hundredths(cost.max(0) as u64) }
     }
 
     /// Adds to `second`; lost if its cell has moved on, cut at what a cell can hold.
@@ -130,7 +168,112 @@ impl Ring {
     }
 }
 
+fn sum_cells(cells: &[AtomicU64], lap: u16) -> Load {
+    let (mut visitors, mut cost) = (0, 0);
+    for cell in cells {
+        let word = cell.load(Ordering::Acquire);
+        let word = if word >> LAP_SHIFT == u64::from(lap) { word } else { 0 };
+        visitors += (word >> COST_BITS) & MAX_VISITORS;
+        cost += word & MAX_COST;
+    }
+    Load { visitors, cost: Cost::from_hundredths(cost) }
+}
+
+/// What belongs to a block of seconds: words of a lap (16 bits) and a signed number (48 bits).
+struct Total {
+    visitors: AtomicU64,
+    cost: AtomicU64,
+}
+
+impl Total {
+    fn new(empty: u64) -> Self {
+        Self { visitors: AtomicU64::new(empty), cost: AtomicU64::new(empty) }
+    }
+
+    /// Adds what may be negative (modulo 2^64) to the numbers of `lap`.
+    fn correct(&self, lap: u16, visitors: u64, cost: u64) {
+        for (word, by) in [(&self.visitors, visitors), (&self.cost, cost)] {
+            if by != 0 {
+                correct(word, lap, by);
+            }
+        }
+    }
+}
+
+/// As for a cell: a word of an earlier lap is empty, one of a later lap is none of ours.
+fn correct(word: &AtomicU64, lap: u16, by: u64) {
+    let mut seen = word.load(Ordering::Acquire);
+    loop {
+        let base = match lap.wrapping_sub((seen >> LAP_SHIFT) as u16) as i16 {
+            0 => seen,
+            1.. => 0,
+            _ => return,
+        };
+        let new = (u64::from(lap) << LAP_SHIFT) | (base.wrapping_add(by) & TOTAL_MASK);
+        match word.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(current) => seen = current,
+        }
+    }
+}
+
+fn read(word: &AtomicU64, lap: u16) -> i64 {
+    let word = word.load(Ordering::Acquire);
+    let sign_extended = ((word << (64 - LAP_SHIFT)) as i64) >> (64 - LAP_SHIFT);
+    if word >> LAP_SHIFT == u64::from(lap) { sign_extended } else { 0 }
+}
+
 /// Laps are compared modulo 2^16: with 4,096 cells they repeat after eight years.
 fn lap_of(lap: u64) -> u16 {
     (lap & 0xffff) as u16
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn load(visitors: u64, hundredths: u64) -> Load {
+        Load { visitors, cost: Cost::from_hundredths(hundredths) }
+    }
+
+    /// Second by second, without totals.
+    fn one_by_one(ring: &Ring, from: u64, to: u64) -> Load {
+        (from..to).map(|s| ring.load(s)).fold(Load::default(), |sum, l| {
+            load(sum.visitors + l.visitors, sum.cost.hundredths() + l.cost.hundredths())
+        })
+    }
+
+    #[test]
+    fn totals_are_the_sum_of_their_seconds_over_laps() {
+        let first = 1_800_000_000;
+        let ring = Ring::new(1024, first);
+        for second in first..first + 5_000 {
+            ring.add(second, load(second % 7, second % 1_001));
+            if second % 3 == 0 {
+                // Taken back in part, as by a promise that did not fit.
+                ring.update(second, |l| Some((load(l.visitors / 2, l.cost.hundredths() / 3), ())));
+            }
+            for length in [1, 127, 128, 129, 300, 900] {
+                let from = (second - length).max(first);
+                assert_eq!(
+                    ring.sum(from, second + 1),
+                    one_by_one(&ring, from, second + 1),
+                    "{second} {length}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_correction_that_overtakes_another_leaves_no_trace() {
+        let word = AtomicU64::new(0);
+        correct(&word, 9, 5u64.wrapping_neg());
+        assert_eq!(read(&word, 9), -5);
+        correct(&word, 9, 5);
+        assert_eq!((read(&word, 9), read(&word, 8)), (0, 0));
+        correct(&word, 8, 1);
+        assert_eq!(read(&word, 9), 0, "of an earlier lap: not counted");
+        correct(&word, 10, 3);
+        assert_eq!((read(&word, 10), read(&word, 9)), (3, 0));
+    }
 }
