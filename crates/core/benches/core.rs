@@ -1,0 +1,100 @@
+//! What the core's share of a request costs: `cargo bench -p tidegate-core`, nanoseconds per call.
+
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use tidegate_core::room::{Arrival, Room, RoomConfig};
+use tidegate_core::slots::Slots;
+use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Presenter, Ticket};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const CALLS: u32 = 10_000;
+const ROUNDS: usize = 21;
+/// Visitors per second of schedule.
+const CAPACITY: f64 = 100.0;
+
+/// Prints the median over the rounds.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn bench(name: &str, mut call: impl FnMut()) {
+    let mut rounds: Vec<u128> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            (0..CALLS).for_each(|_| call());
+            start.elapsed().as_nanos() / u128::from(CALLS)
+        })
+        .collect();
+    rounds.sort_unstable();
+    println!("{name:28} {:8} ns", rounds[ROUNDS / 2]);
+}
+
+fn main() {
+    seals();
+    slots();
+    for wait in [1, 30 * 60, 12 * 3600] {
+        room(Duration::from_secs(wait));
+    }
+}
+
+fn seals() {
+    let ring = KeyRing::generate(1, [7; 32]);
+    let ip = IpAddr::from([192, 0, 2, 1]);
+    let issued = Timestamp::from_secs(1_800_000_000);
+    let wait = Duration::from_secs(90);
+    let ticket = Ticket { class: ClassId(0), cost: Cost::ONE, issued, wait, arrived: issued, nonce: 42 };
+    let binding = Binding::IpPrefix(ip);
+    bench("ticket seal", || {
+        black_box(ring.seal(black_box(&ticket), &binding));
+    });
+    let sealed = ring.seal(&ticket, &binding);
+    let presenter = Presenter { ip, cookie: None };
+    bench("ticket open", || {
+        black_box(ring.open(black_box(sealed.as_bytes()), &presenter, BindingKinds::IP_PREFIX)).ok();
+    });
+}
+
+fn slots() {
+    let now = Timestamp::from_secs(1_800_000_000);
+    let slots = Slots::new(90_000, Duration::from_secs(86_400), now);
+    slots.set_limit(Cost::from_hundredths(10_000));
+    bench("slots take", || {
+        black_box(slots.take(Cost::ONE, now, now));
+    });
+}
+
+/// A room whose newcomers wait for `wait` and a little more with every call.
+fn room(wait: Duration) {
+    let now = Timestamp::from_secs(1_800_000_000);
+    let config = RoomConfig {
+        max_wait: Duration::from_secs(86_400),
+        grace: Duration::from_secs(60),
+        tolerance: Duration::ZERO,
+        burst: Duration::from_millis(200),
+        overbook_max: 1.0,
+        rise_to_newcomers: false,
+        after_restart_accept: true,
+        class_costs: vec![Cost::ONE],
+    };
+    let room = Room::new(config, Rate::per_second(CAPACITY).expect("a rate"), now);
+    let mut nonce = 0;
+    let mut arrive = || {
+        nonce += 1;
+        room.arrive(ClassId(0), nonce, None, now)
+    };
+    for _ in 0..wait.as_secs() * CAPACITY as u64 {
+        arrive();
+    }
+    let Arrival::Wait(ticket, _) = arrive() else { panic!("a full room lets nobody in at once") };
+    // The hand is moved by the tick alone: from the second one on the schedule runs on work.
+    for tick in 1..=2 {
+        room.tick(now + Duration::from_millis(100 * tick), Cost::ZERO);
+    }
+    let name = format!("at {} s of wait", wait.as_secs());
+    bench(&format!("room look {name}"), || {
+        black_box(room.look(black_box(&ticket), now));
+    });
+    // A newcomer takes a place: the wait grows by 2,100 s over all rounds.
+    bench(&format!("room arrive {name}"), || {
+        black_box(arrive());
+    });
+}

@@ -1,0 +1,134 @@
+//! What the gateway's share of a request costs, without sockets and hyper: `cargo bench -p tidegate-gateway`,
+//! nanoseconds per call.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use http::Request;
+use http::request::Parts;
+use tidegate_gateway::hygiene::{self, RequestContext};
+use tidegate_gateway::page::{Kind, Pages, View};
+use tidegate_gateway::settings::Room;
+use tidegate_gateway::wire::{HeadLimits, HeadScan};
+use tidegate_gateway::{cookies, navigation};
+
+const CALLS: u32 = 10_000;
+const ROUNDS: usize = 21;
+
+/// As a browser asks for a page.
+const FIELDS: [(&str, &str); 10] = [
+    ("host", "shop.example"),
+    ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+    ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    ("accept-language", "de,en-US;q=0.7,en;q=0.3"),
+    ("accept-encoding", "gzip, deflate, br, zstd"),
+    ("connection", "keep-alive"),
+    ("cookie", "session=0123456789abcdef; consent=yes"),
+    ("upgrade-insecure-requests", "1"),
+    ("sec-fetch-dest", "document"),
+    ("sec-fetch-mode", "navigate"),
+];
+
+/// Prints the median over the rounds. What `prepare` makes is not timed.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn bench<T>(name: &str, prepare: impl Fn() -> T, mut call: impl FnMut(T)) {
+    let mut rounds: Vec<u128> = (0..ROUNDS)
+        .map(|_| {
+            let inputs: Vec<T> = (0..CALLS).map(|_| prepare()).collect();
+            let start = Instant::now();
+            inputs.into_iter().for_each(&mut call);
+            start.elapsed().as_nanos() / u128::from(CALLS)
+        })
+        .collect();
+    rounds.sort_unstable();
+    println!("{name:28} {:8} ns", rounds[ROUNDS / 2]);
+}
+
+fn main() {
+    heads();
+    pages();
+}
+
+fn parts() -> Parts {
+    let mut request = Request::builder().uri("/search?q=tide+tables&page=2");
+    for (name, value) in FIELDS {
+        request = request.header(name, value);
+    }
+    request.body(()).expect("a request").into_parts().0
+}
+
+fn heads() {
+    let mut head = b"GET /search?q=tide+tables&page=2 HTTP/1.1\r\n".to_vec();
+    for (name, value) in FIELDS {
+        head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    let limits = HeadLimits { bytes: 16 << 10, fields: 100, target: 8 << 10, body: 1 << 30 };
+    bench("head scan", HeadScan::default, |mut scan| {
+        black_box(scan.scan(black_box(&head), &limits)).ok();
+    });
+    bench("head check", parts, |mut parts| {
+        black_box(hygiene::check(&mut parts)).ok();
+    });
+    let headers = parts().headers;
+    bench(
+        "wants html",
+        || (),
+        |()| {
+            black_box(navigation::wants_html(black_box(&headers)));
+        },
+    );
+    let context = RequestContext {
+        peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        trusted: false,
+        scheme: "http",
+        via: "tidegate",
+        forwarded: true,
+        host: "",
+        request_id: "0123456789abcdef",
+        keep_upgrade: false,
+        is_own_cookie: cookies::is_ours,
+    };
+    bench("prepare request", parts, |mut parts| {
+        hygiene::prepare_request(&mut parts, &context);
+        black_box(&parts);
+    });
+}
+
+fn pages() {
+    let pages = Pages::new(&Room::default()).expect("the built-in page");
+    let ticket = "A".repeat(60);
+    let view = View {
+        kind: Kind::Waiting,
+        lang: pages.language(None),
+        status: 503,
+        wait: Duration::from_millis(240_250),
+        place: 12_345,
+        waited: Duration::from_secs(60),
+        poll: Duration::from_secs(5),
+        target: "/search?q=tide+tables&page=2",
+        ticket: Some(&ticket),
+        status_path: "/.tidegate/status?c=0",
+        form: None,
+        refresh: Some(Duration::from_secs(20)),
+    };
+    bench(
+        "page",
+        || (),
+        |()| {
+            let mut out = Vec::new();
+            pages.waiting(black_box(&view), &mut out);
+            black_box(out);
+        },
+    );
+    bench(
+        "API answer",
+        || (),
+        |()| {
+            let mut out = Vec::new();
+            pages.api(black_box(&view), &mut out);
+            black_box(out);
+        },
+    );
+}
