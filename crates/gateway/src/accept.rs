@@ -142,6 +142,8 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let counted = Counted { shared: worker.shared.clone(), shard: worker.shard.clone() };
     let live = worker.live();
     let limits = WireLimits::from(&live.settings.limits);
+    let mut builder = http1::Builder::new();
+    limits.configure(&mut builder);
     let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
     let conn = Rc::new(Conn { peer, wire: handle });
     drop(live);
@@ -150,11 +152,10 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
         let worker = worker.clone();
         service_fn(move |request| serve(worker.clone(), conn.clone(), request))
     };
-    let mut builder = http1::Builder::new();
-    // The wire has its own, stricter limits and clocks; hyper must never be the first to refuse.
-    builder.max_headers(1 << 12).auto_date_header(true);
     let mut served = pin!(builder.serve_connection(wire, service).with_upgrades());
     let ended = tokio::select! {
+        // Nearly every turn is the connection's.
+        biased;
         ended = served.as_mut() => ended,
         _ = drain.wait_for(|d| *d >= Drain::Idle) => {
             served.as_mut().graceful_shutdown();

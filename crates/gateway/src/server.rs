@@ -12,8 +12,8 @@ use arc_swap::ArcSwap;
 use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Room};
 use tidegate_core::units::Timestamp;
+use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
-use tokio::task::LocalSet;
 
 use crate::accept;
 use crate::access::AccessWriter;
@@ -260,10 +260,13 @@ fn spawn_worker(
     index: usize,
     listener: std::net::TcpListener,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-        let set = LocalSet::new();
-        set.block_on(&runtime, async move {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
+            Ok(runtime) => runtime,
+            Err(e) => return tracing::error!(error = %e, "cannot start a worker"),
+        };
+        runtime.block_on(async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => listener,
                 Err(e) => return tracing::error!(error = %e, "cannot serve the listener"),
