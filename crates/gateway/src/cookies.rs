@@ -85,7 +85,7 @@ fn cookie(name: &str, value: &str, keep: Duration, secure: bool) -> HeaderValue 
     if secure {
         text.push_str("; Secure");
     }
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {

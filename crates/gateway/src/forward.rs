@@ -337,5 +337,5 @@ fn server_timing(queued_us: u64, origin_us: u64) -> HeaderValue {
         text.push('.');
         text.push_str(itoa::Buffer::new().format(tenths % 10));
     }
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

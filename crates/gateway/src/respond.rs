@@ -54,7 +54,7 @@ pub struct Asked<'a> {
 }
 
 /// The waiting room's answer.
-pub fn waiting(live: &Live, asked: &Asked<'_>, w: &Waiting) -> Response<Bytes> {
+pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
     let status_path = status_path(asked.class);
     let status = waiting_status(live, w.kind);
     let refresh = Duration::from_secs(page::retry_after(w.wait.min(MAX_REFRESH)).max(1));
@@ -90,15 +90,15 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: &Waiting) -> Response<Bytes> {
         headers.insert(RETRY_AFTER, page::retry_after(w.wait).max(1).into());
     }
     if has_place(w.kind)
-        && let Ok(value) = HeaderValue::try_from(with_ticket(status_path, w))
+        && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))
     {
         headers.insert(STATUS_FIELD, value);
     }
     if asked.html {
         page_fields(headers, live.pages.policy(asked.form.is_some()));
     }
-    for cookie in &w.cookies {
-        headers.append(SET_COOKIE, cookie.clone());
+    for cookie in w.cookies {
+        headers.append(SET_COOKIE, cookie);
     }
     response
 }

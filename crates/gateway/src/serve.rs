@@ -160,7 +160,8 @@ async fn handle(
         fields: &HeadFields(&parts.headers),
     });
     let id = worker.request_id();
-    let id = hygiene::request_id(&parts.headers, trusted, &id).into();
+    let id = std::str::from_utf8(&id).unwrap_or_default();
+    let id = hygiene::request_id(&parts.headers, trusted, id).into();
     let log = worker.shared.access.as_ref().map(|_| Box::new(Logged::of(&parts)));
     let mut exchange = Exchange { worker, conn, live, started, client, trusted, class, id, log, deadline };
     if parts.uri.path() == STATUS_PATH {
@@ -173,7 +174,7 @@ async fn handle(
             let claim = Claim::new(&exchange.worker, ticket);
             exchange.forward(parts, body, by, cookies, claim).await
         }
-        Outcome::Wait(waiting) => own(exchange.wait(&parts, body, &waiting).await),
+        Outcome::Wait(waiting) => own(exchange.wait(&parts, body, *waiting).await),
         Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
             exchange.finish(respond::redirect(&url, &cookies), "redirected")
@@ -287,7 +288,7 @@ impl Exchange {
     }
 
     /// The waiting room's answer; a form is kept in the page.
-    async fn wait(&mut self, parts: &request::Parts, body: Incoming, w: &Waiting) -> Response<Bytes> {
+    async fn wait(&mut self, parts: &request::Parts, body: Incoming, w: Waiting) -> Response<Bytes> {
         let mut html = wants_html(&parts.headers);
         let mut form = None;
         if html && !parts.method.is_safe() {
