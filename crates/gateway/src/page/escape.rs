@@ -17,6 +17,9 @@ pub(super) fn html(text: &str, out: &mut Vec<u8>) {
 
 /// Appends `text` for the inside of a JSON string (RFC 8259, 7), safe inside a `<script>` as well.
 pub(super) fn json(text: &str, out: &mut Vec<u8>) {
+    if is_ticket(text) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     const CONTROLS: [&str; 32] = [
         "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b", "\\t",
         "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012", "\\u0013",
@@ -63,6 +66,19 @@ pub(super) fn url_json(target: &str, ticket: Option<&str>, out: &mut Vec<u8>) {
 
 fn write_url(target: &str, ticket: Option<&str>, write: impl Fn(&str, &mut Vec<u8>), out: &mut Vec<u8>) {
     let target = local(target);
+    if target.bytes().all(|b| PLAIN_BYTES[usize::from(b)]) {
+        out.extend_from_slice(target.as_bytes());
+    } else {
+        write_escaped(target, write, out);
+    }
+    if let Some(ticket) = ticket.filter(|t| is_ticket(t)) {
+        out.extend_from_slice(if target.contains('?') { b"&tg=" } else { b"?tg=" });
+        // "&tg" is no character reference, so the ampersand may stand as it is, in JSON as in HTML.
+        out.extend_from_slice(ticket.as_bytes());
+    }
+}
+
+fn write_escaped(target: &str, write: impl Fn(&str, &mut Vec<u8>), out: &mut Vec<u8>) {
     let mut from = 0;
     for (at, c) in target.char_indices() {
         // What a browser would encode itself; encoded here, the URL is safe in an unquoted attribute too.
@@ -77,16 +93,31 @@ fn write_url(target: &str, ticket: Option<&str>, write: impl Fn(&str, &mut Vec<u
         }
     }
     write(&target[from..], out);
-    if let Some(ticket) = ticket.filter(|t| t.bytes().all(is_ticket_byte)) {
-        out.extend_from_slice(if target.contains('?') { b"&tg=" } else { b"?tg=" });
-        // "&tg" is no character reference, so the ampersand may stand as it is, in JSON as in HTML.
-        out.extend_from_slice(ticket.as_bytes());
-    }
 }
 
-/// The alphabet of base64url and the separators a ticket may use.
-fn is_ticket_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~')
+/// Whether `text` has only the alphabet of base64url and the separators a ticket may use.
+fn is_ticket(text: &str) -> bool {
+    text.bytes().all(|b| TICKET_BYTES[usize::from(b)])
+}
+
+const TICKET_BYTES: [bool; 256] = table(b"-_.~");
+/// Need no escape, whatever they are written into: nearly all bytes of nearly all targets.
+const PLAIN_BYTES: [bool; 256] = table(b"-_.~/?=");
+
+/// Letters, digits and `more`.
+const fn table(more: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = (b as u8).is_ascii_alphanumeric();
+        b += 1;
+    }
+    let mut i = 0;
+    while i < more.len() {
+        table[more[i] as usize] = true;
+        i += 1;
+    }
+    table
 }
 
 /// `target` without its fragment if it stays on this site, else `/`.
