@@ -87,7 +87,9 @@ impl Relay {
     /// What has arrived since the last call; `waker` is woken by the next.
     pub(crate) fn take(&self, waker: &Waker) -> Vec<(StatusCode, HeaderMap)> {
         self.with(|s| {
-            s.waker = Some(waker.clone());
+            if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+                s.waker = Some(waker.clone());
+            }
             std::mem::take(&mut s.queue)
         })
     }

@@ -46,7 +46,10 @@ pub fn host(parts: &request::Parts) -> &str {
 /// How the visitor reached the service: what a trusted proxy in front says last, else plain HTTP, which is all
 /// that the gate itself speaks.
 pub fn scheme(headers: &HeaderMap, trusted: bool) -> &'static str {
-    let said = headers.get_all("x-forwarded-proto").iter().next_back().filter(|_| trusted);
+    if !trusted {
+        return "http";
+    }
+    let said = headers.get_all("x-forwarded-proto").iter().next_back();
     let last = said.and_then(|v| v.to_str().ok()).and_then(|v| v.rsplit(',').next());
     if last.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https")) { "https" } else { "http" }
 }

@@ -18,21 +18,19 @@ pub fn node(ip: IpAddr) -> String {
     }
 }
 
-/// `value` as a token if it is one, else as a quoted string (RFC 9110 5.6.4).
-pub(super) fn token_or_quoted(value: &str) -> String {
+/// Appends `value` as a token if it is one, else as a quoted string (RFC 9110 5.6.4).
+pub(super) fn push_token_or_quoted(value: &str, out: &mut Vec<u8>) {
     if !value.is_empty() && value.bytes().all(is_token) {
-        return value.to_owned();
+        return out.extend_from_slice(value.as_bytes());
     }
-    let mut quoted = String::with_capacity(value.len() + 2);
-    quoted.push('"');
-    for c in value.chars() {
-        if matches!(c, '"' | '\\') {
-            quoted.push('\\');
+    out.push(b'"');
+    for b in value.bytes() {
+        if matches!(b, b'"' | b'\\') {
+            out.push(b'\\');
         }
-        quoted.push(c);
+        out.push(b);
     }
-    quoted.push('"');
-    quoted
+    out.push(b'"');
 }
 
 /// Who asks: the peer, or, if the peer is a trusted proxy, whom it names; and so on while these are trusted too.

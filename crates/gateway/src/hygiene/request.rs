@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::uri::Uri;
 use http::{HeaderMap, Version};
 
-use super::forwarded::{node, token_or_quoted};
+use super::forwarded::{node, push_token_or_quoted};
 use super::hops;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -142,7 +142,9 @@ fn forward(headers: &mut HeaderMap, ctx: &RequestContext<'_>, host: Option<&Head
             headers.remove(name);
         }
     }
-    append_list(headers, &X_FORWARDED_FOR, &peer.to_string());
+    let mut element = Vec::with_capacity(64);
+    push_address(&mut element, peer);
+    append_list(headers, &X_FORWARDED_FOR, &element);
     // A trusted peer's word on host and scheme is about the visitor's connection; ours would be about the peer's.
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(ctx.scheme));
@@ -153,10 +155,17 @@ fn forward(headers: &mut HeaderMap, ctx: &RequestContext<'_>, host: Option<&Head
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
     if ctx.forwarded {
-        let mut element = format!("for={};proto={}", node(peer), ctx.scheme);
+        element.clear();
+        element.extend_from_slice(b"for=");
+        match peer {
+            IpAddr::V4(_) => push_address(&mut element, peer),
+            IpAddr::V6(_) => element.extend_from_slice(node(peer).as_bytes()),
+        }
+        element.extend_from_slice(b";proto=");
+        element.extend_from_slice(ctx.scheme.as_bytes());
         if let Some(host) = host.and_then(|h| h.to_str().ok()) {
-            element += ";host=";
-            element += &token_or_quoted(host);
+            element.extend_from_slice(b";host=");
+            push_token_or_quoted(host, &mut element);
         }
         append_list(headers, &header::FORWARDED, &element);
     } else {
@@ -165,14 +174,31 @@ fn forward(headers: &mut HeaderMap, ctx: &RequestContext<'_>, host: Option<&Head
     }
 }
 
+/// An address as text. The formatter of the standard library is slow, and IPv4 needs no formatter.
+fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
+    let IpAddr::V4(v4) = ip else { return out.extend_from_slice(ip.to_string().as_bytes()) };
+    for (i, octet) in v4.octets().into_iter().enumerate() {
+        if i > 0 {
+            out.push(b'.');
+        }
+        out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+    }
+}
+
 /// One more element at the end of a list field, all lines made one.
-fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &str) {
+fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &[u8]) {
+    if !headers.contains_key(name) {
+        if let Ok(value) = HeaderValue::from_bytes(element) {
+            headers.insert(name, value);
+        }
+        return;
+    }
     let mut list = Vec::new();
     for value in headers.get_all(name) {
         list.extend_from_slice(value.as_bytes());
         list.extend_from_slice(b", ");
     }
-    list.extend_from_slice(element.as_bytes());
+    list.extend_from_slice(element);
     if let Ok(value) = HeaderValue::from_bytes(&list) {
         headers.insert(name, value);
     }
@@ -184,7 +210,7 @@ pub(super) fn via(headers: &mut HeaderMap, version: Version, name: &str) {
         return;
     }
     let protocol = if version == Version::HTTP_10 { "1.0" } else { "1.1" };
-    append_list(headers, &header::VIA, &format!("{protocol} {name}"));
+    append_list(headers, &header::VIA, &[protocol.as_bytes(), b" ", name.as_bytes()].concat());
 }
 
 fn strip_cookies(headers: &mut HeaderMap, is_own: fn(&str) -> bool) {
