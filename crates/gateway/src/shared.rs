@@ -160,7 +160,7 @@ impl Worker {
     }
 }
 
-/// Sixteen digits; the formatter of the standard library takes ten times as long.
+/// Sixteen digits.
 fn hex(n: u64) -> [u8; 16] {
     std::array::from_fn(|i| b"0123456789abcdef"[(n >> (60 - 4 * i)) as usize & 15])
 }

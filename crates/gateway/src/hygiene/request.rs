@@ -174,7 +174,7 @@ fn forward(headers: &mut HeaderMap, ctx: &RequestContext<'_>, host: Option<&Head
     }
 }
 
-/// An address as text. The formatter of the standard library is slow, and IPv4 needs no formatter.
+/// An address as text.
 fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     let IpAddr::V4(v4) = ip else { return out.extend_from_slice(ip.to_string().as_bytes()) };
     for (i, octet) in v4.octets().into_iter().enumerate() {
