@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::respond;
 use crate::serve::{Conn, serve};
-use crate::shared::{Drain, Shared, Worker};
+use crate::shared::{Drain, Shared, Worker, reached};
 use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
 
 /// After an error of `accept` that is not the connection's own (out of file descriptors): long enough for
@@ -48,7 +48,7 @@ pub async fn accept(worker: Rc<Worker>, listener: TcpListener) {
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = drain.wait_for(|d| *d != Drain::No) => break,
+            () = reached(&mut drain, Drain::Accepting) => break,
             accepted = listener.accept() => accepted,
         };
         take(&worker, accepted).await;
@@ -157,7 +157,7 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
         // Nearly every turn is the connection's.
         biased;
         ended = served.as_mut() => ended,
-        _ = drain.wait_for(|d| *d >= Drain::Idle) => {
+        () = reached(&mut drain, Drain::Idle) => {
             served.as_mut().graceful_shutdown();
             served.await
         }

@@ -25,7 +25,7 @@ use crate::gate::GateKeeper;
 use crate::live::{Live, LiveError};
 use crate::room::new_key;
 use crate::settings::{Mistake, Override, Role, Settings};
-use crate::shared::{Drain, Shared, Worker};
+use crate::shared::{Drain, Shared, Worker, reached};
 use crate::state::StateDir;
 
 /// Places for classes that a reload adds: some 14 kB each and worker.
@@ -277,7 +277,7 @@ fn spawn_worker(
                 Err(e) => return tracing::error!(error = %e, "cannot seed a worker"),
             };
             accept::accept(worker, listener).await;
-            let _ = drain.wait_for(|d| *d == Drain::Over).await;
+            reached(&mut drain, Drain::Over).await;
         });
     })
 }

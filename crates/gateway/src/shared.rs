@@ -65,6 +65,15 @@ pub enum Drain {
     Over,
 }
 
+/// Waits until the shutdown is as far as `stage`.
+///
+/// The value that `wait_for` returns holds the channel's lock: kept over an await, as a branch of `select!` would, it
+/// stops whoever wants to say that the shutdown goes on.
+pub async fn reached(drain: &mut watch::Receiver<Drain>, stage: Drain) {
+    // The sender lives as long as `Shared`; were it gone, everything would be over.
+    let _ = drain.wait_for(|now| *now >= stage).await;
+}
+
 impl Shared {
     /// One of the dispatchers' counters, over all workers.
     pub fn upstream(&self, counter: impl Fn(&Stats) -> &AtomicU64) -> u64 {
