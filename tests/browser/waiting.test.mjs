@@ -143,6 +143,19 @@ test('a client without cookies carries its ticket and takes over a new one', asy
   });
 });
 
+test('a ticket that the cookies make needless leaves the URL, the fragment stays', async () => {
+  const script = {
+    page: once({ poll: 0.1, target: '/a?b=c', status: '/.tidegate/status?c=3', ticket: 'old-1' }),
+    status: n => (n ? { state: 'ready' } : { ticket: '' }),
+  };
+  await visit(script, {}, async (page, mock) => {
+    await page.goto(`${mock.url}/a?b=c#seats`);
+    await inside(page);
+    assert.equal(page.url(), `${mock.url}/a?b=c#seats`);
+    assert.equal(mock.seen.entered[0].url, '/a?b=c');
+  });
+});
+
 test('the wait never grows without a word', async () => {
   const waits = [60_000, 58_000, 60_500, 240_000];
   const script = { page: once({ wait: 60, poll: 1 }), status: n => ({ wait_ms: waits[Math.min(n, 3)], poll_ms: 1000 }) };

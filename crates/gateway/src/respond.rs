@@ -151,10 +151,11 @@ pub fn status_document(
     place: u64,
     poll: Duration,
     waited: Duration,
+    ticket: Option<&str>,
 ) -> Response<Bytes> {
     let mut out = Vec::with_capacity(96);
     let [wait_ms, poll_ms, waited_ms] = [wait, poll, waited].map(|d| d.as_millis() as u64);
-    live.pages.status(&page::Status { state, wait_ms, place, poll_ms, waited_ms, ticket: None }, &mut out);
+    live.pages.status(&page::Status { state, wait_ms, place, poll_ms, waited_ms, ticket }, &mut out);
     let mut response = Response::new(Bytes::from(out));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);

@@ -23,6 +23,9 @@ use crate::settings::{self, Role, Unit};
 /// A page's own requests (style sheets, images) follow it within this time: long enough for a slow phone.
 const PAGE_PASS: Duration = Duration::from_secs(120);
 
+/// When those ask again who have no place, while all replicas are down.
+pub const RETRY_DOWN: Duration = Duration::from_secs(5);
+
 /// What a request carries that the room must know.
 pub struct Visitor<'a> {
     /// Its address, as far as trusted proxies tell.
@@ -166,7 +169,7 @@ impl Stage<'_> {
 
     /// All replicas are down: nobody enters, everybody keeps or gets a place.
     pub fn hold(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Box<Waiting> {
-        let retry = Duration::from_secs(5);
+        let retry = RETRY_DOWN;
         let (wait, place, waited) = match visitor.ticket(self.live) {
             Some(Ok(ticket)) if ticket.class == class => match self.desk.look(&ticket, self.now) {
                 Look::Wait(w) => (w.wait.max(retry), people_ahead(&w), self.now.since(ticket.arrived)),

@@ -151,6 +151,7 @@ async fn handle(
     let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
     let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
     let url_ticket = target::take_ticket(&mut parts.uri);
+    target::clean_referer(&mut parts.headers);
     let class = live.classifier.classify(&RequestHead {
         method: parts.method.as_str(),
         path: parts.uri.path(),
@@ -210,6 +211,9 @@ impl Exchange {
             return self.unasked(Event::Entered);
         }
         let visitor = self.visitor(&parts.headers, url_ticket);
+        if let Some(clean) = self.without_ticket(parts, &visitor) {
+            return clean;
+        }
         let mut rng = self.worker.rng.borrow_mut();
         let count = |event| self.worker.count(event);
         let now = self.started;
@@ -222,6 +226,20 @@ impl Exchange {
             return Outcome::Wait(stage.hold(self.class, &visitor));
         }
         stage.ask(self.class, &visitor)
+    }
+
+    /// The first page a browser gets carries the ticket in its URLs, for it may keep no cookies. One that comes back
+    /// with the cookie as well is shown the URL it asked for, or the ticket would stay in its address bar.
+    fn without_ticket(&self, parts: &request::Parts, visitor: &Visitor<'_>) -> Option<Outcome> {
+        visitor.url_ticket?;
+        let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty());
+        let gate = matches!(self.live.settings.role, Role::Gate);
+        let shown = parts.method.is_safe() && wants_html(&parts.headers) && target::is_local(&parts.uri);
+        (kept && gate && shown).then(|| Outcome::Elsewhere {
+            base: String::new(),
+            ticket: None,
+            cookies: Vec::new(),
+        })
     }
 
     /// Enters without asking the room; tokengen forwards nothing itself.
@@ -274,17 +292,21 @@ impl Exchange {
         let shared = &self.worker.shared;
         let (look, waited) = room::look(&shared.desk, &self.live, &visitor, self.started);
         let usable = matches!(self.live.settings.role, Role::TokenGen { .. }) || shared.replicas.any_usable();
+        // The URL's ticket may go once the cookie's does.
+        let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty()) && url_ticket.is_some();
+        let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");
         let (state, wait, place) = match look {
             Look::Wait(w) if usable => (page::State::Waiting, w.wait, room::people_ahead(&w)),
             Look::Wait(w) => (page::State::Unavailable, w.wait, room::people_ahead(&w)),
-            Look::Ready if usable => (page::State::Ready, Duration::ZERO, 0),
-            Look::Ready => (page::State::Unavailable, Duration::from_secs(1), 0),
+            // Nor do those without a place load the whole page again and again during an outage.
+            _ if !usable => (page::State::Unavailable, room::RETRY_DOWN, 0),
+            Look::Ready => (page::State::Ready, Duration::ZERO, 0),
             Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
             Look::Expired => (page::State::Expired, Duration::ZERO, 0),
         };
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
         let poll = page::poll_interval(wait, spread);
-        respond::status_document(&self.live, state, wait, place, poll, waited)
+        respond::status_document(&self.live, state, wait, place, poll, waited, ticket)
     }
 
     /// The waiting room's answer; a form is kept in the page.

@@ -4,7 +4,7 @@
 //! anything else reads the target: the origin, the logs and the Referer never see it.
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Uri, header, request};
+use http::{HeaderMap, HeaderValue, Uri, header, request};
 
 /// Takes the ticket out of `uri`; what is left is what the visitor asked for.
 pub fn take_ticket(uri: &mut Uri) -> Option<String> {
@@ -33,6 +33,31 @@ pub fn take_ticket(uri: &mut Uri) -> Option<String> {
     parts.path_and_query = Some(target);
     *uri = Uri::from_parts(parts).unwrap_or_default();
     ticket
+}
+
+/// Takes the ticket out of the Referer too: the pages of a visitor without cookies have it in their address.
+pub fn clean_referer(headers: &mut HeaderMap) {
+    let Some(value) = headers.get(header::REFERER) else { return };
+    if !value.as_bytes().windows(3).any(|w| w == b"tg=") {
+        return;
+    }
+    let clean = value.to_str().ok().and_then(|text| {
+        let mut uri: Uri = text.parse().ok()?;
+        take_ticket(&mut uri);
+        HeaderValue::try_from(uri.to_string()).ok()
+    });
+    match clean {
+        Some(clean) => headers.insert(header::REFERER, clean),
+        // No URL, so of no use to the origin, but it may hold the ticket.
+        None => headers.remove(header::REFERER),
+    };
+}
+
+/// Whether the target alone, as a `Location`, leads back to the same host: two slashes would name another, and
+/// browsers read a backslash as a slash.
+pub fn is_local(uri: &Uri) -> bool {
+    let path = uri.path().as_bytes();
+    path.first() == Some(&b'/') && !matches!(path.get(1), Some(b'/' | b'\\'))
 }
 
 /// The host that was asked, with or without port: the target's if it names one, else the field's.
@@ -91,6 +116,35 @@ mod tests {
             let mut uri: Uri = from.parse().unwrap();
             assert_eq!(take_ticket(&mut uri).as_deref(), ticket, "{from}");
             assert_eq!(uri, *to, "{from}");
+        }
+    }
+
+    #[test]
+    fn the_referer_shows_no_ticket() {
+        for (from, to) in [
+            ("http://shop.example/a?b=c", Some("http://shop.example/a?b=c")),
+            ("http://shop.example/a?tg=T", Some("http://shop.example/a")),
+            ("http://shop.example:8080/a?b=1&tg=T&c=2", Some("http://shop.example:8080/a?b=1&c=2")),
+            ("http://shop.example/a?xtg=T", Some("http://shop.example/a?xtg=T")),
+            ("no url: tg=T", None),
+        ] {
+            let mut headers = HeaderMap::from_iter([(header::REFERER, HeaderValue::from_static(from))]);
+            clean_referer(&mut headers);
+            assert_eq!(headers.get(header::REFERER).map(|v| v.to_str().unwrap()), to, "{from}");
+        }
+    }
+
+    #[test]
+    fn only_local_targets_are_sent_back_to() {
+        let table = [
+            ("/", true),
+            ("/a//b", true),
+            ("//evil.example/", false),
+            ("/\\evil.example", false),
+            ("*", false),
+        ];
+        for (target, expected) in table {
+            assert_eq!(is_local(&target.parse().unwrap()), expected, "{target}");
         }
     }
 

@@ -104,7 +104,7 @@
     // A URL that differs from ours in nothing but the fragment would not be fetched.
     const same = new URL(target, location.href).href === location.href.split('#')[0];
     if (same && location.hash) location.reload();
-    else location.replace(target);
+    else location.replace(target + location.hash);
     // Still here: the answer was a download, or the network went.
     setTimeout(() => { gone = false; ask(); }, 15e3);
   };
@@ -113,8 +113,9 @@
   const heard = answer => {
     const lost = failures > 1;
     failures = 0;
-    if (answer.ticket) {
-      const swap = url => url.replace(/([?&]tg=)[^&]*/, '$1' + encodeURIComponent(answer.ticket));
+    if (answer.ticket !== undefined) {
+      // An empty one: the cookies have arrived, the URLs need none. It stands last in them.
+      const swap = url => url.replace(/([?&]tg=)[^&]*/, answer.ticket && '$1' + answer.ticket);
       [target, status] = [swap(target), swap(status)];
       if (form) form.setAttribute('action', swap(form.getAttribute('action')));
     }
