@@ -1,5 +1,8 @@
 // The browser of these tests: Debian's Chromium, told not to talk to anybody but us.
 
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
 const flags = [
@@ -10,14 +13,29 @@ const flags = [
   '--disable-component-update',
   '--disable-sync',
 ];
+const options = { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: flags };
 
-export const launch = () =>
-  chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: flags });
+export const launch = () => chromium.launch(options);
+
+/** A context of a browser whose user has forbidden all cookies in its settings. */
+export async function launchWithoutCookies() {
+  const profile = await mkdtemp(join(tmpdir(), 'tidegate-profile-'));
+  await mkdir(join(profile, 'Default'));
+  const block = { profile: { default_content_setting_values: { cookies: 2 } } };
+  await writeFile(join(profile, 'Default', 'Preferences'), JSON.stringify(block));
+  const context = await chromium.launchPersistentContext(profile, options);
+  context.on('close', () => rm(profile, { recursive: true, force: true, maxRetries: 10 }));
+  return context;
+}
 
 /** A page in a fresh profile; every console error and page error is collected in `page.faults`. */
 export async function open(browser, options = {}) {
   const context = await browser.newContext(options);
-  const page = await context.newPage();
+  return watch(await context.newPage());
+}
+
+/** Collects the errors of a page in `page.faults`. */
+export function watch(page) {
   page.faults = [];
   page.on('pageerror', error => page.faults.push(String(error)));
   page.on('console', message => {
