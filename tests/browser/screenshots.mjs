@@ -1,29 +1,43 @@
-// Takes the pictures in docs/images: npm run screenshots
+// Takes the pictures in docs/images from the live page of a real gate: npm run screenshots [name]
 
+import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { launch, open } from './browser.mjs';
-import { start } from './mock.mjs';
+import { start } from './gate.mjs';
 
 const folder = process.env.OUT ?? fileURLToPath(new URL('../../docs/images/', import.meta.url));
-const logo = fileURLToPath(new URL('./logo.svg', import.meta.url));
+const logo = await readFile(new URL('./logo.svg', import.meta.url), 'utf8');
+const brand = { room: 'title = "Fjordline Ferries"\nlogo = "logo.svg"', files: { 'logo.svg': logo } };
 const wide = { width: 900, height: 780 };
-const brand = { title: 'Fjordline Ferries', logo };
+const form = { method: 'POST', path: '/buy' };
+// Name, seconds to wait, settings of the gate, browser, what is asked for.
 const shots = [
-  ['waiting-light', { ...brand, waited: 140 }, { viewport: wide }],
-  ['waiting-dark', { ...brand, waited: 140 }, { viewport: wide, colorScheme: 'dark' }],
-  ['waiting-mobile', { wait: 48, waited: 300, place: 96 }, { viewport: { width: 320, height: 640 }, deviceScaleFactor: 2 }],
-  ['waiting-arabic', { lang: 'ar', wait: 660, waited: 140 }, { viewport: wide }],
-  ['waiting-form', { ...brand, form: 'seat=12A', kind: 'late', waited: 70 }, { viewport: { ...wide, height: 960 }, javaScriptEnabled: false }],
-  ['waiting-full', { ...brand, kind: 'full', wait: 300 }, { viewport: wide }],
+  ['waiting-light', 240, brand, { viewport: wide }],
+  ['waiting-dark', 240, brand, { viewport: wide, colorScheme: 'dark' }],
+  ['waiting-mobile', 48, {}, { viewport: { width: 320, height: 640 }, deviceScaleFactor: 2 }],
+  ['waiting-mobile-390', 80, brand, { viewport: { width: 390, height: 780 }, deviceScaleFactor: 2 }],
+  ['waiting-arabic', 660, {}, { viewport: wide, locale: 'ar-EG' }],
+  ['waiting-german', 240, brand, { viewport: { ...wide, height: 820 }, locale: 'de-DE' }],
+  ['waiting-form', 100, brand, { viewport: { ...wide, height: 960 } }, form],
+  ['waiting-full', 12, { ...brand, room: `${brand.room}\nmax_wait = "10s"` }, { viewport: wide }],
 ];
 const only = process.argv[2];
 const browser = await launch();
-for (const [name, options, context] of shots.filter(([name]) => !only || name.includes(only))) {
-  const mock = await start({ page: () => options, status: () => ({ wait_ms: (options.wait ?? 240) * 1e3, place: options.place ?? 1240 }) });
+for (const [name, seconds, settings, context, asked] of shots.filter(([name]) => !only || name.includes(only))) {
+  const gate = await start({ ...settings, rate: 5 });
   const page = await open(browser, { ...context, reducedMotion: 'reduce' });
-  await page.goto(mock.url);
+  await gate.fill(name === 'waiting-full' ? 9 : seconds);
+  if (name === 'waiting-full') await Promise.all(Array.from({ length: 30 }, () => fetch(`${gate.url}/crowd`)));
+  if (asked) {
+    await page.setContent(`<form method=post action="${gate.url}${asked.path}"><input name=seat value=12A><button>Go</button></form>`);
+    await page.getByRole('button').click();
+  } else {
+    await page.goto(`${gate.url}/`);
+  }
+  // The script has taken over.
+  await page.locator('[data-tg=wait][data-key]').waitFor();
   await page.screenshot({ path: `${folder}/${name}.png` });
   await page.context().close();
-  await mock.close();
+  await gate.close();
 }
 await browser.close();
