@@ -266,7 +266,8 @@ impl Stage<'_> {
 
     fn new_place(&mut self, kind: Kind, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
         (self.count)(Event::WaitingAnswers);
-        let keep = wait.wait + self.live.settings.room.grace;
+        // Longer than any wait may become when the capacity falls: whether a ticket holds is told by what is in it.
+        let keep = self.live.settings.room.max_wait * 2 + self.live.settings.room.grace;
         let mut cookies = Vec::with_capacity(2);
         let binding = self.binding(visitor, &mut cookies);
         let sealed = self.live.keys.seal(ticket, &binding);

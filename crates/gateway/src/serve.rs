@@ -173,7 +173,9 @@ async fn handle(
         Outcome::Enter { by, cookies, ticket } => {
             exchange.worker.count(by);
             let claim = Claim::new(&exchange.worker, ticket);
-            exchange.forward(parts, body, by, cookies, claim).await
+            // On the heap: several kilobytes of state, which answers of the gate's own would carry along through
+            // every move of their own small future.
+            Box::pin(exchange.forward(parts, body, by, cookies, claim)).await
         }
         Outcome::Wait(waiting) => own(exchange.wait(&parts, body, *waiting).await),
         Outcome::Elsewhere { base, ticket, cookies } => {
