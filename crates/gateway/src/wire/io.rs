@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::socket::write_gathered;
+
 use super::{Wire, WireEvent};
 
 // Nothing in a wire is pinned: the socket is `Unpin`, the timer is boxed.
@@ -29,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Write for Wire<S, K> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first = bufs.first().map_or(&[][..], |b| b);
-        self.get_mut().write(cx, first, |socket, cx| socket.poll_write_vectored(cx, bufs))
+        self.get_mut().write(cx, first, |socket, cx| write_gathered(socket, cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
