@@ -10,6 +10,9 @@ import { after, before, describe, test } from 'node:test';
 import { launch, launchWithoutCookies, open, watch } from './browser.mjs';
 import { PATIENCE_MS, request, start, until } from './gate.mjs';
 
+// Places per second of every gate here, unless a test says otherwise: the default of `start`.
+const RATE = 5;
+
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let browser;
 before(async () => { browser = await launch(); });
@@ -51,7 +54,7 @@ function unseen(origin) {
   }
 }
 
-describe('in front of the real gate', { concurrency: 4 }, () => {
+describe('in front of the real gate', { concurrency: 2 }, () => {
   test('waits, counts down and gets in, and the page is whole', () => visit({}, {}, async (page, gate) => {
     await gate.settle();
     await gate.fill(6);
@@ -176,7 +179,8 @@ describe('in front of the real gate', { concurrency: 4 }, () => {
     await page.locator('[data-tg=note]').waitFor({ state: 'hidden', timeout: PATIENCE_MS });
     await until('the page asked again', () => answers.length > before);
     assert.ok(['waiting', 'ready'].includes(answers[before].state), JSON.stringify(answers[before]));
-    assert.ok(answers[before].place <= place, `${answers[before].place} ahead, ${place} before`);
+    // What was admitted since the last save, a second ago at most, is ahead once more.
+    assert.ok(answers[before].place <= place + RATE, `${answers[before].place} ahead, ${place} before`);
     if (answers[before].state === 'waiting') assert.equal(await ticketOf(page), ticket);
     await inside(page);
     assert.deepEqual(gate.origin.pages().map(p => p.url), ['/search']);
