@@ -1,20 +1,18 @@
 //! Bodies on their way through the gate: streamed frame by frame, pulled by the receiver, never collected.
 //!
-//! One request body type ([`RequestBody`]) keeps all pooled connections of one type; the adapters ([`Limited`],
-//! [`Timed`], [`Watched`]) are generic, so that nothing is boxed unless the caller asks for it.
+//! One request body type ([`RequestBody`]) keeps all pooled connections of one type. Its limits of size and time are the
+//! wire's: what comes through is within them.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep};
 
 use crate::dispatch::held::Held;
 
@@ -174,124 +172,6 @@ pub(crate) fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// A body was longer than allowed: 413.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the body is longer than {max} bytes")]
-pub struct TooLarge {
-    /// Bytes allowed.
-    pub max: u64,
-}
-
-/// Fails with [`TooLarge`] when more than so many bytes come.
-#[derive(Debug)]
-pub struct Limited<B> {
-    body: B,
-    left: u64,
-    max: u64,
-}
-
-impl<B: Body> Limited<B> {
-    /// At most `max` bytes of `body`; refused at once if its length is known to be more.
-    pub fn new(body: B, max: u64) -> Result<Self, TooLarge> {
-        if body.size_hint().lower() > max { Err(TooLarge { max }) } else { Ok(Self { body, left: max, max }) }
-    }
-}
-
-impl<B> Body for Limited<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else { return Poll::Ready(None) };
-        let frame = frame.map_err(Into::into)?;
-        let size = frame.data_ref().map_or(0, |d| d.len() as u64);
-        match self.left.checked_sub(size) {
-            Some(left) => self.left = left,
-            None => return Poll::Ready(Some(Err(TooLarge { max: self.max }.into()))),
-        }
-        Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A body was silent for longer than allowed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no data for {limit:?}")]
-pub struct Silence {
-    /// Silence allowed.
-    pub limit: Duration,
-}
-
-/// Fails with [`Silence`] when a wait for the next frame takes longer than `limit`; zero: no limit.
-///
-/// For the visitor's side. The timer is made at the first wait: a body that is already there costs none.
-#[derive(Debug)]
-pub struct Timed<B> {
-    body: B,
-    limit: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-    waiting: bool,
-}
-
-impl<B> Timed<B> {
-    /// Limits the silences of `body`.
-    pub fn new(body: B, limit: Duration) -> Self {
-        Self { body, limit, sleep: None, waiting: false }
-    }
-}
-
-impl<B> Body for Timed<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
-            this.waiting = false;
-            return Poll::Ready(frame.map(|f| f.map_err(Into::into)));
-        }
-        if this.limit.is_zero() {
-            return Poll::Pending;
-        }
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.limit)));
-        if !this.waiting {
-            this.waiting = true;
-            sleep.as_mut().reset(Instant::now() + this.limit);
-        }
-        ready!(sleep.as_mut().poll(cx));
-        Poll::Ready(Some(Err(Silence { limit: this.limit }.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// How a body ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -301,71 +181,4 @@ pub enum Outcome {
     Aborted,
     /// It failed: the origin broke off or fell silent.
     Failed,
-}
-
-/// Calls back exactly once when the body has ended, in whatever way.
-pub struct Watched<B: Body, F: FnOnce(u64, Outcome)> {
-    body: B,
-    bytes: u64,
-    done: Option<F>,
-}
-
-impl<B: Body, F: FnOnce(u64, Outcome)> Watched<B, F> {
-    /// Calls `done` with the bytes of data that passed and the outcome.
-    pub fn new(body: B, done: F) -> Self {
-        Self { body, bytes: 0, done: Some(done) }
-    }
-
-    fn end(&mut self, outcome: Outcome) {
-        if let Some(done) = self.done.take() {
-            done(self.bytes, outcome);
-        }
-    }
-}
-
-// Nothing in it is pinned structurally: the inner body is `Unpin` wherever it is polled.
-impl<B: Body + Unpin, F: FnOnce(u64, Outcome)> Unpin for Watched<B, F> {}
-
-impl<B, F> Body for Watched<B, F>
-where
-    B: Body<Data = Bytes> + Unpin,
-    F: FnOnce(u64, Outcome),
-{
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(f)) => {
-                this.bytes += f.data_ref().map_or(0, |d| d.len() as u64);
-                if this.body.is_end_stream() {
-                    this.end(Outcome::Complete);
-                }
-            }
-            Some(Err(_)) => this.end(Outcome::Failed),
-            None => this.end(Outcome::Complete),
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl<B: Body, F: FnOnce(u64, Outcome)> Drop for Watched<B, F> {
-    fn drop(&mut self) {
-        // A body without a byte (HEAD, 204) is never polled.
-        let outcome = if self.body.is_end_stream() { Outcome::Complete } else { Outcome::Aborted };
-        self.end(outcome);
-    }
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tidegate_core::gate::ShedReason;
 use tidegate_core::units::ClassId;
 
-use crate::body::{BoxError, Silence, TooLarge};
+use crate::body::BoxError;
 use crate::dispatch::DispatchError;
 use crate::hygiene::Reject;
 use crate::live::Live;
@@ -237,13 +237,7 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
 
 /// What was wrong with the visitor's body.
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
-    let status = if error.is::<TooLarge>() {
-        413
-    } else if error.is::<Silence>() {
-        408
-    } else {
-        wire::is_bad_body(&**error).map_or(400, |bad| bad.status())
-    };
+    let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {
         413 => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than this service takes.\n"),
         408 => (StatusCode::REQUEST_TIMEOUT, "The request's body did not come.\n"),

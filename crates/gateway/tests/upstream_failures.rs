@@ -10,9 +10,10 @@ use std::time::Duration;
 use http::Method;
 use http_body_util::BodyExt;
 use tidegate_gateway::balance::Replicas;
-use tidegate_gateway::body::{Limited, RequestBody, TooLarge};
+use tidegate_gateway::body::RequestBody;
 use tidegate_gateway::dispatch::{BodyError, DispatchError, Dispatcher, SendContext};
 use tidegate_gateway::settings;
+use tidegate_gateway::wire::{BadBody, is_bad_body};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream_support::*;
 
@@ -232,15 +233,13 @@ fn the_visitors_failures_are_told_apart() {
         assert_eq!(cause.to_string(), "the visitor hung up");
 
         let (feed, body, _) = fed();
-        let limited = RequestBody::boxed(Limited::new(body, 5).unwrap());
         let long = async {
             feed.send(data("abc")).await.unwrap();
-            feed.send(data("def")).await.unwrap();
+            feed.send(Err(BadBody::TooLarge.into())).await.unwrap();
         };
-        let (e, ()) = tokio::join!(send(&d, request(Method::POST, limited)), long);
+        let (e, ()) = tokio::join!(send(&d, request(Method::POST, body)), long);
         let Err(DispatchError::RequestBody(cause)) = e else { panic!("{e:?}") };
-        assert_eq!(cause.downcast_ref(), Some(&TooLarge { max: 5 }));
-        assert!(Limited::new(RequestBody::full("123456"), 5).is_err());
+        assert_eq!(is_bad_body(&*cause), Some(BadBody::TooLarge));
         let stats = d.stats();
         assert_eq!((stats.request_body.load(Relaxed), stats.reset.load(Relaxed)), (2, 0));
     });

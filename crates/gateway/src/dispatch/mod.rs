@@ -82,8 +82,8 @@ pub enum DispatchError {
     /// What the origin sent is not a response that may be passed on.
     #[error("invalid response: {0}")]
     BadResponse(#[source] BoxError),
-    /// The visitor's side of the request body failed; [`crate::body::TooLarge`], [`crate::body::Silence`] or
-    /// hyper's error of the visitor's connection.
+    /// The visitor's side of the request body failed: hyper's error of the visitor's connection, within which
+    /// [`crate::wire::is_bad_body`] finds the wire's verdict.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] BoxError),
 }
