@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::dispatch::held::Held;
+use crate::hygiene::prepare_trailers;
 
 /// Any error.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -122,52 +122,10 @@ impl Body for RequestBody {
     }
 }
 
-/// Removes the fields that must not arrive as trailers (RFC 9110 6.5.1): what frames, routes, authenticates,
-/// conditions or describes a message is for its head; as a trailer it could only get past a check.
-pub fn strip_trailers(trailers: &mut HeaderMap) {
-    for name in FORBIDDEN_TRAILERS {
-        trailers.remove(name);
-    }
-}
-
-const FORBIDDEN_TRAILERS: &[header::HeaderName] = &[
-    header::AUTHORIZATION,
-    header::CACHE_CONTROL,
-    header::CONNECTION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::COOKIE,
-    header::EXPECT,
-    header::FORWARDED,
-    header::HOST,
-    header::IF_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_NONE_MATCH,
-    header::IF_RANGE,
-    header::IF_UNMODIFIED_SINCE,
-    header::LOCATION,
-    header::MAX_FORWARDS,
-    header::PRAGMA,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::RANGE,
-    header::RETRY_AFTER,
-    header::SET_COOKIE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::VARY,
-    header::VIA,
-    header::WWW_AUTHENTICATE,
-];
-
 /// Removes forbidden fields if the frame holds trailers.
 pub(crate) fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
-        strip_trailers(trailers);
+        prepare_trailers(trailers);
     }
     frame
 }
