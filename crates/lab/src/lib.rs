@@ -10,6 +10,9 @@
 //! The crowd and the visitors are pure: time and randomness come in as arguments, and one seed gives one
 //! crowd. Only `client`, `load` and `origin` touch sockets; nothing here decides who is admitted.
 
+pub mod dist;
+pub mod scenario;
+
 pub mod origin;
 
 pub mod crowd;

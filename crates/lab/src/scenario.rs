@@ -1,0 +1,278 @@
+//! One language for `load`, `origin`, `sim` and `experiment`: who comes, what for, what the service can take, what
+//! goes wrong. The same file plays over real sockets and in virtual time.
+//!
+//! ```text
+//! [arrivals]  when people come            [origin]  what the service can take
+//! [[visitor]] what they do, how patient   [gate]    a gate's configuration, as in tidegate.toml
+//! [target]    where, for `load`           [[fault]] what goes wrong, for `sim`
+//! ```
+//!
+//! These are the checked types: whoever holds a [`Scenario`] need not check it again.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_gateway::settings::Settings;
+
+use crate::dist::Dist;
+
+/// A whole scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Short name, for file names and tables.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Same seed, same crowd.
+    pub seed: u64,
+    /// End of the run, whoever is still there; `None`: until the last visitor has left.
+    pub deadline: Option<Duration>,
+    /// Where `load` sends, unless the command line says otherwise.
+    pub target: Option<String>,
+    /// When people come.
+    pub arrivals: Arrivals,
+    /// Who they are; at least one.
+    pub visitors: Vec<Kind>,
+    /// The service.
+    pub origin: OriginSpec,
+    /// The gate in front of it; `None`: none.
+    pub gate: Option<GateSpec>,
+    /// What goes wrong, in order of time.
+    pub faults: Vec<Fault>,
+}
+
+/// When people come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Stretches of time, one after another.
+    Phases {
+        /// How gaps are drawn.
+        process: Process,
+        /// The stretches; at least one.
+        phases: Vec<Phase>,
+        /// How often the whole is played; at least once.
+        repeat: u32,
+    },
+    /// The requests of an access log, each by a visitor of its own, at the log's own times.
+    Replay {
+        /// The log: combined format, or one JSON object a line.
+        log: PathBuf,
+        /// 2.0 plays it twice as fast.
+        speed: f64,
+    },
+}
+
+/// How gaps between arrivals are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Independent people: exponential gaps.
+    Poisson,
+    /// Evenly spaced.
+    Constant,
+}
+
+/// A stretch of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Arrivals per second as a function of the time since the phase began.
+    pub rate: Shape,
+    /// How long it lasts; `Duration::MAX`: for good.
+    pub lasts: Duration,
+    /// Share of each kind of visitor, by index; empty: as their weights say.
+    pub mix: Vec<f64>,
+}
+
+/// A rate over time, in visitors per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// Always the same.
+    Flat(f64),
+    /// From one rate to another, linearly over the phase.
+    Ramp(f64, f64),
+    /// A day: `low` at the start, `high` half a period later, a cosine between.
+    Diurnal {
+        /// Least.
+        low: f64,
+        /// Most.
+        high: f64,
+        /// A day's length.
+        period: Duration,
+    },
+}
+
+/// A kind of visitor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Its name, in tables.
+    pub name: String,
+    /// How many of all visitors are of this kind, relative to the others.
+    pub weight: f64,
+    /// What a session consists of; at least one step.
+    pub steps: Vec<Step>,
+    /// Time before a request under way is given up.
+    pub patience: Dist,
+    /// Longest stay in a waiting room.
+    pub wait_limit: Dist,
+    /// How often somebody tries again after a failure before leaving for good.
+    pub retries: u8,
+    /// Pause before trying again.
+    pub pause: Dist,
+    /// Share who never come back after being told to wait.
+    pub no_show: f64,
+    /// Share who ask for the page before their turn, once.
+    pub early: f64,
+    /// Share who do not come at their turn but `late_by` afterwards.
+    pub late: f64,
+    /// See `late`.
+    pub late_by: Dist,
+    /// What they go by while they wait.
+    pub follow: Follow,
+    /// Whether they keep cookies. Without, the ticket travels in the URL the page names.
+    pub cookies: bool,
+    /// Whether they ask as browsers do (`Accept: text/html`) or as programs do (`application/json`).
+    pub browser: bool,
+    /// Share who, told to wait, send an altered ticket once before their turn (an attack; expected answer: 403).
+    pub tamper: f64,
+    /// Share who, served, show the ticket they have used once more (an attack; expected: not let in).
+    pub replay: f64,
+}
+
+/// What waiting visitors go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// The waiting page's script: its status document, when it says.
+    Page,
+    /// The `Refresh` field of a page without JavaScript.
+    Refresh,
+    /// `Retry-After`, as programs do.
+    RetryAfter,
+    /// Nothing: they press reload after `pause`, as people do at an error page.
+    Nothing,
+}
+
+/// One request of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Method.
+    pub method: String,
+    /// Path and query. `{n}` stands for a number drawn per request, 0 to 999,999.
+    pub path: String,
+    /// Body of a form, sent as `application/x-www-form-urlencoded`.
+    pub form: Option<String>,
+    /// Time between the answer and the next step.
+    pub think: Dist,
+}
+
+/// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a request
+/// through its stages, one after another, each with a number of servers and a queue of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OriginSpec {
+    /// Requests a replica serves at once (w).
+    pub workers: u32,
+    /// Requests that may wait for a worker; further ones are refused.
+    pub backlog: u32,
+    /// Strength of contention (a): a request taken with n present takes 1 + a((n − w)/w)² times as long, n > w.
+    pub contention: f64,
+    /// How many replicas.
+    pub replicas: u32,
+    /// What a demand is.
+    pub mode: Mode,
+    /// Named resources; at least one.
+    pub stages: Vec<Stage>,
+    /// Work by URL; the first that matches counts, the last one matches everything.
+    pub paths: Vec<PathSpec>,
+    /// Whether a worker stops when its visitor has left. Most services do not.
+    pub notices_leavers: bool,
+    /// What changes while running, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// What a demand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Time passes: virtual servers, any number on one core.
+    Sleep,
+    /// CPU time is burnt.
+    Spin,
+}
+
+/// A named resource of each replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// `app`, `db`, ...
+    pub name: String,
+    /// How many requests it works on at once.
+    pub servers: u32,
+}
+
+/// What requests for some URLs ask of the service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSpec {
+    /// Glob over the path, as in a gate's `class.match.path`.
+    pub path: String,
+    /// Service demand at each stage, by its index, in the order they are visited.
+    pub demand: Vec<(usize, Dist)>,
+    /// Length of the answer's body.
+    pub body_bytes: usize,
+}
+
+/// A change of capacity while running. What is `None` stays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// When, from the start.
+    pub at: Duration,
+    /// Replicas that serve.
+    pub replicas: Option<u32>,
+    /// Workers of each.
+    pub workers: Option<u32>,
+    /// Speed of every server: 0.5 doubles all demands.
+    pub speed: Option<f64>,
+}
+
+/// The gate in front.
+#[derive(Clone, Debug)]
+pub struct GateSpec {
+    /// Its configuration.
+    pub settings: Settings,
+    /// The same as TOML, to be written to a file for a real gate.
+    pub text: String,
+    /// Two processes, tokengen and tokencheck, instead of one.
+    pub split: bool,
+}
+
+/// Something goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// When, from the start.
+    pub at: Duration,
+    /// For how long; `Duration::MAX`: for good.
+    pub lasts: Duration,
+    /// What.
+    pub what: FaultKind,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// A replica is gone: connections refused, what it worked on lost.
+    Crash {
+        /// Which.
+        replica: u32,
+    },
+    /// A replica's servers are this many times slower.
+    Slow {
+        /// Which.
+        replica: u32,
+        /// 4.0: four times.
+        factor: f64,
+    },
+    /// Tokencheck's clock is ahead of tokengen's by this; negative: behind. In seconds.
+    Drift {
+        /// By how much.
+        seconds: f64,
+    },
+    /// Reports from tokencheck to tokengen are lost.
+    NoFeedback,
+    /// The gate is killed and started again from what it had saved.
+    Restart,
+}
