@@ -20,6 +20,8 @@ pub mod crowd;
 pub mod answer;
 pub mod visitor;
 
+pub mod wheel;
+
 pub mod client;
 pub mod load;
 pub mod tally;
