@@ -20,6 +20,9 @@
 //! binary heap (a cache miss per level of a large heap, and a sequence number for the order), a calendar queue (its bucket
 //! width must be tuned to the load, and a flash crowd changes it by four orders of magnitude), a `Vec` per slot (keeps
 //! the capacity of the fullest moment of every slot).
+//!
+//! Measured (`cargo bench -p tidegate-lab --bench wheel`, one core of two): a pop and a push with 10^6 entries spread over 60 s
+//! take 57 ns, `std::collections::BinaryHeap` 1,161 ns; with 10^5 entries over 1 s 28 and 98 ns, with 1,000 33 and 37.
 
 /// Bits of a digit. Six let one word say which slots of a level are in use.
 const BITS: u32 = 6;
