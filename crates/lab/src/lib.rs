@@ -13,6 +13,7 @@
 pub mod dist;
 pub mod scenario;
 
+pub mod model;
 pub mod origin;
 
 pub mod crowd;
