@@ -1,122 +1,102 @@
-//! Who comes, and when: arrivals as a Poisson process whose rate changes from phase to phase.
+//! Who comes, and when.
 //!
-//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Gaps are
-//! exponential; at the border of a phase the gap is drawn anew at the new rate, which a memoryless process
-//! allows. A person's whole character is drawn here, so that the same seed sends the same crowd to whatever is
-//! under test, and so that later decisions need no randomness. Evenly spaced arrivals were rejected: they flatter
-//! whatever is tested, since independent people come in clumps.
+//! ```text
+//! phases (shape, mix) ─► time of each arrival ─┐
+//! access log ─► line ─► time and request ──────┴─► Person { at, seed, kind } ─► visitor
+//! ```
+//!
+//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Poisson arrivals are
+//! exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed from which whoever plays the
+//! visitor hashes each trait when it is needed; the seeds are hashes of the person's number and take nothing from the
+//! generator that draws the gaps. So changing the share of one trait, or a mix, changes nothing else about the crowd.
+//! Rejected: drawing a character here, as it costs memory for each of a million visitors and ties their lives to the
+//! order of the draws.
 
 use std::time::Duration;
 
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
-/// A stretch of time with one arrival rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
-    /// Visitors per second; nobody comes at 0.
-    pub rate: f64,
-    /// How long it lasts; `Duration::MAX`: for good.
-    pub lasts: Duration,
-}
+use crate::scenario::{Arrivals, Kind, Phase, Process};
 
-/// What the people of a crowd have in common.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Temper {
-    /// Mean time before somebody gives a request up; people differ evenly by half of it either way.
-    pub patience: Duration,
-    /// How often somebody tries again after a failure before leaving for good.
-    pub retries: u8,
-    /// Mean pause before trying again; people differ evenly by half of it either way.
-    pub pause: Duration,
-    /// Share of visitors who never come back after being told to wait (0..=1).
-    pub no_shows: f64,
-    /// How long somebody stays in a waiting room at most.
-    pub wait_limit: Duration,
-}
+pub mod old;
+pub mod replay;
+pub mod shape;
 
-impl Default for Temper {
-    /// Nielsen puts the limit of attention at ten seconds; with nothing but a blank page to look at, half of that. A
-    /// reload follows within a second or two.
-    fn default() -> Self {
-        Self {
-            patience: Duration::from_secs(5),
-            retries: 2,
-            pause: Duration::from_secs(1),
-            no_shows: 0.0,
-            wait_limit: Duration::MAX,
-        }
-    }
-}
+use replay::{Arrival, Log, Skipped};
+use shape::Course;
 
 /// One visitor to come.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
     /// When, counted from the start of the run.
     pub at: Duration,
-    /// Time before a request is given up.
-    pub patience: Duration,
-    /// Pause before trying again after a failure.
-    pub pause: Duration,
-    /// Tries left after a failure.
-    pub retries: u8,
-    /// Never comes back after being told to wait.
-    pub no_show: bool,
-    /// Longest stay in a waiting room.
-    pub wait_limit: Duration,
-    /// Spreads what pages do at random moments: evenly in 0..1.
-    pub jitter: f32,
+    /// Everything about them that is not said by their kind follows from this.
+    pub seed: u64,
+    /// Index into [`Cast::kinds`].
+    pub kind: u32,
 }
 
-/// The arrivals, in order of time.
-#[derive(Debug)]
+/// The kinds of visitors that a crowd consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cast {
+    /// Those of the scenario, then one for each distinct request of a replayed log.
+    pub kinds: Vec<Kind>,
+}
+
+/// The arrivals, in order of time. Endless if the last phase is.
+#[derive(Clone, Debug)]
 pub struct Crowd {
-    rng: StdRng,
-    temper: Temper,
-    phases: std::vec::IntoIter<Phase>,
-    rate: f64,
-    now: Duration,
-    phase_ends: Duration,
+    /// Where the persons' seeds begin.
+    seed: u64,
+    /// How many have come.
+    count: u64,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Phases(Box<Programme>),
+    Log { arrivals: std::vec::IntoIter<Arrival>, speed: f64, skipped: Skipped },
 }
 
 impl Crowd {
-    /// The crowd that `seed` stands for.
-    pub fn new(seed: u64, temper: Temper, phases: Vec<Phase>) -> Self {
-        Self {
-            rng: StdRng::seed_from_u64(seed),
-            temper,
-            phases: phases.into_iter(),
-            rate: 0.0,
-            now: Duration::ZERO,
-            phase_ends: Duration::ZERO,
-        }
-    }
-
-    /// A flash crowd: `rate` visitors per second for `lasts`, then nobody.
-    pub fn flash(seed: u64, temper: Temper, rate: f64, lasts: Duration) -> Self {
-        Self::new(seed, temper, vec![Phase { rate, lasts }])
-    }
-
-    fn next_arrival(&mut self) -> Option<Duration> {
-        loop {
-            // 1 - u lies in (0, 1]: its logarithm is finite.
-            let u: f64 = self.rng.random();
-            let gap = Duration::try_from_secs_f64(-(1.0 - u).ln() / self.rate).unwrap_or(Duration::MAX);
-            let at = self.now.saturating_add(gap);
-            if at < self.phase_ends {
-                self.now = at;
-                return Some(at);
+    /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no mix.
+    ///
+    /// Of an [`Arrivals::Replay`] nobody comes, as its log has to be read first: [`Scenario::cast`] and
+    /// [`Crowd::replay`] do.
+    ///
+    /// [`Scenario::cast`]: crate::scenario::Scenario::cast
+    pub fn new(seed: u64, arrivals: &Arrivals, weights: &[f64]) -> Self {
+        match arrivals {
+            Arrivals::Phases { process, phases, repeat } => {
+                let programme = Programme::new(seed, *process, phases, *repeat, weights);
+                Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(programme)) }
             }
-            let phase = self.phases.next()?;
-            self.now = self.phase_ends;
-            self.phase_ends = self.now.saturating_add(phase.lasts);
-            self.rate = phase.rate.max(0.0);
+            Arrivals::Replay { speed, .. } => Self::replay(seed, Log::default(), *speed),
         }
     }
 
-    /// `mean`, give or take up to half of it.
-    fn about(&mut self, mean: Duration) -> Duration {
-        mean.mul_f64(self.rng.random_range(0.5..1.5))
+    /// The visitors of an access log, at the log's times divided by `speed`.
+    pub fn replay(seed: u64, log: Log, speed: f64) -> Self {
+        let source = Source::Log { arrivals: log.arrivals.into_iter(), speed, skipped: log.skipped };
+        Self { seed: mix(seed), count: 0, source }
+    }
+
+    /// How many are expected to come in all, for the display of progress; `None`: no end. Exact for a log.
+    pub fn size_hint_visitors(&self) -> Option<f64> {
+        match &self.source {
+            Source::Phases(programme) => Some(programme.expected).filter(|expected| expected.is_finite()),
+            Source::Log { arrivals, .. } => Some((self.count + arrivals.len() as u64) as f64),
+        }
+    }
+
+    /// Lines of the replayed log that could not be read; `None`: no log is replayed.
+    pub fn skipped(&self) -> Option<&Skipped> {
+        match &self.source {
+            Source::Phases(_) => None,
+            Source::Log { skipped, .. } => Some(skipped),
+        }
     }
 }
 
@@ -124,76 +104,148 @@ impl Iterator for Crowd {
     type Item = Person;
 
     fn next(&mut self) -> Option<Person> {
-        let at = self.next_arrival()?;
-        Some(Person {
-            at,
-            patience: self.about(self.temper.patience),
-            pause: self.about(self.temper.pause),
-            retries: self.temper.retries,
-            // Drawn whatever the share is, so that the share changes nothing else about the crowd.
-            no_show: self.rng.random::<f64>() < self.temper.no_shows,
-            wait_limit: self.temper.wait_limit,
-            jitter: self.rng.random(),
-        })
+        // SplitMix64: the n-th output of a generator that can be asked for any n.
+        let seed = mix(self.seed.wrapping_add(self.count.wrapping_mul(GOLDEN)));
+        let (at, kind) = match &mut self.source {
+            Source::Phases(programme) => (programme.next()?, programme.kind(seed)),
+            Source::Log { arrivals, speed, .. } => {
+                let arrival = arrivals.next()?;
+                let at = (arrival.at_us as f64 * 1e3 / *speed) as u64;
+                (Duration::from_nanos(at), arrival.kind)
+            }
+        };
+        self.count += 1;
+        Some(Person { at, seed, kind })
     }
+}
+
+/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+/// generators, 2014).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Keeps the draw of the kind apart from whatever else is hashed from a person's seed.
+const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
+
+/// The output function of SplitMix64: every bit of the result depends on every bit of `x`.
+const fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(GOLDEN);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The phases, and how far they have been played.
+#[derive(Clone, Debug)]
+struct Programme {
+    rng: StdRng,
+    process: Process,
+    stretches: Vec<Stretch>,
+    /// Stretches still to play after the present one, over all repetitions.
+    left: u64,
+    /// Index of the present one.
+    index: usize,
+    course: Course,
+    /// Begin and end of the present one, in nanoseconds since the start.
+    starts_ns: u64,
+    ends_ns: u64,
+    /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5, 1.5, ...
+    /// This is the next of these, counted from the begin of the present phase.
+    due: f64,
+    /// How many come in all.
+    expected: f64,
+}
+
+/// A phase, made ready.
+#[derive(Clone, Debug)]
+struct Stretch {
+    phase: Phase,
+    lasts_ns: u64,
+    /// Cumulated shares of the kinds, the last 1.
+    shares: Box<[f64]>,
+}
+
+impl Programme {
+    fn new(seed: u64, process: Process, phases: &[Phase], repeat: u32, weights: &[f64]) -> Self {
+        let stretch = |phase: &Phase| Stretch {
+            phase: phase.clone(),
+            lasts_ns: u64::try_from(phase.lasts.as_nanos()).unwrap_or(u64::MAX),
+            shares: cumulated(if phase.mix.is_empty() { weights } else { &phase.mix }),
+        };
+        let stretches: Vec<_> = phases.iter().map(stretch).collect();
+        let round: f64 = stretches.iter().map(|s| Course::new(&s.phase).expected()).sum();
+        let course = stretches.first().map_or(Course::NOBODY, |s| Course::new(&s.phase));
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            process,
+            left: (stretches.len() as u64 * u64::from(repeat)).saturating_sub(1),
+            index: 0,
+            course,
+            starts_ns: 0,
+            ends_ns: stretches.first().map_or(0, |s| s.lasts_ns),
+            stretches,
+            due: 0.5,
+            expected: round * f64::from(repeat),
+        }
+    }
+
+    /// The next arrival.
+    fn next(&mut self) -> Option<Duration> {
+        loop {
+            let time = match self.process {
+                Process::Poisson => self.course.next_poisson(&mut self.rng),
+                Process::Constant => self.course.next_even(self.due).inspect(|_| self.due += 1.0),
+            };
+            if let Some(seconds) = time {
+                // Rounding may not carry an arrival over the border of its phase.
+                let at = self.starts_ns.saturating_add((seconds * 1e9) as u64);
+                return Some(Duration::from_nanos(at.min(self.ends_ns - 1)));
+            }
+            self.advance()?;
+        }
+    }
+
+    /// On to the next phase.
+    fn advance(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        if self.ends_ns == u64::MAX {
+            return None;
+        }
+        self.due -= self.course.expected();
+        self.index = (self.index + 1) % self.stretches.len();
+        let next = &self.stretches[self.index];
+        self.starts_ns = self.ends_ns;
+        self.ends_ns = self.starts_ns.saturating_add(next.lasts_ns);
+        self.course = Course::new(&next.phase);
+        Some(())
+    }
+
+    /// The kind of whoever has this seed and comes now.
+    fn kind(&self, seed: u64) -> u32 {
+        let shares = &self.stretches[self.index].shares;
+        if shares.len() < 2 {
+            return 0;
+        }
+        // 53 bits make an even fraction of 1.
+        let u = (mix(seed ^ KIND_SALT) >> 11) as f64 / (1u64 << 53) as f64;
+        shares.partition_point(|share| *share <= u) as u32
+    }
+}
+
+/// Running sums of `weights`, as shares of the whole. Shares after the last positive one are never drawn.
+fn cumulated(weights: &[f64]) -> Box<[f64]> {
+    let whole: f64 = weights.iter().sum();
+    let mut sum = 0.0;
+    let mut shares: Box<[f64]> = weights
+        .iter()
+        .map(|weight| {
+            sum += weight;
+            sum / whole
+        })
+        .collect();
+    if let Some(last) = weights.iter().rposition(|weight| *weight > 0.0) {
+        shares[last..].fill(1.0);
+    }
+    shares
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn flash(seed: u64, temper: Temper) -> Vec<Person> {
-        Crowd::flash(seed, temper, 1000.0, 4 * SECOND).collect()
-    }
-
-    #[test]
-    fn same_seed_same_crowd() {
-        let temper = Temper::default();
-        assert_eq!(flash(7, temper), flash(7, temper));
-        assert_ne!(flash(7, temper), flash(8, temper));
-    }
-
-    #[test]
-    fn the_share_of_no_shows_changes_nothing_else() {
-        let all = flash(7, Temper::default());
-        let some = flash(7, Temper { no_shows: 0.3, ..Temper::default() });
-        let missing = some.iter().filter(|p| p.no_show).count() as f64;
-        assert!((missing / some.len() as f64 - 0.3).abs() < 0.03, "{missing}");
-        assert!(all.iter().all(|p| !p.no_show));
-        let as_shows = some.iter().map(|p| Person { no_show: false, ..*p });
-        assert!(as_shows.eq(all.iter().copied()));
-    }
-
-    #[test]
-    fn arrivals_follow_the_rate_of_their_phase() {
-        let phases = vec![
-            Phase { rate: 1000.0, lasts: 2 * SECOND },
-            Phase { rate: 0.0, lasts: 3 * SECOND },
-            Phase { rate: 200.0, lasts: 5 * SECOND },
-        ];
-        let at: Vec<_> = Crowd::new(1, Temper::default(), phases).map(|p| p.at).collect();
-        assert!(at.is_sorted());
-        let within = |from: u64, to: u64| {
-            at.iter().filter(|t| **t >= from as u32 * SECOND && **t < to as u32 * SECOND).count() as f64
-        };
-        // Five standard deviations of a Poisson count.
-        for (from, to, mean) in [(0, 2, 2000.0_f64), (2, 5, 0.0), (5, 10, 1000.0), (10, 100, 0.0)] {
-            let count = within(from, to);
-            assert!((count - mean).abs() <= 5.0 * mean.sqrt(), "{from}..{to}: {count}, expected {mean}");
-        }
-        // Gaps are exponential: their standard deviation is their mean (it would be 0 if they were even).
-        let gaps: Vec<f64> = at[..1500].windows(2).map(|w| (w[1] - w[0]).as_secs_f64()).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
-        assert!((deviation / mean - 1.0).abs() < 0.15, "{deviation} / {mean}");
-    }
-
-    #[test]
-    fn an_endless_crowd_goes_on() {
-        let phases = vec![Phase { rate: 0.0, lasts: SECOND }, Phase { rate: 100.0, lasts: Duration::MAX }];
-        let last = Crowd::new(3, Temper::default(), phases).nth(99_999).expect("endless");
-        assert!((last.at.as_secs_f64() - 1001.0).abs() < 20.0, "{:?}", last.at);
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::crowd::{Crowd, Person, Phase, Temper};
+use crate::crowd::old::{Crowd, Person, Phase, Temper};
 use crate::load::{self, Target};
 use crate::origin::{Law, Origin, OriginConfig, OriginHandle, Stats};
 use crate::progress::Progress;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::answer::{read_news, read_page};
 use crate::client::{Client, Reply};
-use crate::crowd::Person;
+use crate::crowd::old::Person;
 use crate::tally::Tally;
 use crate::visitor::{Ask, End, Failure, Next, Visitor};
 

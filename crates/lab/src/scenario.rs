@@ -9,12 +9,18 @@
 //!
 //! These are the checked types: whoever holds a [`Scenario`] need not check it again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_gateway::settings::Settings;
 
+use crate::crowd::replay::{Log, ReplayError};
+use crate::crowd::{Cast, Crowd};
 use crate::dist::Dist;
+
+mod read;
+
+pub use read::Mistakes;
 
 /// A whole scenario.
 #[derive(Clone, Debug)]
@@ -276,3 +282,137 @@ pub enum FaultKind {
     /// The gate is killed and started again from what it had saved.
     Restart,
 }
+
+impl Scenario {
+    /// Reads a scenario file. Its name, unless it says one, is the file's without the ending.
+    ///
+    /// # Errors
+    /// Every mistake in it, each with its line.
+    pub fn load(path: &Path) -> Result<Self, Mistakes> {
+        Self::load_with(path, &[])
+    }
+
+    /// As [`Scenario::load`], with keys from the command line, as in [`Scenario::parse`].
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn load_with(path: &Path, overrides: &[(String, String)]) -> Result<Self, Mistakes> {
+        read::load(path, overrides)
+    }
+
+    /// Reads a scenario. `name` stands for the file in messages, and its stem is the name of a scenario that says none;
+    /// paths in it are relative to `dir`. `overrides` are keys that count over what the text says, and their values as
+    /// TOML or bare text: `("arrivals.phase.0.rate", "600")`, `("gate.room.max_wait", "10m")`.
+    ///
+    /// # Errors
+    /// Every mistake in it, each with its line or its override.
+    pub fn parse(
+        text: &str,
+        name: &str,
+        dir: &Path,
+        overrides: &[(String, String)],
+    ) -> Result<Self, Mistakes> {
+        read::parse(text, name, dir, overrides)
+    }
+
+    /// What `tidegate load URL --rate RATE --for LASTS` means: `rate` visitors per second, who ask for one page each.
+    /// The URL may name that page. Figures are as they come: [`Scenario::parse`] would have checked them.
+    pub fn short(url: &str, rate: f64, lasts: Duration) -> Self {
+        let mut kind = Kind::default();
+        let path_at = url.find("://").map_or(0, |at| at + 3);
+        if let Some(slash) = url[path_at..].find('/') {
+            kind.steps[0].path = url[path_at + slash..].into();
+        }
+        let phase = Phase { rate: Shape::Flat(rate), lasts, mix: Vec::new() };
+        Self {
+            name: "load".into(),
+            about: String::new(),
+            seed: 1,
+            deadline: None,
+            target: Some(url.into()),
+            arrivals: Arrivals::Phases { process: Process::Poisson, phases: vec![phase], repeat: 1 },
+            visitors: vec![kind],
+            origin: OriginSpec::default(),
+            gate: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Who comes, and when. Reads the log, if one is to be replayed.
+    ///
+    /// # Errors
+    /// The log cannot be played.
+    pub fn cast(&self) -> Result<(Cast, Crowd), ReplayError> {
+        let mut kinds = self.visitors.clone();
+        let crowd = match &self.arrivals {
+            Arrivals::Phases { .. } => {
+                let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
+                Crowd::new(self.seed, &self.arrivals, &weights)
+            }
+            Arrivals::Replay { log, speed } => {
+                let manners = kinds.first().cloned().unwrap_or_default();
+                let mut log = Log::load(log, &manners, kinds.len() as u32)?;
+                kinds.append(&mut log.kinds);
+                Crowd::replay(self.seed, log, *speed)
+            }
+        };
+        Ok((Cast { kinds }, crowd))
+    }
+}
+
+impl Default for Kind {
+    /// Somebody at a browser. Nielsen puts the limit of attention at ten seconds; with nothing but a blank page to look
+    /// at, half of that, give or take half. A reload follows within a second or two.
+    fn default() -> Self {
+        Self {
+            name: "visitor".into(),
+            weight: 1.0,
+            steps: vec![Step::default()],
+            patience: Dist::Uniform(2.5, 7.5),
+            wait_limit: Dist::Never,
+            retries: 2,
+            pause: Dist::Uniform(0.5, 1.5),
+            no_show: 0.0,
+            early: 0.0,
+            late: 0.0,
+            late_by: Dist::Exponential(10.0),
+            follow: Follow::Page,
+            cookies: true,
+            browser: true,
+            tamper: 0.0,
+            replay: 0.0,
+        }
+    }
+}
+
+impl Default for Step {
+    /// The front page, and on at once.
+    fn default() -> Self {
+        Self { method: "GET".into(), path: "/".into(), form: None, think: Dist::Fixed(0.0) }
+    }
+}
+
+impl Default for OriginSpec {
+    /// WebQ's server (section VI-B): ten workers at 100 ms, so 100 requests per second. A backlog of 128 is what servers
+    /// get from `listen` unless they ask for more.
+    fn default() -> Self {
+        Self {
+            workers: 10,
+            backlog: 128,
+            contention: 0.01,
+            replicas: 1,
+            mode: Mode::Sleep,
+            stages: vec![Stage { name: "app".into(), servers: 10 }],
+            paths: vec![PathSpec {
+                path: "**".into(),
+                demand: vec![(0, Dist::Fixed(0.1))],
+                body_bytes: DEFAULT_BODY_BYTES,
+            }],
+            notices_leavers: false,
+            changes: Vec::new(),
+        }
+    }
+}
+
+/// Length of an answer for which the scenario says none, in bytes: the smallest of real pages.
+pub const DEFAULT_BODY_BYTES: usize = 400;

@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use crate::answer::{Answer, Jar, News, State};
-use crate::crowd::Person;
+use crate::crowd::old::Person;
 
 #[cfg(test)]
 mod tests;

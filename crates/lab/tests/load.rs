@@ -9,7 +9,7 @@ use http::Response;
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tidegate_lab::crowd::{Crowd, Temper};
+use tidegate_lab::crowd::old::{Crowd, Temper};
 use tidegate_lab::load::{self, Target};
 use tidegate_lab::origin::{Law, Origin, OriginConfig};
 use tidegate_lab::tally::Tally;

@@ -62,13 +62,17 @@ impl fmt::Display for Mistake {
 impl std::error::Error for Mistake {}
 
 /// A mistake before its place is looked up.
-#[derive(Debug)]
-pub(super) struct Found {
+#[derive(Clone, Debug)]
+pub struct Found {
     /// `None`: the mistake has no place.
     pub at: Option<At>,
+    /// As in [`Mistake`].
     pub key: String,
+    /// As in [`Mistake`].
     pub expected: String,
+    /// As in [`Mistake`].
     pub got: String,
+    /// As in [`Mistake`].
     pub hint: Option<String>,
     /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's secret.
     pub cut: bool,
@@ -83,8 +87,8 @@ const MAX_LINE: usize = 160;
 /// Lines longer than this are not looked at: no person wrote them.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Looks up the places: in the order of the text, at most [`MAX_MISTAKES`].
-pub(super) fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
+/// Looks up the places: in the order of the text, at most 100. Lines that hold a secret are not shown.
+pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
     found.sort_by_key(|m| m.at.unwrap_or_default());
     let beyond = found.len().saturating_sub(MAX_MISTAKES);
     found.truncate(MAX_MISTAKES);

@@ -20,20 +20,20 @@ mod overrides;
 mod print;
 mod read;
 mod sections;
-mod tree;
+pub mod tree;
 
-pub use mistake::{Excerpt, Mistake};
+pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
 pub use print::Change;
+pub use read::{did_you_mean, plain_key};
 pub use sections::{
     Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
 };
 
 use declare::{Block, Section as _};
 use kinds::Named;
-use mistake::Found;
 use read::Reader;
-use tree::{At, Entry, Source};
+use tree::{At, Entry, Source, Table};
 
 /// Names of the estimators that exist.
 pub const ESTIMATORS: &[&str] = &["fixed"];
@@ -87,6 +87,17 @@ impl std::fmt::Debug for Role {
                 .finish_non_exhaustive(),
         }
     }
+}
+
+/// A configuration that was a part of a larger document.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What could be read; defaults where it could not.
+    pub settings: Settings,
+    /// What could not.
+    pub found: Vec<Found>,
+    /// Values that no message may show.
+    pub secrets: Vec<At>,
 }
 
 /// The value of `role`, before its section is known.
@@ -305,6 +316,20 @@ impl Settings {
             trouble("UTF-8".into(), format!("a byte that is not, in line {line}"))
         })?;
         Self::parse_with(&text, &name, overrides)
+    }
+
+    /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The document's reader
+    /// adds the mistakes to its own and has all of them [placed](place).
+    pub fn read_part(table: &Table, key: &str) -> Part {
+        let mut out = Reader::new();
+        let settings = read::settings(table, &mut out);
+        if out.found.is_empty() {
+            check::check(&settings, &mut out);
+        }
+        for mistake in &mut out.found {
+            mistake.key = declare::join(key, &mistake.key);
+        }
+        Part { settings, found: out.found, secrets: out.secrets }
     }
 
     /// What `tidegate run --origin HOST:PORT` means; `http://HOST[:PORT]/` is accepted too. `listen` is the address

@@ -141,14 +141,14 @@ fn is_close(a: &str, b: &str) -> bool {
 }
 
 /// "Did you mean `b`?" for the most similar choice, if any is similar.
-pub(super) fn did_you_mean<'c>(text: &str, choices: impl Iterator<Item = &'c str>) -> Option<String> {
+pub fn did_you_mean<'c>(text: &str, choices: impl Iterator<Item = &'c str>) -> Option<String> {
     let text = text.get(..64).unwrap_or(text);
     let best = choices.min_by_key(|choice| strsim::osa_distance(text, choice))?;
     is_close(text, best).then(|| format!("Did you mean `{best}`?"))
 }
 
 /// A name as it would be written in a key: bare, or in quotes.
-pub(super) fn plain_key(name: &str) -> String {
+pub fn plain_key(name: &str) -> String {
     let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare && name.len() <= 64 { name.to_owned() } else { quoted(name) }
 }

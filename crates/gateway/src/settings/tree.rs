@@ -2,62 +2,83 @@
 //!
 //! The TOML parser recovers from syntax errors, so one bad line does not hide the mistakes in the others. Why a tree
 //! of our own between parser and reader: overrides from the command line (`--set`) join the file here, each with its
-//! own source, and everything behind this module neither knows nor cares which of the two a value came from.
+//! own source, and everything behind this module neither knows nor cares which of the two a value came from. Public, with
+//! [`Found`](super::Found) and [`place`](super::place): a scenario of the lab is read with the same means, and a
+//! configuration may be a part of one ([`Settings::read_part`](super::Settings::read_part)).
 
 use toml::de::{DeTable, DeValue};
 
 /// Where something was written: bytes `start..end` of source number `source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct At {
+pub struct At {
+    /// Number of the source.
     pub source: usize,
+    /// First byte.
     pub start: usize,
+    /// The byte after the last.
     pub end: usize,
 }
 
 /// One text that takes part: the file, or one override.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub struct Source {
+    /// The file's name, or the option's.
     pub name: String,
+    /// All of it.
     pub text: String,
 }
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub struct Node {
+    /// Where.
     pub at: At,
+    /// What.
     pub value: Value,
 }
 
 /// A value as TOML knows it.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub enum Value {
+    /// A string.
     Text(String),
+    /// An integer of 64 bits.
     Integer(i64),
+    /// A number with a fraction, an exponent, or none.
     Float(f64),
+    /// `true` or `false`.
     Boolean(bool),
     /// A date, or an integer beyond 64 bits: right for no key, kept as written for the message.
     Other(String),
+    /// An array, of tables too.
     List(Vec<Node>),
+    /// A table, however it was written.
     Table(Table),
 }
 
 /// Names and values, in the order of the parser.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub struct Table {
+    /// Each name once.
     pub entries: Vec<Entry>,
 }
 
 /// One `name = value`.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub struct Entry {
+    /// The name, without quotes.
     pub name: String,
+    /// Where the name stands.
     pub at: At,
+    /// The value.
     pub node: Node,
 }
 
 /// A syntax error: where, and what the parser says.
-pub(super) struct SyntaxError {
+pub struct SyntaxError {
+    /// Where.
     pub at: At,
+    /// What the parser says.
     pub message: String,
 }
 
@@ -81,7 +102,7 @@ impl Value {
 }
 
 /// `text` in quotes, escaped, not longer than a message can bear.
-pub(super) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("\"{}\"", clipped(text))
 }
 
@@ -98,8 +119,11 @@ impl Table {
         self.entries.iter().find(|e| e.name == name)
     }
 
-    /// Puts `node` at the dotted path, over whatever stands there. Elements of `[[class]]` are found by their name.
-    /// Gives the part of the path that leads nowhere, if one does.
+    /// Puts `node` at the dotted path, over whatever stands there. Elements of `[[class]]` are found by their name, or
+    /// by their number from 0.
+    ///
+    /// # Errors
+    /// The part of the path that leads nowhere.
     pub fn put<'p>(&mut self, path: &[&'p str], at: At, node: Node) -> Result<(), &'p str> {
         let Some((&name, rest)) = path.split_first() else { return Ok(()) };
         if rest.is_empty() {
@@ -115,11 +139,16 @@ impl Table {
         match &mut found.node.value {
             Value::Table(table) => table.put(rest, at, node),
             Value::List(items) => {
-                let named = items.iter_mut().find_map(|item| match &mut item.value {
-                    Value::Table(table) if table.is_named(rest[0]) => Some(table),
-                    _ => None,
-                });
-                named.ok_or(rest[0])?.put(&rest[1..], at, node)
+                let named =
+                    |item: &Node| matches!(&item.value, Value::Table(table) if table.is_named(rest[0]));
+                let number = items.iter().position(named).or_else(|| rest[0].parse().ok());
+                let item = number.and_then(|number| items.get_mut(number)).ok_or(rest[0])?;
+                match &mut item.value {
+                    _ if rest.len() == 1 => *item = node,
+                    Value::Table(table) => return table.put(&rest[1..], at, node),
+                    _ => return Err(rest[0]),
+                }
+                Ok(())
             }
             _ => Err(name),
         }
@@ -131,7 +160,7 @@ impl Table {
 }
 
 /// Parses a whole document. The tree holds what could be understood, the errors the rest.
-pub(super) fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
+pub fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
     let (root, errors) = DeTable::parse_recoverable(text);
     let errors = errors
         .into_iter()
@@ -145,7 +174,7 @@ pub(super) fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
 
 /// Parses the right side of `--set key=value`: TOML if it is, the bare text otherwise, so that `--set
 /// room.max_wait=10m` needs no quotes inside quotes.
-pub(super) fn parse_value(at: At, text: &str) -> Node {
+pub fn parse_value(at: At, text: &str) -> Node {
     let parsed = DeValue::parse(text).ok();
     let value = match parsed.as_ref().map(|v| v.get_ref()) {
         None | Some(DeValue::Datetime(_)) => Value::Text(text.into()),
