@@ -16,7 +16,7 @@ use crate::load::{self, Target};
 use crate::origin::{Law, Origin, OriginConfig, OriginHandle, Stats};
 use crate::progress::Progress;
 use crate::report::{DemoReport, Gated, Side};
-use crate::tally::Tally;
+use crate::tally_old::Tally;
 use crate::visitor::Failure;
 
 /// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate

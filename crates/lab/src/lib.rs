@@ -18,6 +18,7 @@ pub mod origin;
 
 pub mod crowd;
 
+pub mod acts;
 pub mod answer;
 pub mod visitor;
 
@@ -26,6 +27,10 @@ pub mod wheel;
 pub mod client;
 pub mod load;
 pub mod tally;
+pub mod tally_old;
+
+pub mod outcome;
+pub mod plot;
 
 mod progress;
 pub mod report;

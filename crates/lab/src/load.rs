@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::answer::{read_news, read_page};
 use crate::client::{Client, Reply};
 use crate::crowd::old::Person;
-use crate::tally::Tally;
+use crate::tally_old::Tally;
 use crate::visitor::{Ask, End, Failure, Next, Visitor};
 
 /// How often the watcher is shown the figures.

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::origin::Stats;
-use crate::tally::Tally;
+use crate::tally_old::Tally;
 
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,34 @@
-//! What a run of visitors came to: counts, response times, waits, and goodput over time.
+//! What a run of visitors came to: counts, times, and a row per second.
 //!
-//! Every visitor is counted once at its end: `offered == served + failed + no_shows + tired + waiting + asking`.
-//! Times go to HDR histograms (three digits, fixed size), completions to bins of 10 ms, so that a run of hours
-//! takes no more memory than it must and goodput can be asked of any window afterwards.
+//! One type for `load`, over real sockets, and for `sim`, in virtual time: two runs of one scenario are counted by
+//! the same code, so that a difference between them is a difference in what happened. The simulator calls it
+//! millions of times a second; every method is an addition or a few, at an index, and allocates only when a new
+//! second begins.
+//!
+//! Every visitor is counted once, at its end: `offered == done + failed + no_shows + tired + present`. Levels
+//! (waiting, in flight) are kept per second as changes, not as values: the sum of two threads' changes is the change
+//! of both, so that [`Tally::merge`] is exact. Times go to HDR histograms of three digits and fixed size. What each
+//! figure means, and why it is so and not otherwise, is said in `docs/figures.md`.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::visitor::{End, Failure};
+use crate::acts::{Ask, End, Failure, Noted};
 
-/// Width of a completion bin: 0.25 % of a window of four seconds.
-const BIN: Duration = Duration::from_millis(10);
-/// Bins kept: a day. Later completions are counted in the totals only.
-const MAX_BINS: usize = 24 * 3600 * 100;
+mod merge;
+mod rows;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use rows::{Bins, Row, Rows};
+pub(crate) use summary::ratio;
+
+/// Longest response time and lag told apart: an hour. What is beyond counts as that.
+const MAX_RESPONSE_US: u64 = 3_600_000_000;
+/// Longest wait told apart: a day.
+const MAX_WAIT_MS: u64 = 86_400_000;
 
 /// Requests that failed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +51,7 @@ impl Failures {
         self.refused + self.connect + self.broken + self.patience + self.bench
     }
 
-    pub(crate) fn count(&mut self, failure: Failure) {
+    fn count(&mut self, failure: Failure) {
         *match failure {
             Failure::Refused => &mut self.refused,
             Failure::Connect => &mut self.connect,
@@ -52,27 +67,42 @@ impl Failures {
 pub struct Tally {
     /// Visitors who came.
     pub offered: u64,
-    /// Visitors who got what they came for.
-    pub served: u64,
+    /// Visitors who got everything they came for.
+    pub done: u64,
     /// Visitors who left without it because requests failed, or who were still there at the deadline.
     pub failed: u64,
     /// Visitors who never came back after being told to wait.
     pub no_shows: u64,
     /// Visitors who left the waiting room because it took too long.
     pub tired: u64,
-    /// Visitors who were told to wait, whatever became of them.
-    pub waited: u64,
+    /// Waits begun: visitors sent to a waiting room, once for each stay.
+    pub told: u64,
     /// Visitors in a waiting room now.
     pub waiting: u64,
     /// Requests under way now.
     pub in_flight: u64,
-    /// Requests sent, pages and news.
+    /// Requests sent, of every kind.
     pub requests: u64,
+    /// Requests among them for the status document.
+    pub polls: u64,
+    /// Requests that were served: one for each step of each session.
+    pub served: u64,
+    /// Answers that said the waiting room is full.
+    pub full: u64,
+    /// Requests with an altered or a used ticket.
+    pub attacks_sent: u64,
+    /// Those that were let in.
+    pub attacks_let_in: u64,
     /// Requests that failed.
     pub failures: Failures,
+    /// Requests for a page given up by their visitors, as told by [`Tally::gave_up`].
+    pub given_up: u64,
+    /// Requests that reached the origin, as told by [`Tally::door`].
+    pub door: u64,
     /// Response times of the requests that were served, in microseconds from the intended send.
     pub response_us: Histogram<u64>,
-    /// Waits of the visitors who waited and were served, in milliseconds from arrival to entry.
+    /// Waits of the visitors who were told to wait and served, in milliseconds from arrival to the intended send of
+    /// the request that was served.
     pub wait_ms: Histogram<u64>,
     /// How late requests were sent, in microseconds after their intended time: the bench's own fault. It is part of
     /// the response time; if it is large, so is the error of everything else.
@@ -81,41 +111,206 @@ pub struct Tally {
     pub first_told: Option<Duration>,
     /// When the last visitor who had waited sent the request that was served.
     pub last_entry: Option<Duration>,
-    /// When the last visitor left.
-    pub ended: Duration,
-    bins: Vec<u32>,
+    /// When something last happened: an arrival, the end of a request or of a visit.
+    pub lasted: Duration,
+    present: u64,
+    sums: Sums,
+    rows: Rows,
+    completions: Bins,
+}
+
+/// Exact sums where a histogram's mean would be off by its resolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    response_us: u64,
+    given_up_us: u64,
+    wait_us: u64,
+    /// First steps served without a wait.
+    at_once: u64,
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        // Up to an hour of response time, a day of waiting; what is beyond counts as that.
         let histogram = |most| Histogram::new_with_bounds(1, most, 3).expect("sensible bounds");
         Self {
             offered: 0,
-            served: 0,
+            done: 0,
             failed: 0,
             no_shows: 0,
             tired: 0,
-            waited: 0,
+            told: 0,
             waiting: 0,
             in_flight: 0,
             requests: 0,
+            polls: 0,
+            served: 0,
+            full: 0,
+            attacks_sent: 0,
+            attacks_let_in: 0,
             failures: Failures::default(),
-            response_us: histogram(3_600_000_000),
-            wait_ms: histogram(86_400_000),
-            lag_us: histogram(3_600_000_000),
+            given_up: 0,
+            door: 0,
+            response_us: histogram(MAX_RESPONSE_US),
+            wait_ms: histogram(MAX_WAIT_MS),
+            lag_us: histogram(MAX_RESPONSE_US),
             first_told: None,
             last_entry: None,
-            ended: Duration::ZERO,
-            bins: Vec::new(),
+            lasted: Duration::ZERO,
+            present: 0,
+            sums: Sums::default(),
+            rows: Rows::default(),
+            completions: Bins::default(),
         }
     }
 }
 
 impl Tally {
-    /// Visitors who left, one way or another.
-    pub fn left(&self) -> u64 {
-        self.served + self.failed + self.no_shows + self.tired
+    /// A visitor comes.
+    #[inline]
+    pub fn arrived(&mut self, at: Duration) {
+        self.offered += 1;
+        self.present += 1;
+        self.lasted = self.lasted.max(at);
+        self.row(at, |row| row.offered += 1);
+    }
+
+    /// A request that was to be sent at `intended` is put under way at `now`.
+    #[inline]
+    pub fn sent(&mut self, ask: Ask, intended: Duration, now: Duration) {
+        let polls = u32::from(ask == Ask::News);
+        self.requests += 1;
+        self.in_flight += 1;
+        self.polls += u64::from(polls);
+        self.attacks_sent += u64::from(matches!(ask, Ask::Tampered | Ask::Replayed));
+        self.lag_us.saturating_record(micros(now.saturating_sub(intended)));
+        self.row(now, |row| {
+            row.requests += 1;
+            row.polls += polls;
+            row.in_flight += 1;
+        });
+    }
+
+    /// A request is over, however. For one that its visitor gives up: [`Tally::gave_up`] instead.
+    #[inline]
+    pub fn ended(&mut self, now: Duration) {
+        debug_assert!(self.in_flight > 0, "a request ended that was not sent");
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.lasted = self.lasted.max(now);
+        self.row(now, |row| row.in_flight -= 1);
+    }
+
+    /// A request for a page that was to be sent at `intended` is given up by its visitor, and so is over: counts
+    /// with the time until then in the response times per second. Left out, the requests that fared worst would
+    /// leave the mean, and a service would look the better the more of its visitors despair. Whoever calls this
+    /// does not call [`Tally::ended`] for the same request; [`Tally::noted`] still follows.
+    #[inline]
+    pub fn gave_up(&mut self, intended: Duration, now: Duration) {
+        self.ended(now);
+        let after = micros(now.saturating_sub(intended));
+        self.given_up += 1;
+        self.sums.given_up_us += after;
+        self.row(now, |row| {
+            row.given_up += 1;
+            row.given_up_us += after;
+            row.response_max_us = row.response_max_us.max(after);
+        });
+    }
+
+    /// What became of a request. `was_in_room` and `now_in_room`: whether its visitor was waiting before and is after.
+    #[inline]
+    pub fn noted(&mut self, noted: &Noted, was_in_room: bool, now_in_room: bool, now: Duration) {
+        match *noted {
+            Noted::Nothing => {}
+            Noted::Served { step, entered, response, waited, waited_since } => {
+                self.note_served(response, now);
+                self.note_wait(step, entered, waited, waited_since);
+            }
+            Noted::ToldToWait { wait, at } => {
+                if let Some(wait) = wait.filter(|_| !was_in_room) {
+                    self.row(at, |row| {
+                        row.told += 1;
+                        row.told_us += micros(wait);
+                    });
+                }
+            }
+            Noted::ToldFull => {
+                self.full += 1;
+                self.row(now, |row| row.full += 1);
+            }
+            Noted::Failed(failure) => {
+                self.failures.count(failure);
+                self.row(now, |row| row.failed += 1);
+            }
+            Noted::Attack { repelled } => self.attacks_let_in += u64::from(!repelled),
+        }
+        if was_in_room != now_in_room {
+            self.moved(now_in_room, now);
+        }
+    }
+
+    /// A visitor leaves. `was_in_room`: whether it is still counted as waiting, which is what the last
+    /// [`Tally::noted`] was told as `now_in_room`.
+    #[inline]
+    pub fn left(&mut self, end: End, was_in_room: bool, now: Duration) {
+        debug_assert!(self.present > 0, "a visitor left who had not come");
+        self.present = self.present.saturating_sub(1);
+        self.lasted = self.lasted.max(now);
+        if was_in_room {
+            self.moved(false, now);
+        }
+        *match end {
+            End::Done => &mut self.done,
+            End::NoShow => &mut self.no_shows,
+            End::Tired => &mut self.tired,
+            End::Failed(_) => &mut self.failed,
+        } += 1;
+        debug_assert!(self.adds_up(), "{self:?}");
+    }
+
+    /// A request reaches the origin. Only a simulation sees this; in a real run the origin's own series is added
+    /// afterwards ([`crate::outcome::Outcome::set_door`]).
+    #[inline]
+    pub fn door(&mut self, at: Duration) {
+        self.door += 1;
+        self.row(at, |row| {
+            row.door += 1;
+            row.origin_present += 1;
+        });
+    }
+
+    /// The origin is done with a request.
+    #[inline]
+    pub fn origin_served(&mut self, at: Duration) {
+        self.row(at, |row| {
+            row.origin_served += 1;
+            row.origin_present -= 1;
+        });
+    }
+
+    /// The origin is rid of a request that it did not serve: refused, lost in a crash, given up.
+    #[inline]
+    pub fn origin_lost(&mut self, at: Duration) {
+        self.row(at, |row| row.origin_present -= 1);
+    }
+
+    /// The gate's capacity is this from now on, in requests per second.
+    pub fn capacity(&mut self, at: Duration, rps: f64) {
+        self.row(at, |row| row.capacity_rps = Some(rps));
+    }
+
+    /// Visitors who have come and not left.
+    pub fn present(&self) -> u64 {
+        self.present
+    }
+
+    /// Visitors who have left, one way or another.
+    pub fn gone(&self) -> u64 {
+        self.done + self.failed + self.no_shows + self.tired
+    }
+
+    /// Whether every visitor is counted exactly once.
+    pub fn adds_up(&self) -> bool {
+        self.offered == self.gone() + self.present && self.waiting <= self.present
     }
 
     /// Served per second while anyone waited: completions from the instant the first visitor was told to wait to
@@ -124,82 +319,71 @@ impl Tally {
     pub fn goodput_while_waiting(&self) -> Option<f64> {
         let (from, to) = (self.first_told?, self.last_entry?);
         let span = to.checked_sub(from).filter(|span| !span.is_zero())?;
-        let completions: u64 =
-            self.bins.get(bin(from)..bin(to).min(self.bins.len()))?.iter().map(|n| u64::from(*n)).sum();
-        Some(completions as f64 / span.as_secs_f64())
+        Some(self.completions.between(from, to) as f64 / span.as_secs_f64())
     }
 
-    pub(crate) fn told_to_wait(&mut self, now: Duration) {
-        self.waited += 1;
-        self.waiting += 1;
-        self.first_told.get_or_insert(now);
+    #[inline]
+    fn note_served(&mut self, response: Duration, now: Duration) {
+        let us = micros(response);
+        self.served += 1;
+        self.sums.response_us += us;
+        self.response_us.saturating_record(us);
+        self.completions.count(now);
+        self.row(now, |row| {
+            row.served += 1;
+            row.response_us += us;
+            row.response_max_us = row.response_max_us.max(us);
+        });
     }
 
-    pub(crate) fn left_with(&mut self, end: End, was_waiting: bool, now: Duration) {
-        self.ended = self.ended.max(now);
-        self.waiting -= u64::from(was_waiting);
-        match end {
-            End::Served { entered, response, waited } => {
-                self.served += 1;
-                self.response_us.saturating_record(response.as_micros() as u64);
-                if let Some(wait) = waited {
-                    self.wait_ms.saturating_record(wait.as_millis() as u64);
-                    self.last_entry = self.last_entry.max(Some(entered));
-                }
-                self.completed(now);
+    #[inline]
+    fn note_wait(&mut self, step: u8, entered: Duration, waited: Option<Duration>, since: Duration) {
+        let us = match waited {
+            Some(wait) => {
+                let us = micros(wait);
+                self.sums.wait_us += us;
+                self.wait_ms.saturating_record(us / 1000);
+                self.last_entry = self.last_entry.max(Some(entered));
+                us
             }
-            End::NoShow => self.no_shows += 1,
-            End::Tired => self.tired += 1,
-            End::Failed(_) => self.failed += 1,
-        }
-    }
-
-    fn completed(&mut self, now: Duration) {
-        let bin = bin(now);
-        if bin < MAX_BINS {
-            if self.bins.len() <= bin {
-                self.bins.resize(bin + 1, 0);
+            // Only the first step is a visitor who comes; the later ones of a session have been let in already.
+            None if step == 0 => {
+                self.sums.at_once += 1;
+                0
             }
-            self.bins[bin] += 1;
-        }
-    }
-}
-
-fn bin(at: Duration) -> usize {
-    (at.as_micros() / BIN.as_micros()) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn goodput_counts_the_window_in_which_somebody_waits() {
-        let mut tally = Tally::default();
-        assert_eq!(tally.goodput_while_waiting(), None);
-        let mut serve = |at_ms: u32, waited: bool| {
-            let entered = (at_ms - 100) * MS;
-            let end = End::Served { entered, response: 100 * MS, waited: waited.then_some(entered) };
-            tally.left_with(end, false, at_ms * MS);
+            None => return,
         };
-        // One completion every 10 ms up to 2 s; those told to wait from 500 ms on, the last enters at 1500 ms.
-        for k in 10..200 {
-            serve(10 * k, (60..=160).contains(&k));
-        }
-        tally.first_told = Some(500 * MS);
-        assert_eq!(tally.last_entry, Some(1500 * MS));
-        assert_eq!(tally.goodput_while_waiting(), Some(100.0));
-        assert_eq!(tally.response_us.value_at_quantile(0.99) / 1000, 100);
-        assert_eq!(tally.wait_ms.max() / 10, 150);
+        self.row(since, |row| {
+            row.waits += 1;
+            row.wait_us += us;
+            row.wait_max_us = row.wait_max_us.max(us);
+        });
     }
 
-    #[test]
-    fn late_completions_are_counted_without_a_bin() {
-        let mut tally = Tally::default();
-        let end = End::Served { entered: Duration::ZERO, response: MS, waited: None };
-        tally.left_with(end, false, Duration::MAX);
-        assert_eq!((tally.served, tally.bins.len()), (1, 0));
+    /// Into the waiting room or out of it.
+    #[inline]
+    fn moved(&mut self, into: bool, now: Duration) {
+        if into {
+            self.told += 1;
+            self.waiting += 1;
+            self.first_told = Some(self.first_told.map_or(now, |first| first.min(now)));
+        } else {
+            debug_assert!(self.waiting > 0, "a visitor left the room who was not in it");
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        self.row(now, |row| row.waiting += if into { 1 } else { -1 });
     }
+
+    #[inline]
+    fn row(&mut self, at: Duration, change: impl FnOnce(&mut Row)) {
+        if let Some(row) = self.rows.at(at) {
+            change(row);
+        }
+    }
+}
+
+/// Whole microseconds. `Duration::as_micros` counts in 128 bits, which costs more than all the rest here.
+#[inline]
+fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }

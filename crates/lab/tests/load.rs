@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tidegate_lab::crowd::old::{Crowd, Temper};
 use tidegate_lab::load::{self, Target};
 use tidegate_lab::origin::{Law, Origin, OriginConfig};
-use tidegate_lab::tally::Tally;
+use tidegate_lab::tally_old::Tally;
 
 const MS: Duration = Duration::from_millis(1);
 

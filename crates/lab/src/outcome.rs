@@ -1,0 +1,179 @@
+//! The figures of a run as they are kept, compared and drawn: a summary and a row per second, for JSON and CSV.
+//!
+//! `load` and `sim` give the same figures under the same keys; what each means is said in `docs/figures.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
+
+/// How a run was played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Over sockets.
+    Real,
+    /// In virtual time.
+    Sim,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Name of the scenario, or of this side of a comparison.
+    pub name: String,
+    /// How it was played.
+    pub way: Way,
+    /// The crowd's seed.
+    pub seed: u64,
+    /// When it began, in microseconds since 1970; `None` in virtual time.
+    pub started_us: Option<u64>,
+    /// How long it took, in seconds, to the last thing that happened.
+    pub seconds: f64,
+    /// Why the run is not whole, if it is not.
+    pub partial: Option<String>,
+    /// Figures by key; the unit is the key's last part.
+    pub summary: BTreeMap<String, f64>,
+    /// Second by second, from the start, without gaps.
+    pub series: Vec<Second>,
+}
+
+/// One second of a run. Means of nothing are 0; whether there was anything is told by the counts beside them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Second {
+    /// Which, from 0.
+    pub t: u64,
+    /// Visitors who came.
+    pub offered: u64,
+    /// Requests sent, of every kind.
+    pub requests: u64,
+    /// Those for the status document.
+    pub polls: u64,
+    /// Requests served.
+    pub served: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Answers that said the room is full.
+    pub full: u64,
+    /// Requests for a page that were given up.
+    pub given_up: u64,
+    /// Visitors waiting at the second's end.
+    pub waiting: u64,
+    /// Requests under way at the second's end.
+    pub in_flight: u64,
+    /// Mean time of the requests served or given up in this second, from the intended send, in milliseconds.
+    pub response_mean_ms: f64,
+    /// The same, of the requests served only.
+    pub response_served_ms: f64,
+    /// Longest among those served or given up, in milliseconds.
+    pub response_max_ms: f64,
+    /// Visitors who came in this second and were served: over whom waits are told.
+    pub waits: u64,
+    /// Their mean wait as it turned out, in seconds; 0 counts for who was let in at once.
+    pub wait_mean_s: f64,
+    /// Their longest wait, in seconds.
+    pub wait_max_s: f64,
+    /// Visitors who came in this second and were told how long to wait.
+    pub told: u64,
+    /// The mean of what they were told first, in seconds.
+    pub wait_told_s: f64,
+    /// Requests that reached the origin.
+    pub door: u64,
+    /// Requests that the origin finished.
+    pub origin_served: u64,
+    /// Requests at the origin at the second's end.
+    pub origin_present: u64,
+    /// Capacity that the gate went by at the second's end, in requests per second; 0: unknown.
+    pub capacity_rps: f64,
+}
+
+/// What the origin saw in one second: in a real run it tells so itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DoorSecond {
+    /// Which, counted from the start of the run.
+    pub t: u64,
+    /// Requests that arrived.
+    pub door: u64,
+    /// Requests that were finished.
+    pub served: u64,
+    /// Requests present at the second's end.
+    pub present: u64,
+}
+
+impl Outcome {
+    /// A figure of the summary; 0 if there is none of that name.
+    pub fn figure(&self, key: &str) -> f64 {
+        self.summary.get(key).copied().unwrap_or(0.0)
+    }
+
+    /// Takes over what the origin saw, whatever was there before.
+    pub fn set_door(&mut self, seconds: impl IntoIterator<Item = DoorSecond>) {
+        for DoorSecond { t, door, served, present } in seconds {
+            while self.series.len() as u64 <= t {
+                let t = self.series.len() as u64;
+                self.series.push(Second { t, ..Second::default() });
+            }
+            let second = &mut self.series[t as usize];
+            (second.door, second.origin_served, second.origin_present) = (door, served, present);
+        }
+        self.summarise_door();
+    }
+
+    /// The figures of the origin's side, from the series.
+    pub(crate) fn summarise_door(&mut self) {
+        let total: u64 = self.series.iter().map(|second| second.door).sum();
+        let most = self.series.iter().map(|second| second.door).max().unwrap_or(0);
+        let mean = crate::tally::ratio(total as f64, self.seconds);
+        self.summary.insert("door_rps_max".into(), most as f64);
+        self.summary.insert("door_rps_mean".into(), mean);
+    }
+
+    /// The series as CSV: a line of names, a line per second, as RFC 4180 has it but for plain line feeds.
+    pub fn csv(&self) -> String {
+        let mut out = COLUMNS.map(|(name, _)| name).join(",");
+        out.push('\n');
+        for second in &self.series {
+            for (i, (_, value)) in COLUMNS.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                // The shortest number that reads back as the same. Writing to a String cannot fail.
+                let _ = write!(out, "{}", value(second));
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A column of the CSV: its name, and its value in a second. Counts are exact up to 2^53.
+type Column = (&'static str, fn(&Second) -> f64);
+
+const COLUMNS: [Column; 22] = [
+    ("t", |s| s.t as f64),
+    ("offered", |s| s.offered as f64),
+    ("requests", |s| s.requests as f64),
+    ("polls", |s| s.polls as f64),
+    ("served", |s| s.served as f64),
+    ("failed", |s| s.failed as f64),
+    ("full", |s| s.full as f64),
+    ("given_up", |s| s.given_up as f64),
+    ("waiting", |s| s.waiting as f64),
+    ("in_flight", |s| s.in_flight as f64),
+    ("response_mean_ms", |s| s.response_mean_ms),
+    ("response_served_ms", |s| s.response_served_ms),
+    ("response_max_ms", |s| s.response_max_ms),
+    ("waits", |s| s.waits as f64),
+    ("wait_mean_s", |s| s.wait_mean_s),
+    ("wait_max_s", |s| s.wait_max_s),
+    ("told", |s| s.told as f64),
+    ("wait_told_s", |s| s.wait_told_s),
+    ("door", |s| s.door as f64),
+    ("origin_served", |s| s.origin_served as f64),
+    ("origin_present", |s| s.origin_present as f64),
+    ("capacity_rps", |s| s.capacity_rps),
+];

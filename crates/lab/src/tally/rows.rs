@@ -1,0 +1,133 @@
+//! What is kept per second, and completions per hundredth of one. Both are bounded to a day: what comes later is
+//! counted in the totals only, so that a clock gone wild cannot take the memory.
+
+use std::time::Duration;
+
+/// Seconds kept: a day.
+const MAX_SECONDS: usize = 24 * 3600;
+/// Width of a completion bin: 0.25 % of a window of four seconds.
+const BIN_MS: u64 = 10;
+/// Bins kept: a day.
+const MAX_BINS: usize = 24 * 3600 * 100;
+
+/// One second. Levels are kept as the change within the second; see the parent module.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Row {
+    pub offered: u32,
+    pub requests: u32,
+    pub polls: u32,
+    pub served: u32,
+    pub failed: u32,
+    pub full: u32,
+    pub given_up: u32,
+    pub waits: u32,
+    pub told: u32,
+    pub door: u32,
+    pub origin_served: u32,
+    pub waiting: i32,
+    pub in_flight: i32,
+    pub origin_present: i32,
+    pub response_us: u64,
+    pub given_up_us: u64,
+    pub response_max_us: u64,
+    pub wait_us: u64,
+    pub wait_max_us: u64,
+    pub told_us: u64,
+    pub capacity_rps: Option<f64>,
+}
+
+impl Row {
+    fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.requests += other.requests;
+        self.polls += other.polls;
+        self.served += other.served;
+        self.failed += other.failed;
+        self.full += other.full;
+        self.given_up += other.given_up;
+        self.waits += other.waits;
+        self.told += other.told;
+        self.door += other.door;
+        self.origin_served += other.origin_served;
+        self.waiting += other.waiting;
+        self.in_flight += other.in_flight;
+        self.origin_present += other.origin_present;
+        self.response_us += other.response_us;
+        self.given_up_us += other.given_up_us;
+        self.response_max_us = self.response_max_us.max(other.response_max_us);
+        self.wait_us += other.wait_us;
+        self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
+        self.told_us += other.told_us;
+        // One gate, one capacity: at most one part of a run knows it.
+        self.capacity_rps = other.capacity_rps.or(self.capacity_rps);
+    }
+}
+
+/// The seconds of a run, in order, without gaps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Rows(Vec<Row>);
+
+impl Rows {
+    /// The second that `at` falls into; `None` beyond what is kept.
+    #[inline]
+    pub fn at(&mut self, at: Duration) -> Option<&mut Row> {
+        let index = at.as_secs() as usize;
+        if index >= self.0.len() {
+            self.grow(index)?;
+        }
+        self.0.get_mut(index)
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) -> Option<()> {
+        (index < MAX_SECONDS).then(|| self.0.resize(index + 1, Row::default()))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.0.iter()
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), Row::default());
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| mine.add(theirs));
+    }
+}
+
+/// Completions over time, finely enough to ask goodput of any window afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bins(Vec<u32>);
+
+impl Bins {
+    #[inline]
+    pub fn count(&mut self, at: Duration) {
+        let bin = bin(at);
+        if bin >= self.0.len() {
+            if bin >= MAX_BINS {
+                return;
+            }
+            self.0.resize(bin + 1, 0);
+        }
+        self.0[bin] += 1;
+    }
+
+    /// Completions from the bin of `from` to before the bin of `to`.
+    pub fn between(&self, from: Duration, to: Duration) -> u64 {
+        let to = bin(to).min(self.0.len());
+        self.0.get(bin(from)..to).unwrap_or_default().iter().map(|n| u64::from(*n)).sum()
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+#[inline]
+fn bin(at: Duration) -> usize {
+    let per_second = 1000 / BIN_MS;
+    at.as_secs().saturating_mul(per_second).saturating_add(u64::from(at.subsec_millis()) / BIN_MS) as usize
+}
