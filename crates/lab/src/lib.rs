@@ -29,6 +29,7 @@ pub mod load;
 pub mod tally;
 pub mod tally_old;
 
+pub mod html;
 pub mod outcome;
 pub mod plot;
 
