@@ -11,8 +11,15 @@
 use std::time::Duration;
 
 use crate::capacity::{Estimate, Estimator, Sample};
+use crate::desk::Desk;
+use crate::gate::Totals;
 use crate::measure::Window;
 use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+/// Between two ticks of the control side: a visitor's page never waits long for a decision of second scale.
+pub const TICK: Duration = Duration::from_millis(100);
+/// Work that stands for "the origin is gone": the schedule's hand stands still.
+const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
 
 /// What the control side sets and the request path obeys.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -80,6 +87,30 @@ impl Control {
         }
         let estimate = self.estimator.tick(now);
         (self.bounds.apply(&estimate), estimate)
+    }
+
+    /// One tick of the whole: looks where requests stand, has the estimator say what it believes, and sets the room
+    /// accordingly. The in-flight limit is the caller's to hand to the gate, which may be behind a lock.
+    ///
+    /// `gate` is tier 2 as it is now; `is_origin_usable`: there is a replica to go to. With none the schedule stands still;
+    /// when one comes back it goes on where it stood.
+    pub fn steer(
+        &mut self,
+        desk: &Desk,
+        gate: &Totals,
+        is_origin_usable: bool,
+        window: &Window,
+        now: Timestamp,
+    ) -> (Tunables, Estimate) {
+        let standing = Standing {
+            room_waiting: if desk.busy(now) { Cost::ONE } else { Cost::ZERO },
+            gate_queued: gate.queued,
+            in_flight: gate.in_flight,
+        };
+        let (tunables, estimate) = self.tick(window, &standing, now);
+        desk.publish(tunables.capacity, now);
+        desk.tick(now, if is_origin_usable { gate.queued_cost } else { ORIGIN_GONE });
+        (tunables, estimate)
     }
 
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.

@@ -37,4 +37,6 @@ pub mod measure;
 
 pub mod capacity;
 
+pub mod desk;
+
 pub mod control;

@@ -96,8 +96,18 @@ impl Replicas {
 
     /// Whether any replica can be sent to now.
     pub fn any_usable(&self) -> bool {
+        self.any_usable_at(|| self.now_us())
+    }
+
+    /// As [`Self::any_usable`], at a time in microseconds since any origin; it is asked for only while some replica is in
+    /// trouble.
+    pub fn any_usable_at(&self, now_us: impl FnOnce() -> u64) -> bool {
         let list = self.list.load();
-        list.iter().any(|r| r.is_untroubled()) || list.iter().any(|r| r.is_usable(self.now_us()))
+        if list.iter().any(|r| r.is_untroubled()) {
+            return true;
+        }
+        let now_us = now_us();
+        list.iter().any(|r| r.is_usable(now_us))
     }
 
     /// How many can be sent to, and how many there are.
@@ -110,6 +120,16 @@ impl Replicas {
     ///
     /// `random` is 64 fresh random bits. The clock is only read while some replica is ejected.
     pub fn pick(&self, random: u64, avoid: Option<u64>) -> Option<Arc<Replica>> {
+        self.pick_at(random, avoid, || self.now_us())
+    }
+
+    /// As [`Self::pick`], at a time in microseconds since any origin.
+    pub fn pick_at(
+        &self,
+        random: u64,
+        avoid: Option<u64>,
+        now_us: impl FnOnce() -> u64,
+    ) -> Option<Arc<Replica>> {
         let list = self.list.load();
         if avoid.is_none() {
             // The usual case: nothing is wrong with anyone.
@@ -125,7 +145,7 @@ impl Replicas {
                 }
             }
         }
-        choose(&list, random, avoid, self.now_us())
+        choose(&list, random, avoid, now_us())
     }
 
     /// A request was answered by `replica`.
@@ -135,8 +155,13 @@ impl Replicas {
 
     /// A request failed at `replica` before the first byte of its response. True if that ejects it.
     pub fn failed(&self, replica: &Replica) -> bool {
+        self.failed_at(replica, self.now_us())
+    }
+
+    /// As [`Self::failed`], at a time in microseconds since any origin.
+    pub fn failed_at(&self, replica: &Replica, now_us: u64) -> bool {
         let limit = self.eject.failures.load(Relaxed);
-        let ejected = replica.note_failure(limit, self.eject.for_us.load(Relaxed), self.now_us());
+        let ejected = replica.note_failure(limit, self.eject.for_us.load(Relaxed), now_us);
         if let Some(us) = ejected {
             tracing::warn!(
                 replica = replica.authority(),

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::capacity::Estimate;
-use tidegate_core::control::{Control as Steering, Standing};
+use tidegate_core::control::{Control as Steering, Standing, TICK};
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::room::RoomState;
-use tidegate_core::units::{Cost, Rate, Timestamp};
+use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::Notify;
 
 use crate::health;
@@ -26,16 +26,12 @@ use crate::shared::{Drain, Shared};
 use crate::state::StateDir;
 use crate::{admin, feedback};
 
-/// Second-scale decisions ten times a second: a visitor's page never waits long for one.
-const TICK: Duration = Duration::from_millis(100);
 /// Promises are saved this often: what a crash may lose.
-const SAVE: Duration = Duration::from_secs(1);
+pub const SAVE: Duration = Duration::from_secs(1);
 /// Rates shown to people and programs are over this long.
 const SHOWN: Duration = Duration::from_secs(1);
 /// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
-/// Work that stands for "the origin is gone": the schedule's hand stands still.
-const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
 
 /// The control side, shared with the admin API and the command line.
 pub struct Control {
@@ -128,7 +124,7 @@ impl Control {
     pub fn set_capacity(&self, rate: Rate) {
         let now = self.shared.clock.now();
         lock(&self.steering).set_capacity(rate, now);
-        self.publish(rate, now);
+        self.shared.desk.publish(rate, now);
         tracing::info!(per_second = rate.get(), "capacity set");
     }
 
@@ -206,18 +202,10 @@ impl Control {
         shared.gate.tick(now);
         let gate = shared.gate.totals();
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
-        let standing = Standing {
-            room_waiting: if shared.desk.busy(now) { Cost::ONE } else { Cost::ZERO },
-            gate_queued: gate.queued,
-            in_flight: gate.in_flight,
-        };
         let window = Window::between(&ticker.last, &total);
-        let (tunables, estimate) = lock(&self.steering).tick(&window, &standing, now);
-        self.publish(tunables.capacity, now);
+        let usable = shared.replicas.any_usable();
+        let (tunables, estimate) = lock(&self.steering).steer(&shared.desk, &gate, usable, &window, now);
         shared.gate.set_limit(tunables.max_in_flight);
-        // With no replica to go to, the schedule stands still; when one comes back it goes on where it stood.
-        let queued = if shared.replicas.any_usable() { gate.queued_cost } else { ORIGIN_GONE };
-        shared.desk.tick(now, queued);
         let busy = shared.desk.busy(now);
         let since = &shared.busy_since_us;
         if !busy {
@@ -243,15 +231,6 @@ impl Control {
         if now.since(ticker.saved_at) >= SAVE {
             self.save(now);
             ticker.saved_at = now;
-        }
-    }
-
-    /// What the room lets in from now on. Tokencheck gets its orders from tokengen instead.
-    fn publish(&self, capacity: Rate, now: Timestamp) {
-        if let Some(room) = self.shared.desk.room()
-            && capacity != room.capacity()
-        {
-            room.set_capacity(capacity, now);
         }
     }
 

@@ -19,12 +19,12 @@ use tidegate_core::room::{Feedback, Orders};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 use tokio::net::TcpStream;
 
-use crate::desk::Desk;
 use crate::driver::Control;
 use crate::settings::Role;
+use tidegate_core::desk::Desk;
 
 /// A visitor's page asks about once a second near its turn: orders must not be older.
-const EVERY: Duration = Duration::from_millis(500);
+pub const EVERY: Duration = Duration::from_millis(500);
 /// Longest an exchange may take before the next one is due anyway.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Answers are far smaller.
@@ -93,7 +93,7 @@ pub async fn run(control: Arc<Control>) {
 }
 
 /// What could not be sent goes with the next report; the room judges seconds for a minute at least.
-fn merge(unsent: &mut Feedback, new: Feedback) {
+pub fn merge(unsent: &mut Feedback, new: Feedback) {
     unsent.admitted += new.admitted;
     unsent.queued = new.queued;
     for (second, cost) in new.shown {

@@ -51,15 +51,15 @@ pub async fn run(replicas: Arc<Replicas>, health: settings::Health) {
 }
 
 /// Results in a row of one kind.
-#[derive(Default, Debug)]
-struct Streak {
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Streak {
     successes: u32,
     failures: u32,
 }
 
 impl Streak {
     /// Counts a result; the new state if it changes.
-    fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
+    pub fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
         if ok {
             self.failures = 0;
             self.successes = self.successes.saturating_add(1);

@@ -21,7 +21,6 @@ pub mod navigation;
 pub mod target;
 
 pub mod cookies;
-pub mod desk;
 pub mod room;
 
 pub mod gate;

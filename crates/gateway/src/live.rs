@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_core::capacity;
 use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
+use tidegate_core::desk::SessionRules;
 use tidegate_core::gate::GateConfig;
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
@@ -92,6 +93,16 @@ impl Live {
     /// The class's facts; an id from before a reload falls back to the default class.
     pub fn class(&self, id: ClassId) -> &ClassFacts {
         self.classes.get(id.index()).unwrap_or(&self.classes[self.classes.len() - 1])
+    }
+
+    /// Whether requests of a class meet the room. (Parts of pages then pass with whoever was let in.)
+    pub fn meets_room(&self, id: ClassId) -> bool {
+        self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
+    }
+
+    /// How long a session's pass holds.
+    pub fn session_rules(&self) -> SessionRules {
+        SessionRules { timeout: self.settings.session.timeout, max_age: self.settings.session.max_age }
     }
 
     /// For the room.

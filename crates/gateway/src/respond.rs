@@ -57,7 +57,7 @@ pub struct Asked<'a> {
 pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
     let status_path = status_path(asked.class);
     let status = waiting_status(live, w.kind);
-    let refresh = Duration::from_secs(page::retry_after(w.wait.min(MAX_REFRESH)).max(1));
+    let refresh = refresh(w.wait);
     let view = View {
         kind: w.kind,
         lang: live.pages.language(asked.language),
@@ -87,7 +87,7 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(CACHE_CONTROL, NO_STORE);
     if w.kind != Kind::Forbidden {
-        headers.insert(RETRY_AFTER, page::retry_after(w.wait).max(1).into());
+        headers.insert(RETRY_AFTER, retry_after(w.wait).as_secs().into());
     }
     if has_place(w.kind)
         && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))
@@ -101,6 +101,16 @@ pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
         headers.append(SET_COOKIE, cookie);
     }
     response
+}
+
+/// When a page without JavaScript loads itself again.
+pub fn refresh(wait: Duration) -> Duration {
+    retry_after(wait.min(MAX_REFRESH))
+}
+
+/// When a program is asked to come again: whole seconds, not before its turn.
+pub fn retry_after(wait: Duration) -> Duration {
+    Duration::from_secs(page::retry_after(wait).max(1))
 }
 
 /// Full and forbidden visitors have no place to ask about.

@@ -9,22 +9,19 @@ use std::time::Duration;
 use http::HeaderValue;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
+use tidegate_core::desk::{Asking, Desk, Place, RETRY_DOWN, Shown, Verdict};
 use tidegate_core::measure::Event;
-use tidegate_core::room::{Arrival, Look, Redemption, Wait};
+use tidegate_core::room::{Look, Wait};
 use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::cookies::{self, Cookies};
-use crate::desk::Desk;
 use crate::live::Live;
 use crate::page::{self, Kind};
 use crate::settings::{self, Role, Unit};
 
 /// A page's own requests (style sheets, images) follow it within this time: long enough for a slow phone.
 const PAGE_PASS: Duration = Duration::from_secs(120);
-
-/// When those ask again who have no place, while all replicas are down.
-pub const RETRY_DOWN: Duration = Duration::from_secs(5);
 
 /// What a request carries that the room must know.
 pub struct Visitor<'a> {
@@ -47,6 +44,14 @@ impl Visitor<'_> {
     fn ticket(&self, live: &Live) -> Option<Result<Ticket, TicketError>> {
         let shown = self.cookies.ticket.filter(|t| !t.is_empty()).or(self.url_ticket)?;
         Some(live.keys.open(shown.as_bytes(), &self.presenter(), live.bindings))
+    }
+
+    fn shown(&self, live: &Live) -> Shown {
+        match self.ticket(live) {
+            None => Shown::Nothing,
+            Some(Ok(ticket)) => Shown::Ticket(ticket),
+            Some(Err(_)) => Shown::Forged,
+        }
     }
 }
 
@@ -114,46 +119,57 @@ impl Stage<'_> {
         {
             return entered;
         }
-        let ticket = match visitor.ticket(self.live) {
-            None => return self.arrive(class, visitor, None, Kind::Waiting),
-            Some(Ok(ticket)) if ticket.class == class => ticket,
-            // A ticket of another class is none.
-            Some(Ok(_)) => {
-                (self.count)(Event::TicketExpired);
-                return self.arrive(class, visitor, None, Kind::Waiting);
-            }
-            Some(Err(_)) => return self.forbidden(class, visitor),
+        let asking = Asking {
+            class,
+            cost: self.live.class(class).cost,
+            shown: visitor.shown(self.live),
+            sends_on: matches!(self.live.settings.role, Role::TokenGen { .. }),
         };
-        self.redeem(&ticket, class, visitor)
+        let rng = &mut *self.rng;
+        let verdict = self.desk.ask(&asking, &mut || rng.next_u64(), self.count, self.now);
+        self.perform(verdict, class, visitor)
     }
 
-    fn redeem(&mut self, ticket: &Ticket, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
-        let redeemed = match self.desk {
-            Desk::Room(room) => room.redeem(ticket, self.now),
-            Desk::Checker { checker, .. } => checker.redeem(ticket, self.now),
-        };
-        match redeemed {
-            Redemption::Enter => {
-                if self.desk.is_late(ticket) {
-                    (self.count)(Event::TicketLate);
-                }
-                if let Role::TokenGen { check_url } = &self.live.settings.role {
-                    // Used up here, once; what goes on to tokencheck is a ticket for now.
-                    let cookies = vec![cookies::clear_ticket(class, visitor.secure)];
-                    return self.send_on(check_url.clone(), class, ticket.nonce, visitor, cookies);
-                }
+    fn perform(&mut self, verdict: Verdict, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
+        match verdict {
+            Verdict::Enter { ticket: Some(ticket) } => {
                 let cookies = self.entry_cookies(class, visitor);
-                Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(*ticket) }
+                Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(ticket) }
             }
-            Redemption::Wait(wait) => self.same_place(ticket, wait, visitor),
-            Redemption::Replayed => {
-                (self.count)(Event::TicketReplayed);
-                self.arrive(class, visitor, None, Kind::Replaced)
+            Verdict::Enter { ticket: None } => {
+                let session = self.live.settings.room.unit == Unit::Session;
+                let had_place = visitor.cookies.ticket.is_some();
+                let cookies = if session || had_place {
+                    self.entry_cookies(class, visitor)
+                } else {
+                    Vec::new() // no overload: the visitor's answer is the origin's, byte for byte
+                };
+                Outcome::Enter { by: Event::Entered, cookies, ticket: None }
             }
-            Redemption::Expired => {
-                (self.count)(Event::TicketExpired);
-                self.arrive(class, visitor, Some(ticket.arrived), Kind::Late)
+            Verdict::SendOn { ticket, redeemed } => {
+                let base = match &self.live.settings.role {
+                    Role::TokenGen { check_url } => check_url.clone(),
+                    _ => unreachable!("only tokengen sends on"),
+                };
+                let cookies = match redeemed {
+                    true => vec![cookies::clear_ticket(class, visitor.secure)],
+                    false => Vec::new(),
+                };
+                Outcome::Elsewhere { base, ticket: Some(self.url_ticket(&ticket, visitor)), cookies }
             }
+            Verdict::SendBack => {
+                let base = match &self.live.settings.role {
+                    Role::TokenCheck { gen_url, .. } => gen_url.clone(),
+                    _ => unreachable!("only tokencheck sends back"),
+                };
+                Outcome::Elsewhere { base, ticket: None, cookies: Vec::new() }
+            }
+            Verdict::Wait { ticket, wait, place: Place::Kept } => self.same_place(&ticket, wait, visitor),
+            Verdict::Wait { ticket, wait, place } => self.new_place(kind(place), &ticket, wait, visitor),
+            Verdict::Full { retry_after } => {
+                Outcome::Wait(Box::new(self.told(Kind::Full, retry_after, 0, Duration::ZERO)))
+            }
+            Verdict::Forbidden => self.forbidden(class, visitor),
         }
     }
 
@@ -169,103 +185,29 @@ impl Stage<'_> {
 
     /// All replicas are down: nobody enters, everybody keeps or gets a place.
     pub fn hold(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Box<Waiting> {
-        let retry = RETRY_DOWN;
-        let (wait, place, waited) = match visitor.ticket(self.live) {
-            Some(Ok(ticket)) if ticket.class == class => match self.desk.look(&ticket, self.now) {
-                Look::Wait(w) => (w.wait.max(retry), people_ahead(&w), self.now.since(ticket.arrived)),
-                _ => (retry, 0, self.now.since(ticket.arrived)),
-            },
-            _ => (retry, 0, Duration::ZERO),
+        let shown = visitor.shown(self.live);
+        let wait = self.desk.hold(class, &shown, self.now);
+        let waited = match shown {
+            Shown::Ticket(ticket) if ticket.class == class => self.now.since(ticket.arrived),
+            _ => Duration::ZERO,
         };
-        Box::new(self.told(Kind::Unavailable, wait, place, waited))
+        Box::new(self.told(Kind::Unavailable, wait.wait, people_ahead(&wait), waited))
     }
 
     fn by_session(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Option<Outcome> {
         let text = visitor.cookies.pass?;
         let pass =
             self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings).ok()?;
-        let session = &self.live.settings.session;
-        let idle = self.now.since(pass.issued);
-        if pass.kind != PassKind::Session
-            || idle > session.timeout
-            || self.now.since(pass.first) > session.max_age
-        {
-            return None;
-        }
+        let renew = self.live.session_rules().admits(&pass, self.now)?;
         self.desk.charge(self.live.class(class).cost);
-        // Renewed once a quarter of its life is over, not with every answer.
         let mut cookies = Vec::new();
-        if idle > session.timeout / 4 {
+        if renew {
             self.hand_out(&Pass { issued: self.now, ..pass }, visitor, &mut cookies);
         }
         Some(Outcome::Enter { by: Event::EnteredByPass, cookies, ticket: None })
     }
 
-    fn arrive(
-        &mut self,
-        class: ClassId,
-        visitor: &Visitor<'_>,
-        arrived: Option<Timestamp>,
-        kind: Kind,
-    ) -> Outcome {
-        let room = match (self.desk, &self.live.settings.role) {
-            (Desk::Room(room), _) => room,
-            (Desk::Checker { .. }, Role::TokenCheck { gen_url, .. }) => {
-                return Outcome::Elsewhere { base: gen_url.clone(), ticket: None, cookies: Vec::new() };
-            }
-            (Desk::Checker { .. }, _) => unreachable!("a checker has the role tokencheck"),
-        };
-        let nonce = self.rng.next_u64();
-        match room.arrive(class, nonce, arrived, self.now) {
-            Arrival::Enter => {
-                if let Role::TokenGen { check_url } = &self.live.settings.role {
-                    return self.send_on(check_url.clone(), class, nonce, visitor, Vec::new());
-                }
-                if kind == Kind::Replaced {
-                    // There is room, but not for this ticket again: a place that is due at once, and a page that says so.
-                    let ticket = self.ticket_for_now(class, nonce);
-                    let wait = Wait { wait: Duration::ZERO, place: 1, due: self.now };
-                    return self.new_place(kind, &ticket, wait, visitor);
-                }
-                let session = self.live.settings.room.unit == Unit::Session;
-                let had_place = visitor.cookies.ticket.is_some();
-                let cookies = if session || had_place {
-                    self.entry_cookies(class, visitor)
-                } else {
-                    Vec::new() // no overload: the visitor's answer is the origin's, byte for byte
-                };
-                Outcome::Enter { by: Event::Entered, cookies, ticket: None }
-            }
-            Arrival::Wait(ticket, wait) => self.new_place(kind, &ticket, wait, visitor),
-            Arrival::Full { retry_after } => {
-                (self.count)(Event::Full);
-                Outcome::Wait(Box::new(self.told(Kind::Full, retry_after, 0, Duration::ZERO)))
-            }
-        }
-    }
-
-    /// From tokengen to tokencheck, with a ticket for now.
-    fn send_on(
-        &self,
-        base: String,
-        class: ClassId,
-        nonce: u64,
-        visitor: &Visitor<'_>,
-        cookies: Vec<HeaderValue>,
-    ) -> Outcome {
-        let ticket = self.ticket_for_now(class, nonce);
-        Outcome::Elsewhere { base, ticket: Some(self.url_ticket(&ticket, visitor)), cookies }
-    }
-
-    /// A place that is due at once.
-    fn ticket_for_now(&self, class: ClassId, nonce: u64) -> Ticket {
-        let issued = Timestamp::from_millis(self.now.as_millis());
-        let cost = self.live.class(class).cost;
-        Ticket { class, cost, issued, wait: Duration::ZERO, arrived: issued, nonce }
-    }
-
     fn new_place(&mut self, kind: Kind, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
-        (self.count)(Event::WaitingAnswers);
         // Longer than any wait may become when the capacity falls: whether a ticket holds is told by what is in it.
         let keep = self.live.settings.room.max_wait * 2 + self.live.settings.room.grace;
         let mut cookies = Vec::with_capacity(2);
@@ -279,8 +221,6 @@ impl Stage<'_> {
     }
 
     fn same_place(&mut self, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
-        (self.count)(Event::WaitingAnswers);
-        (self.count)(Event::TicketEarly);
         let waited = self.now.since(ticket.arrived);
         let mut told = self.told(Kind::Waiting, wait.wait, people_ahead(&wait), waited);
         told.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
@@ -288,7 +228,6 @@ impl Stage<'_> {
     }
 
     fn forbidden(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
-        (self.count)(Event::TicketForged);
         let mut told = self.told(Kind::Forbidden, Duration::ZERO, 0, Duration::ZERO);
         // So that an honest browser with a spoilt cookie can start again.
         told.cookies = vec![cookies::clear_ticket(class, visitor.secure)];
@@ -364,6 +303,28 @@ impl Stage<'_> {
 /// The room counts from one: one is next.
 pub fn people_ahead(wait: &Wait) -> u64 {
     wait.place.saturating_sub(1)
+}
+
+fn kind(place: Place) -> Kind {
+    match place {
+        Place::New | Place::Kept => Kind::Waiting,
+        Place::Late => Kind::Late,
+        Place::Replaced => Kind::Replaced,
+    }
+}
+
+/// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`: there is a
+/// replica to go to.
+pub fn standing(look: Look, usable: bool) -> (page::State, Duration, u64) {
+    match look {
+        Look::Wait(w) if usable => (page::State::Waiting, w.wait, people_ahead(&w)),
+        Look::Wait(w) => (page::State::Unavailable, w.wait, people_ahead(&w)),
+        // Nor do those without a place load the whole page again and again during an outage.
+        _ if !usable => (page::State::Unavailable, RETRY_DOWN, 0),
+        Look::Ready => (page::State::Ready, Duration::ZERO, 0),
+        Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
+        Look::Expired => (page::State::Expired, Duration::ZERO, 0),
+    }
 }
 
 /// What a status poll is told about `ticket`.

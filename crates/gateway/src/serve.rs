@@ -254,13 +254,10 @@ impl Exchange {
     }
 
     fn meets(&self, headers: &HeaderMap) -> Meets {
-        if !self.live.settings.room.enabled {
+        if !self.live.meets_room(self.class) {
             return Meets::Never;
         }
-        if !self.live.all_navigations {
-            return if self.live.class(self.class).waits { Meets::Room } else { Meets::Never };
-        }
-        if is_part_of_page(headers) { Meets::AsPart } else { Meets::Room }
+        if self.live.all_navigations && is_part_of_page(headers) { Meets::AsPart } else { Meets::Room }
     }
 
     /// Visitors wait, and have for longer than pages let in before may still be loading.
@@ -297,15 +294,7 @@ impl Exchange {
         // The URL's ticket may go once the cookie's does.
         let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty()) && url_ticket.is_some();
         let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");
-        let (state, wait, place) = match look {
-            Look::Wait(w) if usable => (page::State::Waiting, w.wait, room::people_ahead(&w)),
-            Look::Wait(w) => (page::State::Unavailable, w.wait, room::people_ahead(&w)),
-            // Nor do those without a place load the whole page again and again during an outage.
-            _ if !usable => (page::State::Unavailable, room::RETRY_DOWN, 0),
-            Look::Ready => (page::State::Ready, Duration::ZERO, 0),
-            Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
-            Look::Expired => (page::State::Expired, Duration::ZERO, 0),
-        };
+        let (state, wait, place) = room::standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
         let poll = page::poll_interval(wait, spread);
         respond::status_document(&self.live, state, wait, place, poll, waited, ticket)

@@ -19,7 +19,6 @@ use crate::accept;
 use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
-use crate::desk::Desk;
 use crate::driver::{self, Control};
 use crate::gate::GateKeeper;
 use crate::live::{Live, LiveError};
@@ -27,6 +26,7 @@ use crate::room::new_key;
 use crate::settings::{Mistake, Override, Role, Settings};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::state::StateDir;
+use tidegate_core::desk::Desk;
 
 /// Places for classes that a reload adds: some 14 kB each and worker.
 const SPARE_CLASSES: usize = 8;

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
-use crate::desk::Desk;
 use crate::dispatch::{Dispatcher, Stats};
 use crate::gate::GateKeeper;
 use crate::live::Live;
+use tidegate_core::desk::Desk;
 
 /// What all threads share.
 pub struct Shared {

@@ -46,12 +46,14 @@ use self::exchange::{Failure, exchange};
 use self::head::{Asked, Spare};
 use self::held::Held;
 use self::response::Lease;
+use self::retry::Miss;
 
 pub mod budget;
 mod exchange;
 mod head;
 pub(crate) mod held;
 mod response;
+pub mod retry;
 pub(crate) mod stats;
 
 /// A pooled connection idle for less than this is used for methods that must not be repeated: the shortest
@@ -327,12 +329,12 @@ impl Inner {
         repeatable: bool,
     ) -> Option<DispatchError> {
         let error = self.lost(error);
-        use DispatchError::{BadResponse, ConnectFailed, ConnectTimeout, FirstByteTimeout, Reset};
         let replica = flight.replica();
-        if matches!(error, ConnectFailed(_) | ConnectTimeout | FirstByteTimeout | Reset(_)) {
+        let miss = error.miss();
+        if miss.is_some_and(Miss::speaks_against_replica) {
             self.replicas.failed(replica);
         }
-        if !repeatable || tried.retried || matches!(error, FirstByteTimeout | BadResponse(_)) {
+        if !miss.is_some_and(|miss| miss.may_be_repeated(repeatable, tried.retried)) {
             return Some(error);
         }
         if !self.budget.withdraw(Instant::now()) {

@@ -1,0 +1,312 @@
+//! The room's desk: what becomes of one request that meets the room. Joins the room, or in the two-process form one half
+//! of it (WebQ III-B), with what the request shows.
+//!
+//! | role | newcomers | tickets whose turn has come |
+//! |---|---|---|
+//! | gate | get a place | enter here |
+//! | tokengen | get a place | are sent to tokencheck |
+//! | tokencheck | are sent to tokengen | enter here |
+//!
+//! Whoever carries requests in (the gateway from sockets, the simulator from its agenda) opens the seal, asks here and performs
+//! the [`Verdict`].
+
+use std::time::Duration;
+
+use crate::measure::Event;
+use crate::room::{Arrival, Checker, Look, Redemption, Room, RoomState, Wait};
+use crate::ticket::{Pass, PassKind, Ticket};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+/// When those ask again who have no place, while all replicas are down.
+pub const RETRY_DOWN: Duration = Duration::from_secs(5);
+
+/// One process's part of the waiting room.
+pub enum Desk {
+    /// All of it, or tokengen's half.
+    Room(Box<Room>),
+    /// Tokencheck's half.
+    Checker {
+        /// Decides over tickets.
+        checker: Checker,
+        /// Capacity as ordered, for display.
+        capacity: std::sync::Mutex<Rate>,
+    },
+}
+
+/// What a request shows of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// Nothing: a newcomer.
+    Nothing,
+    /// An authentic ticket.
+    Ticket(Ticket),
+    /// Something that is no ticket, or none of this visitor's.
+    Forged,
+}
+
+/// A request that meets the room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asking {
+    /// Its class.
+    pub class: ClassId,
+    /// Work it asks of the origin.
+    pub cost: Cost,
+    /// What it shows.
+    pub shown: Shown,
+    /// This process forwards nothing itself: it is tokengen.
+    pub sends_on: bool,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// To the origin.
+    Enter {
+        /// The ticket that was redeemed for it, if it was one.
+        ticket: Option<Ticket>,
+    },
+    /// To tokencheck, with this ticket for now.
+    SendOn {
+        /// Made for the way.
+        ticket: Ticket,
+        /// A ticket was redeemed for it: the visitor holds none any more.
+        redeemed: bool,
+    },
+    /// To tokengen, for a place.
+    SendBack,
+    /// It waits with this ticket.
+    Wait {
+        /// The ticket that holds from now on.
+        ticket: Ticket,
+        /// What to say.
+        wait: Wait,
+        /// Whose place it is.
+        place: Place,
+    },
+    /// No place within the longest wait.
+    Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// What it shows is forged.
+    Forbidden,
+}
+
+/// How a visitor comes by the place it waits at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A newcomer's.
+    New,
+    /// The one the ticket shown is for.
+    Kept,
+    /// New, because the turn had passed.
+    Late,
+    /// New, because the ticket shown had been used.
+    Replaced,
+}
+
+/// How long a session's pass holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionRules {
+    /// Inactivity after which it ends.
+    pub timeout: Duration,
+    /// Age at which it ends in any case.
+    pub max_age: Duration,
+}
+
+impl SessionRules {
+    /// Whether `pass` lets a session's request through, and if so, whether it is to be renewed: once a quarter of its life is
+    /// over, not with every answer.
+    pub fn admits(&self, pass: &Pass, now: Timestamp) -> Option<bool> {
+        let idle = now.since(pass.issued);
+        let holds =
+            pass.kind == PassKind::Session && idle <= self.timeout && now.since(pass.first) <= self.max_age;
+        holds.then_some(idle > self.timeout / 4)
+    }
+}
+
+impl Desk {
+    /// One request of a class that waits. `nonce` gives 64 fresh random bits; `count` is told what is worth counting.
+    pub fn ask(
+        &self,
+        asking: &Asking,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Verdict {
+        let ticket = match asking.shown {
+            Shown::Nothing => return self.arrive(asking, None, Place::New, nonce, count, now),
+            Shown::Ticket(ticket) if ticket.class == asking.class => ticket,
+            // A ticket of another class is none.
+            Shown::Ticket(_) => {
+                count(Event::TicketExpired);
+                return self.arrive(asking, None, Place::New, nonce, count, now);
+            }
+            Shown::Forged => {
+                count(Event::TicketForged);
+                return Verdict::Forbidden;
+            }
+        };
+        match self.redeem(&ticket, now) {
+            Redemption::Enter => {
+                if self.is_late(&ticket) {
+                    count(Event::TicketLate);
+                }
+                if asking.sends_on {
+                    // Used up here, once; what goes on to tokencheck is a ticket for now.
+                    let ticket = ticket_for_now(asking, ticket.nonce, now);
+                    return Verdict::SendOn { ticket, redeemed: true };
+                }
+                Verdict::Enter { ticket: Some(ticket) }
+            }
+            Redemption::Wait(wait) => {
+                count(Event::WaitingAnswers);
+                count(Event::TicketEarly);
+                Verdict::Wait { ticket, wait, place: Place::Kept }
+            }
+            Redemption::Replayed => {
+                count(Event::TicketReplayed);
+                self.arrive(asking, None, Place::Replaced, nonce, count, now)
+            }
+            Redemption::Expired => {
+                count(Event::TicketExpired);
+                self.arrive(asking, Some(ticket.arrived), Place::Late, nonce, count, now)
+            }
+        }
+    }
+
+    fn arrive(
+        &self,
+        asking: &Asking,
+        arrived: Option<Timestamp>,
+        place: Place,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Verdict {
+        let Self::Room(room) = self else { return Verdict::SendBack };
+        let nonce = nonce();
+        match room.arrive(asking.class, nonce, arrived, now) {
+            Arrival::Enter if asking.sends_on => {
+                Verdict::SendOn { ticket: ticket_for_now(asking, nonce, now), redeemed: false }
+            }
+            Arrival::Enter if place == Place::Replaced => {
+                // There is room, but not for this ticket again: a place that is due at once, and a page that says so.
+                count(Event::WaitingAnswers);
+                let wait = Wait { wait: Duration::ZERO, place: 1, due: now };
+                Verdict::Wait { ticket: ticket_for_now(asking, nonce, now), wait, place }
+            }
+            Arrival::Enter => Verdict::Enter { ticket: None },
+            Arrival::Wait(ticket, wait) => {
+                count(Event::WaitingAnswers);
+                Verdict::Wait { ticket, wait, place }
+            }
+            Arrival::Full { retry_after } => {
+                count(Event::Full);
+                Verdict::Full { retry_after }
+            }
+        }
+    }
+
+    fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
+        match self {
+            Self::Room(room) => room.redeem(ticket, now),
+            Self::Checker { checker, .. } => checker.redeem(ticket, now),
+        }
+    }
+
+    /// While all replicas are down nobody enters and everybody keeps the place: what to say.
+    pub fn hold(&self, class: ClassId, shown: &Shown, now: Timestamp) -> Wait {
+        let kept = match shown {
+            Shown::Ticket(ticket) if ticket.class == class => match self.look(ticket, now) {
+                Look::Wait(wait) => Some(wait),
+                _ => None,
+            },
+            _ => None,
+        };
+        let wait = kept.map_or(RETRY_DOWN, |w| w.wait.max(RETRY_DOWN));
+        Wait { wait, place: kept.map_or(1, |w| w.place), due: now + wait }
+    }
+
+    /// The schedule, if this process keeps it.
+    pub fn room(&self) -> Option<&Room> {
+        match self {
+            Self::Room(room) => Some(room),
+            Self::Checker { .. } => None,
+        }
+    }
+
+    /// What a status poll is told.
+    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
+        match self {
+            Self::Room(room) => room.look(ticket, now),
+            Self::Checker { checker, .. } => checker.look(ticket, now),
+        }
+    }
+
+    /// Whether the ticket is shown after its turn.
+    pub fn is_late(&self, ticket: &Ticket) -> bool {
+        match self {
+            Self::Room(room) => room.is_late(ticket),
+            Self::Checker { checker, .. } => checker.is_late(ticket),
+        }
+    }
+
+    /// The request a ticket was redeemed for never reached the origin: the ticket is good again.
+    pub fn give_back(&self, ticket: &Ticket) {
+        match self {
+            Self::Room(room) => room.give_back(ticket),
+            Self::Checker { checker, .. } => checker.give_back(ticket),
+        }
+    }
+
+    /// Work admitted without asking.
+    pub fn charge(&self, cost: Cost) {
+        match self {
+            Self::Room(room) => room.charge(cost),
+            Self::Checker { checker, .. } => checker.charge(cost),
+        }
+    }
+
+    /// Whether anyone waits here.
+    pub fn busy(&self, now: Timestamp) -> bool {
+        self.room().is_some_and(|room| room.busy(now))
+    }
+
+    /// What the room lets in from now on. Tokencheck gets its orders from tokengen instead.
+    pub fn publish(&self, capacity: Rate, now: Timestamp) {
+        if let Self::Room(room) = self
+            && capacity != room.capacity()
+        {
+            room.set_capacity(capacity, now);
+        }
+    }
+
+    /// The control tick.
+    pub fn tick(&self, now: Timestamp, queued: Cost) {
+        match self {
+            Self::Room(room) => room.tick(now, queued),
+            Self::Checker { checker, .. } => checker.tick(now, queued),
+        }
+    }
+
+    /// Capacity in force.
+    pub fn capacity(&self) -> Rate {
+        match self {
+            Self::Room(room) => room.capacity(),
+            Self::Checker { capacity, .. } => *capacity.lock().unwrap_or_else(|e| e.into_inner()),
+        }
+    }
+
+    /// The room in figures; a checker knows of nobody who waits.
+    pub fn state(&self, now: Timestamp) -> RoomState {
+        self.room().map(|room| room.state(now)).unwrap_or_default()
+    }
+}
+
+/// A place that is due at once.
+fn ticket_for_now(asking: &Asking, nonce: u64, now: Timestamp) -> Ticket {
+    let issued = Timestamp::from_millis(now.as_millis());
+    let Asking { class, cost, .. } = *asking;
+    Ticket { class, cost, issued, wait: Duration::ZERO, arrived: issued, nonce }
+}
