@@ -49,6 +49,8 @@ mod slab;
 mod stage;
 
 #[cfg(test)]
+mod queueing_tests;
+#[cfg(test)]
 mod tests;
 
 use pace::{NEVER, Pace};

@@ -1,6 +1,31 @@
-//! The model against its own laws.
+//! The model's rules, one by one, and together under random histories.
 
 use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MS: u64 = 1000;
+
+fn pool(workers: u32, service_ms: u64, backlog: u32) -> OriginSpec {
+    OriginSpec::pool(workers, Duration::from_millis(service_ms), backlog, 0.0)
+}
+
+/// `app` with as many servers as workers, `db` with `servers`; fixed demands in milliseconds.
+fn tiers(workers: u32, app_ms: f64, servers: u32, db_ms: f64) -> OriginSpec {
+    let demand = vec![(0, Dist::Fixed(app_ms / 1e3)), (1, Dist::Fixed(db_ms / 1e3))];
+    OriginSpec {
+        stages: vec![Stage { name: "app".into(), servers: workers }, Stage { name: "db".into(), servers }],
+        paths: vec![PathSpec { path: "/**".into(), demand, body_bytes: 0 }],
+        ..pool(workers, 0, 1000)
+    }
+}
+
+/// Instants at which requests end until `now_us`, by id.
+fn ends(model: &mut Model, now_us: u64) -> Vec<(u64, u64)> {
+    let mut ends = Vec::new();
+    model.advance(now_us, &mut |done| ends.push((done.id, done.at_us)));
+    ends
+}
 
 #[test]
 fn contention_follows_the_formula() {
@@ -12,16 +37,345 @@ fn contention_follows_the_formula() {
 }
 
 #[test]
-fn ten_at_once_end_together_and_the_next_ten_one_service_later() {
+fn waves_follow_one_another_without_a_gap() {
     let spec = OriginSpec::pool(10, Duration::from_micros(33_300), 128, 0.0);
     let mut model = Model::new(&spec, 1);
-    for id in 0..20 {
+    for id in 0..130 {
         model.submit(id, 0, 0).expect("room");
     }
-    let mut ends = Vec::new();
     // Looked at once, late: the instants are the model's, not the observer's.
-    model.advance(1_000_000, &mut |done| ends.push((done.id, done.at_us)));
-    let expected: Vec<_> = (0..20).map(|id| (id, 33_300 * (id / 10 + 1))).collect();
-    assert_eq!(ends, expected);
-    assert_eq!(model.stages()[0].total_busy_us(), 20 * 33_300);
+    let expected: Vec<_> = (0..130).map(|id| (id, 33_300 * (id / 10 + 1))).collect();
+    assert_eq!(ends(&mut model, 1_000_000), expected);
+    assert_eq!(model.stages()[0].total_busy_us(), 130 * 33_300);
+}
+
+#[test]
+fn three_times_the_workers_wait_their_turn_and_contend() {
+    // Of 30 at once: ten start unhindered (nobody was there before them); as each ends, one of 29 - k present
+    // takes its place: the k-th of the second wave ends at s0 + s(29 - k), so the last one of it ends first.
+    let spec = OriginSpec { contention: 0.5, ..pool(10, 100, 128) };
+    let mut model = Model::new(&spec, 1);
+    for id in 0..30 {
+        model.submit(id, 0, 0).expect("room");
+    }
+    let ends: BTreeMap<u64, u64> = ends(&mut model, u64::MAX / 2).into_iter().collect();
+    for k in 0..20 {
+        let factor = if k < 10 { 0.0 } else { contention_factor(0.5, 10, 29 - (k as u32 - 10)) };
+        let expected = 100_000 + (100_000.0 * factor).round() as u64;
+        assert!(ends[&k].abs_diff(expected) <= 1, "{k}: {}, expected {expected}", ends[&k]);
+    }
+    assert!((20..30).all(|k| ends[&k] > 300 * MS), "contention costs: {ends:?}");
+}
+
+#[test]
+fn a_full_backlog_refuses_and_recovers() {
+    let mut model = Model::new(&pool(2, 100, 3), 1);
+    for id in 0..5 {
+        model.submit(id, 0, 0).expect("2 in service, 3 waiting");
+    }
+    assert_eq!(model.submit(5, 0, 0), Err(Full));
+    assert_eq!(model.submit(6, 0, 0), Err(Full));
+    let stats = model.stats();
+    assert_eq!((stats.in_service, stats.queued, stats.refused, stats.peak), (2, 3, 2, 5));
+    ends(&mut model, 100 * MS);
+    assert!(model.submit(7, 0, 100 * MS).is_ok(), "there is room again");
+}
+
+#[test]
+fn work_for_visitors_who_left_is_done_and_wasted() {
+    let mut model = Model::new(&pool(1, 100, 128), 1);
+    let tickets: Vec<_> = (0..3).map(|id| model.submit(id, 0, 0).expect("room")).collect();
+    assert!(model.leave(tickets[0], 10) && model.leave(tickets[1], 10));
+    let mut wasted = Vec::new();
+    model.advance(300 * MS, &mut |done| wasted.push(done.wasted));
+    assert_eq!(wasted, [true, true, false]);
+    let stats = model.stats();
+    assert_eq!((stats.served, stats.wasted, stats.refused), (1, 2, 0));
+    assert!(!model.leave(tickets[2], 300 * MS), "it is over");
+    let reused = model.submit(9, 0, 300 * MS).expect("room");
+    assert_eq!(reused.slot, tickets[2].slot, "the slot is used again");
+    assert!(!model.leave(tickets[2], 300 * MS), "an old ticket does not name the new request");
+    ends(&mut model, 400 * MS);
+    assert_eq!(model.stats().served, 2);
+}
+
+#[test]
+fn a_service_that_notices_leavers_turns_to_the_next() {
+    let spec = OriginSpec { notices_leavers: true, ..tiers(2, 10.0, 1, 40.0) };
+    let mut model = Model::new(&spec, 1);
+    let tickets: Vec<_> = (0..5).map(|id| model.submit(id, 0, 0).expect("room")).collect();
+    ends(&mut model, 20 * MS);
+    // 0 at the database until 50 ms, 1 in line for it, 2 to 4 in the backlog.
+    assert!(!model.leave(tickets[3], 20 * MS), "from the middle of the backlog");
+    assert!(!model.leave(tickets[1], 20 * MS), "from the line: its worker takes 2");
+    assert!(!model.leave(tickets[0], 25 * MS), "from the server: its worker takes 4");
+    assert_eq!(ends(&mut model, 1000 * MS), [(2, 70 * MS), (4, 110 * MS)]);
+    let stats = model.stats();
+    assert_eq!((stats.served, stats.abandoned, stats.wasted), (2, 3, 0));
+    assert_eq!(model.stages()[1].total_busy_us(), 15 * MS + 2 * 40 * MS);
+}
+
+#[test]
+fn a_worker_is_held_through_all_stages() {
+    // Two workers, one database server of 40 ms: the database is the bottleneck, whatever waits.
+    let mut model = Model::new(&tiers(2, 10.0, 1, 40.0), 1);
+    for id in 0..6 {
+        model.submit(id, 0, 0).expect("room");
+    }
+    let expected: Vec<_> = (0..6).map(|id| (id, (10 + 40 * (id + 1)) * MS)).collect();
+    assert_eq!(ends(&mut model, 1000 * MS), expected);
+    // One worker is idle at the database while the application has nothing to do.
+    let mut model = Model::new(&tiers(1, 10.0, 1, 40.0), 1);
+    model.submit(0, 0, 0).expect("room");
+    model.submit(1, 0, 0).expect("room");
+    assert_eq!(ends(&mut model, 1000 * MS), [(0, 50 * MS), (1, 100 * MS)]);
+    let [app, db] = model.stages().try_into().expect("two stages");
+    assert_eq!((app.total_busy_us(), db.total_busy_us()), (20 * MS, 80 * MS));
+    assert_eq!((app.idle_us[0], db.idle_us[0]), (980 * MS, 920 * MS));
+}
+
+#[test]
+fn speed_changes_what_is_under_way() {
+    let mut model = Model::new(&pool(1, 100, 128), 1);
+    model.submit(0, 0, 0).expect("room");
+    model.submit(1, 0, 0).expect("room");
+    model.set_speed(0.5, 50 * MS);
+    assert_eq!(model.next_event(), Some(150 * MS), "half was left; it takes twice as long");
+    assert_eq!(ends(&mut model, 200 * MS), [(0, 150 * MS)]);
+    model.set_speed(3.0, 200 * MS);
+    assert_eq!(ends(&mut model, 300 * MS), [(1, 225 * MS)]);
+    let stages = model.stages();
+    assert_eq!((stages[0].total_busy_us(), stages[0].idle_us[0]), (225 * MS, 75 * MS));
+}
+
+#[test]
+fn workers_come_and_go() {
+    let mut model = Model::new(&pool(2, 100, 128), 1);
+    for id in 0..8 {
+        model.submit(id, 0, 0).expect("room");
+    }
+    model.set_workers(4, 10 * MS);
+    assert_eq!(model.stats().in_service, 4, "the new ones start at once");
+    model.set_workers(1, 20 * MS);
+    // 0 to 3 end what they have; then one after another.
+    let expected = [(0, 100), (1, 100), (2, 110), (3, 110), (4, 210), (5, 310)].map(|(id, ms)| (id, ms * MS));
+    assert_eq!(ends(&mut model, 310 * MS), expected);
+    let stats = model.stats();
+    assert_eq!((stats.in_service, stats.queued), (1, 1));
+    assert_eq!(model.stages()[0].total_busy_us(), 6 * 100 * MS);
+    model.set_workers(0, 320 * MS);
+    ends(&mut model, 1000 * MS);
+    assert_eq!(model.stats().queued, 1, "nobody works");
+    assert_eq!(model.next_event(), None);
+}
+
+#[test]
+fn a_crash_loses_everything_and_the_next_request_finds_it_idle() {
+    let mut model = Model::new(&tiers(2, 10.0, 1, 40.0), 1);
+    for id in 0..5 {
+        model.submit(id, 0, 0).expect("room");
+    }
+    ends(&mut model, 50 * MS);
+    let mut lost = model.crash(60 * MS);
+    lost.sort_unstable();
+    assert_eq!(lost, [1, 2, 3, 4]);
+    assert_eq!((model.next_event(), model.stats().present(), model.stats().lost), (None, 0, 4));
+    assert_eq!(model.stages()[1].total_busy_us(), 50 * MS);
+    model.submit(9, 0, 60 * MS).expect("room");
+    assert_eq!(ends(&mut model, 1000 * MS), [(9, 110 * MS)]);
+}
+
+#[test]
+fn no_demand_and_endless_demand() {
+    let mut spec = pool(2, 100, 0);
+    spec.paths.insert(0, PathSpec { path: "/free".into(), demand: Vec::new(), body_bytes: 0 });
+    spec.paths.insert(1, PathSpec { path: "/never".into(), demand: vec![(0, Dist::Never)], body_bytes: 0 });
+    let paths = Paths::compile(&spec.paths).expect("globs");
+    let mut model = Model::new(&spec, 1);
+    model.submit(0, paths.index("/never?q=1"), 5).expect("a worker");
+    assert_eq!(model.next_event(), None);
+    model.submit(1, paths.index("/free"), 5).expect("a worker");
+    assert_eq!(ends(&mut model, 5), [(1, 5)]);
+    model.submit(2, paths.index("/anything/else"), 5).expect("a worker");
+    assert_eq!(ends(&mut model, u64::MAX), [(2, 100 * MS + 5)]);
+    assert_eq!(model.stats().in_service, 1, "it never ends");
+}
+
+#[test]
+fn paths_are_matched_as_the_gate_matches_them() {
+    let entry = |path: &str| PathSpec { path: path.into(), demand: Vec::new(), body_bytes: 0 };
+    let spec = OriginSpec {
+        paths: ["/search*", "/item/**", "/a/*/c", "**"].map(entry).into(),
+        ..OriginSpec::pool(1, Duration::ZERO, 0, 0.0)
+    };
+    for (path, expected) in [
+        ("/search?q=/item/", 0),
+        ("/searching", 0),
+        ("/search/deep", 3),
+        ("/item", 1),
+        ("/item/7/bids", 1),
+        ("/a/b/c", 2),
+        ("/%61/b/c", 2),
+        ("/", 3),
+        ("", 3),
+    ] {
+        assert_eq!(path_index(&spec, path), expected, "{path:?}");
+    }
+    let mistake = Paths::compile(&[entry("/ok"), entry("no-slash")]).expect_err("no glob of a path");
+    assert_eq!((mistake.class, mistake.got.as_str()), (1, "no-slash"));
+}
+
+/// What can happen to a replica.
+#[derive(Clone, Debug)]
+enum Op {
+    Submit { path: usize },
+    Leave { which: usize },
+    Advance { us: u64 },
+    ToNext,
+    Speed(f64),
+    Workers(u32),
+    Crash,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0..4usize).prop_map(|path| Op::Submit { path }),
+        2 => any::<usize>().prop_map(|which| Op::Leave { which }),
+        4 => (0..3000u64).prop_map(|us| Op::Advance { us }),
+        4 => Just(Op::ToNext),
+        1 => (0.1..4.0).prop_map(Op::Speed),
+        1 => (0..6u32).prop_map(Op::Workers),
+        1 => Just(Op::Crash),
+    ]
+}
+
+/// A history and what must be true of it.
+struct History {
+    model: Model,
+    now: u64,
+    /// Requests whose end is still to come: id, when they came, whether their visitor has left.
+    present: BTreeMap<u64, (u64, bool)>,
+    tickets: Vec<(u64, Ticket)>,
+    next: u64,
+    most_workers: u32,
+    db_servers: u32,
+}
+
+impl History {
+    fn new(notices_leavers: bool, db_servers: u32) -> Self {
+        let demands =
+            |app: &str, db: &str| vec![(0, app.parse().expect("a time")), (1, db.parse().expect("a time"))];
+        let path = |demand| PathSpec { path: "/**".into(), demand, body_bytes: 0 };
+        let spec = OriginSpec {
+            paths: vec![
+                path(demands("1ms", "exponential(2ms)")),
+                path(vec![(1, "uniform(0, 1ms)".parse().expect("a time")), (1, Dist::Fixed(0.0))]),
+                path(Vec::new()),
+                path(demands("exponential(1ms)", "1500us")),
+            ],
+            contention: 0.1,
+            notices_leavers,
+            ..tiers(3, 0.0, db_servers, 0.0)
+        };
+        let spec = OriginSpec { backlog: 4, ..spec };
+        Self {
+            model: Model::new(&spec, 7),
+            now: 0,
+            present: BTreeMap::new(),
+            tickets: Vec::new(),
+            next: 0,
+            most_workers: 3,
+            db_servers,
+        }
+    }
+
+    fn advance(&mut self, to: u64) {
+        let (mut last, present) = (0, &mut self.present);
+        self.model.advance(to, &mut |done| {
+            let (came, left) = present.remove(&done.id).expect("present, and over only once");
+            assert_eq!(done.wasted, left);
+            assert!(done.at_us >= came && done.at_us >= last && done.at_us <= to, "{done:?}");
+            last = done.at_us;
+        });
+        self.now = to;
+    }
+
+    fn play(&mut self, op: &Op) {
+        let now = self.now;
+        match *op {
+            Op::Submit { path } => {
+                let id = self.next;
+                self.next += 1;
+                if let Ok(ticket) = self.model.submit(id, path, now) {
+                    self.present.insert(id, (now, false));
+                    self.tickets.push((id, ticket));
+                }
+            }
+            Op::Leave { which } if !self.tickets.is_empty() => {
+                let (id, ticket) = self.tickets[which % self.tickets.len()];
+                let to_come = self.model.leave(ticket, now);
+                if to_come {
+                    self.present.get_mut(&id).expect("present").1 = true;
+                } else {
+                    self.present.remove(&id);
+                }
+            }
+            Op::Leave { .. } => {}
+            Op::Advance { us } => self.advance(now + us),
+            Op::ToNext => self.advance(self.model.next_event().unwrap_or(now)),
+            Op::Speed(speed) => self.model.set_speed(speed, now),
+            Op::Workers(workers) => {
+                self.model.set_workers(workers, now);
+                self.most_workers = self.most_workers.max(workers);
+            }
+            Op::Crash => {
+                let mut lost = self.model.crash(now);
+                lost.sort_unstable();
+                assert!(lost.into_iter().eq(std::mem::take(&mut self.present).into_keys()));
+            }
+        }
+    }
+
+    fn check(&self) {
+        let stats = self.model.stats();
+        let over = stats.served + stats.refused + stats.wasted + stats.abandoned + stats.lost;
+        assert_eq!(stats.submitted, over + stats.present() as u64, "{stats:?}");
+        assert_eq!(stats.submitted, self.next);
+        assert_eq!(stats.present(), self.present.len());
+        assert!(stats.queued <= 4 && stats.in_service <= self.most_workers as usize, "{stats:?}");
+        let workers = self.model.workers() as usize;
+        assert!(stats.queued == 0 || stats.in_service >= workers, "an idle worker while somebody waits");
+        let stages = self.model.stages();
+        for stage in &stages {
+            assert!(stage.queued == 0 || stage.busy >= stage.servers, "an idle server: {stage:?}");
+        }
+        assert!(stages[1].busy <= self.db_servers);
+        assert_eq!(stages[0].servers, self.model.workers(), "the application follows the workers");
+        let all: u64 = stages[1].busy_us.iter().chain(&stages[1].idle_us).sum();
+        // Each figure is rounded down to a microsecond.
+        let slack = 2 * u64::from(self.db_servers);
+        assert!(all.abs_diff(self.now * u64::from(self.db_servers)) <= slack, "{stages:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_somewhere(
+        ops in prop::collection::vec(op(), 1..200),
+        notices_leavers: bool,
+        db_servers in 1..4u32,
+    ) {
+        // Three workers at first: three database servers would follow them.
+        let mut history = History::new(notices_leavers, if db_servers == 3 { 4 } else { db_servers });
+        for op in &ops {
+            history.play(op);
+            history.check();
+        }
+        history.model.set_workers(2, history.now);
+        while let Some(next) = history.model.next_event() {
+            history.advance(next);
+            history.check();
+        }
+        prop_assert_eq!(history.model.stats().present(), 0, "everything ends");
+    }
 }
