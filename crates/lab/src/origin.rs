@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
 mod pool;
+pub mod shop;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,423 @@
+//! The shop: a real auction service over a real SQLite database, for when a model will not do.
+//!
+//! In the spirit of RUBiS (Cecchet, Marguerite, Zwaenepoel, "Performance and scalability of EJB applications",
+//! OOPSLA 2002), the eBay-like benchmark behind WAC and Porter & Katz. One kind of page, the search, costs hundreds of
+//! times what the others cost; see `store.rs` for why.
+//!
+//! ```text
+//!  answer ─► app: workers, bounded backlog ─► db: connections, one writer ─► SQLite file
+//!              route.rs, pages.rs               store.rs                       fill.rs
+//! ```
+//!
+//! An app worker is held while its question is in the database, as in any service with a thread per request: searches
+//! that fill the database's queue fill the workers next, then the backlog, and then those are refused who only
+//! wanted the home page. A file with WAL rather than a database in memory: connections to a shared memory database
+//! lock each other's tables, so that a bid would wait for searches. All pages stay in the page cache; no disk is
+//! waited for.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::{fs, io};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serialize;
+use tidegate_gateway::clock::Clock;
+use tokio::sync::oneshot;
+
+mod fill;
+mod pages;
+mod route;
+mod stage;
+mod store;
+mod visit;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use stage::StageStats;
+
+use stage::{Meter, Stage};
+use visit::{DbJob, Visit, Visiting};
+
+/// Bytes of the database that are mapped rather than copied: more than the largest shop.
+const MAP_BYTES: i64 = 1 << 30;
+
+/// How much there is in a shop. The time of a search is proportional to the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Size {
+    /// 2,000 items: for tests.
+    Small,
+    /// 50,000 items.
+    #[default]
+    Medium,
+    /// 250,000 items.
+    Large,
+}
+
+/// Not a size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected small, medium or large; got {0:?}")]
+pub struct NotASize(pub String);
+
+impl FromStr for Size {
+    type Err = NotASize;
+
+    fn from_str(text: &str) -> Result<Self, NotASize> {
+        let sizes = [Self::Small, Self::Medium, Self::Large];
+        sizes.into_iter().find(|size| size.name() == text).ok_or_else(|| NotASize(text.into()))
+    }
+}
+
+impl Size {
+    /// `small`, `medium` or `large`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Large => "large",
+        }
+    }
+
+    /// Items for sale or sold.
+    pub fn items(self) -> u32 {
+        match self {
+            Self::Small => 2_000,
+            Self::Medium => 50_000,
+            Self::Large => 250_000,
+        }
+    }
+
+    /// Buyers and sellers.
+    pub fn users(self) -> u32 {
+        self.items() / 5
+    }
+
+    /// Bids when the shop opens.
+    pub fn bids(self) -> u32 {
+        self.items() * 2
+    }
+
+    /// Comments of users about users.
+    pub fn comments(self) -> u32 {
+        self.items() / 2
+    }
+}
+
+/// Why there is no shop.
+#[derive(Debug, thiserror::Error)]
+pub enum ShopError {
+    /// The directory cannot be made, or the system gives no thread.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        source: io::Error,
+    },
+    /// SQLite cannot create, fill or open the file.
+    #[error("{}: {source}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// A file that was kept is another shop, or none. It is left alone.
+    #[error("{}: expected {expected}, got {got}; remove the file or choose another directory", path.display())]
+    Another {
+        /// The file.
+        path: PathBuf,
+        /// The shop that was asked for.
+        expected: String,
+        /// What the file holds.
+        got: String,
+    },
+    /// A tier without servers.
+    #[error("{name}: expected at least 1, got 0")]
+    NoServers {
+        /// `workers` or `connections`.
+        name: &'static str,
+    },
+}
+
+/// A filled database. Shared by the replicas of one service.
+pub struct Shop {
+    path: PathBuf,
+    /// Its own directory, removed at the end; `None`: the user's.
+    temporary: Option<PathBuf>,
+    size: Size,
+    clock: Clock,
+    opened_us: i64,
+    /// The right to write.
+    writer: Arc<Mutex<()>>,
+}
+
+impl Shop {
+    /// Creates the database and fills it: the same content for the same `size` and `seed`. With `dir`, the file `shop.db` in it is
+    /// kept, and used again if it is the same shop; auctions that have ended since stay so. Without, it lives in a
+    /// directory for temporary files and is removed when the shop is dropped. Medium takes about a second.
+    ///
+    /// # Errors
+    /// See [`ShopError`]. A file that holds anything else is not touched.
+    pub fn open(dir: Option<&Path>, size: Size, seed: u64) -> Result<Self, ShopError> {
+        let (dir, temporary) = match dir {
+            Some(dir) => (dir.to_owned(), None),
+            None => temporary_directory().map(|dir| (dir.clone(), Some(dir)))?,
+        };
+        let io = |source| ShopError::Io { what: format!("cannot make {}", dir.display()), source };
+        fs::create_dir_all(&dir).map_err(io)?;
+        let clock = Clock::new();
+        let opened_us = clock.now().as_micros().cast_signed();
+        let path = dir.join("shop.db");
+        let mut shop = Self { path, temporary, size, clock, opened_us, writer: Arc::default() };
+        let mut connection = shop.connect()?;
+        shop.opened_us = match shop.kept(&connection, seed)? {
+            Some(opened_us) => opened_us,
+            None => fill::fill(&mut connection, size, seed, opened_us)
+                .map(|()| opened_us)
+                .map_err(|source| shop.database(source))?,
+        };
+        Ok(shop)
+    }
+
+    /// How much there is in it.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The database.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Seconds since the opening.
+    fn now_s(&self) -> i64 {
+        (self.clock.now().as_micros().cast_signed() - self.opened_us).div_euclid(1_000_000)
+    }
+
+    /// A connection of its own.
+    fn connect(&self) -> Result<Connection, ShopError> {
+        let connect = || {
+            let connection = Connection::open(&self.path)?;
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            // Nobody's bids are lost with a temporary file; with a kept one, WAL needs no more than NORMAL.
+            let synchronous = if self.temporary.is_some() { "off" } else { "normal" };
+            connection.pragma_update(None, "synchronous", synchronous)?;
+            connection.pragma_update(None, "mmap_size", MAP_BYTES)?;
+            // What a search sorts.
+            connection.pragma_update(None, "temp_store", "memory")?;
+            Ok(connection)
+        };
+        connect().map_err(|source| self.database(source))
+    }
+
+    /// When the shop in the file was opened; `None`: the file is empty.
+    fn kept(&self, connection: &Connection, seed: u64) -> Result<Option<i64>, ShopError> {
+        let database = |source| self.database(source);
+        let another = |got| {
+            let size = self.size.name();
+            let expected = format!("a {size} shop of seed {seed}, version {}", fill::VERSION);
+            ShopError::Another { path: self.path.clone(), expected, got }
+        };
+        let tables =
+            "SELECT count(*), coalesce(sum(name = 'shop'), 0) FROM sqlite_schema WHERE type = 'table'";
+        let (tables, shops): (u32, u32) =
+            connection.query_row(tables, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(database)?;
+        if tables == 0 {
+            return Ok(None);
+        }
+        if shops == 0 {
+            return Err(another("a database of something else".into()));
+        }
+        let same = "SELECT opened_us FROM shop WHERE version = ?1 AND size = ?2 AND seed = ?3";
+        let row = params![fill::VERSION, self.size.name(), seed.cast_signed()];
+        let kept = connection.query_row(same, row, |row| row.get(0)).optional().map_err(database)?;
+        kept.map_or_else(|| Err(another("another shop".into())), |opened_us| Ok(Some(opened_us)))
+    }
+
+    fn database(&self, source: rusqlite::Error) -> ShopError {
+        ShopError::Database { path: self.path.clone(), source }
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.temporary
+            && let Err(error) = fs::remove_dir_all(dir)
+        {
+            tracing::warn!(dir = %dir.display(), %error, "the shop's directory stays behind");
+        }
+    }
+}
+
+/// A new directory that no other user can write into.
+fn temporary_directory() -> Result<PathBuf, ShopError> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Relaxed);
+        let dir = std::env::temp_dir().join(format!("tidegate-shop-{}-{count}", std::process::id()));
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        match builder.create(&dir) {
+            Ok(()) => return Ok(dir),
+            // Left behind by a process of the same number that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => {
+                return Err(ShopError::Io { what: format!("cannot make {}", dir.display()), source });
+            }
+        }
+    }
+}
+
+/// The size of the tiers of one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// Requests that the app tier holds at once.
+    pub workers: usize,
+    /// Requests that may wait for a worker; further ones are refused.
+    pub backlog: usize,
+    /// Connections to the database. Fewer than workers: a question waits for one.
+    pub connections: usize,
+    /// Whether a question is dropped or interrupted when its visitor has left. Most services do not notice.
+    pub notices_leavers: bool,
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        Self { workers: 8, backlog: 128, connections: 2, notices_leavers: false }
+    }
+}
+
+/// What a replica has done and is doing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServiceStats {
+    /// Requests answered to visitors who still waited for the answer, whatever the status code.
+    pub served: u64,
+    /// Requests refused because the backlog was full.
+    pub refused: u64,
+    /// Requests answered although the visitor had left.
+    pub wasted: u64,
+    /// Requests dropped or interrupted because the visitor had left. Zero unless the service notices.
+    pub abandoned: u64,
+    /// Answers among `served` and `wasted` that told of a failure of the database.
+    pub failed: u64,
+    /// `app` and `db`.
+    pub stages: [StageStats; 2],
+}
+
+#[derive(Default)]
+struct Counters {
+    served: AtomicU64,
+    refused: AtomicU64,
+    wasted: AtomicU64,
+    abandoned: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// One replica of the service. Dropping it discards what waits and ends its threads.
+pub struct Service {
+    // The order of the fields is the order of the end: the app tier asks the database tier.
+    app: Stage<AppJob>,
+    db: Arc<Stage<DbJob>>,
+    counters: Arc<Counters>,
+    notices_leavers: bool,
+    _shop: Arc<Shop>,
+}
+
+struct AppJob {
+    request: Request<Bytes>,
+    visit: Arc<Visit>,
+    reply: oneshot::Sender<Response<Bytes>>,
+}
+
+impl Service {
+    /// Starts the tiers' threads.
+    ///
+    /// # Errors
+    /// A tier has no servers, the database cannot be opened, the system gives no thread.
+    pub fn start(shop: Arc<Shop>, tiers: Tiers) -> Result<Self, ShopError> {
+        for (name, servers) in [("workers", tiers.workers), ("connections", tiers.connections)] {
+            if servers == 0 {
+                return Err(ShopError::NoServers { name });
+            }
+        }
+        let thread = |source| ShopError::Io { what: "cannot start a thread".into(), source };
+        let counters = Arc::new(Counters::default());
+        let connections: Result<Vec<_>, _> = (0..tiers.connections)
+            .map(|_| {
+                let (shop, mut connection) = (Arc::clone(&shop), shop.connect()?);
+                let interrupt = Arc::new(connection.get_interrupt_handle());
+                Ok(move |job: DbJob, _: &Meter| {
+                    job.run(&interrupt, |ask| store::run(&mut connection, &shop.writer, ask, shop.now_s()));
+                })
+            })
+            .collect();
+        // Each worker asks one question at a time: never more than `workers` wait here.
+        let db = Arc::new(Stage::start("db", tiers.workers, connections?).map_err(thread)?);
+        let workers = (0..tiers.workers).map(|_| {
+            let (db, counters) = (Arc::clone(&db), Arc::clone(&counters));
+            move |job: AppJob, meter: &Meter| job.serve(&db, &counters, meter)
+        });
+        let app = Stage::start("app", tiers.backlog, workers.collect()).map_err(thread)?;
+        Ok(Self { app, db, counters, notices_leavers: tiers.notices_leavers, _shop: shop })
+    }
+
+    /// Answers a request whose body is whole; the caller bounds it. Dropping the future is how a visitor leaves.
+    /// For a HEAD request the caller leaves the body out.
+    pub async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
+        // Not through the tiers: overload is no illness, and a replica taken out for it would leave it to the others.
+        if request.uri().path() == "/healthz" {
+            return pages::healthy();
+        }
+        let json = pages::wants_json(&request);
+        let (reply, answer) = oneshot::channel();
+        let visiting = Visiting::new(self.notices_leavers);
+        if self.app.submit(AppJob { request, visit: visiting.visit(), reply }).is_err() {
+            self.counters.refused.fetch_add(1, Relaxed);
+            return pages::overloaded(json);
+        }
+        // An error: the service is being stopped.
+        answer.await.unwrap_or_else(|_| pages::overloaded(json))
+    }
+
+    /// A snapshot.
+    pub fn stats(&self) -> ServiceStats {
+        let counters = &self.counters;
+        ServiceStats {
+            served: counters.served.load(Relaxed),
+            refused: counters.refused.load(Relaxed),
+            wasted: counters.wasted.load(Relaxed),
+            abandoned: counters.abandoned.load(Relaxed),
+            failed: counters.failed.load(Relaxed),
+            stages: [self.app.stats(), self.db.stats()],
+        }
+    }
+}
+
+impl AppJob {
+    fn serve(self, db: &Stage<DbJob>, counters: &Counters, meter: &Meter) {
+        let json = pages::wants_json(&self.request);
+        let response = match route::read(&self.request) {
+            Err(misread) => pages::misread(&misread, json),
+            Ok(ask) => match meter.away(|| visit::ask(db, ask.clone(), &self.visit)) {
+                Ok(found) => pages::found(&ask, &found, json),
+                Err(visit::Unanswered::Left) => {
+                    counters.abandoned.fetch_add(1, Relaxed);
+                    return;
+                }
+                Err(visit::Unanswered::Failed(error)) => {
+                    tracing::warn!(%error, ?ask, "the shop's database failed");
+                    counters.failed.fetch_add(1, Relaxed);
+                    pages::failed(json)
+                }
+            },
+        };
+        let counter = if self.reply.send(response).is_ok() { &counters.served } else { &counters.wasted };
+        counter.fetch_add(1, Relaxed);
+    }
+}

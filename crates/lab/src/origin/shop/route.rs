@@ -1,0 +1,283 @@
+//! What a request asks of the shop. Every input is checked and bounded here, before it can cost anything.
+
+use std::borrow::Cow;
+
+use http::{Method, Request};
+
+/// Longest form taken, in bytes: three numbers need less than a hundred.
+pub(super) const MAX_FORM: usize = 4 * 1024;
+/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types more.
+pub(super) const MAX_TEXT: usize = 100;
+/// Last page of a list: the database walks over everything before a page, and nobody reads as far.
+pub(super) const MAX_PAGE: u32 = 500;
+/// Highest bid, in cents: ten million.
+pub(super) const MAX_CENTS: i64 = 1_000_000_000;
+
+/// A question or a bid, for the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Home,
+    Browse {
+        category: u32,
+        /// From 1.
+        page: u32,
+    },
+    Search {
+        text: String,
+        category: Option<u32>,
+        page: u32,
+    },
+    Item(i64),
+    User(i64),
+    Bid(BidForm),
+    /// The item that this number falls on.
+    Lucky(u32),
+    /// A bid on the item that this number falls on.
+    LuckyBid(u32),
+}
+
+/// A bid as somebody sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BidForm {
+    pub item: i64,
+    pub user: i64,
+    pub cents: i64,
+}
+
+/// A request the database need not see.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Misread {
+    #[error("there is no such page")]
+    NoPage,
+    #[error("{0} is expected here")]
+    Method(&'static str),
+    #[error("the form is longer than {MAX_FORM} bytes")]
+    LongForm,
+    /// In the query.
+    #[error("{name}: expected {expected}, got {got:?}")]
+    Query { name: &'static str, expected: &'static str, got: String },
+    /// In a form.
+    #[error("{name}: expected {expected}, got {got:?}")]
+    Form { name: &'static str, expected: &'static str, got: String },
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// See [`Misread`].
+pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Ask, Misread> {
+    let (path, form) = (request.uri().path(), request.body().as_ref());
+    let query = Fields::new(request.uri().query().unwrap_or_default().as_bytes());
+    let mut segments = path.strip_prefix('/').ok_or(Misread::NoPage)?.split('/');
+    let page = (segments.next().unwrap_or_default(), segments.next(), segments.next());
+    let get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let post = request.method() == Method::POST;
+    match page {
+        ("bid", None, None) if post => bid(form).map(Ask::Bid),
+        ("bid", None, None) => Err(Misread::Method("POST")),
+        ("lucky", Some(n), None) if get => number(n).map(Ask::Lucky).ok_or(Misread::NoPage),
+        ("lucky", Some(n), None) if post => number(n).map(Ask::LuckyBid).ok_or(Misread::NoPage),
+        ("lucky", Some(_), None) => Err(Misread::Method("GET, HEAD, POST")),
+        ("" | "browse" | "search", None, None) | ("item" | "user", Some(_), None) if !get => {
+            Err(Misread::Method("GET, HEAD"))
+        }
+        ("", None, None) => Ok(Ask::Home),
+        ("browse", None, None) => {
+            Ok(Ask::Browse { category: query.category()?.unwrap_or(1), page: query.page()? })
+        }
+        ("search", None, None) => {
+            Ok(Ask::Search { text: query.text()?, category: query.category()?, page: query.page()? })
+        }
+        ("item", Some(id), None) => number(id).map(|id| Ask::Item(id.into())).ok_or(Misread::NoPage),
+        ("user", Some(id), None) => number(id).map(|id| Ask::User(id.into())).ok_or(Misread::NoPage),
+        _ => Err(Misread::NoPage),
+    }
+}
+
+/// The fields of a query or of a form, decoded.
+struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Fields<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        Self(form_urlencoded::parse(text).collect())
+    }
+
+    /// The first field of that name; an empty one counts as absent, since forms send them.
+    fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(key, value)| key == name && !value.is_empty())?;
+        Some(value)
+    }
+
+    fn category(&self) -> Result<Option<u32>, Misread> {
+        let Some(value) = self.get("category") else { return Ok(None) };
+        let category = number(value).filter(|n| (1..=super::words::CATEGORIES.len() as u32).contains(n));
+        category.map(Some).ok_or_else(|| Misread::Query {
+            name: "category",
+            expected: "the number of a category",
+            got: excerpt(value),
+        })
+    }
+
+    fn page(&self) -> Result<u32, Misread> {
+        let Some(value) = self.get("page") else { return Ok(1) };
+        number(value).filter(|page| (1..=MAX_PAGE).contains(page)).ok_or_else(|| Misread::Query {
+            name: "page",
+            expected: "a number from 1 to 500",
+            got: excerpt(value),
+        })
+    }
+
+    fn text(&self) -> Result<String, Misread> {
+        let text = self.get("q").unwrap_or_default().trim();
+        let fits = (1..=MAX_TEXT).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        fits.then(|| text.to_owned()).ok_or_else(|| Misread::Query {
+            name: "q",
+            expected: "1 to 100 characters to look for",
+            got: excerpt(text),
+        })
+    }
+
+    fn form_number(&self, name: &'static str) -> Result<i64, Misread> {
+        let value = self.get(name).unwrap_or_default();
+        number(value).map(i64::from).ok_or_else(|| Misread::Form {
+            name,
+            expected: "a whole number",
+            got: excerpt(value),
+        })
+    }
+}
+
+fn bid(form: &[u8]) -> Result<BidForm, Misread> {
+    if form.len() > MAX_FORM {
+        return Err(Misread::LongForm);
+    }
+    let fields = Fields::new(form);
+    let amount = fields.get("amount").unwrap_or_default();
+    let cents = cents(amount).ok_or_else(|| Misread::Form {
+        name: "amount",
+        expected: "an amount such as 12.50, at most 10000000",
+        got: excerpt(amount),
+    })?;
+    Ok(BidForm { item: fields.form_number("item")?, user: fields.form_number("user")?, cents })
+}
+
+/// Digits only: `u32::from_str` would take a plus sign.
+fn number(text: &str) -> Option<u32> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// "12", "12.5" or "12.50", from one cent to [`MAX_CENTS`].
+fn cents(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+    let whole = i64::from(number(whole)?);
+    let fraction = match fraction.len() {
+        1 => 10 * number(fraction)?,
+        2 => number(fraction)?,
+        _ => return None,
+    };
+    Some(whole * 100 + i64::from(fraction)).filter(|cents| (1..=MAX_CENTS).contains(cents))
+}
+
+/// Enough of what came to recognise it.
+fn excerpt(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(method: &str, target: &str, form: &str) -> Result<Ask, Misread> {
+        let request = Request::builder().method(method).uri(target).body(form.to_owned()).expect("request");
+        read(&request)
+    }
+
+    #[test]
+    fn pages() {
+        let search = |text: &str, category, page| Ok(Ask::Search { text: text.into(), category, page });
+        for (target, expected) in [
+            ("/", Ok(Ask::Home)),
+            ("/?utm=1", Ok(Ask::Home)),
+            ("/browse", Ok(Ask::Browse { category: 1, page: 1 })),
+            ("/browse?category=20&page=500", Ok(Ask::Browse { category: 20, page: 500 })),
+            ("/search?q=clock", search("clock", None, 1)),
+            ("/search?q=+salt+%26+pepper%20&category=&page=2", search("salt & pepper", None, 2)),
+            ("/search?q=a&q=b&category=3", search("a", Some(3), 1)),
+            ("/item/7", Ok(Ask::Item(7))),
+            ("/user/7", Ok(Ask::User(7))),
+            ("/lucky/999999", Ok(Ask::Lucky(999_999))),
+            ("/item/", Err(Misread::NoPage)),
+            ("/item/-1", Err(Misread::NoPage)),
+            ("/item/+1", Err(Misread::NoPage)),
+            ("/item/1/2", Err(Misread::NoPage)),
+            ("/item/99999999999999999999", Err(Misread::NoPage)),
+            ("/item/1%20or%201=1", Err(Misread::NoPage)),
+            ("/ITEM/1", Err(Misread::NoPage)),
+            ("//", Err(Misread::NoPage)),
+            ("/bid", Err(Misread::Method("POST"))),
+        ] {
+            assert_eq!(ask("GET", target, ""), expected, "{target}");
+        }
+        assert_eq!(ask("HEAD", "/item/7", ""), Ok(Ask::Item(7)));
+        assert_eq!(ask("POST", "/lucky/7", ""), Ok(Ask::LuckyBid(7)));
+        assert_eq!(ask("DELETE", "/item/7", ""), Err(Misread::Method("GET, HEAD")));
+    }
+
+    #[test]
+    fn queries_out_of_bounds_say_what_was_expected() {
+        for (target, field) in [
+            ("/browse?category=0", "category"),
+            ("/browse?category=21", "category"),
+            ("/search?q=a&category=1;drop", "category"),
+            ("/browse?page=0", "page"),
+            ("/browse?page=501", "page"),
+            ("/browse?page=1e3", "page"),
+            ("/search", "q"),
+            ("/search?q=+++", "q"),
+            ("/search?q=a%00b", "q"),
+            (&format!("/search?q={}", "a".repeat(101)), "q"),
+        ] {
+            let misread = ask("GET", target, "").expect_err(target);
+            assert!(matches!(&misread, Misread::Query { name, .. } if *name == field), "{target}: {misread}");
+            assert!(misread.to_string().len() < 150, "{target}: {misread}");
+        }
+    }
+
+    #[test]
+    fn bids() {
+        let ok = |cents| Ok(Ask::Bid(BidForm { item: 3, user: 4, cents }));
+        for (amount, cents) in [
+            ("12", 1200),
+            ("12.5", 1250),
+            ("12.05", 1205),
+            ("0.01", 1),
+            ("+7+", 700),
+            ("10000000", MAX_CENTS),
+        ] {
+            assert_eq!(ask("POST", "/bid", &format!("item=3&user=4&amount={amount}")), ok(cents), "{amount}");
+        }
+        for amount in [
+            "",
+            "0",
+            "0.00",
+            "-1",
+            "%2B1",
+            "1.234",
+            "1.",
+            ".5",
+            "1e3",
+            "NaN",
+            "10000000.01",
+            "99999999999",
+            "1,5",
+            "٣",
+        ] {
+            let misread = ask("POST", "/bid", &format!("item=3&user=4&amount={amount}"));
+            assert!(matches!(misread, Err(Misread::Form { name: "amount", .. })), "{amount}: {misread:?}");
+        }
+        let misread = ask("POST", "/bid", "item=3&amount=1");
+        assert!(matches!(misread, Err(Misread::Form { name: "user", .. })), "{misread:?}");
+        let long = format!("item=3&user=4&amount=1&x={}", "x".repeat(MAX_FORM));
+        assert_eq!(ask("POST", "/bid", &long), Err(Misread::LongForm));
+    }
+}

@@ -1,0 +1,102 @@
+//! A question's way to the database and back, and what becomes of it when its visitor leaves.
+//!
+//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A service that
+//! notices leavers drops a question that still waits and interrupts one that runs. Bids are never given up: who has
+//! pressed the button has bid.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+
+use rusqlite::{ErrorCode, InterruptHandle};
+
+use super::route::Ask;
+use super::stage::{Stage, lock};
+use super::store::Found;
+
+/// What the tiers know of a visitor.
+#[derive(Default)]
+pub(super) struct Visit {
+    left: AtomicBool,
+    /// The connection that works for this visitor now.
+    running: Mutex<Option<Arc<InterruptHandle>>>,
+}
+
+/// The visitor's side: dropped when the visitor leaves, or has the answer.
+pub(super) struct Visiting {
+    visit: Arc<Visit>,
+    notices: bool,
+}
+
+impl Visiting {
+    pub fn new(notices: bool) -> Self {
+        Self { visit: Arc::default(), notices }
+    }
+
+    pub fn visit(&self) -> Arc<Visit> {
+        Arc::clone(&self.visit)
+    }
+}
+
+impl Drop for Visiting {
+    fn drop(&mut self) {
+        if self.notices {
+            // Under the lock, so that the connection still works for this visitor while it is interrupted. Between two
+            // statements of one question SQLite ignores an interrupt: that question then runs to its end.
+            let running = lock(&self.visit.running);
+            self.visit.left.store(true, Relaxed);
+            if let Some(connection) = &*running {
+                connection.interrupt();
+            }
+        }
+    }
+}
+
+/// No answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// The visitor has left.
+    Left,
+    /// The database failed.
+    Failed(rusqlite::Error),
+}
+
+/// A question on its way.
+pub(super) struct DbJob {
+    ask: Ask,
+    visit: Arc<Visit>,
+    reply: mpsc::SyncSender<Result<Found, Unanswered>>,
+}
+
+/// Asks the database and waits.
+pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
+    let (reply, answer) = mpsc::sync_channel(1);
+    // Both fail only while the service is being stopped, and its visitors with it.
+    db.submit(DbJob { ask, visit: Arc::clone(visit), reply }).map_err(|_| Unanswered::Left)?;
+    answer.recv().unwrap_or(Err(Unanswered::Left))
+}
+
+impl DbJob {
+    /// Runs it on the connection that `interrupt` stops.
+    pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Ask) -> rusqlite::Result<Found>) {
+        let bids = matches!(self.ask, Ask::Bid(_) | Ask::LuckyBid(_));
+        let mut running = lock(&self.visit.running);
+        let left = self.visit.left.load(Relaxed) && !bids;
+        if !left && !bids {
+            *running = Some(Arc::clone(interrupt));
+        }
+        drop(running);
+        let answer = if left { Err(Unanswered::Left) } else { run(&self.ask).map_err(Unanswered::from) };
+        lock(&self.visit.running).take();
+        // The worker waits for this answer, or is being stopped.
+        let _ = self.reply.send(answer);
+    }
+}
+
+impl From<rusqlite::Error> for Unanswered {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => Self::Left,
+            _ => Self::Failed(error),
+        }
+    }
+}
