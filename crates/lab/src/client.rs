@@ -16,8 +16,8 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::answer::STATUS_FIELD;
-use crate::visitor::{Ask, Failure};
+use crate::answer_old::STATUS_FIELD;
+use crate::visitor_old::{Ask, Failure};
 
 /// Idle connections kept; more are closed. Enough for a thousand requests a second at 250 ms each, and far below
 /// the usual limit of 1,024 open files.

@@ -17,7 +17,7 @@ use crate::origin::{Law, Origin, OriginConfig, OriginHandle, Stats};
 use crate::progress::Progress;
 use crate::report::{DemoReport, Gated, Side};
 use crate::tally_old::Tally;
-use crate::visitor::Failure;
+use crate::visitor_old::Failure;
 
 /// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate
 /// never shrinks again once a hiccup has filled it; one percent empties it.

@@ -22,6 +22,11 @@ pub mod acts;
 pub mod answer;
 pub mod visitor;
 
+pub mod luggage;
+
+pub mod answer_old;
+pub mod visitor_old;
+
 pub mod wheel;
 
 pub mod client;

@@ -15,11 +15,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::answer::{read_news, read_page};
+use crate::answer_old::{read_news, read_page};
 use crate::client::{Client, Reply};
 use crate::crowd::old::Person;
 use crate::tally_old::Tally;
-use crate::visitor::{Ask, End, Failure, Next, Visitor};
+use crate::visitor_old::{Ask, End, Failure, Next, Visitor};
 
 /// How often the watcher is shown the figures.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -178,7 +178,7 @@ impl Run {
                 Ask::News => read_news(reply.status, &reply.body),
             }
         });
-        if let Some(failure) = crate::visitor::failure_of(visitor.ask(), &answer) {
+        if let Some(failure) = crate::visitor_old::failure_of(visitor.ask(), &answer) {
             self.tally.failures.count(failure);
         }
         let next = visitor.receive(answer, outcome.at);
@@ -215,7 +215,7 @@ pub async fn probe(addr: SocketAddr, path: &str, n: usize) -> Result<Vec<Duratio
     for _ in 0..n {
         let start = Instant::now();
         let Reply { status, headers, body } = client.get(Ask::Page, path, None).await?;
-        if read_page(status, &headers, &body) != crate::answer::Answer::Served {
+        if read_page(status, &headers, &body) != crate::answer_old::Answer::Served {
             return Err(Failure::Refused);
         }
         times.push(start.elapsed());

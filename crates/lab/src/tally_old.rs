@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::visitor::{End, Failure};
+use crate::visitor_old::{End, Failure};
 
 /// Width of a completion bin: 0.25 % of a window of four seconds.
 const BIN: Duration = Duration::from_millis(10);

@@ -1,49 +1,54 @@
 //! How one visitor behaves: a pure state machine. Answers and failures go in, the next request comes out.
 //!
 //! ```text
-//!            ┌─────────── refused, broken, too slow: pause, again (retries times) ──────────┐
-//!            ▼                                                                              │
-//!  arrive ─► ask for the page ─► served ─► leave                                            ├─► leave
+//!            ┌──────── refused, broken, too slow: pause, again (retries times a step) ──────┐
+//!            ▼                                                                              ├─► leave
+//!  arrive ─► ask for the page ─► served ─► (used ticket again) ─► think ─► next step ───────┤
 //!            ▲  ▲   │                                                                       │
 //!            │  │   └─► told to wait ─► (no-show: leave) ─► ask for news ◄─┐                │
-//!            │  └────── plain Retry-After or Refresh ◄┘      │   │   │     │ waiting        │
+//!            │  └──── Refresh, Retry-After, reload ◄┘        │   │   │     │ waiting        │
 //!            └── ready, expired, redeemed, full (later) ◄────┘   │   └─────┘                │
 //!                                                                └── ten misses in a row ───┘
 //! ```
 //!
-//! What a page does while its visitor waits, and when, is what the script of the gate's page does.
+//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor may
+//! leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket; whatever comes of
+//! it, short of the page, it then goes on waiting as planned.
 //!
-//! Between requests a visitor is this struct and one entry in a timer heap: no task, no connection. Response time
-//! counts from the instant the request was meant to be sent, so that a slow test bench shows as such.
+//! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it is this
+//! struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...) is drawn from
+//! its seed each time it matters. Response time counts from the instant a request was meant to be sent, so that
+//! a slow test bench shows as such.
 
 use std::time::Duration;
 
-use crate::answer::{Answer, Jar, News, State};
-use crate::crowd::old::Person;
+use crate::answer::Answer;
+use crate::crowd::{Cast, Person};
+use crate::dist::Dist;
+use crate::scenario::Kind;
 
-#[cfg(test)]
-mod tests;
+mod draw;
+mod waiting;
 
-/// Misses in a row after which a page gives its place up: three minutes without the gate.
-const MAX_MISSES: u8 = 10;
-/// Pause after a miss, before asking for news again; doubled with every miss in a row up to the second value.
-const MISS_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// First request for news at a room whose page does not say when.
-const FIRST_NEWS: Duration = Duration::from_secs(1);
-/// A page whose place is no more reloads itself within this time.
-const RELOAD: Duration = Duration::from_secs(2);
-/// When to come back if a room does not say.
-const DEFAULT_AFTER: Duration = Duration::from_secs(5);
+use draw::{Draw, Salt};
+use waiting::Told;
+
 /// Time a page gives a request for news. The visitor does not look at it, so patience has no part in it.
 const NEWS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Values of `{n}` in a path.
+const PATH_NUMBERS: u64 = 1_000_000;
 
 /// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// What the visitor came for.
     Page,
     /// The status document of the waiting room.
     News,
+    /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
+    Tampered,
+    /// The page, with the ticket that has just been used: an attack. A redirect in answer is not followed.
+    Replayed,
 }
 
 /// Why a request failed.
@@ -62,61 +67,138 @@ pub enum Failure {
 }
 
 /// What the visitor does next.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Sends a request at this time.
+    /// Sends a request at this time, never before now.
     Send(Duration),
     /// Leaves.
     Leave(End),
 }
 
 /// How a visit ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With what the visitor came for.
+    /// Every step of the session was served.
+    Done,
+    /// Told to wait (or that the room is full), did not come back.
+    NoShow,
+    /// Left the waiting room: too long.
+    Tired,
+    /// A request failed once more than there were retries.
+    Failed(Failure),
+}
+
+/// What is worth counting about an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// Nothing: news, the same place again, an attack whose outcome proves nothing.
+    Nothing,
+    /// A step was served.
     Served {
+        /// Which, from 0.
+        step: u8,
         /// When the request that was served was meant to be sent.
         entered: Duration,
         /// From then to the last byte.
         response: Duration,
-        /// From arrival to `entered`, if the visitor had been told to wait.
+        /// From the step's beginning to `entered`, if the visitor had been told to wait.
         waited: Option<Duration>,
+        /// The step's beginning: when its first request was meant to be sent.
+        waited_since: Duration,
     },
-    /// Told to wait, did not come back.
-    NoShow,
-    /// Left the waiting room: too long.
-    Tired,
-    /// Without it.
+    /// The visitor got a place in the waiting room.
+    ToldToWait {
+        /// How long it will take, if the room says so.
+        wait: Option<Duration>,
+        /// The step's beginning, as in `Served`.
+        at: Duration,
+    },
+    /// The room had no place.
+    ToldFull,
+    /// A request failed.
     Failed(Failure),
+    /// An attack was decided. Sent with an altered ticket or one already used, the request was answered by the page
+    /// (let in) or as waiting rooms answer (repelled).
+    Attack {
+        /// Not let in.
+        repelled: bool,
+    },
 }
 
-/// One visitor. Times count from the start of the run.
-#[derive(Clone, Debug)]
-pub struct Visitor {
-    person: Person,
-    jar: Jar,
-    status_path: Option<Box<str>>,
-    ask: Ask,
-    /// When the request now under way, or to come, is meant to be sent.
-    at: Duration,
-    retries: u8,
-    misses: u8,
-    in_room: bool,
+/// What an outcome leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaction {
+    /// What to count.
+    pub noted: Noted,
+    /// What the visitor does.
+    pub next: Next,
 }
+
+/// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the step's
+/// beginning where they are only plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    seed: u64,
+    /// When the request now under way, or to come, is meant to be sent.
+    at_us: u64,
+    /// When the present step began.
+    since_us: u64,
+    kind: u32,
+    /// When the visitor was first told to wait in this step.
+    told_ms: u32,
+    /// For how long; 0: not told.
+    wait_ms: u32,
+    /// When to go on waiting after a detour.
+    resume_ms: u32,
+    /// Outcomes received, so that each draw of a pause differs.
+    turn: u16,
+    step: u8,
+    failures: u8,
+    misses: u8,
+    flags: u8,
+    ask: Ask,
+}
+
+const _: () = assert!(size_of::<Visitor>() <= 48, "a million of them wait at once");
+
+/// Holds a place in a waiting room.
+const IN_ROOM: u8 = 1;
+/// Was told to come later in this step.
+const TOLD: u8 = 1 << 1;
+/// The request for the page is the one before the visitor's turn.
+const PREMATURE: u8 = 1 << 2;
+/// After a detour comes a request for news, not for the page.
+const RESUME_NEWS: u8 = 1 << 3;
+/// Each of these is done at most once a visit.
+const WAS_EARLY: u8 = 1 << 4;
+const WAS_LATE: u8 = 1 << 5;
+const TAMPERED: u8 = 1 << 6;
+const REPLAYED: u8 = 1 << 7;
 
 impl Visitor {
-    /// Somebody who arrives at `person.at` and then asks for the page.
+    /// Somebody who arrives at `person.at` and then asks for the first step's page.
     pub fn new(person: Person) -> Self {
+        let at_us = micros(person.at);
         Self {
-            at: person.at,
-            retries: person.retries,
-            person,
-            jar: Jar::default(),
-            status_path: None,
-            ask: Ask::Page,
+            seed: person.seed,
+            at_us,
+            since_us: at_us,
+            kind: person.kind,
+            told_ms: 0,
+            wait_ms: 0,
+            resume_ms: 0,
+            turn: 0,
+            step: 0,
+            failures: 0,
             misses: 0,
-            in_room: false,
+            flags: 0,
+            ask: Ask::Page,
         }
+    }
+
+    /// Index of its kind in the cast.
+    pub fn kind(&self) -> u32 {
+        self.kind
     }
 
     /// What the request under way, or to come, asks for.
@@ -124,146 +206,201 @@ impl Visitor {
         self.ask
     }
 
-    /// Where to send it, given the path the visitor came for.
-    pub fn path<'v>(&'v self, page: &'v str) -> &'v str {
-        match (self.ask, &self.status_path) {
-            (Ask::News, Some(path)) => path,
-            _ => page,
-        }
+    /// Index of the step of the session, from 0.
+    pub fn step(&self) -> u8 {
+        self.step
     }
 
-    /// When it is meant to be sent.
+    /// When the request is meant to be sent.
     pub fn at(&self) -> Duration {
-        self.at
+        Duration::from_micros(self.at_us)
     }
 
-    /// When it is given up.
-    pub fn gives_up_at(&self) -> Duration {
-        let patience = match self.ask {
-            Ask::Page => self.person.patience,
-            Ask::News => NEWS_TIMEOUT,
-        };
-        self.at.saturating_add(patience)
-    }
-
-    /// The visitor's cookies.
-    pub fn jar(&self) -> &Jar {
-        &self.jar
-    }
-
-    /// The visitor's cookies, to take in what an answer sets.
-    pub fn jar_mut(&mut self) -> &mut Jar {
-        &mut self.jar
-    }
-
-    /// Whether the visitor has been told to wait and has not been served yet.
+    /// Whether the visitor holds a place in a waiting room and has not been served yet.
     pub fn in_room(&self) -> bool {
-        self.in_room
+        self.has(IN_ROOM)
     }
 
-    /// The outcome of the request under way.
-    pub fn receive(&mut self, outcome: Result<Answer, Failure>, now: Duration) -> Next {
-        let next = match (self.ask, outcome) {
-            (Ask::Page, Ok(Answer::Served)) => Next::Leave(self.served(now)),
-            (Ask::Page, Ok(Answer::Wait { status_path, after, poll })) => {
-                let first = poll.or(after).unwrap_or(FIRST_NEWS);
-                self.told_to_wait(status_path, after, first, now)
-            }
-            (Ask::Page, Ok(Answer::News(_) | Answer::Refused(_))) => self.failed(Failure::Refused, now),
-            (Ask::Page, Err(failure)) => self.failed(failure, now),
-            (Ask::News, Ok(Answer::News(news))) => self.told_news(news, now),
-            (Ask::News, Ok(_)) => self.missed(Failure::Refused, now),
-            (Ask::News, Err(failure)) => self.missed(failure, now),
+    /// When the request is given up.
+    pub fn gives_up_at(&self, cast: &Cast) -> Duration {
+        let patience = match self.ask {
+            Ask::News => NEWS_TIMEOUT,
+            _ => self.sample(&self.kind_in(cast).patience, Salt::Patience, 0),
         };
-        match next {
-            Next::Send(at) if self.in_room && at > self.person.at.saturating_add(self.person.wait_limit) => {
-                Next::Leave(End::Tired)
+        self.at().saturating_add(patience)
+    }
+
+    /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the step. Also
+    /// tells which character of a ticket is altered.
+    pub fn path_number(&self) -> u32 {
+        (rand::RngCore::next_u64(&mut self.draw(Salt::Path, u16::from(self.step))) % PATH_NUMBERS) as u32
+    }
+
+    /// The outcome of the request under way, at `now`.
+    pub fn receive(&mut self, cast: &Cast, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
+        let kind = self.kind_in(cast);
+        self.turn = self.turn.wrapping_add(1);
+        match self.ask {
+            Ask::Page => self.asked_for_the_page(kind, outcome, now),
+            Ask::News => match outcome {
+                Ok(Answer::News(news)) => {
+                    Reaction { noted: Noted::Nothing, next: self.told_news(kind, news, now) }
+                }
+                Ok(_) => self.missed(kind, Failure::Refused, now),
+                Err(failure) => self.missed(kind, failure, now),
+            },
+            Ask::Tampered | Ask::Replayed => {
+                let noted = match outcome {
+                    Ok(answer) => judge_attack(answer),
+                    Err(failure) => Noted::Failed(failure),
+                };
+                Reaction { noted, next: self.after_attack(kind, now) }
             }
-            Next::Send(at) => {
-                self.at = at;
-                next
-            }
-            Next::Leave(_) => next,
         }
     }
 
-    fn served(&self, now: Duration) -> End {
-        End::Served {
-            entered: self.at,
-            response: now.saturating_sub(self.at),
-            waited: self.in_room.then(|| self.at - self.person.at),
-        }
+    /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
+    pub fn skip_attack(&mut self, cast: &Cast, now: Duration) -> Reaction {
+        let kind = self.kind_in(cast);
+        debug_assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
+        Reaction { noted: Noted::Nothing, next: self.after_attack(kind, now) }
     }
 
-    fn told_to_wait(
+    fn asked_for_the_page(
         &mut self,
-        path: Option<Box<str>>,
-        after: Option<Duration>,
-        first_news: Duration,
+        kind: &Kind,
+        outcome: Result<Answer, Failure>,
         now: Duration,
-    ) -> Next {
-        self.in_room = true;
-        if self.person.no_show {
-            return Next::Leave(End::NoShow);
-        }
-        self.misses = 0;
-        let delay = if path.is_some() {
-            self.ask = Ask::News;
-            first_news
-        } else {
-            after.unwrap_or(DEFAULT_AFTER)
+    ) -> Reaction {
+        let premature = self.has(PREMATURE);
+        self.set(PREMATURE, false);
+        let failure = match outcome {
+            Ok(Answer::Served) => return self.served(kind, now),
+            // The place is kept: the first tab goes on.
+            Ok(Answer::Wait { .. }) if premature => {
+                return Reaction { noted: Noted::Nothing, next: self.resume(kind, now) };
+            }
+            Ok(Answer::Wait { news, after, refresh, poll, full }) => {
+                let told = Told { news, after, refresh, poll, full };
+                return self.told_to_wait(kind, told, now);
+            }
+            Ok(Answer::News(_) | Answer::Refused(_)) => Failure::Refused,
+            Err(failure) => failure,
         };
-        self.status_path = path;
-        Next::Send(now + delay)
+        let next = if premature { self.resume(kind, now) } else { self.failed(kind, failure, now) };
+        Reaction { noted: Noted::Failed(failure), next }
     }
 
-    fn told_news(&mut self, news: News, now: Duration) -> Next {
-        self.misses = 0;
-        match news.state {
-            // Give or take a twentieth, as the page's script does.
-            State::Waiting | State::Unavailable => {
-                Next::Send(now + news.poll().mul_f32(0.95 + self.person.jitter / 10.0))
+    fn served(&mut self, kind: &Kind, now: Duration) -> Reaction {
+        let (entered, since) = (self.at(), self.since());
+        let noted = Noted::Served {
+            step: self.step,
+            entered,
+            response: now.saturating_sub(entered),
+            waited: self.has(TOLD).then(|| entered.saturating_sub(since)),
+            waited_since: since,
+        };
+        let had_place = self.has(IN_ROOM);
+        self.set(IN_ROOM | TOLD, false);
+        let again = had_place && !self.has(REPLAYED) && self.draw(Salt::Replay, 0).chance(kind.replay);
+        let next = if again {
+            self.set(REPLAYED, true);
+            self.send(Ask::Replayed, now)
+        } else {
+            self.next_step(kind, now)
+        };
+        Reaction { noted, next }
+    }
+
+    fn next_step(&mut self, kind: &Kind, now: Duration) -> Next {
+        let think = kind.steps.get(usize::from(self.step)).map(|step| step.think);
+        match self.step.checked_add(1) {
+            Some(step) if usize::from(step) < kind.steps.len() => {
+                let think = think.unwrap_or(Dist::Fixed(0.0));
+                let at = now.saturating_add(self.sample(&think, Salt::Think, u16::from(self.step)));
+                self.step = step;
+                self.since_us = micros(at);
+                (self.told_ms, self.wait_ms, self.failures, self.misses) = (0, 0, 0, 0);
+                self.send(Ask::Page, at)
             }
-            State::Ready => {
-                self.ask = Ask::Page;
-                Next::Send(now)
-            }
-            State::Expired | State::Redeemed | State::Other => {
-                self.ask = Ask::Page;
-                Next::Send(now + RELOAD.mul_f32(self.person.jitter))
-            }
-            State::Full => {
-                self.ask = Ask::Page;
-                Next::Send(now + news.poll())
-            }
+            _ => Next::Leave(End::Done),
         }
     }
 
-    fn failed(&mut self, failure: Failure, now: Duration) -> Next {
-        if self.retries == 0 {
+    fn failed(&mut self, kind: &Kind, failure: Failure, now: Duration) -> Next {
+        if self.failures >= kind.retries {
             return Next::Leave(End::Failed(failure));
         }
-        self.retries -= 1;
-        Next::Send(now + self.person.pause)
+        self.failures += 1;
+        let at = now.saturating_add(self.sample(&kind.pause, Salt::Pause, self.turn));
+        if self.is_too_long(kind, at) {
+            return Next::Leave(End::Tired);
+        }
+        self.send(Ask::Page, at)
     }
 
-    fn missed(&mut self, failure: Failure, now: Duration) -> Next {
-        self.misses += 1;
-        if self.misses > MAX_MISSES {
-            return Next::Leave(End::Failed(failure));
-        }
-        let (first, most) = MISS_PAUSE;
-        let pause = first.saturating_mul(1 << (self.misses - 1).min(31)).min(most);
-        Next::Send(now + pause.mul_f32(0.5 + self.person.jitter))
+    fn after_attack(&mut self, kind: &Kind, now: Duration) -> Next {
+        if self.ask == Ask::Tampered { self.resume(kind, now) } else { self.next_step(kind, now) }
+    }
+
+    fn send(&mut self, ask: Ask, at: Duration) -> Next {
+        self.ask = ask;
+        self.at_us = micros(at);
+        Next::Send(self.at())
+    }
+
+    fn since(&self) -> Duration {
+        Duration::from_micros(self.since_us)
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn set(&mut self, flags: u8, on: bool) {
+        if on { self.flags |= flags } else { self.flags &= !flags }
+    }
+
+    fn draw(&self, salt: Salt, turn: u16) -> Draw {
+        Draw::new(self.seed, salt, turn)
+    }
+
+    fn sample(&self, dist: &Dist, salt: Salt, turn: u16) -> Duration {
+        dist.sample(&mut self.draw(salt, turn))
+    }
+
+    /// Uniform in 0..1, another with every outcome.
+    fn jitter(&self) -> f64 {
+        self.draw(Salt::Jitter, self.turn).unit()
+    }
+
+    fn kind_in<'c>(&self, cast: &'c Cast) -> &'c Kind {
+        &cast.kinds[self.kind as usize]
     }
 }
 
-/// Whether an outcome is a failed request, and why. Being told to wait is no failure.
-pub fn failure_of(ask: Ask, outcome: &Result<Answer, Failure>) -> Option<Failure> {
-    match (ask, outcome) {
-        (_, Err(failure)) => Some(*failure),
-        (_, Ok(Answer::Refused(_))) | (Ask::Page, Ok(Answer::News(_))) => Some(Failure::Refused),
-        (Ask::News, Ok(Answer::News(_))) | (Ask::Page, Ok(Answer::Served | Answer::Wait { .. })) => None,
-        (Ask::News, Ok(Answer::Served | Answer::Wait { .. })) => Some(Failure::Refused),
+/// What the answer to an attack proves.
+fn judge_attack(answer: Answer) -> Noted {
+    match answer {
+        Answer::Served => Noted::Attack { repelled: false },
+        Answer::Wait { .. } | Answer::Refused(403 | 409 | 429) => Noted::Attack { repelled: true },
+        // A redirect, from tokengen to tokencheck say, does not tell whether the ticket was needed to get it.
+        Answer::Refused(300..=399) => Noted::Nothing,
+        // An error of the service behind the gate, perhaps.
+        Answer::Refused(_) | Answer::News(_) => Noted::Failed(Failure::Refused),
     }
+}
+
+/// Whole microseconds, rounded up so that nothing is sent before its time.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// Whole milliseconds, rounded up; 49 days at most.
+fn whole_millis(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
+
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
 }

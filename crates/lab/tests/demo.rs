@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::client::Client;
 use tidegate_lab::demo::{DemoError, DemoOptions, Gatekeeper, RunningGate, compare};
-use tidegate_lab::visitor::Ask;
+use tidegate_lab::visitor_old::Ask;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 

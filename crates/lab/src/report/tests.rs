@@ -1,7 +1,7 @@
 //! The figures, the table and the sentence.
 
 use super::*;
-use crate::visitor::{End, Failure};
+use crate::visitor_old::{End, Failure};
 
 const MS: Duration = Duration::from_millis(1);
 

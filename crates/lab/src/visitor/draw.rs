@@ -1,0 +1,114 @@
+//! What a visitor is like, drawn from its seed whenever it is needed, so that nothing of it is stored.
+//!
+//! Each question has a salt of its own: the same seed and salt give the same answer however often and in whatever
+//! order questions are asked. So a scenario that changes the share of no-shows changes nobody's patience, and a
+//! visitor of the simulator is the visitor of the real run. The stream behind a salt is SplitMix64 (Steele, Lea, Flood,
+//! "Fast splittable pseudorandom number generators", 2014): eight bytes of state, and any start is a good one.
+
+use rand::{Rng, RngCore};
+
+/// What is asked about a visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Salt {
+    Patience,
+    WaitLimit,
+    Pause,
+    Think,
+    NoShow,
+    Early,
+    EarlyAt,
+    Late,
+    LateBy,
+    Tamper,
+    TamperAt,
+    Replay,
+    Jitter,
+    Path,
+}
+
+/// The random numbers behind one question about one visitor.
+#[derive(Clone, Debug)]
+pub(super) struct Draw(u64);
+
+impl Draw {
+    /// The stream for `salt`; `turn` tells questions apart that are asked again and again.
+    pub(super) fn new(seed: u64, salt: Salt, turn: u16) -> Self {
+        Self(mix(seed ^ mix(u64::from(turn) << 8 | salt as u64)))
+    }
+
+    /// True with probability `share`.
+    pub(super) fn chance(mut self, share: f64) -> bool {
+        self.unit() < share
+    }
+
+    /// Uniform in 0..1.
+    pub(super) fn unit(&mut self) -> f64 {
+        self.random()
+    }
+}
+
+impl RngCore for Draw {
+    fn next_u32(&mut self) -> u32 {
+        (self.next_u64() >> 32) as u32
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let value = mix(self.0);
+        self.0 = self.0.wrapping_add(GOLDEN);
+        value
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let value = self.next_u64().to_le_bytes();
+            chunk.copy_from_slice(&value[..chunk.len()]);
+        }
+    }
+}
+
+/// 2^64 divided by the golden ratio, odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// SplitMix64's output function, one increment included: a bijection that spreads every bit over all.
+fn mix(state: u64) -> u64 {
+    let z = state.wrapping_add(GOLDEN);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_split_mix_64() {
+        // The first outputs of the reference implementation (prng.di.unimi.it/splitmix64.c) from state 0.
+        let mut draw = Draw(0);
+        let expected = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!(expected.map(|_| draw.next_u64()), expected);
+    }
+
+    #[test]
+    fn questions_are_independent_of_each_other() {
+        // Shares of all four combinations of two questions, and of one question in two turns, over seeds as close
+        // together as seeds can be.
+        let ask = |seed, salt, turn| Draw::new(seed, salt, turn).chance(0.3);
+        let pairs = [((Salt::NoShow, 0), (Salt::Early, 0)), ((Salt::Jitter, 1), (Salt::Jitter, 2))];
+        for ((a, at), (b, bt)) in pairs {
+            let n = 40_000;
+            let both = (0..n).filter(|s| ask(*s, a, at) && ask(*s, b, bt)).count() as f64 / n as f64;
+            let one = (0..n).filter(|s| ask(*s, a, at)).count() as f64 / n as f64;
+            assert!((both - 0.09).abs() < 0.008, "{a:?} and {b:?}: {both}");
+            assert!((one - 0.3).abs() < 0.012, "{a:?}: {one}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_number() {
+        let mut bytes = [0; 11];
+        Draw(0).fill_bytes(&mut bytes);
+        assert_eq!(bytes[..8], 0xe220_a839_7b1d_cdaf_u64.to_le_bytes());
+        assert_eq!(bytes[8..], 0x6e78_9e6a_a1b9_65f4_u64.to_le_bytes()[..3]);
+    }
+}
