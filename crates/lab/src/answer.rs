@@ -10,9 +10,11 @@
 //! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a real answer
 //! names are returned beside it, in a [`Reading`].
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use serde::Deserialize;
 use tidegate_gateway::respond::STATUS_FIELD;
 
 use crate::visitor::Ask;
@@ -53,7 +55,7 @@ pub struct News {
 }
 
 /// How a place stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Not yet.
@@ -78,17 +80,19 @@ pub enum State {
 pub struct Reading {
     /// What it means to the visitor.
     pub answer: Answer,
-    /// Path and query of the status document; `None` unless the answer is a wait with news.
+    /// Path and query of the status document; there is one if the answer is a wait with news, and only then.
     pub status_path: Option<String>,
     /// Where a redirect leads. The answer beside it is `Refused`: what a visitor makes of a redirect that is not
     /// followed.
     pub redirect: Option<Redirect>,
 }
 
-/// Where a redirect leads.
+/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and patience,
+/// a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate split into
+/// tokengen and tokencheck sends everybody from one to the other in this way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Host and port, if the redirect names them.
+    /// Host and port, if the redirect names them; plain HTTP.
     pub authority: Option<String>,
     /// Path and query.
     pub path: String,
@@ -96,15 +100,194 @@ pub struct Redirect {
     pub same_method: bool,
 }
 
-/// Whether a body is worth keeping, as far as the head tells: it may say something about a wait. 16 KiB of it will do.
-pub fn wants_body(ask: Ask, status: StatusCode, headers: &HeaderMap) -> bool {
-    let _ = status;
-    ask == Ask::News || headers.contains_key(STATUS_FIELD) || headers.contains_key(http::header::RETRY_AFTER)
+/// Longest path followed: a kilobyte of path and a ticket.
+const MAX_PATH: usize = 2048;
+/// Longest that an answer can send a visitor away. Rooms hold people for hours at most.
+const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
+/// Shortest time between two questions for news, whatever the room says.
+const MIN_POLL: Duration = Duration::from_millis(50);
+/// When a page asks again for which a status document does not say it.
+const DEFAULT_POLL_MS: u64 = 2_000;
+/// What a waiting page opens its reload for browsers without JavaScript with.
+const META_REFRESH: &[u8] = b"http-equiv=\"refresh\" content=\"";
+/// The type of the answer to programs in a full room (RFC 9457), as far as it matters.
+const FULL: &str = ":full";
+
+/// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of the gate have
+/// `Retry-After`.
+pub fn wants_body(ask: Ask, headers: &HeaderMap) -> bool {
+    ask == Ask::News || headers.contains_key(STATUS_FIELD) || headers.contains_key(header::RETRY_AFTER)
 }
 
-/// Reads the answer to a request. `body` may be cut; `now` is the wall clock in seconds since 1970, for dates.
+/// Reads the answer to a request. `body` may be cut or left out; `now` is the wall clock in seconds since 1970, for the
+/// date form of `Retry-After`.
 pub fn read(ask: Ask, status: StatusCode, headers: &HeaderMap, body: &[u8], now: u64) -> Reading {
-    let _ = (ask, headers, body, now);
-    let answer = if status.is_success() { Answer::Served } else { Answer::Refused(status.as_u16()) };
-    Reading { answer, status_path: None, redirect: None }
+    let plain = |answer| Reading { answer, status_path: None, redirect: None };
+    let refused = Answer::Refused(status.as_u16());
+    if ask == Ask::News {
+        // The status code may tell the state as well (409, 503); the document is what counts.
+        return plain(read_news(body).map_or(refused, Answer::News));
+    }
+    if status.is_redirection() {
+        return Reading { redirect: read_redirect(status, headers), ..plain(refused) };
+    }
+    let told = Told::read(headers, body);
+    let status_path =
+        text(headers, &STATUS_FIELD).or(told.status_url.as_deref()).filter(|path| is_local(path));
+    let retry_after = text(headers, &header::RETRY_AFTER).and_then(|value| delay(value, now));
+    // `Refresh: 5` or `Refresh: 5; url=...`; the visitor comes back to the address it came to.
+    let refresh = text(headers, &REFRESH).and_then(|value| seconds(value.split([';', ',']).next()?));
+    let refresh = refresh.or(told.refresh);
+    let busy = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+    if status_path.is_some() || told.full || refresh.is_some() || (busy && retry_after.is_some()) {
+        let status_path = status_path.filter(|_| !told.full).map(str::to_owned);
+        let answer = Answer::Wait {
+            news: status_path.is_some(),
+            after: told.wait.or(retry_after),
+            refresh,
+            poll: told.poll,
+            full: told.full,
+        };
+        return Reading { status_path, ..plain(answer) };
+    }
+    plain(if status.is_success() { Answer::Served } else { refused })
 }
+
+/// What the body of a room's answer says, be it the page or the answer to programs.
+#[derive(Default)]
+struct Told {
+    wait: Option<Duration>,
+    poll: Option<Duration>,
+    refresh: Option<Duration>,
+    full: bool,
+    status_url: Option<String>,
+}
+
+impl Told {
+    fn read(headers: &HeaderMap, body: &[u8]) -> Self {
+        let kind = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
+        if kind.starts_with("application/problem+json") {
+            return serde_json::from_slice(body).map_or_else(|_| Self::default(), Self::of_problem);
+        }
+        // The page's figures stand in attributes for its script. A page of the origin's has none; an operator's
+        // template may leave them out.
+        let ms = |name| attribute(body, name).and_then(number).map(Duration::from_millis);
+        let refresh = memchr::memmem::find(body, META_REFRESH).map(|at| &body[at + META_REFRESH.len()..]);
+        let Some(kind) = attribute(body, b" data-kind=") else { return Self::default() };
+        Self {
+            wait: ms(b" data-wait=").map(|wait| wait.min(MAX_DELAY)),
+            poll: ms(b" data-poll=").map(|poll| poll.clamp(MIN_POLL, MAX_DELAY)),
+            refresh: refresh.and_then(|rest| number(until(rest, b";\""))).map(bounded),
+            full: kind == b"full",
+            status_url: None,
+        }
+    }
+
+    fn of_problem(problem: Problem) -> Self {
+        let wait = problem.wait_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        Self {
+            wait: wait.map(|wait| wait.min(MAX_DELAY)),
+            full: problem.kind.ends_with(FULL),
+            status_url: problem.status_url,
+            ..Self::default()
+        }
+    }
+}
+
+/// The answer to programs, as far as it matters.
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(rename = "type", default)]
+    kind: String,
+    wait_s: Option<f64>,
+    status_url: Option<String>,
+}
+
+/// The status document, as far as it matters.
+#[derive(Deserialize)]
+struct Document {
+    state: State,
+    poll_ms: Option<u64>,
+    wait_ms: Option<u64>,
+}
+
+fn read_news(body: &[u8]) -> Option<News> {
+    let document: Document = serde_json::from_slice(body).ok()?;
+    let poll = Duration::from_millis(document.poll_ms.unwrap_or(DEFAULT_POLL_MS));
+    let wait = Duration::from_millis(document.wait_ms.unwrap_or(0));
+    Some(News { state: document.state, poll: poll.clamp(MIN_POLL, MAX_DELAY), wait: wait.min(MAX_DELAY) })
+}
+
+fn read_redirect(status: StatusCode, headers: &HeaderMap) -> Option<Redirect> {
+    let same_method = match status.as_u16() {
+        301..=303 => false,
+        307 | 308 => true,
+        _ => return None,
+    };
+    let location = text(headers, &header::LOCATION)?.split('#').next()?;
+    let there = location.strip_prefix("http:").unwrap_or(location);
+    let (authority, path) = match there.strip_prefix("//") {
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            let authority: Authority = authority.parse().ok()?;
+            (Some(authority.to_string()), path)
+        }
+        None => (None, location),
+    };
+    let path = match path.as_bytes().first() {
+        Some(b'/') => path.to_owned(),
+        None | Some(b'?') if authority.is_some() => format!("/{path}"),
+        // Relative to the page, or a scheme that is not spoken here.
+        _ => return None,
+    };
+    is_local(&path).then_some(Redirect { authority, path, same_method })
+}
+
+/// Whether a path can be asked for: on this host, of sane length, and without what an address cannot hold.
+fn is_local(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && path.len() <= MAX_PATH
+        && path.parse::<PathAndQuery>().is_ok()
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Value of an attribute, bare or quoted; `name` includes the `=`.
+fn attribute<'b>(body: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
+    let rest = &body[memchr::memmem::find(body, name)? + name.len()..];
+    Some(until(rest.strip_prefix(b"\"").unwrap_or(rest), b" \">/\n")).filter(|value| value.len() < rest.len())
+}
+
+/// What comes before the first of `ends`; all of it if there is none.
+fn until<'b>(bytes: &'b [u8], ends: &[u8]) -> &'b [u8] {
+    &bytes[..bytes.iter().position(|b| ends.contains(b)).unwrap_or(bytes.len())]
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.trim().parse().ok()
+}
+
+fn bounded(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(MAX_DELAY)
+}
+
+fn seconds(value: &str) -> Option<Duration> {
+    value.trim().parse().ok().map(bounded)
+}
+
+/// `Retry-After`: seconds or a date (RFC 9110 10.2.3); one that has passed means now.
+fn delay(value: &str, now: u64) -> Option<Duration> {
+    seconds(value).or_else(|| {
+        let date = httpdate::parse_http_date(value.trim()).ok()?;
+        let date = date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Some(bounded(date.as_secs().saturating_sub(now)))
+    })
+}
+
+const REFRESH: HeaderName = HeaderName::from_static("refresh");
+
+#[cfg(test)]
+mod tests;

@@ -117,8 +117,7 @@ pub enum Noted {
     ToldFull,
     /// A request failed.
     Failed(Failure),
-    /// An attack was decided. Sent with an altered ticket or one already used, the request was answered by the page
-    /// (let in) or as waiting rooms answer (repelled).
+    /// An attack was decided: answered by the page, or as waiting rooms answer.
     Attack {
         /// Not let in.
         repelled: bool,

@@ -53,7 +53,9 @@ impl Visitor {
         if ask == Ask::Page && !told.full && told.after.is_none_or(|after| delay >= after) {
             delay = delay.saturating_add(self.late(kind));
         }
-        self.note_wait(told.after.unwrap_or(delay), now);
+        if !told.full {
+            self.note_wait(told.after.unwrap_or(delay), now);
+        }
         Reaction { noted, next: self.wait(kind, ask, now.saturating_add(delay), now) }
     }
 
