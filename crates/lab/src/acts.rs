@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 /// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// What the visitor came for.
     Page,
     /// The status document of the waiting room.
     News,
-    /// The page, with an altered ticket.
+    /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
     Tampered,
-    /// The page, with the ticket already used.
+    /// The page, with the ticket that has just been used: an attack. A redirect in answer is not followed.
     Replayed,
 }
 
@@ -34,48 +34,48 @@ pub enum Failure {
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Every step of the session served.
+    /// Every step of the session was served.
     Done,
-    /// Told to wait, did not come back.
+    /// Told to wait (or that the room is full), did not come back.
     NoShow,
     /// Left the waiting room: too long.
     Tired,
-    /// Without it.
+    /// A request failed once more than there were retries.
     Failed(Failure),
 }
 
-/// What an answer, or its absence, meant. Times count from the start of the run.
+/// What is worth counting about an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Nothing that is counted: news, a place kept.
+    /// Nothing: news, the same place again, an attack whose outcome proves nothing.
     Nothing,
-    /// A step of the session was served.
+    /// A step was served.
     Served {
-        /// Which; 0 is the first.
+        /// Which, from 0.
         step: u8,
         /// When the request that was served was meant to be sent.
         entered: Duration,
         /// From then to the last byte.
         response: Duration,
-        /// From `waited_since` to `entered`, if the visitor had been told to wait.
+        /// From the step's beginning to `entered`, if the visitor had been told to wait.
         waited: Option<Duration>,
-        /// When the visitor came for this step.
+        /// The step's beginning: when its first request was meant to be sent.
         waited_since: Duration,
     },
-    /// Sent to the waiting room.
+    /// The visitor got a place in the waiting room.
     ToldToWait {
-        /// For how long, if the room said so.
+        /// How long it will take, if the room says so.
         wait: Option<Duration>,
-        /// When the visitor came for this step.
+        /// The step's beginning, as in `Served`.
         at: Duration,
     },
-    /// Told that the room is full.
+    /// The room had no place.
     ToldFull,
-    /// The request failed.
+    /// A request failed.
     Failed(Failure),
-    /// An altered or used ticket was shown.
+    /// An attack was decided: answered by the page, or as waiting rooms answer.
     Attack {
-        /// Whether it was refused.
+        /// Not let in.
         repelled: bool,
     },
 }

@@ -30,6 +30,8 @@ use crate::scenario::Kind;
 mod draw;
 mod waiting;
 
+pub use crate::acts::{Ask, End, Failure, Noted};
+
 use draw::{Draw, Salt};
 use waiting::Told;
 
@@ -38,34 +40,6 @@ const NEWS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Values of `{n}` in a path.
 const PATH_NUMBERS: u64 = 1_000_000;
 
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
-    /// What the visitor came for.
-    Page,
-    /// The status document of the waiting room.
-    News,
-    /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
-    Tampered,
-    /// The page, with the ticket that has just been used: an attack. A redirect in answer is not followed.
-    Replayed,
-}
-
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
-    /// Answered with an error, or with something that made no sense.
-    Refused,
-    /// No connection.
-    Connect,
-    /// The connection ended before the answer did.
-    Broken,
-    /// Given up by the visitor.
-    Patience,
-    /// The test bench ran out of sockets: says nothing about what is under test.
-    Bench,
-}
-
 /// What the visitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -73,55 +47,6 @@ pub enum Next {
     Send(Duration),
     /// Leaves.
     Leave(End),
-}
-
-/// How a visit ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Every step of the session was served.
-    Done,
-    /// Told to wait (or that the room is full), did not come back.
-    NoShow,
-    /// Left the waiting room: too long.
-    Tired,
-    /// A request failed once more than there were retries.
-    Failed(Failure),
-}
-
-/// What is worth counting about an outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
-    /// Nothing: news, the same place again, an attack whose outcome proves nothing.
-    Nothing,
-    /// A step was served.
-    Served {
-        /// Which, from 0.
-        step: u8,
-        /// When the request that was served was meant to be sent.
-        entered: Duration,
-        /// From then to the last byte.
-        response: Duration,
-        /// From the step's beginning to `entered`, if the visitor had been told to wait.
-        waited: Option<Duration>,
-        /// The step's beginning: when its first request was meant to be sent.
-        waited_since: Duration,
-    },
-    /// The visitor got a place in the waiting room.
-    ToldToWait {
-        /// How long it will take, if the room says so.
-        wait: Option<Duration>,
-        /// The step's beginning, as in `Served`.
-        at: Duration,
-    },
-    /// The room had no place.
-    ToldFull,
-    /// A request failed.
-    Failed(Failure),
-    /// An attack was decided: answered by the page, or as waiting rooms answer.
-    Attack {
-        /// Not let in.
-        repelled: bool,
-    },
 }
 
 /// What an outcome leads to.
