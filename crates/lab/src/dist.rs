@@ -109,24 +109,38 @@ fn parse(text: &str) -> Option<Dist> {
     }
 }
 
-/// A time with its unit (us, ms, s, m, h, d), or 0; up to [`MAX_TIME`].
+/// A time with its unit (us, ms, s, m, h, d), several of them (`1h30m`), or 0; up to [`MAX_TIME`].
 pub fn seconds(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ').unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let number: f64 = number.trim().parse().ok()?;
-    let factor = match unit {
+    let mut rest = text.trim();
+    if rest.parse::<f64>().is_ok_and(|number| number == 0.0) {
+        return Some(0.0);
+    }
+    let mut total = 0.0;
+    loop {
+        let unit_at = rest.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
+        let (number, unit) = rest.split_at(unit_at);
+        let unit_ends = unit.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ').unwrap_or(unit.len());
+        let (unit, more) = unit.split_at(unit_ends);
+        let number: f64 = number.trim().parse().ok().filter(|number| *number >= 0.0)?;
+        total += number * factor(unit)?;
+        rest = more.trim_start();
+        if rest.is_empty() {
+            return (0.0..=MAX_TIME.as_secs_f64()).contains(&total).then_some(total);
+        }
+    }
+}
+
+/// A unit of time in seconds.
+fn factor(unit: &str) -> Option<f64> {
+    Some(match unit {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
-        "" if number == 0.0 => 1.0,
         _ => return None,
-    };
-    let seconds = number * factor;
-    (0.0..=MAX_TIME.as_secs_f64()).contains(&seconds).then_some(seconds)
+    })
 }
 
 impl fmt::Display for Dist {
@@ -154,6 +168,11 @@ mod tests {
             ("100ms", Some(Dist::Fixed(0.1))),
             ("0", Some(Dist::Fixed(0.0))),
             (" 1.5 m ", Some(Dist::Fixed(90.0))),
+            ("1h30m", Some(Dist::Fixed(5400.0))),
+            ("1h 30m 0.5s", Some(Dist::Fixed(5400.5))),
+            ("1h30", None),
+            ("1h-30m", None),
+            ("1e3s", None),
             ("250us", Some(Dist::Fixed(0.00025))),
             ("never", Some(Dist::Never)),
             ("uniform(1s,3s)", Some(Dist::Uniform(1.0, 3.0))),

@@ -18,9 +18,20 @@ use crate::crowd::replay::{Log, ReplayError};
 use crate::crowd::{Cast, Crowd};
 use crate::dist::Dist;
 
+mod arrivals;
+mod faults;
+mod gate;
+mod kinds;
 mod read;
+mod section;
+mod service;
+mod visitors;
 
-pub use read::Mistakes;
+#[cfg(test)]
+mod tests;
+
+pub use read::{Mistakes, keys};
+pub use section::Key;
 
 /// A whole scenario.
 #[derive(Clone, Debug)]

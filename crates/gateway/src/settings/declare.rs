@@ -8,7 +8,7 @@ use super::read::Reader;
 use super::tree::{Node, Table, Value};
 
 /// A kind of value: what is accepted, and how it is written. Bounds are fields of the kind.
-pub(super) trait Leaf<T> {
+pub trait Leaf<T> {
     /// The value, or a suggestion how to write what was probably meant.
     fn parse(&self, value: &Value) -> Result<T, Option<String>>;
     /// What is accepted, to follow "expected".

@@ -35,6 +35,14 @@ use kinds::Named;
 use read::Reader;
 use tree::{At, Entry, Source, Table};
 
+/// Kinds of values, for whatever else is read from TOML: what is accepted, and how a message says so.
+pub mod kind {
+    pub use super::declare::Leaf;
+    pub use super::kinds::net::{METHOD, PATH_GLOB, Text};
+    pub use super::kinds::quantity::{Count, Number, Portion, Size};
+    pub use super::kinds::{Choice, Flag, Named, either, toml_string};
+}
+
 /// Names of the estimators that exist.
 pub const ESTIMATORS: &[&str] = &["fixed"];
 

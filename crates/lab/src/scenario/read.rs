@@ -7,13 +7,18 @@
 //!
 //! The same means as for a gate's configuration, so that both are explained in the same words.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::io::Read as _;
 use std::path::Path;
 
-use tidegate_gateway::settings::tree::{self, At, Source};
-use tidegate_gateway::settings::{Found, Mistake, place};
+use tidegate_gateway::settings::kind::Count;
+use tidegate_gateway::settings::tree::{self, At, Source, Table};
+use tidegate_gateway::settings::{Found, Mistake, place, plain_key};
 
-use super::Scenario;
+use super::kinds::{ABOUT, NAME, SPAN, URL, is_name};
+use super::section::{Key, Reader, Section};
+use super::{Arrivals, Kind, Scenario, arrivals, faults, gate, service, visitors};
 
 /// Largest scenario file: far above any real one, and little enough to be read at once.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -44,8 +49,18 @@ pub(super) fn load(path: &Path, overrides: &[(String, String)]) -> Result<Scenar
         let found = Found { at: None, key: String::new(), expected, got, hint: None, cut: false };
         Mistakes(place(vec![found], &[source], &[]))
     };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| trouble("a readable scenario file".into(), error.to_string()))?;
+    let mut text = String::new();
+    // Asked before opening: opening a pipe would wait for its other end.
+    std::fs::metadata(path)
+        .and_then(|meta| {
+            if meta.is_file() {
+                std::fs::File::open(path)
+            } else {
+                Err(std::io::ErrorKind::InvalidInput.into())
+            }
+        })
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| trouble("a readable scenario file in UTF-8".into(), error.to_string()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(trouble(format!("a file of at most {MAX_FILE_BYTES} bytes"), "a larger one".into()));
     }
@@ -55,41 +70,115 @@ pub(super) fn load(path: &Path, overrides: &[(String, String)]) -> Result<Scenar
 pub(super) fn parse(
     text: &str,
     name: &str,
-    _dir: &Path,
-    _overrides: &[(String, String)],
+    dir: &Path,
+    overrides: &[(String, String)],
 ) -> Result<Scenario, Mistakes> {
-    let sources = [Source { name: name.into(), text: text.into() }];
-    let (root, syntax) = tree::parse(0, text);
-    let mut found: Vec<Found> = syntax
-        .into_iter()
-        .map(|error| Found {
-            at: Some(error.at),
-            key: String::new(),
-            expected: "valid TOML".into(),
-            got: error.message,
-            hint: None,
-            cut: false,
-        })
-        .collect();
-    let mut scenario = Scenario::short("http://127.0.0.1:8080/", 1.0, std::time::Duration::from_secs(1));
-    for entry in &root.entries {
-        match (entry.name.as_str(), &entry.node.value) {
-            ("name", tree::Value::Text(name)) => scenario.name.clone_from(name),
-            ("about", tree::Value::Text(about)) => scenario.about.clone_from(about),
-            _ => found.push(unknown(entry.at, &entry.name)),
-        }
+    let mut sources = vec![Source { name: name.into(), text: text.into() }];
+    let (mut root, syntax) = tree::parse(0, text);
+    let mut out = Reader::default();
+    for (key, value) in overrides {
+        let number = sources.len();
+        sources.push(put(number, key, value, &mut root, &mut out));
     }
-    if found.is_empty() { Ok(scenario) } else { Err(Mistakes(place(found, &sources, &[]))) }
+    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    let scenario = scenario(&root, &stem, dir, &mut out);
+    // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
+    let line_ends: Vec<_> = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect();
+    let line_of = |at: &At| line_ends.partition_point(|end| *end < at.start);
+    let broken: HashSet<_> = syntax.iter().map(|error| line_of(&error.at)).collect();
+    out.found.retain(|m| m.at.is_none_or(|at| at.source > 0 || !broken.contains(&line_of(&at))));
+    for error in syntax {
+        out.mistake(error.at, "", "valid TOML", error.message);
+    }
+    if out.found.is_empty() { Ok(scenario) } else { Err(Mistakes(place(out.found, &sources, &out.secrets))) }
 }
 
-fn unknown(at: At, name: &str) -> Found {
-    let got = format!("the unknown name {}", tree::quoted(name));
-    Found {
-        at: Some(at),
-        key: name.into(),
-        expected: "a key of a scenario".into(),
-        got,
-        hint: None,
-        cut: true,
+/// Puts an override into the tree. Its source is what would have been written after `--set`.
+fn put(number: usize, key: &str, value: &str, root: &mut Table, out: &mut Reader) -> Source {
+    let text = format!("{key}={value}");
+    let name_at = At { source: number, start: 0, end: key.len() };
+    let at = At { source: number, start: key.len() + 1, end: text.len() };
+    let path: Vec<_> = key.split('.').collect();
+    let put = match key {
+        "" => Err("nothing before the `=`".to_owned()),
+        _ => root
+            .put(&path, name_at, tree::parse_value(at, value.trim()))
+            .map_err(|part| format!("{}, which leads nowhere", tree::quoted(part))),
+    };
+    if let Err(got) = put {
+        let key = key.split('.').map(plain_key).collect::<Vec<_>>().join(".");
+        out.mistake(name_at, &key, "a key of the scenario, as in \"arrivals.phase.0.rate=600\"", got);
+    }
+    Source { name: "--set".into(), text }
+}
+
+/// The whole document. The parts that others name are read before those.
+fn scenario(root: &Table, stem: &str, dir: &Path, out: &mut Reader) -> Scenario {
+    let mut root = out.root(root);
+    let name = root.maybe("name", &NAME).unwrap_or_else(|| default_name(stem));
+    let about = root.take("about", &ABOUT, String::new());
+    let seed = root.take("seed", &Count(0..=i64::MAX as u64), 1u64);
+    let deadline = root.maybe("deadline", &SPAN);
+    let target = target(&mut root);
+    let visitors = visitors::read(&mut root);
+    let arrivals = arrivals::read(&mut root, dir, &visitors);
+    let origin = service::read(&mut root);
+    let gate = gate::read(&mut root, origin.replicas);
+    let faults = faults::read(&mut root, &origin, gate.as_ref());
+    if matches!(arrivals, Arrivals::Replay { .. }) {
+        replayed(&mut root, &visitors);
+    }
+    root.finish();
+    Scenario { name, about, seed, deadline, target, arrivals, visitors, origin, gate, faults }
+}
+
+fn target(root: &mut Section<'_, '_>) -> Option<String> {
+    let mut section = root.inside("target")?;
+    let url = section.maybe("url", &URL);
+    section.finish();
+    url
+}
+
+/// A log says who asks for what; one kind of visitor may say how they behave.
+fn replayed(root: &mut Section<'_, '_>, visitors: &[Kind]) {
+    if visitors.len() > 1 {
+        let expected = "at most one [[visitor]] with `arrivals.replay`: how the visitors of the log behave";
+        root.conflict("visitor", expected, visitors.len().to_string());
+    }
+    if visitors[0].steps != Kind::default().steps {
+        let expected =
+            "no `path` and no [[visitor.step]] with `arrivals.replay`: the log says what is asked for";
+        root.conflict("visitor", expected, "one that has no effect");
     }
 }
+
+/// A name from a file's: what cannot stand in a name becomes a dash.
+fn default_name(stem: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = stem.chars().map(plain).take(64).collect();
+    if is_name(&name) { name } else { "scenario".into() }
+}
+
+/// Every key of the language but those of a gate, with its default: what the documentation is compared with.
+pub fn keys() -> BTreeMap<String, Key> {
+    let (root, _) = tree::parse(0, EVERY_SECTION);
+    let mut out = Reader::default();
+    scenario(&root, "", Path::new(""), &mut out);
+    out.keys
+}
+
+/// One of each section, so that each asks for its keys.
+const EVERY_SECTION: &str = "
+[target]
+[arrivals]
+[[arrivals.phase]]
+diurnal = {}
+[[visitor]]
+[[visitor.step]]
+[origin]
+[[origin.stage]]
+[[origin.path]]
+[[origin.change]]
+[gate]
+[[fault]]
+";

@@ -10,7 +10,7 @@ pub(super) mod net;
 pub(super) mod quantity;
 
 /// A string as TOML.
-pub(super) fn toml_string(text: &str) -> String {
+pub fn toml_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -25,7 +25,7 @@ pub(super) fn toml_string(text: &str) -> String {
 }
 
 /// `true` or `false`.
-pub(super) struct Flag;
+pub struct Flag;
 
 impl Leaf<bool> for Flag {
     fn parse(&self, value: &Value) -> Result<bool, Option<String>> {
@@ -64,7 +64,7 @@ impl Leaf<u16> for OneOf {
 }
 
 /// `a, b or c`.
-pub(super) fn either(choices: impl Iterator<Item = String>) -> String {
+pub fn either(choices: impl Iterator<Item = String>) -> String {
     let all: Vec<_> = choices.collect();
     match all.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -73,12 +73,13 @@ pub(super) fn either(choices: impl Iterator<Item = String>) -> String {
 }
 
 /// An enum whose values have names.
-pub(super) trait Named: Sized + Copy + PartialEq + 'static {
+pub trait Named: Sized + Copy + PartialEq + 'static {
+    /// Every value with its name.
     const NAMES: &'static [(&'static str, Self)];
 }
 
 /// One of an enum's names.
-pub(super) struct Choice;
+pub struct Choice;
 
 impl<T: Named> Leaf<T> for Choice {
     fn parse(&self, value: &Value) -> Result<T, Option<String>> {

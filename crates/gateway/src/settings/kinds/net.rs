@@ -10,9 +10,12 @@ use super::super::tree::{Node, Value};
 use super::toml_string;
 
 /// Text that a function accepts. The function gives a suggestion if it refuses.
-pub(in super::super) struct Text {
+pub struct Text {
+    /// What is accepted, to follow "expected".
     pub expected: &'static str,
+    /// Accepts, or refuses and perhaps suggests.
     pub check: fn(&str) -> Result<(), Option<String>>,
+    /// As in [`Leaf::secret`].
     pub secret: bool,
 }
 
@@ -134,7 +137,7 @@ pub(in super::super) const HOST_GLOB: Text =
     });
 
 /// A path glob.
-pub(in super::super) const PATH_GLOB: Text =
+pub const PATH_GLOB: Text =
     text("a path glob that starts with \"/\", like \"/search*\" or \"/api/**\"", |s| {
         if s.contains("***") {
             return Err(Some("\"**\" already crosses segments.".into()));
@@ -147,7 +150,7 @@ pub(in super::super) const PATH_GLOB: Text =
     });
 
 /// A method: case matters (RFC 9110, 9.1).
-pub(in super::super) const METHOD: Text = text("a method like \"GET\"", |s| {
+pub const METHOD: Text = text("a method like \"GET\"", |s| {
     let upper = s.to_ascii_uppercase();
     match is_token(s) {
         true if s == upper => Ok(()),

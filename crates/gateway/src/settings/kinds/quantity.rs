@@ -7,7 +7,7 @@ use super::super::declare::Leaf;
 use super::super::tree::Value;
 
 /// A whole number within bounds.
-pub(in super::super) struct Count(pub RangeInclusive<u64>);
+pub struct Count(pub RangeInclusive<u64>);
 
 macro_rules! count_for {
     ($($T:ty),*) => { $(
@@ -32,10 +32,10 @@ macro_rules! count_for {
         }
     )* };
 }
-count_for!(u8, u32, usize);
+count_for!(u8, u32, u64, usize);
 
 /// A number within bounds, never NaN or infinite.
-pub(in super::super) struct Number(pub RangeInclusive<f64>);
+pub struct Number(pub RangeInclusive<f64>);
 
 impl Leaf<f64> for Number {
     fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
@@ -60,7 +60,7 @@ impl Leaf<f64> for Number {
 }
 
 /// A part of a whole: 0.2 or "20%".
-pub(in super::super) struct Portion;
+pub struct Portion;
 
 impl Leaf<f64> for Portion {
     fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
@@ -198,7 +198,8 @@ impl Leaf<Duration> for Span {
 }
 
 /// A number of bytes within bounds: 65536 or "64KiB".
-pub(in super::super) struct Size {
+pub struct Size {
+    /// Least and most.
     pub bounds: RangeInclusive<u64>,
     /// Zero is allowed beside the bounds, where it stands for "no limit" or "none".
     pub zero: bool,

@@ -1,0 +1,125 @@
+//! `[gate]`: a gate's configuration as a part of a scenario.
+//!
+//! The gate's own reader reads it, so that there is one language for gates. What a scenario adds: `split`, and
+//! replicas that need not be named, since whoever starts the gate also starts the origin and knows its addresses. In
+//! their place stand names that never lead anywhere (`.invalid`, RFC 2606): a gate that was started without the real
+//! ones fails to find its origin instead of disturbing somebody.
+
+use tidegate_gateway::settings::kind::{Flag, toml_string};
+use tidegate_gateway::settings::tree::{Entry, Node, Table, Value};
+use tidegate_gateway::settings::{Role, Settings, plain_key};
+
+use super::GateSpec;
+use super::section::Section;
+
+/// The gate; `None`: there is none.
+pub(super) fn read(root: &mut Section<'_, '_>, replicas: u32) -> Option<GateSpec> {
+    let mut section = root.inside("gate")?;
+    let split = section.take("split", &Flag, false);
+    let at = section.at();
+    let mut table = section.table().clone();
+    table.entries.retain(|entry| entry.name != "split");
+    let has_replicas = matches!(
+        table.get("origin"),
+        Some(Entry { node: Node { value: Value::Table(origin), .. }, .. }) if origin.get("replicas").is_some()
+    );
+    if !has_replicas {
+        let stand_ins = (0..replicas).map(|i| Value::Text(format!("replica-{i}.invalid:80")));
+        let list = Value::List(stand_ins.map(|value| Node { at, value }).collect());
+        // It leads nowhere if `origin` is no table: a mistake that the gate's reader will report.
+        let _ = table.put(&["origin", "replicas"], at, Node { at, value: list });
+    }
+    let part = Settings::read_part(&table, "gate");
+    section.out.found.extend(part.found);
+    section.out.secrets.extend(part.secrets);
+    if part.settings.role != Role::Gate {
+        let expected = "\"gate\" (`gate.split = true` makes a tokengen and a tokencheck of it)";
+        section.conflict("role", expected, format!("\"{}\"", part.settings.role.name()));
+    }
+    Some(GateSpec { settings: part.settings, text: file(&table), split })
+}
+
+/// The table as a configuration file: plain keys first, then each section under its name.
+fn file(table: &Table) -> String {
+    let mut out = String::new();
+    lines(table, &mut out);
+    for (name, inner) in table.entries.iter().filter_map(|entry| Some((&entry.name, section(entry)?))) {
+        let name = self::name(name);
+        match inner {
+            Inner::One(table) => {
+                out.push_str(&format!("[{name}]\n"));
+                all(table, &mut out);
+            }
+            Inner::Many(tables) => {
+                for table in tables {
+                    out.push_str(&format!("[[{name}]]\n"));
+                    all(table, &mut out);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// A value that is written as a section.
+enum Inner<'t> {
+    One(&'t Table),
+    Many(Vec<&'t Table>),
+}
+
+fn section(entry: &Entry) -> Option<Inner<'_>> {
+    match &entry.node.value {
+        Value::Table(table) => Some(Inner::One(table)),
+        Value::List(items) if !items.is_empty() => {
+            let tables = items.iter().map(|item| match &item.value {
+                Value::Table(table) => Some(table),
+                _ => None,
+            });
+            tables.collect::<Option<_>>().map(Inner::Many)
+        }
+        _ => None,
+    }
+}
+
+/// What is not a section of its own.
+fn lines(table: &Table, out: &mut String) {
+    for entry in table.entries.iter().filter(|entry| section(entry).is_none()) {
+        line(entry, out);
+    }
+}
+
+fn all(table: &Table, out: &mut String) {
+    for entry in &table.entries {
+        line(entry, out);
+    }
+}
+
+fn line(entry: &Entry, out: &mut String) {
+    out.push_str(&format!("{} = {}\n", name(&entry.name), shown(&entry.node.value)));
+}
+
+/// A name as TOML: bare if it can be, else in quotes and not shortened.
+fn name(text: &str) -> String {
+    if plain_key(text) == text { text.to_owned() } else { toml_string(text) }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => toml_string(text),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) => format!("{x:?}"),
+        Value::Boolean(b) => b.to_string(),
+        Value::Other(text) => text.clone(),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| shown(&item.value)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Table(table) => {
+            let entries = table.entries.iter();
+            let entries: Vec<_> = entries
+                .map(|entry| format!("{} = {}", name(&entry.name), shown(&entry.node.value)))
+                .collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+    }
+}

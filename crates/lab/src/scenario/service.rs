@@ -1,0 +1,160 @@
+//! `[origin]`: what the service can take, and how that changes while running.
+
+use std::time::Duration;
+
+use tidegate_gateway::settings::did_you_mean;
+use tidegate_gateway::settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Size, either};
+use tidegate_gateway::settings::tree::{Entry, Value, quoted};
+
+use super::kinds::{Drawn, MOMENT, NAME};
+use super::section::{Key, Section};
+use super::{Change, DEFAULT_BODY_BYTES, OriginSpec, PathSpec, Stage};
+use crate::dist::Dist;
+
+/// Most workers of a replica, servers of a stage: each is some hundred bytes.
+const MAX_WORKERS: u64 = 1_000_000;
+/// Most replicas: each is a port.
+const MAX_REPLICAS: u64 = 1000;
+/// Most stages: each is a host in the figures.
+const MAX_STAGES: usize = 64;
+/// Most kinds of URLs: each request is compared with them, one after another.
+const MAX_PATHS: usize = 1024;
+/// Most changes.
+const MAX_CHANGES: usize = 10_000;
+/// What matches every path.
+const EVERYTHING: [&str; 2] = ["**", "/**"];
+
+const WORK: Drawn = Drawn { never: false };
+const BODY: Size = Size { bounds: 0..=1 << 30, zero: false };
+
+/// The service; the default one if there is no `[origin]`.
+pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
+    let usual = OriginSpec::default();
+    let Some(mut section) = root.inside("origin") else { return usual };
+    let workers = section.take("workers", &Count(1..=MAX_WORKERS), usual.workers);
+    let stages = stages(&mut section, workers);
+    let paths = paths(&mut section, &stages);
+    let spec = OriginSpec {
+        workers,
+        backlog: section.take("backlog", &Count(0..=10_000_000), usual.backlog),
+        contention: section.take("contention", &Number(0.0..=1000.0), usual.contention),
+        replicas: section.take("replicas", &Count(1..=MAX_REPLICAS), usual.replicas),
+        mode: section.take("mode", &Choice, usual.mode),
+        stages,
+        paths,
+        notices_leavers: section.take("notices_leavers", &Flag, usual.notices_leavers),
+        changes: changes(&mut section),
+    };
+    section.finish();
+    spec
+}
+
+fn stages(section: &mut Section<'_, '_>, workers: u32) -> Vec<Stage> {
+    let items = section.items("stage", MAX_STAGES);
+    let mut stages: Vec<Stage> = Vec::with_capacity(items.len());
+    for item in &items {
+        let mut inside = section.out.item(item);
+        let stage = Stage {
+            name: inside.need("name", &NAME, String::new()),
+            servers: inside.maybe("servers", &Count(1..=MAX_WORKERS)).unwrap_or(workers),
+        };
+        if !stage.name.is_empty() && stages.iter().any(|earlier| earlier.name == stage.name) {
+            inside.conflict("name", "names that differ", format!("\"{}\" again", stage.name));
+        }
+        inside.finish();
+        stages.push(stage);
+    }
+    if stages.is_empty() {
+        stages.push(Stage { name: "app".into(), servers: workers });
+    }
+    stages
+}
+
+/// Work by URL. `service` is what all URLs ask that no path names, of the first stage.
+fn paths(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<PathSpec> {
+    let service = section.take("service", &WORK, Dist::Fixed(0.1));
+    let items = section.items("path", MAX_PATHS);
+    let mut paths: Vec<PathSpec> = Vec::with_capacity(items.len() + 1);
+    for item in &items {
+        let mut inside = section.out.item(item);
+        if paths.last().is_some_and(|path| EVERYTHING.contains(&path.path.as_str())) {
+            let expected = "nothing after a path that matches everything";
+            inside.conflict("path", expected, "a path that is never reached");
+        }
+        let path = PathSpec {
+            path: inside.need("path", &PATH_GLOB, "/".into()),
+            demand: demand(&mut inside, stages),
+            body_bytes: inside.take("body_bytes", &BODY, DEFAULT_BODY_BYTES),
+        };
+        inside.finish();
+        paths.push(path);
+    }
+    if !paths.last().is_some_and(|path| EVERYTHING.contains(&path.path.as_str())) {
+        let everything = EVERYTHING[0].into();
+        paths.push(PathSpec { path: everything, demand: vec![(0, service)], body_bytes: DEFAULT_BODY_BYTES });
+    } else if section.has("service") {
+        let expected = "`service` or a path that matches everything";
+        section.conflict("service", expected, "both: `service` would have no effect");
+    }
+    paths
+}
+
+/// Stages and the work there, in the order in which they are written: the parser sorts names.
+fn demand(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<(usize, Dist)> {
+    let expected = "a table of stages and times, like { app = \"5ms\", db = \"exponential(40ms)\" }";
+    let Some(entry) = section.entry("demand", Key { default: None, expected: expected.into() }) else {
+        let at = section.at();
+        let key = section.key("demand");
+        section.out.mistake(at, &key, expected, "nothing");
+        return Vec::new();
+    };
+    let key = section.key("demand");
+    let Value::Table(table) = &entry.node.value else {
+        section.out.wrong(&entry.node, &key, expected, None);
+        return Vec::new();
+    };
+    let mut written: Vec<&Entry> = table.entries.iter().collect();
+    written.sort_by_key(|entry| entry.at);
+    let mut demand = Vec::with_capacity(written.len());
+    for work in written {
+        let key = format!("{key}.{}", work.name);
+        let dist = section.out.value(&work.node, &key, &WORK);
+        match stages.iter().position(|stage| stage.name == work.name) {
+            Some(stage) => demand.extend(dist.map(|dist| (stage, dist))),
+            None => {
+                let names = || stages.iter().map(|stage| stage.name.as_str());
+                let shown = either(names().map(|name| format!("\"{name}\"")));
+                let hint = did_you_mean(&work.name, names());
+                let got = quoted(&work.name);
+                section.out.hinted(work.at, &key, format!("the name of a stage: {shown}"), got, hint);
+            }
+        }
+    }
+    demand
+}
+
+fn changes(section: &mut Section<'_, '_>) -> Vec<Change> {
+    let items = section.items("change", MAX_CHANGES);
+    let mut changes: Vec<Change> = Vec::with_capacity(items.len());
+    for item in &items {
+        let mut inside = section.out.item(item);
+        let change = Change {
+            at: inside.need("at", &MOMENT, Duration::ZERO),
+            replicas: inside.maybe("replicas", &Count(0..=MAX_REPLICAS)),
+            workers: inside.maybe("workers", &Count(1..=MAX_WORKERS)),
+            speed: inside.maybe("speed", &Number(0.001..=1000.0)),
+        };
+        if !["replicas", "workers", "speed"].iter().any(|key| inside.has(key)) {
+            inside.conflict("at", "`replicas`, `workers` or `speed` beside it", "a change of nothing");
+        }
+        inside.finish();
+        changes.push(change);
+    }
+    changes.sort_by_key(|change| change.at);
+    changes
+}
+
+/// How many replicas there are at most, at any time.
+pub(super) fn most_replicas(origin: &OriginSpec) -> u32 {
+    origin.changes.iter().filter_map(|change| change.replicas).fold(origin.replicas, u32::max)
+}
