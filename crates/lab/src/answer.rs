@@ -131,7 +131,7 @@ pub fn read(ask: Ask, status: StatusCode, headers: &HeaderMap, body: &[u8], now:
     if status.is_redirection() {
         return Reading { redirect: read_redirect(status, headers), ..plain(refused) };
     }
-    let told = Told::read(headers, body);
+    let told = if wants_body(ask, headers) { Told::read(headers, body) } else { Told::default() };
     let status_path =
         text(headers, &STATUS_FIELD).or(told.status_url.as_deref()).filter(|path| is_local(path));
     let retry_after = text(headers, &header::RETRY_AFTER).and_then(|value| delay(value, now));
