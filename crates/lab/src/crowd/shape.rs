@@ -38,6 +38,8 @@ pub(super) struct Course {
     now: f64,
     /// R(now), where it is needed.
     mass: f64,
+    /// R(lasts).
+    whole: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -49,8 +51,13 @@ enum Law {
 
 impl Course {
     /// Where nobody comes.
-    pub(super) const NOBODY: Self =
-        Self { law: Law::Flat { rate: 0.0, gap: f64::INFINITY }, lasts: 0.0, now: 0.0, mass: 0.0 };
+    pub(super) const NOBODY: Self = Self {
+        law: Law::Flat { rate: 0.0, gap: f64::INFINITY },
+        lasts: 0.0,
+        now: 0.0,
+        mass: 0.0,
+        whole: 0.0,
+    };
 
     /// The phase from its begin.
     pub(super) fn new(phase: &Phase) -> Self {
@@ -62,18 +69,19 @@ impl Course {
             Shape::Flat(rate) | Shape::Ramp(rate, _) => Law::Flat { rate, gap: 1.0 / rate },
             Shape::Diurnal { low, high, period } => Law::Day(Day::new(low, high, period.as_secs_f64())),
         };
-        Self { law, lasts, now: 0.0, mass: 0.0 }
+        let whole = match &law {
+            Law::Flat { rate: 0.0, .. } => 0.0,
+            Law::Flat { rate, .. } => rate * lasts,
+            Law::Ramp { from, slope } => (from + slope * lasts / 2.0) * lasts,
+            Law::Day(day) if lasts.is_finite() => day.integral(lasts),
+            Law::Day(day) => day.expected_for_good(),
+        };
+        Self { law, lasts, now: 0.0, mass: 0.0, whole }
     }
 
-    /// R(end): the expected number of arrivals. Infinite if the phase does not end, unless nobody comes.
-    pub(super) fn expected(&self) -> f64 {
-        match &self.law {
-            Law::Flat { rate: 0.0, .. } => 0.0,
-            Law::Flat { rate, .. } => rate * self.lasts,
-            Law::Ramp { from, slope } => (from + slope * self.lasts / 2.0) * self.lasts,
-            Law::Day(day) if self.lasts.is_finite() => day.integral(self.lasts),
-            Law::Day(day) => day.expected_for_good(),
-        }
+    /// R(lasts): the expected number of arrivals. Infinite if the phase does not end, unless nobody comes.
+    pub(super) const fn expected(&self) -> f64 {
+        self.whole
     }
 
     /// The next arrival of a Poisson process; `None`: not in this phase.
@@ -96,7 +104,7 @@ impl Course {
 
     /// When R passes `mass`; `None`: not in this phase. Never earlier than the last answer.
     pub(super) fn next_even(&mut self, mass: f64) -> Option<f64> {
-        if mass >= self.expected() {
+        if mass >= self.whole {
             return None;
         }
         let at = match &self.law {
