@@ -13,9 +13,10 @@ use tokio::time::Instant;
 
 use crate::crowd::old::{Crowd, Person, Phase, Temper};
 use crate::load::{self, Target};
-use crate::origin::{Law, Origin, OriginConfig, OriginHandle, Stats};
+use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
 use crate::report::{DemoReport, Gated, Side};
+use crate::scenario::OriginSpec;
 use crate::tally_old::Tally;
 use crate::visitor_old::Failure;
 
@@ -105,7 +106,7 @@ pub enum DemoError {
     },
     /// The origin did not start.
     #[error("the model origin did not start: {0}")]
-    Origin(#[source] io::Error),
+    Origin(#[source] OriginError),
     /// The idle origin did not answer.
     #[error("the idle model origin did not answer: {0:?}")]
     Probe(Failure),
@@ -175,19 +176,19 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
     let crowd: Vec<Person> =
         Crowd::flash(options.seed, temper, options.factor * options.capacity, crowd_lasts).collect();
 
-    let alone = Origin::start(OriginConfig { law, ..OriginConfig::default() }).map_err(DemoError::Origin)?;
+    let alone = Origin::start(OriginConfig::new(law.clone())).map_err(DemoError::Origin)?;
     let unloaded = on_own_thread(|| load::probe(alone.addr(), "/", PROBES))?.map_err(DemoError::Probe)?;
     let (tally, busy) = play_direct(&options, &crowd, &alone)?;
     let direct = Side::direct(&tally, &alone.stats(), busy);
     alone.stop();
 
-    let stage = raise(&options, law, gatekeeper)?;
+    let stage = raise(&options, law.clone(), gatekeeper)?;
     // Twice the time that the crowd takes at capacity: a gate that needs longer has failed.
     let drain = Duration::from_secs_f64(2.0 * crowd.len() as f64 / options.capacity);
     let target = Target { addr: stage.gate, path: "/".into(), deadline: crowd_lasts + drain + GRACE };
     let tally = play(&options, "through the gate", &crowd, &target)?;
     let report = DemoReport {
-        capacity_rps: law.capacity(),
+        capacity_rps: law.capacity(0),
         offered_rps: crowd.len() as f64 / options.crowd_secs,
         crowd_s: options.crowd_secs,
         gate_rps: options.capacity * GATE_SHARE,
@@ -220,14 +221,13 @@ fn check(options: &DemoOptions) -> Result<(), DemoError> {
 }
 
 /// The default pool, its service time set so that it takes `capacity`.
-fn law(options: &DemoOptions) -> Law {
-    let law = Law::default();
-    Law { service: Duration::from_secs_f64(law.workers as f64 / options.capacity), ..law }
+fn law(options: &DemoOptions) -> OriginSpec {
+    OriginSpec::pool(10, Duration::from_secs_f64(10.0 / options.capacity), 128, 0.01)
 }
 
-fn raise(options: &DemoOptions, law: Law, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
-    let origin = Origin::start(OriginConfig { law, ..OriginConfig::default() }).map_err(DemoError::Origin)?;
-    let in_flight = (law.workers as f64 * IN_FLIGHT_SHARE).round() as usize;
+fn raise(options: &DemoOptions, law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
+    let origin = Origin::start(OriginConfig::new(law.clone())).map_err(DemoError::Origin)?;
+    let in_flight = (f64::from(law.workers) * IN_FLIGHT_SHARE).round() as usize;
     let gate =
         gatekeeper.start(origin.addr(), options.capacity * GATE_SHARE, in_flight).map_err(DemoError::Gate)?;
     Ok(Stage { origin, gate: gate.addr, admin: gate.admin, stop: Some(gate.stop) })

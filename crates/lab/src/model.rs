@@ -38,76 +38,29 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde::Serialize;
 
 use crate::dist::Dist;
-use crate::scenario::{Mode, OriginSpec, PathSpec, Stage};
+use crate::scenario::{OriginSpec, PathSpec, Stage};
 
+mod law;
 mod pace;
 mod paths;
 mod slab;
 mod stage;
+mod stats;
 
 #[cfg(test)]
 mod queueing_tests;
 #[cfg(test)]
 mod tests;
 
+pub use law::contention_factor;
 use pace::{NEVER, Pace};
 pub use paths::{Paths, path_index};
 use slab::{Line, Place, Slab};
 use stage::StageState;
 pub use stage::StageStats;
-
-/// What a replica has done and is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
-pub struct Stats {
-    /// Requests that came: the sum of all below but `peak`, `in_service` and `queued` being those still there.
-    pub submitted: u64,
-    /// Requests served to visitors who still waited for the answer.
-    pub served: u64,
-    /// Requests refused because the backlog was full.
-    pub refused: u64,
-    /// Requests served to the end although the visitor had left.
-    pub wasted: u64,
-    /// Requests given up because the visitor had left (`notices_leavers`).
-    pub abandoned: u64,
-    /// Requests lost in a crash.
-    pub lost: u64,
-    /// Requests that hold a worker now.
-    pub in_service: usize,
-    /// Requests waiting for a worker now.
-    pub queued: usize,
-    /// Most requests present at once so far.
-    pub peak: usize,
-}
-
-impl Stats {
-    /// Requests present now: in service and waiting.
-    pub fn present(&self) -> usize {
-        self.in_service + self.queued
-    }
-
-    /// The figures of two replicas together. `peak` becomes the sum of the peaks: an upper bound.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            submitted: self.submitted + other.submitted,
-            served: self.served + other.served,
-            refused: self.refused + other.refused,
-            wasted: self.wasted + other.wasted,
-            abandoned: self.abandoned + other.abandoned,
-            lost: self.lost + other.lost,
-            in_service: self.in_service + other.in_service,
-            queued: self.queued + other.queued,
-            peak: self.peak + other.peak,
-        }
-    }
-}
-
-/// The backlog was full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the origin's backlog is full")]
-pub struct Full;
+pub use stats::{Full, Stats};
 
 /// Names a request present in a [`Model`], for [`Model::leave`]. Outlives its request harmlessly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,33 +100,6 @@ pub struct Model {
     now_us: u64,
     rng: SmallRng,
     stats: Stats,
-}
-
-impl OriginSpec {
-    /// A pool with one stage: every request takes `service`.
-    pub fn pool(workers: u32, service: Duration, backlog: u32, contention: f64) -> Self {
-        Self {
-            workers,
-            backlog,
-            contention,
-            replicas: 1,
-            mode: Mode::Sleep,
-            stages: vec![Stage { name: "app".into(), servers: workers }],
-            paths: vec![PathSpec {
-                path: "/**".into(),
-                demand: vec![(0, Dist::fixed(service))],
-                body_bytes: 0,
-            }],
-            notices_leavers: false,
-            changes: Vec::new(),
-        }
-    }
-}
-
-/// How many times longer a request takes that a worker takes while `present` are there, itself included.
-pub fn contention_factor(contention: f64, workers: u32, present: u32) -> f64 {
-    let beyond = f64::from(present.saturating_sub(workers)) / f64::from(workers.max(1));
-    1.0 + contention * beyond * beyond
 }
 
 impl Model {

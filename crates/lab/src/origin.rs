@@ -1,103 +1,290 @@
-//! The model origin: the pool of `pool.rs` behind a real HTTP/1.1 listener, on a thread of its own.
+//! The model origin: replicas on ports of their own, real HTTP/1.1 in front of the model, and figures about it.
+//!
+//! ```text
+//!  listen ─► service ─► modelled ─► sleep (model + timer) │ spin (threads + CPU)      all on one thread but spin's
+//!    │          └─► anything else that answers requests                             workers
+//!    └─► meter: what came and how it ended, per second           admin: figures, changes
+//! ```
 //!
 //! Every path takes a worker. A visitor who leaves closes the connection; hyper then drops the request's
-//! future and with it the receiver of the pool's answer, while the worker goes on to the end (`wasted`).
+//! future, while the worker goes on to the end (`wasted`), unless the spec says that leavers are noticed.
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Response, StatusCode, header};
-use http_body_util::Full as Whole;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use tidegate_core::classify::ClassifyError;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-mod pool;
+use crate::model::{Model, Paths};
+use crate::scenario::{Change, Mode, OriginSpec};
+
+mod service;
+
+mod listen;
+mod meter;
+
+mod modelled;
+mod sleep;
+
+mod cpu;
+mod servers;
+mod spin;
+
 pub mod shop;
+
+mod admin;
+mod control;
+mod figures;
 
 #[cfg(test)]
 mod tests;
 
-pub use pool::{Full, Law, Pool, Stats};
+pub use crate::model::{Full, Stats};
+pub use control::ChangeError;
+use control::Control;
+use listen::Door;
+pub use meter::{DoorSecond, Meter, Series, Visit};
+use modelled::{Modelled, Pool};
+pub use service::{Answer, Answering, Service, answer};
+use sleep::SleepPool;
+use spin::SpinPool;
 
-/// What a visitor came for. About as long as the smallest of real pages.
-const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Model origin</title>\
-<body style=\"font:1.1rem system-ui;max-width:36rem;margin:4rem auto;padding:0 1rem\">\
-<h1>You are in</h1><p>This page was served by the model origin. It took one of its workers to make.</p>\
-<p><a href=\"/\">Come again</a></p></body></html>";
-
-/// Where the origin listens and how it behaves.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where an origin listens and how it behaves.
+#[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
-    /// Address to listen on; port 0 lets the system choose.
+    /// Address of the first replica; the others take the ports after it. Port 0 lets the system choose all of them.
     pub addr: SocketAddr,
-    /// The worker pool.
-    pub law: Law,
+    /// Address of the admin port; `None`: none.
+    pub admin: Option<SocketAddr>,
+    /// The service.
+    pub spec: OriginSpec,
+    /// Same seed, same demands.
+    pub seed: u64,
 }
 
-impl Default for OriginConfig {
-    fn default() -> Self {
-        Self { addr: SocketAddr::from(([127, 0, 0, 1], 0)), law: Law::default() }
+impl OriginConfig {
+    /// On any port of the loopback interface, without admin port.
+    pub fn new(spec: OriginSpec) -> Self {
+        Self { addr: SocketAddr::from(([127, 0, 0, 1], 0)), admin: None, spec, seed: 1 }
     }
 }
 
-/// Starts model origins.
+/// Why there is no origin.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// The replicas need more ports than there are after the first.
+    #[error("{replicas} replicas need as many ports in a row: there are not so many from {addr} on")]
+    Ports {
+        /// The first one's address.
+        addr: SocketAddr,
+        /// How many.
+        replicas: u32,
+    },
+    /// A path entry's glob does not compile.
+    #[error("a path of the origin: {0}")]
+    Path(#[from] ClassifyError),
+    /// The system gives no thread or no poller.
+    #[error("the system gives no thread: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Starts origins.
 pub struct Origin;
 
 /// A running origin; dropping it stops it.
 pub struct OriginHandle {
-    addr: SocketAddr,
-    pool: Arc<Pool>,
+    control: Arc<Control>,
+    admin: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Origin {
-    /// Binds, starts the thread and returns when connections are accepted.
+    /// Starts the model. Connections are accepted when this returns.
     ///
     /// # Errors
-    /// The address cannot be bound, or the system gives no thread or no poller.
-    pub fn start(config: OriginConfig) -> io::Result<OriginHandle> {
-        let listener = TcpListener::bind(config.addr)?;
-        listener.set_nonblocking(true)?;
-        let addr = listener.local_addr()?;
-        let pool = Pool::new(config.law);
-        let (stop, stopped) = oneshot::channel();
+    /// See [`OriginError`].
+    pub fn start(config: OriginConfig) -> Result<OriginHandle, OriginError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let serving = Arc::clone(&pool);
+        let mut services: Vec<Arc<dyn Service>> = Vec::new();
+        for replica in 0..most_replicas(&config.spec) {
+            match modelled(&config, replica, &runtime) {
+                Ok(service) => services.push(Arc::new(service)),
+                Err(error) => {
+                    services.iter().for_each(|service| service.stop());
+                    return Err(error);
+                }
+            }
+        }
+        Self::launch(&config, services, runtime)
+    }
+
+    /// Starts listeners, series and admin port in front of services of any kind. Replica i is answered by service i
+    /// modulo their number: one for all, or one for each. Of the spec, only replicas and changes count.
+    ///
+    /// # Errors
+    /// See [`OriginError`].
+    ///
+    /// # Panics
+    /// There is no service.
+    pub fn serve(
+        config: &OriginConfig,
+        services: Vec<Arc<dyn Service>>,
+    ) -> Result<OriginHandle, OriginError> {
+        assert!(!services.is_empty(), "an origin needs a service");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Self::launch(config, services, runtime)
+    }
+
+    fn launch(
+        config: &OriginConfig,
+        services: Vec<Arc<dyn Service>>,
+        runtime: Runtime,
+    ) -> Result<OriginHandle, OriginError> {
+        let stopping = Stopping(services.clone());
+        let doors = doors(config.addr, most_replicas(&config.spec))?;
+        let control = Arc::new(Control::new(doors, services));
+        let _in = runtime.enter();
+        let mut listeners = Vec::new();
+        for door in control.doors() {
+            let serves = listeners.len() < config.spec.replicas as usize;
+            let listener = serves.then(|| door.listen()).transpose();
+            listeners.push(listener.map_err(|error| OriginError::Listen(door.addr(), error))?);
+        }
+        control.set_replicas(config.spec.replicas);
+        let admin = config.admin.map(|addr| runtime.block_on(admin::bind(addr))).transpose()?;
+        let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
+        let (stop, stopped) = oneshot::channel();
+        let playing = Arc::clone(&control);
+        let changes = config.spec.changes.clone();
+        drop(_in);
         let thread = std::thread::Builder::new().name("origin".into()).spawn(move || {
             runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    outcome = accept(listener, serving) => {
-                        if let Err(error) = outcome {
-                            tracing::error!(%error, "the model origin stopped accepting");
-                        }
-                    }
+                spawn_doors(&playing, listeners);
+                tokio::spawn(play(Arc::clone(&playing), changes));
+                if let Some((listener, _)) = admin {
+                    tokio::spawn(admin::serve(listener, playing));
                 }
+                // An error means that the handle has gone: that stops it, too.
+                let _ = stopped.await;
             });
+            drop(runtime);
+            drop(stopping);
         })?;
-        Ok(OriginHandle { addr, pool, stop: Some(stop), thread: Some(thread) })
+        Ok(OriginHandle { control, admin: admin_addr, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// Stops the services when the origin ends, also when it fails to start.
+struct Stopping(Vec<Arc<dyn Service>>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|service| service.stop());
+    }
+}
+
+/// One replica of the model.
+fn modelled(config: &OriginConfig, replica: u32, runtime: &Runtime) -> Result<Modelled, OriginError> {
+    let OriginConfig { spec, seed, .. } = config;
+    let paths = Paths::compile(&spec.paths)?;
+    // Replicas draw different demands.
+    let seed = seed.wrapping_add(u64::from(replica) << 32);
+    let pool = match spec.mode {
+        Mode::Sleep => {
+            let pool = SleepPool::new(Model::new(spec, seed));
+            runtime.spawn(Arc::clone(&pool).drive());
+            Pool::Sleep(pool)
+        }
+        Mode::Spin => Pool::Spin(SpinPool::start(spec, seed)?),
+    };
+    Ok(Modelled::new(pool, paths, &spec.paths))
+}
+
+/// As many replicas as there will ever be: each keeps its port from the start.
+fn most_replicas(spec: &OriginSpec) -> u32 {
+    spec.changes.iter().filter_map(|change| change.replicas).fold(spec.replicas, u32::max)
+}
+
+fn doors(first: SocketAddr, replicas: u32) -> Result<Vec<Door>, OriginError> {
+    let port = |i: u32| match first.port() {
+        0 => Some(0),
+        port => u16::try_from(u32::from(port) + i).ok(),
+    };
+    let door = |i| {
+        let port = port(i).ok_or(OriginError::Ports { addr: first, replicas })?;
+        let addr = SocketAddr::new(first.ip(), port);
+        Door::new(addr).map_err(|error| OriginError::Listen(addr, error))
+    };
+    (0..replicas).map(door).collect()
+}
+
+fn spawn_doors(control: &Arc<Control>, listeners: Vec<Option<TcpListener>>) {
+    for (replica, listener) in listeners.into_iter().enumerate() {
+        let control = Arc::clone(control);
+        tokio::spawn(async move {
+            let service = Arc::clone(control.service(replica));
+            let meter = Arc::clone(control.meter());
+            control.doors()[replica].serve(listener, service, meter).await;
+        });
+    }
+}
+
+/// Applies the spec's changes at their times.
+async fn play(control: Arc<Control>, changes: Vec<Change>) {
+    let start = Instant::now();
+    for change in changes {
+        tokio::time::sleep_until(start + change.at.min(Duration::from_secs(365 * 24 * 3600))).await;
+        if let Err(error) = control.change(&change) {
+            tracing::error!(%error, "a change of the origin");
+        }
     }
 }
 
 impl OriginHandle {
-    /// Where it listens.
+    /// Where its first replica listens.
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.control.doors()[0].addr()
     }
 
-    /// The figures now.
+    /// Where its replicas listen; of those out of service, where they will.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.control.doors().iter().map(Door::addr).collect()
+    }
+
+    /// Where its admin port is.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// The figures now, of all replicas together.
     pub fn stats(&self) -> Stats {
-        self.pool.stats()
+        self.control.stats()
     }
 
-    /// Closes every connection and ends the thread.
+    /// What happened at its doors, second by second.
+    pub fn series(&self) -> Series {
+        self.control.meter().series()
+    }
+
+    /// Changes its capacity; `at` does not count.
+    ///
+    /// # Errors
+    /// Values out of range, or a service that cannot be changed.
+    pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
+        self.control.change(change)
+    }
+
+    /// Closes every connection and ends the threads.
     pub fn stop(mut self) {
         self.halt();
     }
@@ -113,42 +300,4 @@ impl Drop for OriginHandle {
     fn drop(&mut self) {
         self.halt();
     }
-}
-
-async fn accept(listener: TcpListener, pool: Arc<Pool>) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors or a visitor gone before the handshake ended: neither may end the origin.
-                // The pause keeps a lasting shortage from becoming a busy loop.
-                tracing::debug!(%error, "accept");
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                continue;
-            }
-        };
-        let _ = stream.set_nodelay(true);
-        let pool = Arc::clone(&pool);
-        tokio::spawn(async move {
-            let service = service_fn(|_request| serve(Arc::clone(&pool)));
-            // A connection that ends early is a visitor who left; the pool counts it as wasted work.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
-async fn serve(pool: Arc<Pool>) -> Result<Response<Whole<Bytes>>, Infallible> {
-    let served = match pool.submit() {
-        Ok(served) => served.await.is_ok(),
-        Err(Full) => false,
-    };
-    let (status, body) =
-        if served { (StatusCode::OK, PAGE) } else { (StatusCode::SERVICE_UNAVAILABLE, &b"overloaded\n"[..]) };
-    let kind = if served { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
-    let mut response = Response::new(Whole::new(Bytes::from_static(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-    Ok(response)
 }

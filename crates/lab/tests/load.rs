@@ -11,7 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::crowd::old::{Crowd, Temper};
 use tidegate_lab::load::{self, Target};
-use tidegate_lab::origin::{Law, Origin, OriginConfig};
+use tidegate_lab::origin::{Origin, OriginConfig};
+use tidegate_lab::scenario::OriginSpec;
 use tidegate_lab::tally_old::Tally;
 
 const MS: Duration = Duration::from_millis(1);
@@ -27,8 +28,8 @@ fn everybody_is_counted_once(tally: &Tally) {
 
 #[tokio::test]
 async fn impatience_is_wasted_work_at_the_origin() {
-    let law = Law { workers: 2, service: 100 * MS, ..Law::default() };
-    let origin = Origin::start(OriginConfig { law, ..OriginConfig::default() }).expect("origin");
+    let spec = OriginSpec::pool(2, 100 * MS, 128, 0.01);
+    let origin = Origin::start(OriginConfig::new(spec)).expect("origin");
     let temper = Temper { patience: 50 * MS, retries: 0, ..Temper::default() };
     let crowd = Crowd::flash(5, temper, 200.0, 100 * MS);
     let tally = load::run(&target(origin.addr(), Duration::from_secs(60)), crowd, |_, _| {}).await;
@@ -46,8 +47,8 @@ async fn impatience_is_wasted_work_at_the_origin() {
 
 #[tokio::test]
 async fn a_patient_crowd_is_served_over_shared_connections() {
-    let law = Law { service: 10 * MS, ..Law::default() };
-    let origin = Origin::start(OriginConfig { law, ..OriginConfig::default() }).expect("origin");
+    let spec = OriginSpec::pool(10, 10 * MS, 128, 0.01);
+    let origin = Origin::start(OriginConfig::new(spec)).expect("origin");
     let temper = Temper { patience: Duration::from_secs(600), ..Temper::default() };
     let crowd = Crowd::flash(5, temper, 300.0, 400 * MS);
     let mut last_seen = 0;

@@ -2,13 +2,18 @@
 //! in `[[origin.path]]` as in a gate's `class.match.path`.
 
 use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, RequestHead, Rules};
+use tidegate_core::units::MAX_CLASSES;
 
 use crate::scenario::{OriginSpec, PathSpec};
+
+/// Entries that one classifier takes: it numbers its classes by a byte, and one is the default.
+const MAX_RULES: usize = MAX_CLASSES - 1;
 
 /// Compiled path entries.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    classifier: Classifier,
+    /// Each knows the next [`MAX_RULES`] entries.
+    classifiers: Vec<Classifier>,
     last: usize,
 }
 
@@ -16,11 +21,16 @@ impl Paths {
     /// Compiles the entries' globs.
     ///
     /// # Errors
-    /// A glob that is none, or more entries than the classifier takes (255); `class` is the entry's index.
+    /// A glob that is none; `class` is the entry's index.
     pub fn compile(paths: &[PathSpec]) -> Result<Self, ClassifyError> {
         let rule = |path: &PathSpec| ClassRule { path: vec![path.path.clone()], ..ClassRule::default() };
-        let classifier = Rules::compile(paths.iter().map(rule).collect())?;
-        Ok(Self { classifier, last: paths.len().saturating_sub(1) })
+        let compile = |(chunk, paths): (usize, &[PathSpec])| {
+            let place =
+                |error: ClassifyError| ClassifyError { class: chunk * MAX_RULES + error.class, ..error };
+            Rules::compile(paths.iter().map(rule).collect()).map_err(place)
+        };
+        let classifiers = paths.chunks(MAX_RULES).enumerate().map(compile).collect::<Result<_, _>>()?;
+        Ok(Self { classifiers, last: paths.len().saturating_sub(1) })
     }
 
     /// The first entry that matches a path (with or without a query); the last one matches everything.
@@ -28,7 +38,15 @@ impl Paths {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let client = [127, 0, 0, 1].into();
         let head = RequestHead { method: "GET", path, query, host: "", client, fields: &[] };
-        usize::from(self.classifier.classify(&head).0).min(self.last)
+        let mut first = 0;
+        for classifier in &self.classifiers {
+            let class = classifier.classify(&head);
+            if class != classifier.default_class() {
+                return first + usize::from(class.0);
+            }
+            first += MAX_RULES;
+        }
+        self.last
     }
 }
 

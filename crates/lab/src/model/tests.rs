@@ -37,6 +37,14 @@ fn contention_follows_the_formula() {
 }
 
 #[test]
+fn capacity_is_the_narrowest_place() {
+    assert_eq!(pool(10, 100, 0).capacity(0), 100.0);
+    assert_eq!(tiers(2, 10.0, 1, 40.0).capacity(0), 25.0, "the database");
+    assert_eq!(OriginSpec { replicas: 3, ..tiers(2, 10.0, 8, 40.0) }.capacity(0), 120.0, "the workers");
+    assert_eq!(tiers(2, 0.0, 1, 0.0).capacity(0), f64::INFINITY);
+}
+
+#[test]
 fn waves_follow_one_another_without_a_gap() {
     let spec = OriginSpec::pool(10, Duration::from_micros(33_300), 128, 0.0);
     let mut model = Model::new(&spec, 1);
@@ -221,6 +229,11 @@ fn paths_are_matched_as_the_gate_matches_them() {
     ] {
         assert_eq!(path_index(&spec, path), expected, "{path:?}");
     }
+    // More entries than the classifier has classes.
+    let many: Vec<_> = (0..600).map(|i| entry(&format!("/{i}"))).chain([entry("**")]).collect();
+    let paths = Paths::compile(&many).expect("globs");
+    let found = ["/0", "/254", "/255", "/599", "/600"].map(|path| paths.index(path));
+    assert_eq!(found, [0, 254, 255, 599, 600]);
     let mistake = Paths::compile(&[entry("/ok"), entry("no-slash")]).expect_err("no glob of a path");
     assert_eq!((mistake.class, mistake.got.as_str()), (1, "no-slash"));
 }

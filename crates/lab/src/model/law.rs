@@ -1,0 +1,47 @@
+//! What follows from a spec alone: capacity, and what contention costs (see the formula in `model.rs`).
+
+use std::time::Duration;
+
+use crate::dist::Dist;
+use crate::scenario::{Mode, OriginSpec, PathSpec, Stage};
+
+impl OriginSpec {
+    /// A pool with one stage: every request takes `service`.
+    pub fn pool(workers: u32, service: Duration, backlog: u32, contention: f64) -> Self {
+        Self {
+            workers,
+            backlog,
+            contention,
+            replicas: 1,
+            mode: Mode::Sleep,
+            stages: vec![Stage { name: "app".into(), servers: workers }],
+            paths: vec![PathSpec {
+                path: "/**".into(),
+                demand: vec![(0, Dist::fixed(service))],
+                body_bytes: 0,
+            }],
+            notices_leavers: false,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Requests per second of one path that all replicas serve together while nobody has to wait: workers over the whole
+    /// demand, or servers over the demand at the stage where that is least. Infinite for a path that demands nothing.
+    pub fn capacity(&self, path: usize) -> f64 {
+        let demand = |at: Option<usize>| -> f64 {
+            let all = self.paths[path].demand.iter();
+            all.filter(|(stage, _)| at.is_none_or(|at| at == *stage))
+                .map(|(_, d)| d.mean().as_secs_f64())
+                .sum()
+        };
+        let stages = self.stages.iter().enumerate();
+        let stages = stages.map(|(i, stage)| f64::from(stage.servers) / demand(Some(i)));
+        f64::from(self.replicas) * stages.fold(f64::from(self.workers) / demand(None), f64::min)
+    }
+}
+
+/// How many times longer a request takes that a worker takes while `present` are there, itself included.
+pub fn contention_factor(contention: f64, workers: u32, present: u32) -> f64 {
+    let beyond = f64::from(present.saturating_sub(workers)) / f64::from(workers.max(1));
+    1.0 + contention * beyond * beyond
+}

@@ -1,0 +1,114 @@
+//! The replicas of a running origin as one thing: figures, and changes of capacity.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Stats;
+use super::listen::Door;
+use super::meter::Meter;
+use super::service::Service;
+use crate::scenario::Change;
+
+/// Most workers of a replica that a change may ask for. In mode `spin` each is a thread.
+const MAX_WORKERS: u32 = 100_000;
+/// Slowest and fastest that a change may ask for: beyond, it is a slip.
+const SPEEDS: RangeInclusive<f64> = 0.001..=1000.0;
+
+/// A change that was not made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChangeError {
+    /// Out of range; nothing was changed.
+    #[error("{name}: expected {expected}, got {got}")]
+    Value {
+        /// What.
+        name: &'static str,
+        /// What would have been right.
+        expected: String,
+        /// What it was.
+        got: f64,
+    },
+    /// The service cannot; other replicas may have changed.
+    #[error("{0}")]
+    Service(String),
+}
+
+/// A running origin, as its threads share it.
+pub(super) struct Control {
+    doors: Vec<Door>,
+    services: Vec<Arc<dyn Service>>,
+    meter: Arc<Meter>,
+    /// Changes are made one after another.
+    changing: Mutex<()>,
+}
+
+impl Control {
+    pub fn new(doors: Vec<Door>, services: Vec<Arc<dyn Service>>) -> Self {
+        Self { doors, services, meter: Meter::new(), changing: Mutex::default() }
+    }
+
+    pub fn doors(&self) -> &[Door] {
+        &self.doors
+    }
+
+    pub fn services(&self) -> &[Arc<dyn Service>] {
+        &self.services
+    }
+
+    /// What answers a replica's requests.
+    pub fn service(&self, replica: usize) -> &Arc<dyn Service> {
+        &self.services[replica % self.services.len()]
+    }
+
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Replicas in service.
+    pub fn replicas(&self) -> usize {
+        self.doors.iter().filter(|door| *door.open.borrow()).count()
+    }
+
+    /// All services together; what they do not count, the doors have.
+    pub fn stats(&self) -> Stats {
+        let add = |sum: Stats, service: &Arc<dyn Service>| service.stats().map(|stats| sum.plus(stats));
+        self.services.iter().try_fold(Stats::default(), add).unwrap_or_else(|| self.meter.stats())
+    }
+
+    /// Takes the first `replicas` into service and the others out of it.
+    pub fn set_replicas(&self, replicas: u32) {
+        for (i, door) in self.doors.iter().enumerate() {
+            door.open.send_replace(i < replicas as usize);
+        }
+    }
+
+    /// Makes a change now.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
+        let Change { replicas, workers, speed, .. } = *change;
+        let wrong = |name, expected, got| Err(ChangeError::Value { name, expected, got });
+        let most = self.doors.len();
+        if let Some(replicas) = replicas.filter(|replicas| *replicas as usize > most) {
+            let expected = format!("0 to {most}, as many as have had a port from the start");
+            return wrong("replicas", expected, f64::from(replicas));
+        }
+        if let Some(workers) = workers.filter(|workers| *workers > MAX_WORKERS) {
+            return wrong("workers", format!("0 to {MAX_WORKERS}"), f64::from(workers));
+        }
+        if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
+            return wrong("speed", format!("{} to {}", SPEEDS.start(), SPEEDS.end()), speed);
+        }
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.is_some() || speed.is_some() {
+            for service in &self.services {
+                service.change(workers, speed).map_err(ChangeError::Service)?;
+            }
+        }
+        if let Some(replicas) = replicas {
+            self.set_replicas(replicas);
+        }
+        tracing::info!(?replicas, ?workers, ?speed, "the origin's capacity was changed");
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The origin's figures as text: in node_exporter's format for whoever scrapes hosts, and as JSON.
+//!
+//! Each stage is shown as a host whose CPUs are the stage's servers: `user` is time at work, `idle` the rest. So whatever
+//! computes the utilisation of real hosts does the same here: 1 − rate(idle) / rate(all), the mean over the CPUs.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::Stats;
+use super::control::Control;
+use crate::model::StageStats;
+
+/// Every stage of every replica, told apart by labels, and the origin's own figures.
+pub(super) fn all(control: &Control) -> String {
+    let mut text = String::new();
+    let stages = stages(control);
+    cpu_head(&mut text);
+    for (replica, stage) in &stages {
+        let labels = format!("stage=\"{}\",replica=\"{replica}\",", escaped(&stage.name));
+        cpus(&mut text, &labels, 0, stage);
+    }
+    let mut gauge = |name: &str, help: &str, value: fn(&StageStats) -> u32| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (replica, stage) in &stages {
+            let labels = format!("stage=\"{}\",replica=\"{replica}\"", escaped(&stage.name));
+            let _ = writeln!(text, "{name}{{{labels}}} {}", value(stage));
+        }
+    };
+    gauge("tidegate_origin_stage_servers", "Servers of the stage.", |stage| stage.servers);
+    gauge("tidegate_origin_stage_busy", "Servers at work.", |stage| stage.busy);
+    gauge("tidegate_origin_stage_queue", "Requests in line for a server.", |stage| stage.queued);
+    requests(&mut text, &control.stats(), control.replicas());
+    text
+}
+
+/// One stage of all replicas as a host of its own; `None`: there is no such stage.
+pub(super) fn host(control: &Control, name: &str) -> Option<String> {
+    let stages = stages(control);
+    let ours = || stages.iter().map(|(_, stage)| stage).filter(|stage| stage.name == name);
+    ours().next()?;
+    let mut text = String::new();
+    cpu_head(&mut text);
+    let mut first = 0;
+    for stage in ours() {
+        cpus(&mut text, "", first, stage);
+        first += stage.busy_us.len();
+    }
+    let mut gauge = |name: &str, help: &str, value: u32| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    };
+    let sum = |value: fn(&StageStats) -> u32| ours().map(value).sum::<u32>();
+    let [running, queue] = [sum(|stage| stage.busy), sum(|stage| stage.queued)];
+    gauge("node_procs_running", "Requests at work or in line for a server.", running + queue);
+    gauge("tidegate_origin_stage_busy", "Servers at work.", running);
+    gauge("tidegate_origin_stage_queue", "Requests in line for a server.", queue);
+    Some(text)
+}
+
+/// The names of all stages.
+pub(super) fn stage_names(control: &Control) -> Vec<String> {
+    let mut names: Vec<String> = stages(control).into_iter().map(|(_, stage)| stage.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Totals, and each replica with its stages.
+pub(super) fn stats(control: &Control) -> Value {
+    let doors = control.doors().iter().map(|door| json!({"addr": door.addr(), "open": *door.open.borrow()}));
+    let services = control.services().iter();
+    let services = services.map(|service| json!({"stats": service.stats(), "stages": service.stages()}));
+    json!({
+        "total": control.stats(),
+        "replicas": doors.collect::<Vec<_>>(),
+        "services": services.collect::<Vec<_>>(),
+    })
+}
+
+fn stages(control: &Control) -> Vec<(usize, StageStats)> {
+    let services = control.services().iter().enumerate();
+    services.flat_map(|(i, service)| service.stages().into_iter().map(move |stage| (i, stage))).collect()
+}
+
+fn cpu_head(text: &mut String) {
+    text.push_str("# HELP node_cpu_seconds_total Seconds the CPUs spent in each mode.\n");
+    text.push_str("# TYPE node_cpu_seconds_total counter\n");
+}
+
+/// `labels` end with a comma, if there are any. CPUs are numbered from `first`.
+fn cpus(text: &mut String, labels: &str, first: usize, stage: &StageStats) {
+    for (i, (busy, idle)) in stage.busy_us.iter().zip(&stage.idle_us).enumerate() {
+        let cpu = first + i;
+        for (mode, us) in [("idle", idle), ("user", busy)] {
+            let seconds = *us as f64 / 1e6;
+            let _ =
+                writeln!(text, "node_cpu_seconds_total{{{labels}cpu=\"{cpu}\",mode=\"{mode}\"}} {seconds}");
+        }
+    }
+}
+
+fn requests(text: &mut String, stats: &Stats, replicas: usize) {
+    let name = "tidegate_origin_requests_total";
+    let _ = writeln!(text, "# HELP {name} Requests by how they ended.\n# TYPE {name} counter");
+    for (outcome, count) in [
+        ("served", stats.served),
+        ("refused", stats.refused),
+        ("wasted", stats.wasted),
+        ("abandoned", stats.abandoned),
+        ("lost", stats.lost),
+    ] {
+        let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
+    }
+    for (name, help, value) in [
+        ("tidegate_origin_in_service", "Requests that hold a worker.", stats.in_service),
+        ("tidegate_origin_queue", "Requests waiting for a worker.", stats.queued),
+        ("tidegate_origin_replicas", "Replicas in service.", replicas),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    }
+}
+
+/// A label's value, as the exposition format wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,129 @@
+//! A replica of the model behind HTTP: which path entry a request belongs to, the pool that takes it, and a page.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use super::service::{Answering, Service, answer};
+use super::sleep::SleepPool;
+use super::spin::SpinPool;
+use super::{Full, Stats, Visit};
+use crate::model::{Paths, StageStats};
+use crate::scenario::PathSpec;
+
+/// What a visitor came for. About as long as the smallest of real pages.
+const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Model origin</title>\
+<body style=\"font:1.1rem system-ui;max-width:36rem;margin:4rem auto;padding:0 1rem\">\
+<h1>You are in</h1><p>This page was served by the model origin. It took one of its workers to make.</p>\
+<p><a href=\"/\">Come again</a></p></body></html>";
+
+const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Time passes, or CPU time is burnt.
+pub(super) enum Pool {
+    Sleep(Arc<SleepPool>),
+    Spin(Arc<SpinPool>),
+}
+
+/// A request that a pool has taken. Dropped before its end: the visitor has left.
+pub(super) struct Taken {
+    pub served: oneshot::Receiver<()>,
+    /// Tells a pool that cannot see it by itself.
+    pub _leaving: Option<Leaving>,
+}
+
+/// Says that a visitor has left, when dropped.
+pub(super) struct Leaving {
+    pub pool: Arc<SleepPool>,
+    pub id: u64,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.pool.leave(self.id);
+    }
+}
+
+impl Pool {
+    fn submit(&self, path: usize, visit: Visit) -> Result<Taken, Full> {
+        match self {
+            Self::Sleep(pool) => pool.submit(path, visit),
+            Self::Spin(pool) => pool.submit(path, visit),
+        }
+    }
+}
+
+/// One replica.
+pub(super) struct Modelled {
+    pool: Pool,
+    paths: Paths,
+    /// By path entry.
+    bodies: Vec<Bytes>,
+}
+
+impl Modelled {
+    pub fn new(pool: Pool, paths: Paths, specs: &[PathSpec]) -> Self {
+        Self { pool, paths, bodies: specs.iter().map(|path| page(path.body_bytes)).collect() }
+    }
+}
+
+impl Service for Modelled {
+    fn call(&self, visit: Visit, request: Request<Incoming>) -> Answering<'_> {
+        let path = self.paths.index(request.uri().path());
+        // Submitted here and not in the future: the request is present from the moment its head is read.
+        let taken = self.pool.submit(path, visit);
+        let body = self.bodies[path].clone();
+        Box::pin(async move {
+            let served = match taken {
+                Ok(mut taken) => (&mut taken.served).await.is_ok(),
+                Err(Full) => false,
+            };
+            if served {
+                answer(StatusCode::OK, HTML, body)
+            } else {
+                answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "overloaded\n")
+            }
+        })
+    }
+
+    fn stats(&self) -> Option<Stats> {
+        Some(match &self.pool {
+            Pool::Sleep(pool) => pool.stats(),
+            Pool::Spin(pool) => pool.stats(),
+        })
+    }
+
+    fn stages(&self) -> Vec<StageStats> {
+        match &self.pool {
+            Pool::Sleep(pool) => pool.stages(),
+            Pool::Spin(pool) => pool.stages(),
+        }
+    }
+
+    fn change(&self, workers: Option<u32>, speed: Option<f64>) -> Result<(), String> {
+        match &self.pool {
+            Pool::Sleep(pool) => pool.change(workers, speed),
+            Pool::Spin(pool) => {
+                pool.change(workers, speed).map_err(|e| format!("no thread for a worker: {e}"))?
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        if let Pool::Spin(pool) = &self.pool {
+            pool.stop();
+        }
+    }
+}
+
+/// The page, filled up with spaces to `bytes`, which HTML ignores after its end; never cut.
+fn page(bytes: usize) -> Bytes {
+    let mut page = PAGE.to_vec();
+    page.resize(bytes.max(PAGE.len()), b' ');
+    page.into()
+}

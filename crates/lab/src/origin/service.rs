@@ -1,0 +1,54 @@
+//! What answers requests behind an origin's listeners: the model, in either mode, or something real.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full as Whole;
+use hyper::body::Incoming;
+
+use super::{Stats, Visit};
+use crate::model::StageStats;
+
+/// An answer: its body lies ready.
+pub type Answer = Response<Whole<Bytes>>;
+/// An answer in the making; dropped when its visitor closes the connection.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+/// What answers requests. Listener, connections, series and admin port are the origin's.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a request. The visit is kept for as long as the request is worked on, also where that goes on after this
+    /// future has been dropped, and told how it ended.
+    fn call(&self, visit: Visit, request: Request<Incoming>) -> Answering<'_>;
+
+    /// Its figures; `None`: those that the listeners counted.
+    fn stats(&self) -> Option<Stats> {
+        None
+    }
+
+    /// Its stages' figures.
+    fn stages(&self) -> Vec<StageStats> {
+        Vec::new()
+    }
+
+    /// Changes the number of workers or the speed of every server; values have been checked.
+    ///
+    /// # Errors
+    /// It cannot; says why.
+    fn change(&self, _workers: Option<u32>, _speed: Option<f64>) -> Result<(), String> {
+        Err("workers and speed of this service cannot be changed".into())
+    }
+
+    /// Ends what goes on in the background; blocks until it has ended.
+    fn stop(&self) {}
+}
+
+/// An answer of text; never stored by a cache.
+pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Whole::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
