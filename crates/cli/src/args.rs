@@ -33,6 +33,8 @@ pub enum Command {
     },
     /// Show a service collapse, and the same service behind the gate.
     Demo(DemoOptions),
+    /// Play a service: a model of workers, stages and replicas, or a real shop over SQLite.
+    Origin(crate::origin::OriginOptions),
 }
 
 /// Which configuration to print.

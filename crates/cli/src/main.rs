@@ -7,6 +7,7 @@ use clap::Parser;
 mod args;
 mod check;
 mod demo;
+mod origin;
 mod run;
 mod signals;
 mod status_line;
@@ -19,5 +20,6 @@ fn main() -> ExitCode {
         Command::Check { file } => check::check(&file),
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
         Command::Demo(options) => demo::demo(&options),
+        Command::Origin(options) => origin::origin(&options),
     }
 }

@@ -37,6 +37,7 @@ mod servers;
 mod spin;
 
 pub mod shop;
+mod shopped;
 
 mod admin;
 mod control;
@@ -52,6 +53,7 @@ use listen::Door;
 pub use meter::{DoorSecond, Meter, Series, Visit};
 use modelled::{Modelled, Pool};
 pub use service::{Answer, Answering, Service, answer};
+pub use shopped::Shopped;
 use sleep::SleepPool;
 use spin::SpinPool;
 

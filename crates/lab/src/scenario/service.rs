@@ -8,7 +8,7 @@ use tidegate_gateway::settings::tree::{Entry, Value, quoted};
 
 use super::kinds::{Drawn, MOMENT, NAME};
 use super::section::{Key, Section};
-use super::{Change, DEFAULT_BODY_BYTES, OriginSpec, PathSpec, Stage};
+use super::{Change, DEFAULT_BODY_BYTES, Mode, OriginSpec, PathSpec, Stage};
 use crate::dist::Dist;
 
 /// Most workers of a replica, servers of a stage: each is some hundred bytes.
@@ -34,12 +34,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
     let workers = section.take("workers", &Count(1..=MAX_WORKERS), usual.workers);
     let stages = stages(&mut section, workers);
     let paths = paths(&mut section, &stages);
+    let mode = section.take("mode", &Choice, usual.mode);
+    // Threads that burn CPU time contend by themselves.
+    let contention = if mode == Mode::Spin { 0.0 } else { usual.contention };
     let spec = OriginSpec {
         workers,
         backlog: section.take("backlog", &Count(0..=10_000_000), usual.backlog),
-        contention: section.take("contention", &Number(0.0..=1000.0), usual.contention),
+        contention: section.take("contention", &Number(0.0..=1000.0), contention),
         replicas: section.take("replicas", &Count(1..=MAX_REPLICAS), usual.replicas),
-        mode: section.take("mode", &Choice, usual.mode),
+        mode,
         stages,
         paths,
         notices_leavers: section.take("notices_leavers", &Flag, usual.notices_leavers),
