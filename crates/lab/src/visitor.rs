@@ -30,6 +30,9 @@ use crate::scenario::Kind;
 mod draw;
 mod waiting;
 
+#[cfg(test)]
+mod tests;
+
 pub use crate::acts::{Ask, End, Failure, Noted};
 
 use draw::{Draw, Salt};
@@ -163,7 +166,10 @@ impl Visitor {
     /// The outcome of the request under way, at `now`.
     pub fn receive(&mut self, cast: &Cast, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
         let kind = self.kind_in(cast);
-        self.turn = self.turn.wrapping_add(1);
+        if !self.has(PREMATURE) && matches!(self.ask, Ask::Page | Ask::News) {
+            // Detours and attacks change nothing else: not even when the page asks next.
+            self.turn = self.turn.wrapping_add(1);
+        }
         match self.ask {
             Ask::Page => self.asked_for_the_page(kind, outcome, now),
             Ask::News => match outcome {
@@ -186,7 +192,7 @@ impl Visitor {
     /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
     pub fn skip_attack(&mut self, cast: &Cast, now: Duration) -> Reaction {
         let kind = self.kind_in(cast);
-        debug_assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
+        assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
         Reaction { noted: Noted::Nothing, next: self.after_attack(kind, now) }
     }
 
@@ -303,12 +309,14 @@ impl Visitor {
     }
 }
 
-/// What the answer to an attack proves.
+/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a check and
+/// not for want of a queue can be said because a gate in one process answers both kinds of ticket with 403 and 409
+/// even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with a new one if there is room,
+/// and no visitor can tell whether others would have had to wait: a redirect proves nothing.
 fn judge_attack(answer: Answer) -> Noted {
     match answer {
         Answer::Served => Noted::Attack { repelled: false },
         Answer::Wait { .. } | Answer::Refused(403 | 409 | 429) => Noted::Attack { repelled: true },
-        // A redirect, from tokengen to tokencheck say, does not tell whether the ticket was needed to get it.
         Answer::Refused(300..=399) => Noted::Nothing,
         // An error of the service behind the gate, perhaps.
         Answer::Refused(_) | Answer::News(_) => Noted::Failed(Failure::Refused),
