@@ -1,272 +1,92 @@
-//! The demonstration's figures, for programs (JSON) and for people (a table and one sentence).
+//! Figures for people, on a terminal: of one run, of several side by side, of the demonstration.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use crate::outcome::{Outcome, Way};
 
-use crate::origin::Stats;
-use crate::tally_old::Tally;
+mod demo;
+pub(crate) mod rows;
+pub(crate) mod units;
 
 #[cfg(test)]
 mod tests;
 
-/// Lateness of the bench, at the 99th percentile, beyond which the report warns: a tenth of the default service time.
+pub use demo::{DemoReport, Gated, Millis, Side, Waits};
+
+/// Widest name of a column; longer ones are cut.
+const MAX_NAME: usize = 24;
+/// Lateness of the bench, at the 99th percentile, beyond which response times are no longer the service's alone: a
+/// tenth of a response time that people do not notice (100 ms; Nielsen, "Response Times: The 3 Important Limits").
 const LATE_MS: f64 = 10.0;
 
-/// Median and tail, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Millis {
-    /// Half are below.
-    pub p50: f64,
-    /// Ninety-nine of a hundred are below.
-    pub p99: f64,
-}
-
-/// Median and longest, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Waits {
-    /// Half are below.
-    pub p50: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-/// What one way of meeting the crowd came to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Side {
-    /// Visitors who came.
-    pub offered: u64,
-    /// Visitors who got the page.
-    pub served: u64,
-    /// Visitors who left without it although they wanted it.
-    pub failed: u64,
-    /// Visitors who did not come back after being told to wait.
-    pub no_shows: u64,
-    /// Requests sent, retries and status polls included.
-    pub requests: u64,
-    /// Requests among them that were refused, broken or given up.
-    pub failed_requests: u64,
-    /// Failures of the test bench itself (out of sockets) among them: if not 0, the run says little.
-    pub bench_failures: u64,
-    /// How late the bench sent its requests. A few milliseconds are the timer's; more means a machine too busy for
-    /// the demonstration. Part of the response time.
-    pub lag_ms: Millis,
-    /// Requests that the origin worked on for nothing: their visitors had left.
-    pub wasted: u64,
-    /// Visitors served per second; over which time is said at [`Side::direct`] and [`Gated`].
-    pub goodput_rps: f64,
-    /// Of the requests that were served, from the intended send to the last byte.
-    pub response_ms: Millis,
-}
-
-impl Side {
-    fn new(tally: &Tally, origin: &Stats, goodput_rps: f64) -> Self {
-        let millis = |us: &Histogram<u64>| {
-            let ms = |q| us.value_at_quantile(q) as f64 / 1000.0;
-            Millis { p50: ms(0.5), p99: ms(0.99) }
-        };
-        Self {
-            offered: tally.offered,
-            served: tally.served,
-            failed: tally.failed + tally.tired,
-            no_shows: tally.no_shows,
-            requests: tally.requests,
-            failed_requests: tally.failures.total(),
-            bench_failures: tally.failures.bench,
-            lag_ms: millis(&tally.lag_us),
-            wasted: origin.wasted,
-            goodput_rps,
-            response_ms: millis(&tally.response_us),
+/// The outcomes' figures side by side, one column each, and what must be known to trust them.
+pub fn table(outcomes: &[&Outcome]) -> String {
+    let groups = rows::groups(outcomes);
+    let labels = groups.iter().flat_map(|group| &group.rows).map(|(label, _)| label.chars().count() + 2);
+    let first = labels.max().unwrap_or(0).max(12);
+    let names: Vec<String> = outcomes.iter().map(|o| o.name.chars().take(MAX_NAME).collect()).collect();
+    let widths: Vec<usize> = (0..outcomes.len())
+        .map(|k| {
+            let cells = groups.iter().flat_map(|group| &group.rows).map(|(_, cells)| &cells[k]);
+            cells.chain([&names[k]]).map(|cell| cell.chars().count()).max().unwrap_or(0).max(10)
+        })
+        .collect();
+    let mut out = String::from("\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{}", row("", first, &names, &widths));
+    let _ = writeln!(out, "  {}", "─".repeat(first + widths.iter().map(|width| width + 2).sum::<usize>()));
+    for group in &groups {
+        let _ = writeln!(out, "  {}", group.name);
+        for (label, cells) in &group.rows {
+            let _ = writeln!(out, "{}", row(&format!("  {label}"), first, cells, &widths));
         }
     }
-
-    /// Straight at the origin. Goodput: visitors served within their patience, over the time from the start of
-    /// the crowd until the origin had nothing left to do (`busy`).
-    pub fn direct(tally: &Tally, origin: &Stats, busy: Duration) -> Self {
-        Self::new(tally, origin, tally.served as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE))
-    }
-}
-
-/// Through the gate. Goodput is [`Tally::goodput_while_waiting`]; if nobody had to wait, served over the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Gated {
-    /// What both ways have.
-    #[serde(flatten)]
-    pub side: Side,
-    /// Visitors who were told to wait.
-    pub waited: u64,
-    /// How long those of them who were served had waited, from arrival to entry.
-    pub wait_s: Waits,
-}
-
-impl Gated {
-    /// From the figures of a run and of the origin behind the gate.
-    pub fn new(tally: &Tally, origin: &Stats) -> Self {
-        let whole = tally.served as f64 / tally.ended.as_secs_f64().max(f64::MIN_POSITIVE);
-        let seconds = |ms: u64| ms as f64 / 1000.0;
-        Self {
-            side: Side::new(tally, origin, tally.goodput_while_waiting().unwrap_or(whole)),
-            waited: tally.waited,
-            wait_s: Waits {
-                p50: seconds(tally.wait_ms.value_at_quantile(0.5)),
-                max: seconds(tally.wait_ms.max()),
-            },
-        }
-    }
-}
-
-/// Both ways, side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct DemoReport {
-    /// What the origin can take, in requests per second: its workers over its service time.
-    pub capacity_rps: f64,
-    /// Visitors per second while the crowd came.
-    pub offered_rps: f64,
-    /// For how long the crowd came.
-    pub crowd_s: f64,
-    /// Capacity the gate was told.
-    pub gate_rps: f64,
-    /// Response time of the idle origin (median of a few requests, before any crowd).
-    pub unloaded_ms: f64,
-    /// Straight at the origin.
-    pub direct: Side,
-    /// Through the gate.
-    pub gated: Gated,
-}
-
-impl DemoReport {
-    /// Share of the capacity that did good, straight at the origin and through the gate.
-    fn shares(&self) -> (f64, f64) {
-        (self.direct.goodput_rps / self.capacity_rps, self.gated.side.goodput_rps / self.capacity_rps)
-    }
-
-    /// The figures as a table of two columns, and what they say.
-    pub fn table(&self) -> String {
-        let (direct, gated) = (&self.direct, &self.gated.side);
-        let shares = self.shares();
-        let mut rows = vec![
-            ("offered visitors", count(direct.offered), count(gated.offered)),
-            ("served", count(direct.served), count(gated.served)),
-            ("failed", count(direct.failed), count(gated.failed)),
-        ];
-        if gated.no_shows > 0 {
-            rows.push(("did not come back", "-".into(), count(gated.no_shows)));
-        }
-        rows.extend([
-            ("failed requests", count(direct.failed_requests), count(gated.failed_requests)),
-            ("work wasted on the gone", count(direct.wasted), count(gated.wasted)),
-            ("goodput", per_second(direct.goodput_rps), per_second(gated.goodput_rps)),
-            ("  of the capacity", percent(shares.0), percent(shares.1)),
-            ("response time p50", millis(direct.response_ms.p50), millis(gated.response_ms.p50)),
-            ("response time p99", millis(direct.response_ms.p99), millis(gated.response_ms.p99)),
-            ("told to wait", "-".into(), count(self.gated.waited)),
-            ("wait p50", "-".into(), seconds(self.gated.wait_s.p50)),
-            ("wait max", "-".into(), seconds(self.gated.wait_s.max)),
-        ]);
-        let mut out = format!(
-            "\n  The same flash crowd twice: {} visitors in {} ({} a second)\n  at a service that can take {} \
-             a second and answers in {} when idle.\n\n",
-            count(direct.offered),
-            seconds(self.crowd_s),
-            count(self.offered_rps.round() as u64),
-            count(self.capacity_rps.round() as u64),
-            millis(self.unloaded_ms),
-        );
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {:<24}  {:>12}  {:>16}", "", "directly", "through the gate");
-        let _ = writeln!(out, "  {}", "─".repeat(56));
-        for (name, left, right) in rows {
-            let _ = writeln!(out, "  {name:<24}  {left:>12}  {right:>16}");
-        }
-        let _ = write!(out, "\n{}\n", wrap(&self.conclusion(), 76));
-        out
-    }
-
-    /// What the figures say, good or bad.
-    pub fn conclusion(&self) -> String {
-        let (direct, gated) = (&self.direct, &self.gated.side);
-        let shares = self.shares();
-        let alone = format!(
-            "Alone, the service did {} of what it can do and {} of {} visitors left without an answer",
-            percent(shares.0),
-            count(direct.failed),
-            count(direct.offered),
-        );
-        let slower = gated.response_ms.p99 / self.unloaded_ms.max(f64::MIN_POSITIVE);
-        let with = match gated.failed {
-            0 => "everybody who came back was served".to_string(),
-            n => format!("{} of {} visitors still failed", count(n), count(gated.offered)),
-        };
-        let requests = match gated.failed_requests {
-            0 => "no request failed".to_string(),
-            n => format!("{} requests failed", count(n)),
-        };
-        let mut text = format!(
-            "{alone}; behind the gate it ran at {}, {requests}, {with}, and p99 was {slower:.1} times the idle \
-             response time, at the price of a wait of {} at the median.",
-            percent(shares.1),
-            seconds(self.gated.wait_s.p50),
-        );
-        let lag = direct.lag_ms.p99.max(gated.lag_ms.p99);
-        if lag > LATE_MS {
-            let _ = write!(
-                text,
-                " This machine was too busy for exact figures: the bench itself was {} late at p99.",
-                millis(lag),
-            );
-        }
-        if direct.bench_failures + gated.bench_failures > 0 {
-            text.push_str(
-                " The test bench itself ran out of sockets: raise the limit of open files and repeat.",
-            );
-        }
-        text
-    }
-}
-
-fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+    for warning in outcomes.iter().flat_map(|outcome| warnings(outcome)) {
+        let _ = writeln!(out, "\n  {warning}");
     }
     out
 }
 
-fn per_second(rate: f64) -> String {
-    format!("{rate:.1} /s")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
-fn millis(ms: f64) -> String {
-    if ms < 1000.0 { format!("{ms:.0} ms") } else { seconds(ms / 1000.0) }
-}
-
-fn seconds(s: f64) -> String {
-    format!("{s:.1} s")
-}
-
-/// Breaks `text` between words, with the table's margin.
-fn wrap(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("never empty");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_string());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
+fn row(label: &str, first: usize, cells: &[String], widths: &[usize]) -> String {
+    let mut out = format!("  {label:<first$}");
+    for (cell, width) in cells.iter().zip(widths) {
+        let _ = write!(out, "  {cell:>width$}");
     }
-    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    out.trim_end().to_string()
+}
+
+/// What whoever reads the figures must know.
+pub(crate) fn warnings(outcome: &Outcome) -> Vec<String> {
+    let name = &outcome.name;
+    let mut out = Vec::new();
+    if let Some(why) = &outcome.partial {
+        out.push(format!("{name}: these figures are partial: {why}."));
+    }
+    let late = outcome.figure("lag_p99_ms");
+    if outcome.way == Way::Real && late > LATE_MS {
+        let late = units::millis(late);
+        out.push(format!(
+            "{name}: the bench itself sent requests {late} late at p99; response times contain it."
+        ));
+    }
+    let bench = outcome.figure("failures_bench");
+    if bench > 0.0 {
+        let count = units::count(bench as u64);
+        out.push(format!(
+            "{name}: the bench ran out of sockets {count} times: raise the limit of open files and repeat."
+        ));
+    }
+    let let_in = outcome.figure("attacks_let_in");
+    if let_in > 0.0 {
+        out.push(format!("{name}: {} altered or used tickets were let in.", units::count(let_in as u64)));
+    }
+    out
+}
+
+/// How a run was played, in a few words.
+pub(crate) fn way(outcome: &Outcome) -> &'static str {
+    match outcome.way {
+        Way::Real => "over sockets",
+        Way::Sim => "in virtual time",
+    }
 }

@@ -20,7 +20,7 @@ mod merge;
 mod rows;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use rows::{Bins, Row, Rows};
 pub(crate) use summary::ratio;
@@ -107,24 +107,22 @@ pub struct Tally {
     /// How late requests were sent, in microseconds after their intended time: the bench's own fault. It is part of
     /// the response time; if it is large, so is the error of everything else.
     pub lag_us: Histogram<u64>,
-    /// When the first visitor was told to wait.
-    pub first_told: Option<Duration>,
-    /// When the last visitor who had waited sent the request that was served.
-    pub last_entry: Option<Duration>,
     /// When something last happened: an arrival, the end of a request or of a visit.
     pub lasted: Duration,
     present: u64,
     sums: Sums,
     rows: Rows,
-    completions: Bins,
+    bins: Bins,
 }
 
-/// Exact sums where a histogram's mean would be off by its resolution.
+/// Exact sums and extremes, where a histogram's would be off by its resolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     response_us: u64,
     given_up_us: u64,
     wait_us: u64,
+    response_max_us: u64,
+    wait_max_us: u64,
     /// First steps served without a wait.
     at_once: u64,
 }
@@ -153,13 +151,11 @@ impl Default for Tally {
             response_us: histogram(MAX_RESPONSE_US),
             wait_ms: histogram(MAX_WAIT_MS),
             lag_us: histogram(MAX_RESPONSE_US),
-            first_told: None,
-            last_entry: None,
             lasted: Duration::ZERO,
             present: 0,
             sums: Sums::default(),
             rows: Rows::default(),
-            completions: Bins::default(),
+            bins: Bins::default(),
         }
     }
 }
@@ -221,9 +217,9 @@ impl Tally {
     pub fn noted(&mut self, noted: &Noted, was_in_room: bool, now_in_room: bool, now: Duration) {
         match *noted {
             Noted::Nothing => {}
-            Noted::Served { step, entered, response, waited, waited_since } => {
+            Noted::Served { step, entered: _, response, waited, waited_since } => {
                 self.note_served(response, now);
-                self.note_wait(step, entered, waited, waited_since);
+                self.note_wait(step, waited, waited_since);
             }
             Noted::ToldToWait { wait, at } => {
                 if let Some(wait) = wait.filter(|_| !was_in_room) {
@@ -313,13 +309,12 @@ impl Tally {
         self.offered == self.gone() + self.present && self.waiting <= self.present
     }
 
-    /// Served per second while anyone waited: completions from the instant the first visitor was told to wait to
-    /// the instant the last one who had waited was let in, over that time. Nothing is left out: neither the ramp
-    /// at the start, nor stragglers at the end. `None` if nobody waited.
+    /// Requests served per second while anyone waited, over all stretches of time in which somebody did, to 10 ms at
+    /// their ends. Nothing else is left out: neither the ramp at the start of a stretch, nor stragglers at its end.
+    /// `None` if nobody waited.
     pub fn goodput_while_waiting(&self) -> Option<f64> {
-        let (from, to) = (self.first_told?, self.last_entry?);
-        let span = to.checked_sub(from).filter(|span| !span.is_zero())?;
-        Some(self.completions.between(from, to) as f64 / span.as_secs_f64())
+        let (served, seconds) = self.bins.while_waiting();
+        (seconds > 0.0).then(|| served as f64 / seconds)
     }
 
     #[inline]
@@ -327,8 +322,9 @@ impl Tally {
         let us = micros(response);
         self.served += 1;
         self.sums.response_us += us;
+        self.sums.response_max_us = self.sums.response_max_us.max(us);
         self.response_us.saturating_record(us);
-        self.completions.count(now);
+        self.bins.served(now);
         self.row(now, |row| {
             row.served += 1;
             row.response_us += us;
@@ -337,13 +333,13 @@ impl Tally {
     }
 
     #[inline]
-    fn note_wait(&mut self, step: u8, entered: Duration, waited: Option<Duration>, since: Duration) {
+    fn note_wait(&mut self, step: u8, waited: Option<Duration>, since: Duration) {
         let us = match waited {
             Some(wait) => {
                 let us = micros(wait);
                 self.sums.wait_us += us;
+                self.sums.wait_max_us = self.sums.wait_max_us.max(us);
                 self.wait_ms.saturating_record(us / 1000);
-                self.last_entry = self.last_entry.max(Some(entered));
                 us
             }
             // Only the first step is a visitor who comes; the later ones of a session have been let in already.
@@ -366,12 +362,13 @@ impl Tally {
         if into {
             self.told += 1;
             self.waiting += 1;
-            self.first_told = Some(self.first_told.map_or(now, |first| first.min(now)));
         } else {
             debug_assert!(self.waiting > 0, "a visitor left the room who was not in it");
             self.waiting = self.waiting.saturating_sub(1);
         }
-        self.row(now, |row| row.waiting += if into { 1 } else { -1 });
+        let change = if into { 1 } else { -1 };
+        self.bins.waiting(now, change);
+        self.row(now, |row| row.waiting += change);
     }
 
     #[inline]

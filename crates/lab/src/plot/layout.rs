@@ -15,6 +15,9 @@ const LEGEND_LINE: f64 = 17.0;
 /// in running text.
 const CHAR_WIDTH: f64 = 0.58;
 
+/// Which line of the plot a legend's entry is for, and the left end of its stroke.
+type Entry = (usize, (f64, f64));
+
 /// Places in CSS pixels from the upper left.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
@@ -22,8 +25,7 @@ pub(super) struct Layout {
     pub right: f64,
     pub top: f64,
     pub bottom: f64,
-    /// Which lines the legend names, and where: the left end of the stroke.
-    pub legend: Vec<(usize, (f64, f64))>,
+    pub legend: Vec<Entry>,
 }
 
 impl Layout {
@@ -91,7 +93,7 @@ impl Layout {
 }
 
 /// Names side by side, in as many rows as it takes.
-fn legend(plot: &Plot, (left, right): (f64, f64), top: f64) -> (Vec<(usize, (f64, f64))>, usize) {
+fn legend(plot: &Plot, (left, right): (f64, f64), top: f64) -> (Vec<Entry>, usize) {
     let mut places = Vec::new();
     let (mut x, mut row) = (left, 0);
     for (k, line) in plot.lines.iter().enumerate().filter(|(_, line)| !line.name.is_empty()) {

@@ -30,13 +30,11 @@ impl Tally {
         ] {
             mine.add(theirs).expect("histograms of the same bounds");
         }
-        self.first_told = [self.first_told, other.first_told].into_iter().flatten().min();
-        self.last_entry = self.last_entry.max(other.last_entry);
         self.lasted = self.lasted.max(other.lasted);
         self.present += other.present;
         self.sums.add(&other.sums);
         self.rows.merge(&other.rows);
-        self.completions.merge(&other.completions);
+        self.bins.merge(&other.bins);
     }
 }
 
@@ -55,6 +53,8 @@ impl Sums {
         self.response_us += other.response_us;
         self.given_up_us += other.given_up_us;
         self.wait_us += other.wait_us;
+        self.response_max_us = self.response_max_us.max(other.response_max_us);
+        self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
         self.at_once += other.at_once;
     }
 }

@@ -1,11 +1,11 @@
-//! What is kept per second, and completions per hundredth of one. Both are bounded to a day: what comes later is
+//! What is kept per second, and what per hundredth of one. Both are bounded to a day: what comes later is
 //! counted in the totals only, so that a clock gone wild cannot take the memory.
 
 use std::time::Duration;
 
 /// Seconds kept: a day.
 const MAX_SECONDS: usize = 24 * 3600;
-/// Width of a completion bin: 0.25 % of a window of four seconds.
+/// Width of a bin: 0.25 % of a window of four seconds.
 const BIN_MS: u64 = 10;
 /// Bins kept: a day.
 const MAX_BINS: usize = 24 * 3600 * 100;
@@ -95,39 +95,70 @@ impl Rows {
     }
 }
 
-/// Completions over time, finely enough to ask goodput of any window afterwards.
+/// A hundredth of a second: what came to its end in it, and the change of how many wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bin {
+    served: u32,
+    waiting: i32,
+}
+
+/// Completions and waiting over time, finely enough to tell what was served while somebody waited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bins(Vec<u32>);
+pub(super) struct Bins(Vec<Bin>);
 
 impl Bins {
     #[inline]
-    pub fn count(&mut self, at: Duration) {
-        let bin = bin(at);
-        if bin >= self.0.len() {
-            if bin >= MAX_BINS {
-                return;
-            }
-            self.0.resize(bin + 1, 0);
+    pub fn served(&mut self, at: Duration) {
+        if let Some(bin) = self.at(at) {
+            bin.served += 1;
         }
-        self.0[bin] += 1;
     }
 
-    /// Completions from the bin of `from` to before the bin of `to`.
-    pub fn between(&self, from: Duration, to: Duration) -> u64 {
-        let to = bin(to).min(self.0.len());
-        self.0.get(bin(from)..to).unwrap_or_default().iter().map(|n| u64::from(*n)).sum()
+    #[inline]
+    pub fn waiting(&mut self, at: Duration, change: i32) {
+        if let Some(bin) = self.at(at) {
+            bin.waiting += change;
+        }
+    }
+
+    /// Requests served while anyone waited, and for how many seconds that was.
+    pub fn while_waiting(&self) -> (u64, f64) {
+        let (mut level, mut served, mut bins) = (0_i64, 0, 0_u32);
+        for bin in &self.0 {
+            let before = level;
+            level += i64::from(bin.waiting);
+            if before > 0 {
+                served += u64::from(bin.served);
+                bins += 1;
+            }
+        }
+        (served, f64::from(bins) * (BIN_MS as f64 / 1000.0))
     }
 
     pub fn merge(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
+            self.0.resize(other.0.len(), Bin::default());
         }
-        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.served += theirs.served;
+            mine.waiting += theirs.waiting;
+        }
     }
-}
 
-#[inline]
-fn bin(at: Duration) -> usize {
-    let per_second = 1000 / BIN_MS;
-    at.as_secs().saturating_mul(per_second).saturating_add(u64::from(at.subsec_millis()) / BIN_MS) as usize
+    #[inline]
+    fn at(&mut self, at: Duration) -> Option<&mut Bin> {
+        let per_second = 1000 / BIN_MS;
+        let index =
+            at.as_secs().saturating_mul(per_second).saturating_add(u64::from(at.subsec_millis()) / BIN_MS);
+        let index = index as usize;
+        if index >= self.0.len() {
+            self.grow(index)?;
+        }
+        self.0.get_mut(index)
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) -> Option<()> {
+        (index < MAX_BINS).then(|| self.0.resize(index + 1, Bin::default()))
+    }
 }

@@ -31,8 +31,10 @@ impl Tally {
         let all_ms = (self.sums.response_us + self.sums.given_up_us) as f64 / 1000.0;
         let waits = self.wait_ms.len() as f64;
         let wait_s = self.sums.wait_us as f64 / 1e6;
-        let ms = |q| self.response_us.value_at_quantile(q) as f64 / 1000.0;
-        let s = |q| self.wait_ms.value_at_quantile(q) as f64 / 1000.0;
+        let (max_ms, max_s) = (self.sums.response_max_us as f64 / 1000.0, self.sums.wait_max_us as f64 / 1e6);
+        // A histogram tells the upper end of the bucket, which may lie beyond the largest value there was.
+        let ms = |q| (self.response_us.value_at_quantile(q) as f64 / 1000.0).min(max_ms);
+        let s = |q| (self.wait_ms.value_at_quantile(q) as f64 / 1000.0).min(max_s);
         let most = |of: fn(&Second) -> f64| series.iter().map(of).fold(0.0, f64::max);
         let figures = [
             ("offered", self.offered as f64),
@@ -57,13 +59,13 @@ impl Tally {
             ("response_p50_ms", ms(0.5)),
             ("response_p90_ms", ms(0.9)),
             ("response_p99_ms", ms(0.99)),
-            ("response_max_ms", most(|second| second.response_max_ms)),
+            ("response_max_ms", max_ms),
             ("response_worst_second_ms", most(|second| second.response_mean_ms)),
             ("wait_mean_s", ratio(wait_s, waits)),
             ("wait_mean_everyone_s", ratio(wait_s, waits + self.sums.at_once as f64)),
             ("wait_p50_s", s(0.5)),
             ("wait_p99_s", s(0.99)),
-            ("wait_max_s", most(|second| second.wait_max_s)),
+            ("wait_max_s", max_s),
             ("peak_waiting", most(|second| second.waiting as f64)),
             ("peak_in_flight", most(|second| second.in_flight as f64)),
             ("lag_p99_ms", self.lag_us.value_at_quantile(0.99) as f64 / 1000.0),
