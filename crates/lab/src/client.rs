@@ -1,35 +1,84 @@
-//! Requests of many visitors over few connections: a pool of keep-alive connections to one target.
+//! Requests of many visitors over few connections: a pool of keep-alive connections to one host.
 //!
 //! A waiting visitor holds no connection, and whoever asks next may use any idle one: the cookies tell visitors
 //! apart, not the connections. A request that is dropped before its answer is complete closes its connection,
 //! which is how the target learns that a visitor has left. hyper's connections are used bare; hyper-util's
 //! pooled client was rejected: it costs more per request, and the bench shares its cores with what it measures.
+//!
+//! Nothing is sent anywhere but to the host that the user named: see [`Place`].
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::answer_old::STATUS_FIELD;
-use crate::visitor_old::{Ask, Failure};
+use crate::answer::wants_body;
+use crate::visitor::{Ask, Failure};
 
-/// Idle connections kept; more are closed. Enough for a thousand requests a second at 250 ms each, and far below
-/// the usual limit of 1,024 open files.
-const MAX_IDLE: usize = 256;
+mod place;
+#[cfg(test)]
+mod tests;
+
+pub use place::{Place, TargetError};
+
+/// Idle connections kept; more are closed. Every connection closed by its client keeps its local port for a minute, and
+/// there are 28,000: with fewer kept, a bench of a thousand requests a second at a second each would run out.
+const MAX_IDLE: usize = 1024;
 /// Bytes kept of the answers whose body is read: a waiting page has under 14 KiB, a status document under 200.
 const MAX_KEPT: usize = 16 << 10;
 
-/// Sends requests to one target; cheap to share.
+type Sender = SendRequest<Full<Bytes>>;
+
+/// How connections are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// Kept open and shared, as browsers and the proxies in front of them do.
+    #[default]
+    Keep,
+    /// A new one for every request: the target pays for accepting, too.
+    Fresh,
+}
+
+/// Sends requests to one host; cheap to share.
 pub struct Client {
-    target: SocketAddr,
-    host: HeaderValue,
-    idle: Mutex<Vec<SendRequest<Empty<Bytes>>>>,
+    place: Place,
+    connections: Connections,
+    browser: HeaderMap,
+    news: HeaderMap,
+    program: HeaderMap,
+    /// By port: a redirect may lead to another one.
+    idle: Mutex<Vec<(u16, Vec<Sender>)>>,
+}
+
+/// A request to be sent.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What is asked for: news are asked for by the page's script, and tell which answers have a body of interest.
+    pub ask: Ask,
+    /// Asked by a program, not a browser.
+    pub program: bool,
+    /// Method.
+    pub method: Method,
+    /// Path and query.
+    pub uri: Uri,
+    /// Port, if not the target's own.
+    pub port: Option<u16>,
+    /// Value of `Cookie`.
+    pub cookies: Option<String>,
+    /// Body, sent as `application/x-www-form-urlencoded`.
+    pub form: Option<Bytes>,
+}
+
+impl Order {
+    /// `GET` of a path and query, without cookies, as a browser.
+    pub fn get(ask: Ask, uri: Uri) -> Self {
+        Self { ask, program: false, method: Method::GET, uri, port: None, cookies: None, form: None }
+    }
 }
 
 /// A complete answer.
@@ -39,27 +88,40 @@ pub struct Reply {
     pub status: StatusCode,
     /// Its fields.
     pub headers: HeaderMap,
-    /// The body of a status document or a waiting page, cut at 16 KiB; empty for other pages.
+    /// The body, cut at 16 KiB, if [`wants_body`] says so; else empty.
     pub body: Bytes,
 }
 
 impl Client {
     /// No connection is made yet.
-    pub fn new(target: SocketAddr) -> Arc<Self> {
-        let host = HeaderValue::try_from(target.to_string()).expect("a socket address is plain ASCII");
-        Arc::new(Self { target, host, idle: Mutex::default() })
+    pub fn new(place: Place, connections: Connections) -> Arc<Self> {
+        Arc::new(Self {
+            place,
+            connections,
+            browser: fields(&BROWSER),
+            news: fields(&SCRIPT),
+            program: fields(&PROGRAM),
+            idle: Mutex::default(),
+        })
+    }
+
+    /// The host that everything is sent to.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Sends one request and reads its answer to the end. Dropping the future closes the connection.
     ///
     /// # Errors
     /// Why no complete answer came.
-    pub async fn get(&self, ask: Ask, path: &str, cookies: Option<&str>) -> Result<Reply, Failure> {
-        let mut request = self.request(ask, path, cookies)?;
+    pub async fn send(&self, order: Order) -> Result<Reply, Failure> {
+        let ask = order.ask;
+        let port = order.port.unwrap_or(self.place.port());
+        let mut request = self.request(order)?;
         loop {
-            let (mut connection, reused) = match self.take_idle() {
+            let (mut connection, reused) = match self.take_idle(port) {
                 Some(connection) => (connection, true),
-                None => (self.connect().await?, false),
+                None => (self.connect(port).await?, false),
             };
             // The task that drives a connection may not have noticed yet that the last answer is complete.
             if connection.ready().await.is_err() {
@@ -71,7 +133,7 @@ impl Client {
             match connection.try_send_request(request).await {
                 Ok(response) => {
                     let reply = read(ask, response).await?;
-                    self.give_back(connection);
+                    self.give_back(port, connection);
                     return Ok(reply);
                 }
                 // An idle connection was closed under our hands; the request has not been sent. Each turn of the
@@ -84,31 +146,34 @@ impl Client {
         }
     }
 
-    fn request(&self, ask: Ask, path: &str, cookies: Option<&str>) -> Result<Request<Empty<Bytes>>, Failure> {
-        // A path that came from an answer may be no valid one; that is the answer's fault.
-        let uri: Uri = path.parse().map_err(|_| Failure::Refused)?;
-        let mut request = Request::new(Empty::new());
-        *request.uri_mut() = uri;
+    fn request(&self, order: Order) -> Result<Request<Full<Bytes>>, Failure> {
+        let mut request = Request::new(Full::new(order.form.clone().unwrap_or_default()));
+        *request.method_mut() = order.method;
+        *request.uri_mut() = order.uri;
         let fields = request.headers_mut();
-        fields.insert(header::HOST, self.host.clone());
-        fields.insert(header::USER_AGENT, HeaderValue::from_static("Mozilla/5.0 (tidegate lab)"));
-        fields.insert(header::ACCEPT_LANGUAGE, HeaderValue::from_static("en"));
-        let (accept, mode, dest) = match ask {
-            Ask::Page => ("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "navigate", "document"),
-            Ask::News => ("*/*", "same-origin", "empty"),
+        *fields = match (order.program, order.ask) {
+            (true, _) => self.program.clone(),
+            (false, Ask::News) => self.news.clone(),
+            (false, _) => self.browser.clone(),
         };
-        fields.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        fields.insert("sec-fetch-mode", HeaderValue::from_static(mode));
-        fields.insert("sec-fetch-dest", HeaderValue::from_static(dest));
-        fields.insert("sec-fetch-site", HeaderValue::from_static("same-origin"));
-        if let Some(cookies) = cookies {
+        fields.insert(header::HOST, self.place.host_field(order.port));
+        if order.form.is_some() {
+            let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+            fields.insert(header::CONTENT_TYPE, form);
+        }
+        if self.connections == Connections::Fresh {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(cookies) = order.cookies {
+            // Cookies come from answers: one that cannot be sent is the answer's fault.
             fields.insert(header::COOKIE, HeaderValue::try_from(cookies).map_err(|_| Failure::Refused)?);
         }
         Ok(request)
     }
 
-    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>, Failure> {
-        let stream = TcpStream::connect(self.target).await.map_err(|error| connect_failure(&error))?;
+    async fn connect(&self, port: u16) -> Result<Sender, Failure> {
+        let address = self.place.address(port);
+        let stream = TcpStream::connect(address).await.map_err(|error| connect_failure(&error))?;
         // Without it a small request may wait for the acknowledgement of the last.
         let _ = stream.set_nodelay(true);
         let (sender, connection) =
@@ -118,22 +183,53 @@ impl Client {
         Ok(sender)
     }
 
-    fn take_idle(&self) -> Option<SendRequest<Empty<Bytes>>> {
+    fn take_idle(&self, port: u16) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        std::iter::from_fn(|| idle.pop()).find(|connection| !connection.is_closed())
+        let (_, pool) = idle.iter_mut().find(|(of, _)| *of == port)?;
+        std::iter::from_fn(|| pool.pop()).find(|connection| !connection.is_closed())
     }
 
-    fn give_back(&self, connection: SendRequest<Empty<Bytes>>) {
+    fn give_back(&self, port: u16, connection: Sender) {
+        if self.connections == Connections::Fresh || connection.is_closed() {
+            return;
+        }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MAX_IDLE && !connection.is_closed() {
-            idle.push(connection);
+        match idle.iter_mut().find(|(of, _)| *of == port) {
+            Some((_, pool)) if pool.len() < MAX_IDLE => pool.push(connection),
+            Some(_) => {}
+            None => idle.push((port, vec![connection])),
         }
     }
 }
 
+/// What a browser sends when it navigates.
+const BROWSER: [(&str, &str); 6] = [
+    ("user-agent", "Mozilla/5.0 (tidegate lab)"),
+    ("accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),
+    ("accept-language", "en"),
+    ("sec-fetch-mode", "navigate"),
+    ("sec-fetch-dest", "document"),
+    ("sec-fetch-site", "same-origin"),
+];
+/// What it sends for the script of a waiting page.
+const SCRIPT: [(&str, &str); 6] = [
+    ("user-agent", "Mozilla/5.0 (tidegate lab)"),
+    ("accept", "*/*"),
+    ("accept-language", "en"),
+    ("sec-fetch-mode", "same-origin"),
+    ("sec-fetch-dest", "empty"),
+    ("sec-fetch-site", "same-origin"),
+];
+const PROGRAM: [(&str, &str); 2] = [("user-agent", "tidegate-lab"), ("accept", "application/json")];
+
+fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    let pair = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    pairs.iter().copied().map(pair).collect()
+}
+
 async fn read(ask: Ask, response: http::Response<Incoming>) -> Result<Reply, Failure> {
     let (head, mut body) = response.into_parts();
-    let keep = ask == Ask::News || head.headers.contains_key(STATUS_FIELD);
+    let keep = wants_body(ask, &head.headers);
     let mut kept = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::Broken)?;
@@ -146,11 +242,10 @@ async fn read(ask: Ask, response: http::Response<Incoming>) -> Result<Reply, Fai
 
 /// Tells a target that does not listen from a bench that has no more sockets.
 fn connect_failure(error: &std::io::Error) -> Failure {
-    use std::io::ErrorKind::AddrNotAvailable;
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
-    match (error.kind(), error.raw_os_error()) {
-        (AddrNotAvailable, _) | (_, Some(EMFILE | ENFILE)) => Failure::Bench,
+    use rustix::io::Errno;
+    let ours = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    match Errno::from_io_error(error) {
+        Some(errno) if ours.contains(&errno) => Failure::Bench,
         _ => Failure::Connect,
     }
 }

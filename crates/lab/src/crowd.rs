@@ -20,7 +20,6 @@ use rand::rngs::StdRng;
 use crate::scenario::{Arrivals, Kind, Phase, Process};
 
 mod line;
-pub mod old;
 pub mod replay;
 pub mod shape;
 

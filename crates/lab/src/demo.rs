@@ -4,21 +4,18 @@
 //! sockets on loopback, and the gate is the one that `tidegate run` starts. Each way gets a fresh origin, so
 //! that the second does not suffer from the first.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::crowd::old::{Crowd, Person, Phase, Temper};
-use crate::load::{self, Target};
+use crate::load::{self, LoadError, LoadOptions, Stop};
 use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
 use crate::report::{DemoReport, Gated, Side};
-use crate::scenario::OriginSpec;
-use crate::tally_old::Tally;
-use crate::visitor_old::Failure;
+use crate::scenario::{Arrivals, OriginSpec, Phase, Process, Scenario, Shape};
+use crate::tally::Tally;
 
 /// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate
 /// never shrinks again once a hiccup has filled it; one percent empties it.
@@ -107,15 +104,12 @@ pub enum DemoError {
     /// The origin did not start.
     #[error("the model origin did not start: {0}")]
     Origin(#[source] OriginError),
-    /// The idle origin did not answer.
-    #[error("the idle model origin did not answer: {0:?}")]
-    Probe(Failure),
     /// The gate did not start.
     #[error("the gate did not start: {0}")]
     Gate(#[source] io::Error),
-    /// The system gave no thread or no poller.
-    #[error("the load generator did not start: {0}")]
-    Load(#[source] io::Error),
+    /// The crowd could not be sent.
+    #[error(transparent)]
+    Load(#[from] LoadError),
 }
 
 /// Runs the demonstration and prints its result to standard output. Blocks; with `serve`, until Ctrl-C.
@@ -172,24 +166,22 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
     check(&options)?;
     let law = law(&options);
     let crowd_lasts = Duration::from_secs_f64(options.crowd_secs);
-    let temper = Temper { no_shows: options.no_shows, ..Temper::default() };
-    let crowd: Vec<Person> =
-        Crowd::flash(options.seed, temper, options.factor * options.capacity, crowd_lasts).collect();
+    let crowd = flash(&options, options.factor * options.capacity, crowd_lasts);
 
     let alone = Origin::start(OriginConfig::new(law.clone())).map_err(DemoError::Origin)?;
-    let unloaded = on_own_thread(|| load::probe(alone.addr(), "/", PROBES))?.map_err(DemoError::Probe)?;
+    let unloaded = load::probe(&url(alone.addr()), "/", PROBES)?;
     let (tally, busy) = play_direct(&options, &crowd, &alone)?;
     let direct = Side::direct(&tally, &alone.stats(), busy);
     alone.stop();
 
     let stage = raise(&options, law.clone(), gatekeeper)?;
     // Twice the time that the crowd takes at capacity: a gate that needs longer has failed.
-    let drain = Duration::from_secs_f64(2.0 * crowd.len() as f64 / options.capacity);
-    let target = Target { addr: stage.gate, path: "/".into(), deadline: crowd_lasts + drain + GRACE };
-    let tally = play(&options, "through the gate", &crowd, &target)?;
+    let drain = Duration::from_secs_f64(2.0 * tally.offered as f64 / options.capacity);
+    let deadline = crowd_lasts + drain + GRACE;
+    let tally = play(&options, "through the gate", &crowd, stage.gate, deadline)?;
     let report = DemoReport {
         capacity_rps: law.capacity(0),
-        offered_rps: crowd.len() as f64 / options.crowd_secs,
+        offered_rps: tally.offered as f64 / options.crowd_secs,
         crowd_s: options.crowd_secs,
         gate_rps: options.capacity * GATE_SHARE,
         unloaded_ms: median_ms(unloaded),
@@ -197,6 +189,17 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
         gated: Gated::new(&tally, &stage.origin.stats()),
     };
     Ok((report, stage))
+}
+
+/// Visitors who ask for one page and are as patient as people are.
+fn flash(options: &DemoOptions, rate: f64, lasts: Duration) -> Scenario {
+    let mut crowd = Scenario { seed: options.seed, ..Scenario::short("", rate, lasts) };
+    crowd.visitors[0].no_show = options.no_shows;
+    crowd
+}
+
+fn url(addr: SocketAddr) -> String {
+    format!("http://{addr}/")
 }
 
 fn check(options: &DemoOptions) -> Result<(), DemoError> {
@@ -236,37 +239,33 @@ fn raise(options: &DemoOptions, law: OriginSpec, gatekeeper: &dyn Gatekeeper) ->
 /// Straight at the origin. Also returns how long the origin was busy with the crowd.
 fn play_direct(
     options: &DemoOptions,
-    crowd: &[Person],
+    crowd: &Scenario,
     origin: &OriginHandle,
 ) -> Result<(Tally, Duration), DemoError> {
     let deadline = Duration::from_secs_f64(options.crowd_secs) + GRACE;
-    let target = Target { addr: origin.addr(), path: "/".into(), deadline };
-    let mut progress = Progress::new(options.json, "directly", crowd.len() as u64);
-    let played = on_own_thread(|| async {
-        let start = Instant::now();
-        let tally = load::run(&target, crowd.iter().copied(), |tally, now| progress.show(tally, now)).await;
-        // The visitors are gone; the origin works off what they left behind.
-        while origin.stats().present() > 0 && start.elapsed() < deadline + GRACE {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        (tally, start.elapsed())
-    });
-    progress.finish();
-    played
+    let start = Instant::now();
+    let tally = play(options, "directly", crowd, origin.addr(), deadline)?;
+    // The visitors are gone; the origin works off what they left behind.
+    while origin.stats().present() > 0 && start.elapsed() < deadline + GRACE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok((tally, start.elapsed()))
 }
 
 fn play(
     options: &DemoOptions,
     name: &'static str,
-    crowd: &[Person],
-    target: &Target,
+    crowd: &Scenario,
+    target: SocketAddr,
+    deadline: Duration,
 ) -> Result<Tally, DemoError> {
-    let mut progress = Progress::new(options.json, name, crowd.len() as u64);
-    let tally = on_own_thread(|| async {
-        load::run(target, crowd.iter().copied(), |tally, now| progress.show(tally, now)).await
-    });
+    let scenario = Scenario { deadline: Some(deadline), ..crowd.clone() };
+    let visitors = scenario.cast().map_err(LoadError::from)?.1.count() as u64;
+    let mut progress = Progress::new(options.json, name, visitors);
+    let how = LoadOptions { url: Some(url(target)), ..LoadOptions::default() };
+    let played = load::run(&scenario, &how, |tally, now| progress.show(tally, now))?;
     progress.finish();
-    tally
+    Ok(played.tally)
 }
 
 /// Keeps the stage alive with a crowd that makes a newcomer wait about twenty seconds, until Ctrl-C.
@@ -274,42 +273,19 @@ fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
     let rate = options.capacity * GATE_SHARE;
     // First a crowd that fills the room for that long, then as many as leave it.
     let rush = Duration::from_secs(2);
-    let phases = vec![
-        Phase { rate: rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64(), lasts: rush },
-        Phase { rate, lasts: Duration::MAX },
-    ];
-    let temper = Temper { no_shows: options.no_shows, ..Temper::default() };
-    let crowd = Crowd::new(options.seed, temper, phases);
-    let target = Target { addr: stage.gate, path: "/".into(), deadline: Duration::MAX };
+    let filling = rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64();
+    let phase = |rate, lasts| Phase { rate: Shape::Flat(rate), lasts, mix: Vec::new() };
+    let phases = vec![phase(filling, rush), phase(rate, Duration::MAX)];
+    let arrivals = Arrivals::Phases { process: Process::Poisson, phases, repeat: 1 };
+    let crowd = Scenario { arrivals, ..flash(&options, rate, rush) };
     eprintln!("  The gate stays open: http://{}/ (operator: http://{}/)", stage.gate, stage.admin);
     eprintln!("  A crowd keeps coming; expect to wait about {} s. Ctrl-C ends it.", SERVE_WAIT.as_secs());
     let mut progress = Progress::new(options.json, "background crowd", 0);
-    let ended = on_own_thread(|| async {
-        tokio::select! {
-            _ = load::run(&target, crowd, |tally, now| progress.show(tally, now)) => Ok(()),
-            interrupt = tokio::signal::ctrl_c() => interrupt,
-        }
-    })?;
+    let stop = Stop::on_interrupt().map_err(LoadError::System)?;
+    let how = LoadOptions { url: Some(url(stage.gate)), stop, ..LoadOptions::default() };
+    load::run(&crowd, &how, |tally, now| progress.show(tally, now))?;
     progress.finish();
-    ended.map_err(DemoError::Load)
-}
-
-/// Runs a future on a thread and a runtime of its own: the demonstration may be called from anywhere, also from
-/// inside another runtime, and shares no executor with what it measures.
-fn on_own_thread<T, F>(future: impl FnOnce() -> F + Send) -> Result<T, DemoError>
-where
-    T: Send,
-    F: Future<Output = T>,
-{
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DemoError::Load)?;
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("visitors".into())
-            .spawn_scoped(scope, move || runtime.block_on(future()))
-            .map_err(DemoError::Load)?;
-        thread.join().map_err(|_| DemoError::Load(io::Error::other("the load generator panicked")))
-    })
+    Ok(())
 }
 
 fn median_ms(mut times: Vec<Duration>) -> f64 {

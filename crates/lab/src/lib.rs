@@ -24,15 +24,11 @@ pub mod visitor;
 
 pub mod luggage;
 
-pub mod answer_old;
-pub mod visitor_old;
-
 pub mod wheel;
 
 pub mod client;
 pub mod load;
 pub mod tally;
-pub mod tally_old;
 
 pub mod html;
 pub mod outcome;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::tally_old::Tally;
+use crate::tally::Tally;
 
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -40,11 +40,11 @@ impl Progress {
         match self {
             Self::Silent => {}
             Self::Bar(bar) => {
-                bar.set_position(tally.left());
+                bar.set_position(tally.gone());
                 bar.set_message(figures(tally));
             }
             Self::Lines { name, visitors, next } => {
-                let over = *visitors > 0 && tally.left() == *visitors;
+                let over = *visitors > 0 && tally.gone() == *visitors;
                 if now >= *next || over {
                     eprintln!("{name}: {:.0} s, {}", now.as_secs_f64(), figures(tally));
                     *next = if over { Duration::MAX } else { now + LINE_EVERY };

@@ -13,9 +13,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tidegate_lab::client::Client;
+use tidegate_lab::client::{Client, Connections, Order, Place};
 use tidegate_lab::demo::{DemoError, DemoOptions, Gatekeeper, RunningGate, compare};
-use tidegate_lab::visitor_old::Ask;
+use tidegate_lab::visitor::Ask;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -77,7 +77,7 @@ impl FakeGate {
         }
         self.book.lock().expect("book").1[number] = None;
         let _place = self.in_flight.acquire().await.expect("open");
-        let outcome = self.origin.get(Ask::Page, "/", None).await;
+        let outcome = self.origin.send(Order::get(Ask::Page, "/".parse().expect("a path"))).await;
         let status = outcome.map_or(StatusCode::BAD_GATEWAY, |reply| reply.status);
         Response::builder()
             .status(status)
@@ -106,7 +106,7 @@ impl Gatekeeper for FakeKeeper {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
             runtime.block_on(async move {
                 let gate = Arc::new(FakeGate {
-                    origin: Client::new(origin),
+                    origin: Client::new(Place::at(origin), Connections::Keep),
                     turn: Duration::from_secs_f64(1.0 / capacity),
                     start: Instant::now(),
                     book: Mutex::default(),

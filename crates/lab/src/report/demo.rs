@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::units::{count, millis, per_second, percent, seconds};
 use crate::origin::Stats;
-use crate::tally_old::Tally;
+use crate::tally::Tally;
 
 #[cfg(test)]
 #[path = "demo_tests.rs"]
@@ -106,11 +106,11 @@ pub struct Gated {
 impl Gated {
     /// From the figures of a run and of the origin behind the gate.
     pub fn new(tally: &Tally, origin: &Stats) -> Self {
-        let whole = tally.served as f64 / tally.ended.as_secs_f64().max(f64::MIN_POSITIVE);
+        let whole = tally.served as f64 / tally.lasted.as_secs_f64().max(f64::MIN_POSITIVE);
         let seconds = |ms: u64| ms as f64 / 1000.0;
         Self {
             side: Side::new(tally, origin, tally.goodput_while_waiting().unwrap_or(whole)),
-            waited: tally.waited,
+            waited: tally.told,
             wait_s: Waits {
                 p50: seconds(tally.wait_ms.value_at_quantile(0.5)),
                 max: seconds(tally.wait_ms.max()),

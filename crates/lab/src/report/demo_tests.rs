@@ -1,22 +1,35 @@
 //! The figures, the table and the sentence.
 
 use super::*;
-use crate::visitor_old::{End, Failure};
+use crate::acts::{End, Failure, Noted};
 
 const MS: Duration = Duration::from_millis(1);
 
+fn fail(tally: &mut Tally) {
+    tally.arrived(Duration::ZERO);
+    tally.left(End::Failed(Failure::Refused), false, 9000 * MS);
+}
+
+/// A visitor who is answered 100 ms after it is let in.
+fn serve(tally: &mut Tally, entered: Duration, waited: Option<Duration>) {
+    tally.arrived(Duration::ZERO);
+    let told = Noted::ToldToWait { wait: None, at: Duration::ZERO };
+    if waited.is_some() {
+        tally.noted(&told, false, true, Duration::ZERO);
+    }
+    let (response, now) = (100 * MS, entered + 100 * MS);
+    let served = Noted::Served { step: 0, entered, response, waited, waited_since: Duration::ZERO };
+    tally.noted(&served, waited.is_some(), false, now);
+    tally.left(End::Done, false, now);
+}
+
 fn report() -> DemoReport {
-    let served = |k: u32, waited| End::Served { entered: k * 10 * MS, response: 100 * MS, waited };
     let mut alone = Tally::default();
-    alone.offered = 4000;
-    (0..400).for_each(|k| alone.left_with(served(k, None), false, k * 25 * MS));
-    (0..3600).for_each(|_| alone.left_with(End::Failed(Failure::Refused), false, 9000 * MS));
+    (0..400).for_each(|k| serve(&mut alone, k * 25 * MS, None));
+    (0..3600).for_each(|_| fail(&mut alone));
     alone.failures.refused = 9_999;
     let mut gated = Tally::default();
-    gated.offered = 4000;
-    gated.first_told = Some(Duration::ZERO);
-    gated.waited = 3990;
-    (0..4000).for_each(|k| gated.left_with(served(k, Some(k * 9 * MS)), false, k * 10 * MS + 100 * MS));
+    (0..4000).for_each(|k| serve(&mut gated, k * 10 * MS, (k >= 10).then_some(k * 9 * MS)));
     DemoReport {
         capacity_rps: 100.0,
         offered_rps: 1000.0,
@@ -59,5 +72,12 @@ fn the_conclusion_does_not_flatter() {
     let bad = report.conclusion();
     for part in ["12 requests failed", "5 of 4,000 visitors still failed", "31 ms late", "out of sockets"] {
         assert!(bad.contains(part), "{part}: {bad}");
+    }
+}
+
+#[test]
+fn numbers_are_grouped() {
+    for (n, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+        assert_eq!(count(n), expected);
     }
 }

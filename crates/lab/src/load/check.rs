@@ -1,0 +1,89 @@
+//! Values that make no sense, before anything is sent.
+
+use crate::scenario::{Arrivals, Scenario, Shape};
+
+/// Visitors per second: several times what one machine can send.
+const MAX_RATE: f64 = 1e6;
+/// Visitors of one run: waiting all at once they take 8 GiB.
+const MAX_VISITORS: f64 = 50e6;
+/// Threads: more than there are cores only get into each other's way.
+const MAX_THREADS: usize = 256;
+
+/// A value that makes no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{name}: expected {expected}, got {got}")]
+pub struct Silly {
+    /// Which.
+    pub name: &'static str,
+    /// What would make sense.
+    pub expected: &'static str,
+    /// What it is.
+    pub got: f64,
+}
+
+/// Whether the bench can play this, whatever the target can take. `visitors`: how many are expected; `None`: no end.
+pub(super) fn plausible(scenario: &Scenario, threads: usize, visitors: Option<f64>) -> Result<(), Silly> {
+    if threads > MAX_THREADS {
+        return Err(Silly { name: "threads", expected: "1 to 256", got: threads as f64 });
+    }
+    if let Arrivals::Phases { phases, .. } = &scenario.arrivals {
+        for phase in phases {
+            rate(phase.rate)?;
+            if phase.lasts.is_zero() {
+                return Err(Silly { name: "for", expected: "a time above 0", got: 0.0 });
+            }
+        }
+    }
+    let expected = "more than 0 and at most 50,000,000 visitors in all (rate × time)";
+    match visitors {
+        Some(n) if !(n > 0.0 && n <= MAX_VISITORS) => Err(Silly { name: "arrivals", expected, got: n }),
+        _ => Ok(()),
+    }
+}
+
+fn rate(shape: Shape) -> Result<(), Silly> {
+    let rates = match shape {
+        Shape::Flat(rate) => [rate, rate],
+        Shape::Ramp(from, to) => [from, to],
+        Shape::Diurnal { low, high, .. } => [low, high],
+    };
+    let expected = "0 to 1,000,000 visitors per second";
+    match rates.into_iter().find(|rate| !(0.0..=MAX_RATE).contains(rate)) {
+        Some(got) => Err(Silly { name: "rate", expected, got }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn check(rate: f64, lasts: Duration, threads: usize) -> Result<(), Silly> {
+        let scenario = Scenario::short("http://127.0.0.1/", rate, lasts);
+        let (_, crowd) = scenario.cast().expect("no log");
+        plausible(&scenario, threads, crowd.size_hint_visitors())
+    }
+
+    #[test]
+    fn silly_values() {
+        let second = Duration::from_secs(1);
+        assert_eq!(check(600.0, 4 * second, 1), Ok(()));
+        assert_eq!(check(1e6, 50 * second, 256), Ok(()));
+        assert_eq!(check(1.0, Duration::MAX, 1), Ok(()), "until Ctrl-C");
+        for (rate, lasts, threads, name) in [
+            (1e6 + 1.0, second, 1, "rate"),
+            (-1.0, second, 1, "rate"),
+            (f64::NAN, second, 1, "rate"),
+            (f64::INFINITY, second, 1, "rate"),
+            (0.0, second, 1, "arrivals"),
+            (1e6, 51 * second, 1, "arrivals"),
+            (600.0, Duration::ZERO, 1, "for"),
+            (600.0, second, 257, "threads"),
+        ] {
+            let silly = check(rate, lasts, threads).expect_err(name);
+            assert_eq!(silly.name, name, "{silly}");
+        }
+    }
+}

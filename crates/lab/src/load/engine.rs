@@ -1,0 +1,304 @@
+//! One thread of a run: arrivals, timers and answers in, requests out.
+//!
+//! A visitor is either in the wheel, until the time of its next request, or has a request under way, never both:
+//! whoever comes out of the wheel or out of a request is there.
+
+use std::io;
+use std::iter::Peekable;
+use std::sync::{Arc, mpsc as reports};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
+
+use super::alarm::Alarm;
+use super::script::local;
+use super::slab::Slab;
+use super::stop::stopped;
+use super::{Run, WATCH_EVERY};
+use crate::answer::{self, Reading, Redirect};
+use crate::client::{Client, Order, Reply};
+use crate::crowd::Person;
+use crate::luggage::{Luggage, Names};
+use crate::tally::Tally;
+use crate::visitor::{Ask, End, Failure, Next, Reaction, Visitor};
+use crate::wheel::Wheel;
+
+/// Outcomes handled between two looks at the timers: bounds the delay of a due request.
+const BATCH: usize = 128;
+/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too late.
+const MAX_REDIRECTS: u8 = 3;
+
+/// A thread's figures on their way to the watcher.
+pub(super) struct Report {
+    pub(super) thread: usize,
+    pub(super) tally: Box<Tally>,
+    pub(super) now: Duration,
+    /// Why this thread ended early, if it did.
+    pub(super) partial: Option<String>,
+}
+
+/// A visitor and what it carries.
+struct Guest {
+    visitor: Visitor,
+    luggage: Luggage,
+}
+
+/// How far redirects have led a request.
+#[derive(Clone, Copy, Default)]
+struct Hop {
+    redirects: u8,
+    /// `None`: the target's own.
+    port: Option<u16>,
+}
+
+/// What a request came to.
+struct Done {
+    guest: u32,
+    hop: Hop,
+    reply: Result<Reply, Failure>,
+    at: Duration,
+}
+
+pub(super) struct Engine<'r, C: Iterator<Item = Person>> {
+    run: &'r Run,
+    thread: usize,
+    crowd: Peekable<C>,
+    reports: reports::Sender<Report>,
+    client: Arc<Client>,
+    done: mpsc::UnboundedSender<Done>,
+    guests: Slab<Guest>,
+    names: Names,
+    wheel: Wheel<u32>,
+    tally: Tally,
+}
+
+impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
+    /// Plays `crowd` to its end, or to the run's. Reports as it goes, and once more at the end.
+    ///
+    /// # Errors
+    /// The system gives no timer.
+    pub(super) async fn play(
+        run: &'r Run,
+        thread: usize,
+        crowd: C,
+        reports: reports::Sender<Report>,
+    ) -> io::Result<()> {
+        // Unbounded, but it holds at most one outcome per request under way, and those hold a socket each.
+        let (done, mut outcomes) = mpsc::unbounded_channel();
+        let mut engine = Self {
+            run,
+            thread,
+            crowd: crowd.peekable(),
+            reports,
+            client: Client::new(run.place.clone(), run.connections),
+            done,
+            guests: Slab::new(),
+            names: Names::default(),
+            wheel: Wheel::new(),
+            tally: Tally::default(),
+        };
+        let partial = engine.until_over(&mut outcomes).await?;
+        if partial.is_none() {
+            engine.close();
+        }
+        (0..engine.tally.in_flight).for_each(|_| engine.tally.ended(run.start.elapsed()));
+        engine.report(run.start.elapsed(), partial);
+        Ok(())
+    }
+
+    /// Returns why the run ends before its time, if it does.
+    async fn until_over(
+        &mut self,
+        outcomes: &mut mpsc::UnboundedReceiver<Done>,
+    ) -> io::Result<Option<String>> {
+        let run = self.run;
+        let alarm = Alarm::new()?;
+        let mut stop = run.stop.clone();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut next_report = Duration::ZERO;
+        loop {
+            let now = run.start.elapsed();
+            while let Some(person) = self.crowd.next_if(|person| person.at <= now) {
+                self.arrive(person);
+            }
+            self.wake_due(now);
+            if now >= next_report {
+                self.report(now, None);
+                next_report = now + WATCH_EVERY;
+                if let Some(why) = run.vitals.given_up(now) {
+                    return Ok(Some(why));
+                }
+            }
+            let over = self.crowd.peek().is_none() && self.tally.present() == 0;
+            if over || now >= run.deadline {
+                return Ok(None);
+            }
+            let arrival = self.crowd.peek().map_or(Duration::MAX, |person| person.at);
+            let wake = arrival.min(self.next_due()).min(next_report).min(run.deadline);
+            tokio::select! {
+                biased;
+                why = stopped(&mut stop) => return Ok(Some(why)),
+                _ = outcomes.recv_many(&mut batch, BATCH) => {
+                    batch.drain(..).for_each(|done| self.settle(done));
+                }
+                rung = alarm.wait(run.start + wake) => rung?,
+            }
+        }
+    }
+
+    fn arrive(&mut self, person: Person) {
+        self.tally.arrived(person.at);
+        let guest = Guest { visitor: Visitor::new(person), luggage: Luggage::default() };
+        let number = self.guests.insert(guest);
+        self.send(number);
+    }
+
+    fn next_due(&self) -> Duration {
+        self.wheel.peek().map_or(Duration::MAX, Duration::from_micros)
+    }
+
+    fn wake_due(&mut self, now: Duration) {
+        while self.next_due() <= now {
+            let Some((_, number)) = self.wheel.pop() else { return };
+            self.send(number);
+        }
+    }
+
+    /// Puts a visitor's next request under way.
+    fn send(&mut self, number: u32) {
+        let now = self.run.start.elapsed();
+        let guest = self.guests.get(number);
+        let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
+        match order(self.run, &self.names, guest) {
+            Some(order) => {
+                self.tally.sent(ask, intended, now);
+                self.put_under_way(number, order, Hop::default());
+            }
+            // Only an attack can lack what it takes: a ticket.
+            None => {
+                let was_in_room = guest.visitor.in_room();
+                let reaction = guest.visitor.skip_attack(&self.run.cast, now);
+                self.react(number, was_in_room, reaction, now);
+            }
+        }
+    }
+
+    fn put_under_way(&mut self, number: u32, order: Order, hop: Hop) {
+        let start = self.run.start;
+        // `None`: patience beyond the end of time.
+        let gives_up = start.checked_add(self.guests.get(number).visitor.gives_up_at(&self.run.cast));
+        let (client, done) = (Arc::clone(&self.client), self.done.clone());
+        tokio::spawn(async move {
+            let reply = match gives_up {
+                Some(at) => timeout_at(at, client.send(order)).await.unwrap_or(Err(Failure::Patience)),
+                None => client.send(order).await,
+            };
+            // Nobody listens any more after the end of the run.
+            let _ = done.send(Done { guest: number, hop, reply, at: start.elapsed() });
+        });
+    }
+
+    /// Lets the visitor react to what its request came to.
+    fn settle(&mut self, Done { guest: number, hop, reply, at }: Done) {
+        let guest = self.guests.get(number);
+        let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
+        let mut received = None;
+        let outcome = match reply {
+            Ok(reply) => {
+                self.run.vitals.answered();
+                let unix_s = (self.run.started_us + at.as_micros() as u64) / 1_000_000;
+                let reading = answer::read(ask, reply.status, &reply.headers, &reply.body, unix_s);
+                if let Some(order) = self.redirected(number, hop, &reply, &reading) {
+                    let hop = Hop { redirects: hop.redirects + 1, port: order.port };
+                    return self.put_under_way(number, order, hop);
+                }
+                let answer = reading.answer;
+                received = Some((reply, reading));
+                Ok(answer)
+            }
+            Err(failure) => {
+                if failure == Failure::Connect {
+                    self.run.vitals.unreachable(at);
+                }
+                Err(failure)
+            }
+        };
+        if outcome == Err(Failure::Patience) && ask == Ask::Page {
+            self.tally.gave_up(intended, at);
+        } else {
+            self.tally.ended(at);
+        }
+        let Guest { visitor, luggage } = self.guests.get(number);
+        let was_in_room = visitor.in_room();
+        let reaction = visitor.receive(&self.run.cast, outcome, at);
+        if visitor.ask() == Ask::Replayed && ask == Ask::Page {
+            luggage.keep_used(&self.names);
+        }
+        if let Some((reply, reading)) = received {
+            let cookies = self.run.cast.kinds[visitor.kind() as usize].cookies;
+            luggage.absorb(&mut self.names, ask, &reply.headers, &reading, cookies);
+        }
+        self.react(number, was_in_room, reaction, at);
+    }
+
+    /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the bench does not go.
+    fn redirected(&mut self, number: u32, hop: Hop, reply: &Reply, reading: &Reading) -> Option<Order> {
+        let Redirect { authority, path, same_method } = reading.redirect.as_ref()?;
+        let Guest { visitor, luggage } = self.guests.get(number);
+        if visitor.ask() != Ask::Page || hop.redirects >= MAX_REDIRECTS {
+            return None;
+        }
+        let port = match authority {
+            Some(authority) => Some(self.run.place.port_of(authority)?),
+            None => hop.port,
+        };
+        let line = self.run.script.line(visitor.kind(), visitor.step());
+        let order = line.order(Ask::Page, local(path)?, visitor.path_number());
+        let cookies = self.run.cast.kinds[visitor.kind() as usize].cookies;
+        luggage.absorb(&mut self.names, Ask::Page, &reply.headers, reading, cookies);
+        let order = Order { port, cookies: luggage.cookies(&self.names), ..order };
+        Some(match same_method {
+            true => order,
+            false => Order { method: http::Method::GET, form: None, ..order },
+        })
+    }
+
+    fn react(&mut self, number: u32, was_in_room: bool, reaction: Reaction, at: Duration) {
+        let in_room = self.guests.get(number).visitor.in_room();
+        self.tally.noted(&reaction.noted, was_in_room, in_room, at);
+        match reaction.next {
+            Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),
+            Next::Leave(end) => {
+                self.tally.left(end, in_room, at);
+                self.guests.remove(number);
+            }
+        }
+    }
+
+    /// Who is still there at the deadline has not been served.
+    fn close(&mut self) {
+        let now = self.run.start.elapsed();
+        for guest in self.guests.drain() {
+            self.tally.left(End::Failed(Failure::Patience), guest.visitor.in_room(), now);
+        }
+    }
+
+    fn report(&self, now: Duration, partial: Option<String>) {
+        let tally = Box::new(self.tally.clone());
+        // The watcher listens as long as there is a thread.
+        let _ = self.reports.send(Report { thread: self.thread, tally, now, partial });
+    }
+}
+
+/// The visitor's next request; `None`: an attack without the ticket that it takes.
+fn order(run: &Run, names: &Names, guest: &Guest) -> Option<Order> {
+    let Guest { visitor, luggage } = guest;
+    let (ask, number) = (visitor.ask(), visitor.path_number());
+    let line = run.script.line(visitor.kind(), visitor.step());
+    let page = line.page(number);
+    let shown = luggage.show(names, ask, &page, number)?;
+    // Besides the page's own, paths come from answers; one that cannot be asked for is as good as none: the page again.
+    let uri = local(&shown.target).or_else(|| local(&page)).expect("the page's path has been checked");
+    Some(Order { cookies: shown.cookies, ..line.order(ask, uri, number) })
+}

@@ -1,0 +1,77 @@
+//! Whether the target still lives.
+//!
+//! A target is given up when connections have failed for ten seconds and nothing has answered in that time: a restart
+//! takes less, and what is measured after it is of no use. Requests that break or take too long prove nothing: an
+//! overloaded service does that, and is exactly what a bench is for.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Time without any answer, counted from the first connection that failed, after which a target is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NEVER: u64 = u64::MAX;
+
+/// Shared by the threads of a run.
+pub(super) struct Vitals {
+    /// When the first connection failed since the last answer, in microseconds since the start of the run.
+    failing_since_us: AtomicU64,
+}
+
+impl Default for Vitals {
+    fn default() -> Self {
+        Self { failing_since_us: AtomicU64::new(NEVER) }
+    }
+}
+
+impl Vitals {
+    /// Something answered.
+    pub(super) fn answered(&self) {
+        // Reading first keeps the cache line shared: this is called for every answer.
+        if self.failing_since_us.load(Relaxed) != NEVER {
+            self.failing_since_us.store(NEVER, Relaxed);
+        }
+    }
+
+    /// A connection failed at `now`.
+    pub(super) fn unreachable(&self, now: Duration) {
+        let _ = self.failing_since_us.compare_exchange(NEVER, now.as_micros() as u64, Relaxed, Relaxed);
+    }
+
+    /// Why the run should end, if it should.
+    pub(super) fn given_up(&self, now: Duration) -> Option<String> {
+        let since = self.failing_since_us.load(Relaxed);
+        if since == NEVER {
+            return None;
+        }
+        let since = Duration::from_micros(since);
+        (now.saturating_sub(since) >= PATIENCE).then(|| {
+            format!(
+                "the target is gone: since second {:.1} nothing has answered and no connection was made",
+                since.as_secs_f64()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_target_is_given_up_after_ten_seconds_without_an_answer() {
+        let vitals = Vitals::default();
+        assert_eq!(vitals.given_up(1000 * SECOND), None, "nobody asked");
+        vitals.unreachable(20 * SECOND);
+        vitals.unreachable(29 * SECOND);
+        assert_eq!(vitals.given_up(29 * SECOND), None);
+        let why = vitals.given_up(30 * SECOND).expect("ten seconds");
+        assert!(why.contains("since second 20.0"), "{why}");
+        vitals.answered();
+        assert_eq!(vitals.given_up(40 * SECOND), None, "it is back");
+        vitals.unreachable(41 * SECOND);
+        assert_eq!(vitals.given_up(50 * SECOND), None, "counted anew");
+        assert!(vitals.given_up(51 * SECOND).is_some());
+    }
+}
