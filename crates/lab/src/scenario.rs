@@ -19,6 +19,7 @@ use crate::crowd::{Cast, Crowd};
 use crate::dist::Dist;
 
 mod arrivals;
+mod defaults;
 mod faults;
 mod gate;
 mod kinds;
@@ -30,6 +31,7 @@ mod visitors;
 #[cfg(test)]
 mod tests;
 
+pub use defaults::DEFAULT_BODY_BYTES;
 pub use read::{Mistakes, keys};
 pub use section::Key;
 
@@ -370,60 +372,3 @@ impl Scenario {
         Ok((Cast { kinds }, crowd))
     }
 }
-
-impl Default for Kind {
-    /// Somebody at a browser. Nielsen puts the limit of attention at ten seconds; with nothing but a blank page to look
-    /// at, half of that, give or take half. A reload follows within a second or two.
-    fn default() -> Self {
-        Self {
-            name: "visitor".into(),
-            weight: 1.0,
-            steps: vec![Step::default()],
-            patience: Dist::Uniform(2.5, 7.5),
-            wait_limit: Dist::Never,
-            retries: 2,
-            pause: Dist::Uniform(0.5, 1.5),
-            no_show: 0.0,
-            early: 0.0,
-            late: 0.0,
-            late_by: Dist::Exponential(10.0),
-            follow: Follow::Page,
-            cookies: true,
-            browser: true,
-            tamper: 0.0,
-            replay: 0.0,
-        }
-    }
-}
-
-impl Default for Step {
-    /// The front page, and on at once.
-    fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), form: None, think: Dist::Fixed(0.0) }
-    }
-}
-
-impl Default for OriginSpec {
-    /// WebQ's server (section VI-B): ten workers at 100 ms, so 100 requests per second. A backlog of 128 is what servers
-    /// get from `listen` unless they ask for more.
-    fn default() -> Self {
-        Self {
-            workers: 10,
-            backlog: 128,
-            contention: 0.01,
-            replicas: 1,
-            mode: Mode::Sleep,
-            stages: vec![Stage { name: "app".into(), servers: 10 }],
-            paths: vec![PathSpec {
-                path: "**".into(),
-                demand: vec![(0, Dist::Fixed(0.1))],
-                body_bytes: DEFAULT_BODY_BYTES,
-            }],
-            notices_leavers: false,
-            changes: Vec::new(),
-        }
-    }
-}
-
-/// Length of an answer for which the scenario says none, in bytes: the smallest of real pages.
-pub const DEFAULT_BODY_BYTES: usize = 400;

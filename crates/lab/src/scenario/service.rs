@@ -6,10 +6,13 @@ use tidegate_gateway::settings::did_you_mean;
 use tidegate_gateway::settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Size, either};
 use tidegate_gateway::settings::tree::{Entry, Value, quoted};
 
+use tidegate_core::units::MAX_CLASSES;
+
 use super::kinds::{Drawn, MOMENT, NAME};
 use super::section::{Key, Section};
 use super::{Change, DEFAULT_BODY_BYTES, Mode, OriginSpec, PathSpec, Stage};
 use crate::dist::Dist;
+use crate::model::Paths;
 
 /// Most workers of a replica, servers of a stage: each is some hundred bytes.
 const MAX_WORKERS: u64 = 1_000_000;
@@ -17,8 +20,8 @@ const MAX_WORKERS: u64 = 1_000_000;
 const MAX_REPLICAS: u64 = 1000;
 /// Most stages: each is a host in the figures.
 const MAX_STAGES: usize = 64;
-/// Most kinds of URLs: each request is compared with them, one after another.
-const MAX_PATHS: usize = 1024;
+/// Most kinds of URLs: the classifier's bound, less one for what matches everything.
+const MAX_PATHS: usize = MAX_CLASSES - 2;
 /// Most changes.
 const MAX_CHANGES: usize = 10_000;
 /// What matches every path.
@@ -89,6 +92,9 @@ fn paths(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<PathSpec> {
             demand: demand(&mut inside, stages),
             body_bytes: inside.take("body_bytes", &BODY, DEFAULT_BODY_BYTES),
         };
+        if let Err(error) = Paths::compile(std::slice::from_ref(&path)) {
+            inside.conflict("path", "a glob that can be compiled", error.to_string());
+        }
         inside.finish();
         paths.push(path);
     }
