@@ -158,6 +158,10 @@ fn bodies_that_say_less_or_nonsense() {
     ] {
         assert_eq!(page(503, &html, body).answer, expected, "{body}");
     }
+    // A room that is full has no news, whatever its head says.
+    let full = Answer::Wait { news: false, after: Some(9 * S), refresh: None, poll: None, full: true };
+    let reading = page(503, &html, "<main data-kind=full >");
+    assert_eq!((reading.answer, reading.status_path), (full, None));
     let problem = [("content-type", "application/problem+json"), ("retry-after", "9")];
     let busy = wait(false, Some(9 * S), None);
     for body in ["", "{", "[]", r#"{"wait_s":-1}"#, r#"{"wait_s":1e300}"#, r#"{"status_url":"ftp://x/"}"#] {

@@ -146,6 +146,12 @@ fn every_altered_ticket_differs_in_one_character_and_is_refused() {
         assert!(!opens(&tampered), "{alter}");
     }
     assert!(opens(&genuine));
+    // A pass would let the attacker in.
+    let set = set(&[cookies::set_pass(&pass(), KEEP, false)]);
+    let mut luggage = luggage;
+    luggage.absorb(&mut names, Ask::News, &set, &served(), true);
+    assert!(luggage.cookies(&names).is_some_and(|field| field.contains("tgp=")));
+    assert!(luggage.tampered(&names, 7).is_some_and(|field| !field.contains("tgp=")));
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl Draw {
 
     /// True with probability `share`.
     pub(super) fn chance(mut self, share: f64) -> bool {
-        self.unit() < share
+        // Most shares are none; the simulator asks millions of times a second.
+        share > 0.0 && self.unit() < share
     }
 
     /// Uniform in 0..1.
