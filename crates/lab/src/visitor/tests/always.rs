@@ -121,7 +121,7 @@ impl Watched {
 
     fn outcome(&self, op: Op) -> Outcome {
         match op {
-            Op::Fits if self.visitor.ask() == Ask::News => news(State::Ready, S, 0 * S),
+            Op::Fits if self.visitor.ask() == Ask::News => news(State::Ready, S, Duration::ZERO),
             Op::Fits | Op::Skip => Ok(Answer::Served),
             Op::Wait { after, refresh, poll, news, full } => {
                 Ok(Answer::Wait { news, after, refresh, poll, full })

@@ -115,7 +115,7 @@ fn late_comers_miss_their_turn_once() {
         assert_eq!((late.sent, late.end), (expected, plain.end), "{follow:?}");
     }
     // Whoever lost the place by it is in time for the next.
-    let ready = (MS, news(State::Ready, S, 0 * S));
+    let ready = (MS, news(State::Ready, S, Duration::ZERO));
     let script = [(MS, place(9 * S, S)), ready, (MS, place(9 * S, S)), ready, (MS, Ok(Answer::Served))];
     let log = play(Kind { late: 1.0, late_by: Dist::Fixed(7.0), ..kind() }, 1, &script);
     assert_eq!(log.sent[1].1 - log.sent[0].1, 7 * S + MS);
@@ -143,7 +143,7 @@ fn what_the_answer_to_an_attack_proves() {
         let script = [
             (MS, place(40 * S, 40 * S)),
             (MS, outcome),
-            (MS, news(State::Ready, S, 0 * S)),
+            (MS, news(State::Ready, S, Duration::ZERO)),
             (MS, Ok(Answer::Served)),
             (MS, outcome),
         ];
@@ -164,7 +164,7 @@ fn a_used_ticket_is_shown_once_after_a_wait() {
     assert_eq!(log.times(Ask::Page)[1], replayed + 2 * S, "and then the session goes on");
     assert_eq!((log.served(), log.end), (3, Some(End::Done)));
     // Who did not wait has no ticket to show again.
-    let log = Room::of(0 * S).visit(&cast(kind), person(1));
+    let log = Room::of(Duration::ZERO).visit(&cast(kind), person(1));
     assert_eq!((log.times(Ask::Replayed).len(), log.served()), (0, 3));
 }
 
@@ -181,7 +181,7 @@ fn an_attack_without_a_ticket_is_left_out() {
     visitor.receive(&cast, place(40 * S, 40 * S), CAME);
     assert_eq!(skip(&mut visitor, Ask::Tampered), Next::Send(CAME + 40 * S));
     assert_eq!(visitor.ask(), Ask::News);
-    visitor.receive(&cast, news(State::Ready, S, 0 * S), visitor.at());
+    visitor.receive(&cast, news(State::Ready, S, Duration::ZERO), visitor.at());
     visitor.receive(&cast, Ok(Answer::Served), visitor.at());
     assert_eq!(skip(&mut visitor, Ask::Replayed), Next::Leave(End::Done));
 }

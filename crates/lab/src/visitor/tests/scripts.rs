@@ -17,7 +17,7 @@ fn waits_polls_and_enters() {
         (2 * MS, place(30 * S, 750 * MS)),
         (2 * MS, news(State::Waiting, 4 * S, 29 * S)),
         (2 * MS, news(State::Unavailable, S, 28 * S)),
-        (2 * MS, news(State::Ready, 2 * S, 0 * S)),
+        (2 * MS, news(State::Ready, 2 * S, Duration::ZERO)),
         (120 * MS, Ok(Answer::Served)),
     ];
     let log = play(kind(), 1, &script);
@@ -73,9 +73,9 @@ fn a_lost_place_is_asked_for_again_by_the_page_itself() {
     for state in [State::Expired, State::Redeemed, State::Other, State::Full] {
         let script = [
             (MS, place(9 * S, S / 2)),
-            (MS, news(state, 20 * S, 0 * S)),
+            (MS, news(state, 20 * S, Duration::ZERO)),
             (MS, place(9 * S, S / 2)),
-            (MS, news(State::Ready, S, 0 * S)),
+            (MS, news(State::Ready, S, Duration::ZERO)),
             (MS, Ok(Answer::Served)),
         ];
         let delays: Vec<_> = (0..50)
@@ -129,7 +129,11 @@ fn who_finds_the_room_full_is_not_in_it() {
     let told = Noted::ToldToWait { wait: Some(9 * S), at: CAME };
     assert_eq!(feed(full(S)), (false, Noted::ToldFull));
     assert_eq!(feed(place(9 * S, S)), (true, told));
-    assert_eq!(feed(news(State::Expired, S, 0 * S)), (true, Noted::Nothing), "the page does not know yet");
+    assert_eq!(
+        feed(news(State::Expired, S, Duration::ZERO)),
+        (true, Noted::Nothing),
+        "the page does not know yet"
+    );
     assert_eq!(feed(full(S)), (false, Noted::ToldFull));
     assert!(matches!(feed(Ok(Answer::Served)), (false, Noted::Served { waited: Some(_), .. })));
 }
@@ -189,7 +193,7 @@ fn a_session_is_served_step_by_step() {
         (MS, refused()),
         (MS, Ok(Answer::Served)),
         (MS, place(9 * S, S)),
-        (MS, news(State::Ready, S, 0 * S)),
+        (MS, news(State::Ready, S, Duration::ZERO)),
         (MS, refused()),
         (MS, Ok(Answer::Served)),
         (MS, refused()),
@@ -222,7 +226,7 @@ fn a_session_is_served_step_by_step() {
 #[test]
 fn a_session_of_more_steps_than_are_counted_ends() {
     let kind = Kind { steps: steps(&[0.0; 300]), ..kind() };
-    let log = Room::of(0 * S).visit(&cast(kind), person(1));
+    let log = Room::of(Duration::ZERO).visit(&cast(kind), person(1));
     assert_eq!((log.served(), log.end), (256, Some(End::Done)));
 }
 
@@ -248,7 +252,7 @@ fn a_page_survives_a_gate_that_is_away_for_a_while() {
 fn a_wait_can_be_too_long() {
     let kind = Kind { wait_limit: Dist::Fixed(30.0), retries: 9, pause: Dist::Fixed(40.0), ..kind() };
     let place = |poll| (MS, place(600 * S, poll));
-    let ready = (MS, news(State::Ready, S, 0 * S));
+    let ready = (MS, news(State::Ready, S, Duration::ZERO));
     for (script, end) in [
         (vec![place(31 * S)], Some(End::Tired)),
         (vec![place(29 * S)], None),
