@@ -203,7 +203,7 @@ impl Control {
         let gate = shared.gate.totals();
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
         let window = Window::between(&ticker.last, &total);
-        let usable = shared.replicas.any_usable();
+        let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
         let (tunables, estimate) = lock(&self.steering).steer(&shared.desk, &gate, usable, &window, now);
         shared.gate.set_limit(tunables.max_in_flight);
         let busy = shared.desk.busy(now);

@@ -223,8 +223,7 @@ impl Exchange {
         if meets == Meets::AsPart && (!self.is_settled() || stage.part_of_page(&visitor)) {
             return self.unasked(Event::EnteredByPass);
         }
-        let here = !matches!(self.live.settings.role, Role::TokenGen { .. });
-        if here && !shared.replicas.any_usable() {
+        if !shared.has_somewhere_to_go(&self.live.settings.role) {
             return Outcome::Wait(stage.hold(self.class, &visitor));
         }
         stage.ask(self.class, &visitor)
@@ -290,7 +289,7 @@ impl Exchange {
         let visitor = self.visitor(&parts.headers, url_ticket);
         let shared = &self.worker.shared;
         let (look, waited) = room::look(&shared.desk, &self.live, &visitor, self.started);
-        let usable = matches!(self.live.settings.role, Role::TokenGen { .. }) || shared.replicas.any_usable();
+        let usable = shared.has_somewhere_to_go(&self.live.settings.role);
         // The URL's ticket may go once the cookie's does.
         let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty()) && url_ticket.is_some();
         let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");

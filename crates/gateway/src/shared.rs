@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Stats};
 use crate::gate::GateKeeper;
 use crate::live::Live;
+use crate::settings::Role;
 use tidegate_core::desk::Desk;
 
 /// What all threads share.
@@ -79,6 +80,11 @@ impl Shared {
     pub fn upstream(&self, counter: impl Fn(&Stats) -> &AtomicU64) -> u64 {
         let all = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|stats| counter(stats).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether what is admitted here has somewhere to go. Tokengen forwards nothing, and needs no replicas.
+    pub fn has_somewhere_to_go(&self, role: &Role) -> bool {
+        matches!(role, Role::TokenGen { .. }) || self.replicas.any_usable()
     }
 
     /// Whether SIGTERM came.
