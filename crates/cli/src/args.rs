@@ -35,6 +35,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Play a service: a model of workers, stages and replicas, or a real shop over SQLite.
     Origin(crate::origin::OriginOptions),
+    /// Play a scenario in virtual time, on the gate's own decisions.
+    Sim(crate::sim::SimArgs),
 }
 
 /// Which configuration to print.

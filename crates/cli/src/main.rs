@@ -10,6 +10,7 @@ mod demo;
 mod origin;
 mod run;
 mod signals;
+mod sim;
 mod status_line;
 
 use args::{Args, Command, ConfigCommand};
@@ -21,5 +22,6 @@ fn main() -> ExitCode {
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
         Command::Demo(options) => demo::demo(&options),
         Command::Origin(options) => origin::origin(&options),
+        Command::Sim(args) => sim::sim(&args),
     }
 }

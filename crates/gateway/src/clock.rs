@@ -57,7 +57,7 @@ impl Clock {
 }
 
 /// The next offset: `base` moved towards `target` by at most 1 % of `since`, or onto it when it is a step ahead.
-fn steer(base: u64, target: u64, since: u64) -> u64 {
+pub fn steer(base: u64, target: u64, since: u64) -> u64 {
     let most = since / 100;
     if target > base + STEP.as_micros() as u64 {
         target

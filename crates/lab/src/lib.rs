@@ -26,6 +26,9 @@ pub mod luggage;
 
 pub mod wheel;
 
+pub mod oracle;
+pub mod sim;
+
 pub mod client;
 pub mod load;
 pub mod tally;

@@ -1,0 +1,216 @@
+//! `tidegate sim`: a scenario in virtual time.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+use tidegate_gateway::clock::Clock;
+use tidegate_lab::scenario::Scenario;
+use tidegate_lab::sim::chance::{describe, perturb};
+use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
+
+/// `tidegate sim`
+#[derive(ClapArgs, Debug)]
+pub struct SimArgs {
+    /// The scenario.
+    #[arg(value_name = "SCENARIO.toml")]
+    pub file: PathBuf,
+    /// Takes the place of the scenario's seed.
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+    /// Plays every seed from A to B and reports those that break a rule.
+    #[arg(long, value_name = "A..B")]
+    pub seeds: Option<String>,
+    /// Threads for --seeds [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Lets each seed draw faults, and another crowd, origin and visitors.
+    #[arg(long)]
+    pub faults: bool,
+    /// Prints the last N steps.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "seeds")]
+    pub trace: usize,
+    /// Prints one JSON object. Same scenario, same seed: same bytes.
+    #[arg(long)]
+    pub json: bool,
+    /// Says how long it took: adds `wall_s` and `events_per_s` to the JSON object.
+    #[arg(long)]
+    pub timing: bool,
+    /// Writes outcome.json and series.csv there.
+    #[arg(long, value_name = "DIR", conflicts_with = "seeds")]
+    pub out: Option<PathBuf>,
+    /// Any key of the scenario, e.g. `--set gate.capacity.rate=80`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Exit code for a scenario that breaks a rule, told apart from one that cannot be played.
+const BROKEN: u8 = 3;
+
+/// Plays the scenario.
+pub fn sim(args: &SimArgs) -> ExitCode {
+    match play(args) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn play(args: &SimArgs) -> Result<ExitCode, String> {
+    let overrides = args.set.iter().map(|pair| split(pair)).collect::<Result<Vec<_>, _>>()?;
+    let scenario = Scenario::load_with(&args.file, &overrides).map_err(|mistakes| mistakes.to_string())?;
+    match &args.seeds {
+        Some(seeds) => many(args, &scenario, range(seeds)?),
+        None => one(args, &scenario),
+    }
+}
+
+fn split(pair: &str) -> Result<(String, String), String> {
+    let (key, value) =
+        pair.split_once('=').ok_or_else(|| format!("--set: expected KEY=VALUE, got `{pair}`"))?;
+    Ok((key.trim().into(), value.trim().into()))
+}
+
+/// `A..B`, both included; `A..=B` means the same, and `A` alone is one seed.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let number = |s: &str| s.trim_start_matches('=').trim().parse::<u64>().ok();
+    match (number(from), number(to)) {
+        (Some(from), Some(to)) if from <= to => Ok((from, to)),
+        _ => Err(format!("--seeds: expected A..B with A at most B, such as 1..1000, got `{text}`")),
+    }
+}
+
+fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
+    let seed = args.seed.unwrap_or(scenario.seed);
+    let drawn = if args.faults { perturb(scenario, seed) } else { scenario.clone() };
+    let options = SimOptions { trace: args.trace, ..SimOptions::new(seed) };
+    let clock = Clock::new();
+    let began = clock.now();
+    let ended = run(&drawn, &options).map_err(|e| e.to_string())?;
+    let wall_s = clock.now().since(began).as_secs_f64();
+    write_files(args, &ended)?;
+    let mut out = io::stdout().lock();
+    for step in &ended.steps {
+        tell(writeln!(out, "{step}"))?;
+    }
+    if args.json {
+        let mut object = serde_json::to_value(&ended.outcome).map_err(|e| e.to_string())?;
+        object["digest"] = json!(format!("{:016x}", ended.digest));
+        let violations: Vec<_> = ended
+            .violations
+            .iter()
+            .map(|v| json!({"at_us": v.at_us, "rule": v.rule, "what": v.what}))
+            .collect();
+        object["violations"] = json!(violations);
+        if args.timing {
+            object["wall_s"] = json!(wall_s);
+            object["events_per_s"] = json!(ended.events as f64 / wall_s);
+        }
+        tell(writeln!(out, "{object}"))?;
+    } else {
+        tell(write!(out, "{}", table(&ended)))?;
+    }
+    if args.faults {
+        eprintln!("seed {seed} drew: {}", describe(&drawn));
+    }
+    ended.violations.iter().for_each(|violation| eprint!("{violation}"));
+    let speed = ended.events as f64 / wall_s / 1e6;
+    eprintln!("{} events in {wall_s:.2} s: {speed:.2} million a second", ended.events);
+    Ok(code(ended.violations.is_empty()))
+}
+
+fn many(args: &SimArgs, scenario: &Scenario, (from, to): (u64, u64)) -> Result<ExitCode, String> {
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let clock = Clock::new();
+    let began = clock.now();
+    let report = sweep(scenario, from..=to, threads, args.faults).map_err(|e| e.to_string())?;
+    let wall_s = clock.now().since(began).as_secs_f64();
+    let broken: Vec<u64> = report.broken().map(|(seed, _)| *seed).collect();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let mut object = json!({
+            "name": scenario.name, "seeds": [from, to], "faults": args.faults, "events": report.events,
+            "digest": format!("{:016x}", report.digest), "broken": broken, "rules": rules(&report),
+        });
+        if args.timing {
+            object["wall_s"] = json!(wall_s);
+            object["events_per_s"] = json!(report.events as f64 / wall_s);
+        }
+        tell(writeln!(out, "{object}"))?;
+    } else {
+        let (runs, count) = (report.runs.len(), broken.len());
+        tell(writeln!(
+            out,
+            "{runs} seeds, {} events, {count} seeds broke a rule: {broken:?}",
+            report.events
+        ))?;
+    }
+    for (seed, run) in report.broken().take(3) {
+        if args.faults {
+            eprintln!("seed {seed} drew: {}", describe(&perturb(scenario, *seed)));
+        }
+        run.violations.iter().take(1).for_each(|violation| eprint!("{violation}"));
+    }
+    eprintln!(
+        "{wall_s:.1} s on {threads} threads: {:.2} million events a second",
+        report.events as f64 / wall_s / 1e6
+    );
+    Ok(code(broken.is_empty()))
+}
+
+/// How many seeds broke each rule.
+fn rules(report: &SweepReport) -> serde_json::Value {
+    let mut count = std::collections::BTreeMap::<&str, u64>::new();
+    for (_, run) in report.broken() {
+        let mut rules: Vec<_> = run.violations.iter().map(|violation| violation.rule).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules.into_iter().for_each(|rule| *count.entry(rule).or_default() += 1);
+    }
+    json!(count)
+}
+
+fn code(is_sound: bool) -> ExitCode {
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+}
+
+/// The figures that matter most, one a line.
+fn table(run: &SimRun) -> String {
+    let mut text = format!("{} (seed {}), in virtual time\n", run.outcome.name, run.outcome.seed);
+    for (key, value) in &run.outcome.summary {
+        text.push_str(&format!("  {key:<32} {value:>14.3}\n"));
+    }
+    text
+}
+
+fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
+        let text = serde_json::to_string(&ended.outcome).map_err(|e| e.to_string())?;
+        write(&dir.join("outcome.json"), &text)?;
+        write(&dir.join("series.csv"), &ended.outcome.csv())?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|e| at(file, e))
+}
+
+fn at(file: &Path, error: impl Display) -> String {
+    format!("{}: {error}", file.display())
+}
+
+/// A reader that has seen enough is no mistake.
+fn tell(written: io::Result<()>) -> Result<(), String> {
+    match written {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {e}")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,376 @@
+//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it runs.
+//!
+//! | rule | what holds | when |
+//! |---|---|---|
+//! | `ledger` | arrived = finished + shed + abandoned + queued + in flight, at the gate and by our own count; the origin's books close too | after every event |
+//! | `limit` | in flight at most the limit in force when it was forwarded; nobody queues while there is room | after every event |
+//! | `queue order` | within a class first come, first served; between classes by priority, then by arrival | each request forwarded |
+//! | `once` | a ticket lets in once in a process's life, unless it was given back | each redemption |
+//! | `turn` | nobody enters before the hand has come to the ticket's instant, less the tolerance | each redemption |
+//! | `order` | who comes later is promised no earlier instant; nobody is told to wait once a later instant was let in | each promise, each answer |
+//! | `first fit` | no second is skipped that has room | each promise |
+//! | `promises` | no second is promised more than limit and one visitor | each promise |
+//! | `capacity` | what is let in runs ahead of the capacity by no more than the bound of [`flow`] | each entry, each second |
+//! | `honest` | nobody waits longer than told, within the bound of [`calm`] | each visitor served |
+//! | `normal` | after the crowd the room empties | each second |
+//! | `forged` | no altered ticket is accepted, no used one lets in | each attack |
+//!
+//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not asked.
+
+use std::time::Duration;
+
+use tidegate_core::desk::Place;
+use tidegate_core::gate::Decision;
+use tidegate_core::room::{Look, Wait};
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{ClassId, Cost};
+
+use crate::acts::{End, Noted};
+use crate::model::Stats;
+use crate::scenario::Scenario;
+use crate::sim::SimOptions;
+use crate::sim::half::Half;
+use crate::sim::request::Request;
+use crate::sim::slab::Slab;
+use crate::sim::trace::Trace;
+
+pub mod calm;
+pub mod flow;
+mod queue;
+mod schedule;
+mod violation;
+
+use calm::Calm;
+use flow::Flow;
+use queue::Queue;
+use schedule::Schedule;
+pub use violation::Violation;
+
+/// Violations kept: the first explains the others.
+const MAX_VIOLATIONS: usize = 10;
+
+/// What is found wrong: the rule, and what was expected and came.
+pub(crate) type Finding = Result<(), (&'static str, String)>;
+
+/// How a request was let in.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry {
+    /// By a ticket whose turn had come.
+    Ticket { ticket: Ticket, half: usize },
+    /// A newcomer without a wait.
+    AtOnce { cost: Cost },
+    /// Without asking the room: a class that never waits, a session's pass.
+    Unasked { cost: Cost },
+}
+
+/// The books.
+pub(crate) struct Oracle {
+    is_on: bool,
+    seed: u64,
+    found: Vec<(&'static str, String)>,
+    violations: Vec<Violation>,
+    queue: Queue,
+    schedule: Schedule,
+    flow: Flow,
+    calm: Calm,
+}
+
+impl Oracle {
+    pub(crate) fn new(scenario: &Scenario, halves: &[Half], options: &SimOptions) -> Self {
+        Self {
+            is_on: options.check,
+            seed: options.seed,
+            found: Vec::new(),
+            violations: Vec::new(),
+            queue: Queue::default(),
+            schedule: Schedule::new(halves),
+            flow: Flow::new(scenario, halves),
+            calm: Calm::new(scenario),
+        }
+    }
+
+    pub(crate) fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
+    }
+
+    /// Largest lead over the capacity seen, in seconds of work, and its bound.
+    pub(crate) fn lead(&self) -> (f64, f64) {
+        self.flow.lead()
+    }
+
+    fn expect(&mut self, finding: Finding) {
+        if let Err(found) = finding {
+            self.found.push(found);
+        }
+    }
+
+    pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, priority: u8, decision: Decision) {
+        if self.is_on {
+            let finding = self.queue.arrived(id, class, priority, decision);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn woken(&mut self, id: u64, class: ClassId) {
+        if self.is_on {
+            let finding = self.queue.woken(id, class);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn abandoned(&mut self, id: u64, waited: bool) {
+        if self.is_on {
+            let finding = self.queue.abandoned(id, waited);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn timed_out(&mut self, id: u64, class: ClassId) {
+        if self.is_on {
+            let finding = self.queue.timed_out(id, class);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn finished(&mut self, id: u64) {
+        if self.is_on {
+            let finding = self.queue.finished(id);
+            self.expect(finding);
+        }
+    }
+
+    /// Somebody was let in.
+    pub(crate) fn entered(&mut self, entry: Entry, halves: &[Half], now_us: u64) {
+        if !self.is_on {
+            return;
+        }
+        let turn = match &entry {
+            Entry::Ticket { ticket, half } => self.schedule.redeemed(ticket, *half, halves, now_us),
+            _ => Ok(()),
+        };
+        let finding = self.flow.entered(&entry, halves, now_us);
+        self.expect(turn);
+        self.expect(finding);
+    }
+
+    /// Tokengen redeemed a ticket and sends its visitor on.
+    pub(crate) fn sent_on(&mut self, ticket: &Ticket, halves: &[Half], now_us: u64) {
+        if self.is_on {
+            let finding = self.schedule.redeemed(ticket, 0, halves, now_us);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn gave_back(&mut self, ticket: &Ticket) {
+        if self.is_on {
+            self.schedule.gave_back(ticket);
+        }
+    }
+
+    /// Somebody was told to wait.
+    #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
+    pub(crate) fn waits(
+        &mut self,
+        guest: u32,
+        half: usize,
+        ticket: &Ticket,
+        wait: &Wait,
+        place: Place,
+        halves: &[Half],
+        now_us: u64,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        let finding = if place == Place::Kept {
+            self.schedule.kept(ticket, wait, half, halves, now_us)
+        } else if ticket.wait.is_zero() {
+            Ok(())
+        } else {
+            let is_undisturbed = self.calm.is_undisturbed();
+            self.calm.promised(guest, wait, now_us);
+            self.schedule.promised(ticket, is_undisturbed, halves, now_us)
+        };
+        self.expect(finding);
+    }
+
+    /// Somebody asked for news.
+    #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
+    pub(crate) fn looked(
+        &mut self,
+        guest: u32,
+        half: usize,
+        ticket: &Ticket,
+        look: &Look,
+        is_usable: bool,
+        halves: &[Half],
+        now_us: u64,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        if !is_usable {
+            self.calm.held(guest);
+        }
+        if let Look::Wait(wait) = look {
+            let finding = self.schedule.kept(ticket, wait, half, halves, now_us);
+            self.expect(finding);
+        }
+    }
+
+    /// Nobody could be let in.
+    pub(crate) fn held(&mut self, guest: u32) {
+        if self.is_on {
+            self.calm.held(guest);
+        }
+    }
+
+    /// The key ring accepted what an attacker showed.
+    pub(crate) fn opened(&mut self, was_altered: bool) {
+        if self.is_on && was_altered {
+            self.found.push(("forged", "an altered ticket was accepted as authentic".into()));
+        }
+    }
+
+    /// What a visitor made of an answer.
+    pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, now: Duration) {
+        if !self.is_on {
+            return;
+        }
+        if let Noted::Attack { repelled: false } = noted
+            && !self.schedule.was_restarted()
+        {
+            self.found.push(("forged", format!("visitor {guest} was let in with an altered or used ticket")));
+        }
+        let finding = self.calm.noted(guest, kind, noted, now);
+        self.expect(finding);
+    }
+
+    pub(crate) fn left(&mut self, guest: u32, end: End, holds_ticket: bool) {
+        if self.is_on {
+            self.calm.left(guest, end, holds_ticket);
+        }
+    }
+
+    /// A request is at the origin's door.
+    pub(crate) fn door(&mut self, cost: Cost) {
+        if self.is_on {
+            self.flow.door(cost);
+        }
+    }
+
+    /// A half has ticked.
+    pub(crate) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
+        if self.is_on {
+            self.flow.ticked(half, state, now_us);
+            self.calm.ticked(state, now_us);
+        }
+    }
+
+    /// A second is over.
+    pub(crate) fn second(&mut self, now_us: u64, halves: &[Half], origin: &Stats) {
+        if !self.is_on {
+            return;
+        }
+        self.schedule.second(halves, now_us);
+        let is_calm = self.calm.is_calm(now_us);
+        let flow = self.flow.second(halves, is_calm, now_us);
+        let calm = self.calm.second(halves, now_us);
+        let books = books_of(origin);
+        for finding in [flow, calm, books] {
+            self.expect(finding);
+        }
+    }
+
+    /// A fault begins or ends, or the origin changes.
+    pub(crate) fn disturbed(&mut self, now_us: u64) {
+        self.calm.disturbed(now_us);
+        self.schedule.disturbed();
+    }
+
+    /// The gate's processes are gone, with all they held.
+    pub(crate) fn killed(&mut self) {
+        self.queue = Queue::default();
+    }
+
+    /// They are back, with what they had saved.
+    pub(crate) fn restarted(&mut self, now_us: u64) {
+        self.schedule.restarted();
+        self.flow.restarted(now_us);
+    }
+
+    pub(crate) fn crowd_is_over(&mut self, now_us: u64) {
+        self.calm.crowd_is_over(now_us);
+    }
+
+    /// After every event.
+    #[inline]
+    pub(crate) fn check(&mut self, now_us: u64, halves: &[Half], requests: &Slab<Request>, trace: &Trace) {
+        if !self.is_on {
+            return;
+        }
+        if let Some(half) = halves.last() {
+            let finding = self.queue.check(&half.gate, requests.len());
+            self.expect(finding);
+        }
+        if !self.found.is_empty() {
+            self.write_up(now_us, trace);
+        }
+    }
+
+    #[cold]
+    fn write_up(&mut self, now_us: u64, trace: &Trace) {
+        for (rule, what) in self.found.drain(..) {
+            if self.violations.len() < MAX_VIOLATIONS {
+                let steps = trace.last(crate::sim::STEPS_SHOWN);
+                let (seed, event) = (self.seed, trace.count);
+                self.violations.push(Violation { seed, at_us: now_us, event, rule, what, steps });
+            }
+        }
+    }
+
+    /// Whether so much is wrong that going on explains nothing more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.violations.len() >= MAX_VIOLATIONS
+    }
+
+    /// Everybody has left.
+    pub(crate) fn run_is_over(
+        &mut self,
+        now_us: u64,
+        origin: &Stats,
+        halves: &[Half],
+        at_deadline: bool,
+        trace: &Trace,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        self.expect(books_of(origin));
+        if !at_deadline && origin.present() > 0 {
+            self.found.push(("ledger", format!("{} requests are left at the origin", origin.present())));
+        }
+        if let (Some(half), false) = (halves.last(), at_deadline) {
+            let totals = half.gate.totals();
+            if totals.queued > 0 || totals.in_flight > 0 {
+                let (queued, in_flight) = (totals.queued, totals.in_flight);
+                self.found.push((
+                    "ledger",
+                    format!("nobody is left, but {queued} queue and {in_flight} are in flight"),
+                ));
+            }
+        }
+        self.write_up(now_us, trace);
+    }
+}
+
+/// Every request that came to the origin is accounted for.
+fn books_of(origin: &Stats) -> Finding {
+    let o = origin;
+    let sum = o.served + o.refused + o.wasted + o.abandoned + o.lost + o.present() as u64;
+    if sum == o.submitted {
+        Ok(())
+    } else {
+        Err(("ledger", format!("the origin's books: {o:?} sum up to {sum}")))
+    }
+}

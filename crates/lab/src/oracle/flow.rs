@@ -1,0 +1,196 @@
+//! How far what is let in may run ahead of the capacity.
+//!
+//! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work, time takes it off,
+//! and what is left is the *lead*. Work let in during any interval of length T is then at most `C T + lead`. The bound on
+//! the lead, in seconds of capacity, follows from the core's own rules (`room/door.rs`, `hand.rs`, `room.rs`):
+//!
+//! ```text
+//!   2 s                  a ticket on time is let in while the backlog is at most BEHIND_S
+//! + grain                and one average visitor
+//! + floor                the backlog counts spare time, down to one burst (tokencheck: a second)
+//! + 2 bursts             newcomers enter without asking the backlog, within a burst either side of the hand
+//! + 1 s * overbooking    and at most a second's promises before the next tick has slowed the hand
+//! + the dearest visitor  which is let in whole
+//! ```
+//!
+//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where nobody stays away,
+//! is late or enters unasked, and nothing goes wrong, nothing but the bursts and the control loop's swing are left:
+//! [`CALM_S`] instead of the first and the fifth line.
+//!
+//! At the origin's door tier 2 may release in one second what it held back before: so in any second at most
+//! `C * 1 s + lead bound + what was queued when it began` may pass.
+
+use std::time::Duration;
+
+use tidegate_core::units::{Cost, Rate};
+
+use super::{Entry, Finding};
+use crate::scenario::{Arrivals, Scenario};
+use crate::sim::half::Half;
+
+/// `BEHIND_S` of the core's door.
+const BEHIND_S: f64 = 2.0;
+/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn, the loop's gain
+/// is 0.7/s and it acts ten times a second.
+const CALM_S: f64 = 0.5;
+
+pub(super) struct Flow {
+    lead: f64,
+    at_us: u64,
+    /// Largest lead, in seconds.
+    highest_s: f64,
+    bound_s: f64,
+    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when it began.
+    door: Cost,
+    capacity: Rate,
+    queued: Cost,
+    /// The dearest class.
+    largest: f64,
+    is_calm_by_nature: bool,
+    burst_s: f64,
+    overbook: f64,
+}
+
+impl Flow {
+    pub(super) fn new(scenario: &Scenario, halves: &[Half]) -> Self {
+        let Some(last) = halves.last() else {
+            return Self {
+                lead: 0.0,
+                at_us: 0,
+                highest_s: 0.0,
+                bound_s: 0.0,
+                door: Cost::ZERO,
+                capacity: Rate::MAX,
+                queued: Cost::ZERO,
+                largest: 0.0,
+                is_calm_by_nature: false,
+                burst_s: 0.0,
+                overbook: 1.0,
+            };
+        };
+        let comes_when_told = |kind: &crate::scenario::Kind| {
+            let prompt = kind.no_show == 0.0 && kind.late == 0.0 && kind.tamper == 0.0 && kind.replay == 0.0;
+            prompt
+                && kind.wait_limit == crate::dist::Dist::Never
+                && kind.follow == crate::scenario::Follow::Page
+        };
+        let phases = matches!(scenario.arrivals, Arrivals::Phases { .. });
+        let settings = &last.live.settings;
+        Self {
+            lead: 0.0,
+            at_us: 0,
+            highest_s: 0.0,
+            bound_s: 0.0,
+            door: Cost::ZERO,
+            capacity: last.capacity(),
+            queued: Cost::ZERO,
+            largest: last.live.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
+            is_calm_by_nature: phases
+                && halves.len() == 1
+                && scenario.faults.is_empty()
+                && scenario.origin.changes.is_empty()
+                && scenario.visitors.iter().all(comes_when_told),
+            burst_s: settings.room.burst.as_secs_f64(),
+            overbook: settings.room.overbook_max.max(1.0),
+        }
+    }
+
+    pub(super) fn lead(&self) -> (f64, f64) {
+        (self.highest_s, self.bound_s)
+    }
+
+    /// The bound, in seconds of `capacity`. The burst is as the room has it: ten visitors at least, a second at most.
+    fn bound_s(&self, capacity: f64, is_split: bool) -> f64 {
+        let burst_s = self.burst_s.max((10.0 / capacity).min(1.0)).min(1.0);
+        let one_s = self.largest / capacity;
+        let floor_s = if is_split { 1.0 } else { burst_s };
+        let rest_s = if self.is_calm_by_nature { CALM_S } else { BEHIND_S + one_s + self.overbook };
+        rest_s + floor_s + 2.0 * burst_s + one_s
+    }
+
+    fn leak(&mut self, capacity: f64, now_us: u64) {
+        let seconds = (now_us - self.at_us) as f64 / 1e6;
+        self.lead = (self.lead - capacity * seconds).max(0.0);
+        self.at_us = now_us;
+    }
+
+    pub(super) fn entered(&mut self, entry: &Entry, halves: &[Half], now_us: u64) -> Finding {
+        let Some(half) = halves.last() else { return Ok(()) };
+        let capacity = half.capacity();
+        let cost = match entry {
+            Entry::Ticket { ticket, .. } => ticket.cost,
+            Entry::AtOnce { cost } => *cost,
+            // Nobody asked the room: it cannot be blamed.
+            Entry::Unasked { cost } => {
+                self.queued += *cost;
+                return Ok(());
+            }
+        };
+        if capacity >= Rate::MAX || capacity == Rate::ZERO {
+            self.lead = 0.0;
+            return Ok(());
+        }
+        let capacity = capacity.get();
+        self.leak(capacity, now_us);
+        self.lead += cost.units();
+        let lead_s = self.lead / capacity;
+        if lead_s > self.highest_s {
+            self.highest_s = lead_s;
+        }
+        self.bound_s = self.bound_s(capacity, halves.len() == 2);
+        if lead_s <= self.bound_s {
+            return Ok(());
+        }
+        let (lead, bound_s) = (self.lead, self.bound_s);
+        self.lead = 0.0;
+        Err((
+            "capacity",
+            format!(
+                "{lead:.1} cost units were let in beyond {capacity} a second: {lead_s:.3} s, expected at most {bound_s:.3} s"
+            ),
+        ))
+    }
+
+    pub(super) fn door(&mut self, cost: Cost) {
+        self.door += cost;
+    }
+
+    pub(super) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
+        let capacity = state.capacity();
+        if half == 0 && capacity != self.capacity && self.capacity > Rate::ZERO && self.capacity < Rate::MAX {
+            // The same seconds of work at another capacity, as the core has it.
+            self.leak(self.capacity.get(), now_us);
+            self.lead *= capacity.get() / self.capacity.get();
+        }
+        if half == 0 {
+            self.capacity = capacity;
+        }
+    }
+
+    pub(super) fn restarted(&mut self, now_us: u64) {
+        self.lead = 0.0;
+        self.at_us = now_us;
+    }
+
+    pub(super) fn second(&mut self, halves: &[Half], is_calm: bool, now_us: u64) -> Finding {
+        let Some(half) = halves.last() else { return Ok(()) };
+        let door = std::mem::take(&mut self.door);
+        let queued = std::mem::replace(&mut self.queued, half.gate.totals().queued_cost);
+        let capacity = half.capacity();
+        if capacity >= Rate::MAX || capacity == Rate::ZERO || !is_calm {
+            return Ok(());
+        }
+        let bound_s = self.bound_s(capacity.get(), halves.len() == 2);
+        let most = capacity.over(Duration::from_secs(1)).units() + bound_s * capacity.get() + queued.units();
+        if door.units() <= most {
+            return Ok(());
+        }
+        let second = now_us / 1_000_000 - 1;
+        Err((
+            "capacity",
+            format!(
+                "{door} cost units reached the origin in second {second}, expected at most {most:.1} ({capacity:?}, queued {queued})"
+            ),
+        ))
+    }
+}

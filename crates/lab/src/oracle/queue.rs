@@ -1,0 +1,161 @@
+//! The gate's queue and limit: our own account of who waits and who is at the origin.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use tidegate_core::gate::{Decision, Gate};
+use tidegate_core::units::ClassId;
+
+use super::Finding;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    classes: HashMap<u8, Line>,
+    /// Who waits, and in which place of the order of arrival.
+    waiting: HashMap<u64, u64>,
+    in_flight: HashSet<u64>,
+    arrivals: u64,
+    finished: u64,
+    shed: u64,
+    abandoned: u64,
+    /// Requests forwarded since the last check: the limit in force is looked at there.
+    forwarded: bool,
+}
+
+struct Line {
+    priority: u8,
+    /// In order of arrival; those who have left are skipped.
+    ids: VecDeque<u64>,
+}
+
+impl Queue {
+    pub(super) fn arrived(&mut self, id: u64, class: ClassId, priority: u8, decision: Decision) -> Finding {
+        self.arrivals += 1;
+        match decision {
+            Decision::Forward => {
+                self.in_flight.insert(id);
+                self.forwarded = true;
+                if self.waiting.is_empty() {
+                    return Ok(());
+                }
+                Err(("queue order", format!("request {id:x} goes ahead of {} who wait", self.waiting.len())))
+            }
+            Decision::Queued => {
+                let line =
+                    self.classes.entry(class.0).or_insert_with(|| Line { priority, ids: VecDeque::new() });
+                line.ids.push_back(id);
+                self.waiting.insert(id, self.arrivals);
+                Ok(())
+            }
+            Decision::Shed(_) => {
+                self.shed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// The first of a line who still waits: its place in the order of arrival.
+    fn first(line: &mut Line, waiting: &HashMap<u64, u64>) -> Option<(u64, u64)> {
+        loop {
+            let id = *line.ids.front()?;
+            match waiting.get(&id) {
+                Some(turn) => return Some((*turn, id)),
+                None => line.ids.pop_front(),
+            };
+        }
+    }
+
+    pub(super) fn woken(&mut self, id: u64, class: ClassId) -> Finding {
+        let mut expected: Option<(u8, u64, u64)> = None;
+        for line in self.classes.values_mut() {
+            if let Some((turn, first)) = Self::first(line, &self.waiting) {
+                let candidate = (line.priority, turn, first);
+                if expected.is_none_or(|best| candidate < best) {
+                    expected = Some(candidate);
+                }
+            }
+        }
+        let was_waiting = self.waiting.remove(&id);
+        self.in_flight.insert(id);
+        self.forwarded = true;
+        match expected {
+            Some((.., first)) if first == id => Ok(()),
+            Some((.., first)) => {
+                let class = class.0;
+                Err((
+                    "queue order",
+                    format!("request {id:x} of class {class} leaves the queue before {first:x}"),
+                ))
+            }
+            None => {
+                Err(("ledger", format!("request {id:x} leaves the queue: {was_waiting:?}, nobody waits")))
+            }
+        }
+    }
+
+    pub(super) fn abandoned(&mut self, id: u64, waited: bool) -> Finding {
+        self.abandoned += 1;
+        let known = self.waiting.remove(&id).is_some();
+        if known && waited {
+            Ok(())
+        } else {
+            Err(("ledger", format!("request {id:x} gives up: in our queue {known}, in the gate's {waited}")))
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, id: u64, _class: ClassId) -> Finding {
+        self.shed += 1;
+        let known = self.waiting.remove(&id).is_some();
+        if known {
+            Ok(())
+        } else {
+            Err(("ledger", format!("request {id:x} waited too long, but did not wait")))
+        }
+    }
+
+    pub(super) fn finished(&mut self, id: u64) -> Finding {
+        self.finished += 1;
+        let known = self.in_flight.remove(&id);
+        if known {
+            Ok(())
+        } else {
+            Err(("ledger", format!("request {id:x} ends twice, or was never forwarded")))
+        }
+    }
+
+    pub(super) fn check(&mut self, gate: &Gate, requests: usize) -> Finding {
+        let t = gate.totals();
+        let sum = t.finished
+            + t.shed_full
+            + t.shed_timeout
+            + t.abandoned
+            + t.queued as u64
+            + u64::from(t.in_flight);
+        let ours = (
+            self.arrivals,
+            self.finished,
+            self.shed,
+            self.abandoned,
+            self.waiting.len(),
+            self.in_flight.len(),
+        );
+        let shed = t.shed_full + t.shed_timeout;
+        let theirs = (t.arrived, t.finished, shed, t.abandoned, t.queued, t.in_flight as usize);
+        if sum != t.arrived || ours != theirs || requests != self.waiting.len() + self.in_flight.len() {
+            return Err((
+                "ledger",
+                format!(
+                    "(arrived, finished, shed, abandoned, queued, in flight): ours {ours:?}, the gate's {theirs:?}; {requests} under way"
+                ),
+            ));
+        }
+        let limit = gate.limit().map_or(usize::MAX, |limit| limit as usize);
+        let (in_flight, queued) = (self.in_flight.len(), self.waiting.len());
+        if std::mem::take(&mut self.forwarded) && in_flight > limit {
+            return Err(("limit", format!("expected at most {limit} in flight, got {in_flight}")));
+        }
+        if queued > 0 && in_flight < limit {
+            return Err(("limit", format!("{queued} queue although {in_flight} of {limit} are in flight")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! Promises: who is promised what, in which order they are kept, and that each is kept once.
+//!
+//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let in when the hand
+//! has come to its instant; the hand never goes back. So: a promise made later is for no earlier instant (a millisecond is lost
+//! to rounding), and once a ticket due at `d` has been let in, no ticket due before `d` is "not yet" ever again. The
+//! exceptions that DESIGN.md makes are not exceptions to this: a late visitor had its turn and missed it; who is pulled forward
+//! is so because the hand runs ahead, for all alike; a burst is the part of the present second that is already due.
+//! "Your turn, but the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
+//!
+//! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D). A restart
+//! forgets the promises of its last second; order begins anew.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+use tidegate_core::room::Wait;
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{Rate, Timestamp};
+
+use super::Finding;
+use crate::sim::half::Half;
+
+/// What is said to somebody whose turn has come while the origin is behind: come again in a second.
+const SOON: (u64, Duration) = (1, Duration::from_secs(1));
+/// Tickets count whole milliseconds.
+const ROUNDING: Duration = Duration::from_millis(1);
+/// How old the orders may be that tokencheck goes by: after this it goes by the clock.
+const ORDERS_HOLD: Duration = Duration::from_secs(5);
+/// The schedule kept here, in seconds: the longest that any room's is, two days.
+const RING: usize = 1 << 18;
+
+/// Nonces are random: they are their own hash.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers of 64 bits are hashed");
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+type Nonces = HashSet<u64, BuildHasherDefault<AsIs>>;
+
+pub(super) struct Schedule {
+    /// By half: the nonces let in.
+    redeemed: [Nonces; 2],
+    last_due: Timestamp,
+    /// The latest instant that was let in.
+    let_in: Timestamp,
+    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it began to fill.
+    promised: Vec<(u64, u64, bool)>,
+    highest: Rate,
+    overbook: f64,
+    in_order: bool,
+    is_split: bool,
+    restarts: u32,
+    /// A fault or a change has happened: the schedule may have gaps.
+    has_gaps: bool,
+}
+
+impl Schedule {
+    pub(super) fn new(halves: &[Half]) -> Self {
+        let in_order = halves.first().is_none_or(|h| !h.live.settings.room.rise_to_newcomers);
+        Self {
+            redeemed: Default::default(),
+            last_due: Timestamp::default(),
+            let_in: Timestamp::default(),
+            promised: Vec::new(),
+            highest: halves.first().map_or(Rate::ZERO, Half::capacity),
+            overbook: 1.0,
+            in_order,
+            is_split: halves.len() == 2,
+            restarts: 0,
+            has_gaps: false,
+        }
+    }
+
+    pub(super) fn was_restarted(&self) -> bool {
+        self.restarts > 0
+    }
+
+    pub(super) fn disturbed(&mut self) {
+        self.has_gaps = true;
+    }
+
+    pub(super) fn restarted(&mut self) {
+        self.restarts += 1;
+        self.redeemed = Default::default();
+        self.last_due = Timestamp::default();
+        self.let_in = Timestamp::default();
+        self.promised.clear();
+        self.has_gaps = true;
+    }
+
+    /// Where the schedule stands at the latest, as seen by `half`.
+    fn hand(half: usize, halves: &[Half], now_us: u64) -> Timestamp {
+        let now = halves[half].now(now_us);
+        let Some(room) = halves[0].desk.room() else { return now };
+        let hand = room.orders().hand;
+        match (half, hand.follows_clock) {
+            (0, true) => hand.at.max(now),
+            (0, false) => hand.at,
+            // Tokencheck goes by the hand it was told last, or by its own clock.
+            _ => hand.at.max(now),
+        }
+    }
+
+    pub(super) fn redeemed(&mut self, ticket: &Ticket, half: usize, halves: &[Half], now_us: u64) -> Finding {
+        if !self.redeemed[half].insert(ticket.nonce) {
+            return Err(("once", format!("{ticket:?} is let in a second time")));
+        }
+        let here = &halves[half];
+        let (now, due) = (here.now(now_us), ticket.due());
+        if here.capacity() >= Rate::MAX {
+            return Ok(());
+        }
+        if ticket.wait.is_zero() {
+            let until = now + here.tolerance();
+            let early = due > until;
+            return if early { Err(("turn", format!("{ticket:?} is let in at {now:?}"))) } else { Ok(()) };
+        }
+        let hand = Self::hand(half, halves, now_us);
+        if due > hand + here.tolerance() {
+            let early = due.since(hand);
+            return Err(("turn", format!("{ticket:?} is let in {early:?} before the hand, at {now:?}")));
+        }
+        self.let_in = self.let_in.max(due);
+        Ok(())
+    }
+
+    pub(super) fn gave_back(&mut self, ticket: &Ticket) {
+        let half = usize::from(self.is_split);
+        self.redeemed[half].remove(&ticket.nonce);
+    }
+
+    /// A visitor who holds a ticket is told "not yet".
+    pub(super) fn kept(
+        &mut self,
+        ticket: &Ticket,
+        wait: &Wait,
+        half: usize,
+        halves: &[Half],
+        _now_us: u64,
+    ) -> Finding {
+        if (wait.place, wait.wait) == SOON || ticket.wait.is_zero() || halves[half].capacity() == Rate::ZERO {
+            return Ok(());
+        }
+        // Two processes: one may go by older orders than the other did.
+        let slack = if self.is_split { ORDERS_HOLD + halves[half].tolerance() } else { Duration::ZERO };
+        if ticket.due() + slack >= self.let_in {
+            return Ok(());
+        }
+        let by = self.let_in.since(ticket.due());
+        Err(("order", format!("{ticket:?} has to wait {:?}, but one due {by:?} later was let in", wait.wait)))
+    }
+
+    /// A visitor gets a place.
+    pub(super) fn promised(
+        &mut self,
+        ticket: &Ticket,
+        is_undisturbed: bool,
+        halves: &[Half],
+        now_us: u64,
+    ) -> Finding {
+        let due = ticket.due();
+        let before = self.last_due;
+        self.last_due = before.max(due);
+        if self.in_order && due + ROUNDING < before {
+            let by = before.since(due);
+            return Err((
+                "order",
+                format!("{ticket:?} is promised an instant {by:?} before one given out earlier"),
+            ));
+        }
+        let now = halves[0].now(now_us);
+        let begun = Self::hand(0, halves, now_us).max(now).second();
+        self.highest = if halves[0].capacity() > self.highest { halves[0].capacity() } else { self.highest };
+        let sum = self.add(due.second(), ticket.cost.hundredths(), begun < due.second());
+        let one = ticket.cost.hundredths().max(largest(halves));
+        let limit = self.highest.over(Duration::from_secs(1)).hundredths() as f64 * self.overbook * 1.03;
+        if sum as f64 > limit + one as f64 + 1.0 {
+            return Err((
+                "promises",
+                format!(
+                    "second {} is promised {} hundredths, expected at most {limit} and {one}",
+                    due.second(),
+                    sum
+                ),
+            ));
+        }
+        if is_undisturbed && !self.has_gaps && self.restarts == 0 {
+            return self.first_fit(due.second(), begun, one, halves);
+        }
+        Ok(())
+    }
+
+    /// The second before must be full if it was wholly in the future when it began to fill, or was skipped as a whole.
+    fn first_fit(&self, second: u64, begun: u64, one: u64, halves: &[Half]) -> Finding {
+        let least = halves[0].capacity().over(Duration::from_secs(1)).hundredths();
+        let previous = second - 1;
+        // The second that follows the present one may be filled by who entered at once.
+        if previous <= begun + 1 {
+            return Ok(());
+        }
+        let (sum, whole) = self.at(previous).unwrap_or((0, true));
+        if whole && sum + one < least {
+            return Err((
+                "first fit",
+                format!(
+                    "second {second} is given out although the one before holds {sum} of {least} hundredths"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn at(&self, second: u64) -> Option<(u64, bool)> {
+        let cell = self.promised.get(second as usize % RING)?;
+        (cell.0 == second).then_some((cell.1, cell.2))
+    }
+
+    fn add(&mut self, second: u64, hundredths: u64, whole: bool) -> u64 {
+        if self.promised.is_empty() {
+            self.promised = vec![(0, 0, false); RING];
+        }
+        let cell = &mut self.promised[second as usize % RING];
+        if cell.0 != second {
+            *cell = (second, 0, whole);
+        }
+        cell.1 += hundredths;
+        cell.1
+    }
+
+    /// Looks up by how much is overbooked at present: it may only have risen.
+    pub(super) fn second(&mut self, halves: &[Half], now_us: u64) {
+        if let Some(half) = halves.first() {
+            let most = half.live.settings.room.overbook_max.max(1.0);
+            self.overbook = self.overbook.max(half.desk.state(half.now(now_us)).overbook).min(most);
+        }
+    }
+}
+
+/// The dearest class, in hundredths.
+fn largest(halves: &[Half]) -> u64 {
+    halves.first().map_or(0, |h| h.live.classes.iter().map(|c| c.cost.hundredths()).max().unwrap_or(0))
+}

@@ -1,0 +1,132 @@
+//! The simulator: a whole scenario in virtual time, on the gate's own core.
+//!
+//! ```text
+//!             ┌──────────── agenda (wheel) ◄── next request ───────────┐
+//!             ▼                                                        │
+//!  crowd ─► door ─► desk, room, gate ─► forward ─► farm of models ─► answer ─► visitor ─► tally
+//!             │     (tidegate-core)       │                            ▲
+//!             └──────── oracle ◄──────────┴───────── half: control tick, feedback, restart
+//! ```
+//!
+//! Nothing is decided here. Who waits and for how long is the core's decision (`desk`, `room`, `gate`, `control`), built
+//! from the scenario's gate configuration by the gateway's own `Live`; which replica is asked, what may be repeated and when a
+//! page asks again are the gateway's own functions; what a visitor does next is [`crate::visitor`]'s, and how long the origin
+//! takes [`crate::model`]'s. This module carries events between them in order of time and performs what comes out.
+//!
+//! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the agenda (in order of
+//! insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between visitor and service.
+//! **Randomness** is three generators made from the seed: the crowd's, the origin's, the gate's.
+//! Same scenario, same seed: the same steps, the same figures, bit for bit.
+//!
+//! **What counts as an event** is a step of the trace: something that happens at an instant of virtual time to one visitor or
+//! request (it arrives, is decided on, goes to the origin, is served; its answer reaches the visitor), a control tick, a fault.
+//!
+//! Left out: connections, bytes and parsing, and with them every limit on those; requests for the parts of a page; active
+//! health checks (replicas are left out passively).
+
+use thiserror::Error;
+use tidegate_core::classify::ClassifyError;
+use tidegate_gateway::live::LiveError;
+
+use crate::crowd::replay::ReplayError;
+use crate::oracle::Violation;
+use crate::outcome::{Outcome, Way};
+use crate::scenario::Scenario;
+
+pub mod chance;
+mod control;
+mod door;
+mod farm;
+mod forward;
+mod guest;
+pub(crate) mod half;
+pub(crate) mod request;
+pub(crate) mod slab;
+mod sweep;
+pub mod trace;
+mod world;
+
+pub use sweep::{SweepReport, sweep};
+
+use trace::Step;
+use world::World;
+
+/// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and origin there is none:
+/// where it matters, it is part of the service time.
+pub const LATENCY_US: u64 = 100;
+
+/// Steps shown with a violation.
+pub const STEPS_SHOWN: usize = 50;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Takes the place of the scenario's.
+    pub seed: u64,
+    /// How many of the last steps to return.
+    pub trace: usize,
+    /// Whether to check what must always hold.
+    pub check: bool,
+}
+
+impl SimOptions {
+    /// Everything is checked; no steps are returned.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, trace: 0, check: true }
+    }
+}
+
+/// What a simulation came to.
+#[derive(Clone, Debug)]
+pub struct SimRun {
+    /// The figures.
+    pub outcome: Outcome,
+    /// What must not have happened.
+    pub violations: Vec<Violation>,
+    /// Steps of the trace.
+    pub events: u64,
+    /// A hash over all steps.
+    pub digest: u64,
+    /// The last steps.
+    pub steps: Vec<Step>,
+    /// By how much what was let in ran ahead of the capacity at most, and the bound, in seconds of work.
+    pub lead_s: (f64, f64),
+}
+
+/// Why nothing was simulated.
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// The gate's configuration.
+    #[error("the scenario's gate cannot be set up: {0}")]
+    Gate(#[from] LiveError),
+    /// The origin's paths.
+    #[error("the scenario's origin: {0}")]
+    Paths(ClassifyError),
+    /// The log to be replayed.
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+    /// It would never end.
+    #[error("expected an end: arrivals that go on for ever need a `deadline`")]
+    Endless,
+}
+
+/// Plays a scenario.
+///
+/// # Errors
+/// The scenario cannot be played: see [`SimError`].
+pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError> {
+    let mut world = World::new(scenario, options)?;
+    world.run()?;
+    let mut outcome = world.tally.outcome(&scenario.name, Way::Sim, options.seed, None);
+    let violations = world.oracle.take_violations();
+    outcome.summary.insert("events".into(), world.trace.count as f64);
+    outcome.summary.insert("violations".into(), violations.len() as f64);
+    Ok(SimRun {
+        outcome,
+        violations,
+        events: world.trace.count,
+        digest: world.trace.digest(),
+        steps: world.trace.last(options.trace),
+        lead_s: world.oracle.lead(),
+    })
+}

@@ -1,0 +1,126 @@
+//! What the control side does, and what happens to it: ticks, reports between the halves, faults.
+
+use std::time::Duration;
+
+use tidegate_core::control::TICK;
+use tidegate_core::desk::Desk;
+use tidegate_core::gate::Woken;
+use tidegate_core::room::Feedback;
+use tidegate_gateway::balance::Replicas;
+use tidegate_gateway::dispatch::budget::Budget;
+use tidegate_gateway::feedback;
+
+use super::SimError;
+use super::trace::What;
+use super::world::{Item, World, micros};
+use crate::scenario::FaultKind;
+
+impl World<'_> {
+    pub(crate) fn tick(&mut self, half: usize) {
+        self.agenda.push(self.now_us + micros(TICK), Item::Tick(half as u8));
+        if self.gate_is_down {
+            return;
+        }
+        self.trace.step(self.now_us, What::Tick, 0, half as u64);
+        let usable = !self.halves[half].forwards() || self.replicas.any_usable_at(|| self.now_us);
+        let before = self.halves[half].capacity();
+        let late = self.halves[half].tick(self.now_us, usable);
+        self.oracle.ticked(half, &self.halves[half], self.now_us);
+        for Woken { id, class, .. } in late {
+            self.too_long_in_queue(id, class);
+        }
+        if self.halves[half].capacity() != before {
+            self.tally_capacity();
+        }
+        if half + 1 == self.halves.len() {
+            self.silent_too_long();
+            self.wake();
+        }
+    }
+
+    pub(crate) fn tally_capacity(&mut self) {
+        if let Some(half) = self.halves.first() {
+            self.tally.capacity(Duration::from_micros(self.now_us), half.capacity().get());
+        }
+    }
+
+    /// Tokencheck tells tokengen what it saw, and is told what to go by.
+    pub(crate) fn report(&mut self) {
+        self.agenda.push(self.now_us + micros(feedback::EVERY), Item::Feedback);
+        let [generator, checker] = &self.halves[..] else { return };
+        if self.gate_is_down {
+            return;
+        }
+        let now = checker.now(self.now_us);
+        let (Some(room), Desk::Checker { checker: desk, capacity }) = (generator.desk.room(), &checker.desk)
+        else {
+            return;
+        };
+        feedback::merge(&mut self.unsent, desk.report(checker.gate.totals().queued_cost));
+        self.trace.step(self.now_us, What::Feedback, 0, u64::from(!self.reports_lost));
+        if self.reports_lost {
+            return;
+        }
+        let orders = room.feedback(&std::mem::take(&mut self.unsent));
+        desk.follow(orders, now);
+        *capacity.lock().unwrap_or_else(|e| e.into_inner()) = orders.capacity;
+    }
+
+    pub(crate) fn fault(&mut self, i: u16) -> Result<(), SimError> {
+        let fault = self.scenario.faults[usize::from(i)];
+        self.trace.step(self.now_us, What::Fault, 0, u64::from(i));
+        self.oracle.disturbed(self.now_us);
+        match fault.what {
+            FaultKind::Crash { replica } => {
+                for id in self.farm.crash(replica as usize, self.now_us) {
+                    self.lost(id);
+                }
+            }
+            FaultKind::Slow { replica, factor } => self.farm.slow(replica as usize, factor, self.now_us),
+            FaultKind::Drift { seconds } => self.drift(seconds)?,
+            FaultKind::NoFeedback => self.reports_lost = true,
+            FaultKind::Restart => self.killed(),
+        }
+        if fault.lasts < Duration::MAX {
+            self.agenda.push(self.now_us.saturating_add(micros(fault.lasts)), Item::Mend(i));
+        } else if matches!(fault.what, FaultKind::Restart) {
+            self.mend(i)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mend(&mut self, i: u16) -> Result<(), SimError> {
+        self.trace.step(self.now_us, What::Mended, 0, u64::from(i));
+        self.oracle.disturbed(self.now_us);
+        match self.scenario.faults[usize::from(i)].what {
+            FaultKind::Crash { replica } => self.farm.revive(replica as usize),
+            FaultKind::Slow { replica, .. } => self.farm.slow(replica as usize, 1.0, self.now_us),
+            FaultKind::Drift { .. } => self.drift(0.0)?,
+            FaultKind::NoFeedback => self.reports_lost = false,
+            FaultKind::Restart => {
+                self.gate_is_down = false;
+                for half in &mut self.halves {
+                    half.restart(&self.key, self.now_us)?;
+                }
+                let origin = self.halves.last().map(|h| h.live.settings.origin.clone()).unwrap_or_default();
+                self.replicas = Replicas::new(&origin);
+                self.budget = Budget::new(origin.retry_budget, self.began);
+                self.unsent = Feedback::default();
+                self.oracle.restarted(self.now_us);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokencheck's host has a wrong clock. One that is wrong from the start is believed; later the gateway's clock follows
+    /// slowly.
+    fn drift(&mut self, seconds: f64) -> Result<(), SimError> {
+        if let [_, checker] = &mut self.halves[..] {
+            checker.clock.drift(seconds);
+            if self.now_us == 0 {
+                checker.restart(&self.key, 0)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! A request arrives: performs the room's verdict, as the gateway's room stage does with cookies and pages.
+
+use std::time::Duration;
+
+use rand::{Rng, RngCore};
+use tidegate_core::desk::{Asking, Place, Shown, Verdict};
+use tidegate_core::room::{Look, Wait};
+use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Ticket};
+use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_gateway::settings::{Binding as Bound, Unit};
+use tidegate_gateway::{page, respond, room};
+
+use super::LATENCY_US;
+use super::trace::What;
+use super::world::{Item, World};
+use crate::acts::{Ask, Failure};
+use crate::answer::{Answer, News, State};
+use crate::oracle::Entry;
+
+/// A request at the gate's door.
+pub(crate) struct Caller {
+    pub(crate) guest: u32,
+    ask: Ask,
+    kind: u32,
+    class: ClassId,
+    /// Which half it asks.
+    half: usize,
+}
+
+impl World<'_> {
+    /// A visitor's request arrives.
+    pub(crate) fn visit(&mut self, number: u32) {
+        let Some(guest) = self.guests.get_mut(number) else { return };
+        let (ask, kind, step) = (guest.visitor.ask(), guest.visitor.kind(), guest.visitor.step());
+        let hopped = guest.take_hop();
+        let ticket = match ask {
+            Ask::Replayed => guest.used(),
+            _ => guest.held(),
+        };
+        if matches!(ask, Ask::Tampered | Ask::Replayed) && ticket.is_none() {
+            let now = guest.visitor.at();
+            let reaction = guest.visitor.skip_attack(&self.cast, now);
+            return self.goes_on(number, reaction.next, now);
+        }
+        let half = if guest.is_at_check() { 1 } else { 0 };
+        if !hopped {
+            self.tally.sent(ask, guest.visitor.at(), guest.visitor.at());
+        }
+        let what = match ask {
+            Ask::Page => What::Asks,
+            Ask::News => What::Polls,
+            Ask::Tampered => What::Tampers,
+            Ask::Replayed => What::Replays,
+        };
+        self.trace.step(self.now_us, what, number, u64::from(step));
+        let route = &self.routes[kind as usize][usize::from(step)];
+        let class = route.class;
+        if self.halves.is_empty() {
+            return self.straight_to_the_origin(number);
+        }
+        if self.gate_is_down {
+            return self.reply(number, Err(Failure::Connect));
+        }
+        let caller = Caller { guest: number, ask, kind, class, half };
+        if ask == Ask::News {
+            return self.news(&caller, ticket);
+        }
+        self.halves[half].shard.arrived(class);
+        if route.meets_room {
+            self.meets_room(&caller, ticket);
+        } else if self.halves[half].forwards() {
+            let cost = route.cost;
+            self.halves[half].desk.charge(cost);
+            self.trace.step(self.now_us, What::Passes, number, u64::from(class.0));
+            self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
+            self.forward(number, None, false);
+        } else {
+            self.send_on(&caller, None);
+        }
+    }
+
+    /// The answer of whoever decides here and now.
+    pub(crate) fn reply(&mut self, number: u32, outcome: Result<Answer, Failure>) {
+        self.answer(number, outcome, self.now_us + LATENCY_US);
+    }
+
+    fn meets_room(&mut self, caller: &Caller, ticket: Option<Ticket>) {
+        let half = &self.halves[caller.half];
+        let now = half.now(self.now_us);
+        if half.forwards() && !self.replicas.any_usable_at(|| self.now_us) {
+            return self.hold(caller, ticket, now);
+        }
+        let session = half.live.settings.room.unit == Unit::Session;
+        if session && caller.ask == Ask::Page && self.by_session(caller, now) {
+            return;
+        }
+        let shown = match (ticket, caller.ask) {
+            (None, _) => Shown::Nothing,
+            (Some(ticket), Ask::Page | Ask::News) => Shown::Ticket(ticket),
+            (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(caller, &ticket),
+        };
+        let half = &self.halves[caller.half];
+        let asking = Asking {
+            class: caller.class,
+            cost: half.live.class(caller.class).cost,
+            shown,
+            sends_on: !half.forwards(),
+        };
+        let rng = &mut self.rng;
+        let verdict = half.desk.ask(&asking, &mut || rng.next_u64(), &|event| half.shard.count(event), now);
+        self.perform_verdict(caller, verdict, &asking, now);
+    }
+
+    fn perform_verdict(&mut self, caller: &Caller, verdict: Verdict, asking: &Asking, now: Timestamp) {
+        let (number, at) = (caller.guest, self.now_us);
+        match verdict {
+            Verdict::Enter { ticket } => {
+                let session = self.halves[caller.half].live.settings.room.unit == Unit::Session;
+                let (class, cost) = (asking.class, asking.cost);
+                let entry = match ticket {
+                    Some(ticket) => {
+                        self.trace.step(at, What::Redeems, number, relative(&ticket));
+                        Entry::Ticket { ticket, half: caller.half }
+                    }
+                    None => {
+                        self.trace.step(at, What::Enters, number, u64::from(class.0));
+                        Entry::AtOnce { cost }
+                    }
+                };
+                self.oracle.entered(entry, &self.halves, at);
+                self.forward(number, ticket, session || asking.shown != Shown::Nothing);
+            }
+            Verdict::SendOn { ticket, redeemed } => {
+                if redeemed {
+                    let Shown::Ticket(shown) = asking.shown else {
+                        unreachable!("what was redeemed was shown")
+                    };
+                    self.oracle.sent_on(&shown, &self.halves, at);
+                }
+                self.send_on(caller, Some(ticket));
+            }
+            Verdict::SendBack => {
+                self.trace.step(at, What::SentBack, number, 0);
+                if caller.ask != Ask::Page {
+                    return self.reply(number, Ok(Answer::Refused(302)));
+                }
+                if let Some(guest) = self.guests.get_mut(number) {
+                    guest.go_to_check(false);
+                    guest.drop_ticket();
+                    guest.hop();
+                }
+                self.agenda.push(at + 2 * LATENCY_US, Item::Visit(number));
+            }
+            Verdict::Wait { ticket, wait, place } => self.told_to_wait(caller, &ticket, &wait, place, now),
+            Verdict::Full { retry_after } => {
+                self.trace.step(at, What::Full, number, 0);
+                let answer = self.wait_answer(caller, retry_after, false);
+                self.reply(number, Ok(answer));
+            }
+            Verdict::Forbidden => {
+                self.trace.step(at, What::Forbidden, number, 0);
+                self.reply(number, Ok(Answer::Refused(403)));
+            }
+        }
+    }
+
+    fn told_to_wait(&mut self, caller: &Caller, ticket: &Ticket, wait: &Wait, place: Place, now: Timestamp) {
+        let what = if place == Place::Kept { What::Keeps } else { What::Promised };
+        self.trace.step(self.now_us, what, caller.guest, relative(ticket));
+        self.oracle.waits(caller.guest, caller.half, ticket, wait, place, &self.halves, self.now_us);
+        debug_assert!(ticket.arrived <= now || self.halves.len() == 2, "{ticket:?} at {now:?}");
+        // What an altered ticket is answered with is not kept.
+        if let Some(guest) = self.guests.get_mut(caller.guest)
+            && caller.ask != Ask::Tampered
+            && place != Place::Kept
+        {
+            guest.hold(ticket);
+        }
+        let answer = self.wait_answer(caller, wait.wait, true);
+        self.reply(caller.guest, Ok(answer));
+    }
+
+    /// The waiting page, or what programs get instead.
+    fn wait_answer(&mut self, caller: &Caller, wait: Duration, has_place: bool) -> Answer {
+        let browser = self.cast.kinds[caller.kind as usize].browser;
+        let poll = page::poll_interval(wait, self.rng.random());
+        Answer::Wait {
+            news: has_place,
+            after: Some(wait),
+            refresh: browser.then(|| respond::refresh(wait)),
+            poll: browser.then_some(poll),
+            full: !has_place,
+        }
+    }
+
+    /// No replica is up: everybody keeps or gets a place.
+    fn hold(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
+        let shown = ticket.map_or(Shown::Nothing, Shown::Ticket);
+        let wait = self.halves[caller.half].desk.hold(caller.class, &shown, now);
+        self.trace.step(self.now_us, What::Held, caller.guest, 0);
+        self.oracle.held(caller.guest);
+        let answer = self.wait_answer(caller, wait.wait, true);
+        self.reply(caller.guest, Ok(answer));
+    }
+
+    /// A session that was admitted goes on.
+    fn by_session(&mut self, caller: &Caller, now: Timestamp) -> bool {
+        let half = &self.halves[caller.half];
+        let Some(pass) = self.passes.get_mut(&caller.guest) else { return false };
+        let Some(renew) = half.live.session_rules().admits(pass, now) else { return false };
+        if renew {
+            pass.issued = now;
+        }
+        let (class, cost) = (caller.class, half.live.class(caller.class).cost);
+        half.desk.charge(cost);
+        self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(class.0));
+        self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
+        self.forward(caller.guest, None, false);
+        true
+    }
+
+    /// Tokengen forwards nothing itself.
+    fn send_on(&mut self, caller: &Caller, ticket: Option<Ticket>) {
+        self.trace.step(self.now_us, What::SentOn, caller.guest, 0);
+        if caller.ask != Ask::Page {
+            // An attacker does not follow a redirect.
+            return self.reply(caller.guest, Ok(Answer::Refused(302)));
+        }
+        if let Some(guest) = self.guests.get_mut(caller.guest) {
+            match ticket {
+                Some(ticket) => guest.hold(&ticket),
+                None => guest.drop_ticket(),
+            }
+            guest.go_to_check(true);
+            guest.hop();
+        }
+        self.agenda.push(self.now_us + 2 * LATENCY_US, Item::Visit(caller.guest));
+    }
+
+    fn news(&mut self, caller: &Caller, ticket: Option<Ticket>) {
+        let half = &self.halves[caller.half];
+        let now = half.now(self.now_us);
+        let look = ticket.map_or(Look::Expired, |ticket| half.desk.look(&ticket, now));
+        let usable = !half.forwards() || self.replicas.any_usable_at(|| self.now_us);
+        let (state, wait, _) = room::standing(look, usable);
+        if let Some(ticket) = ticket {
+            self.oracle.looked(caller.guest, caller.half, &ticket, &look, usable, &self.halves, self.now_us);
+        }
+        let poll = page::poll_interval(wait, self.rng.random());
+        let state = match state {
+            page::State::Waiting => State::Waiting,
+            page::State::Ready => State::Ready,
+            page::State::Expired => State::Expired,
+            page::State::Redeemed => State::Redeemed,
+            page::State::Full => State::Full,
+            page::State::Unavailable => State::Unavailable,
+        };
+        self.reply(caller.guest, Ok(Answer::News(News { state, poll, wait })));
+    }
+
+    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
+    /// character changed.
+    fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Shown {
+        let live = &self.halves[caller.half].live;
+        let ip = [127, 0, 0, 1].into();
+        let cookie = u128::from(caller.guest).to_le_bytes();
+        let binding = match live.settings.room.binding {
+            Bound::None => Binding::None,
+            Bound::Ip => Binding::Ip(ip),
+            Bound::IpPrefix => Binding::IpPrefix(ip),
+            Bound::Cookie => Binding::Cookie(cookie),
+        };
+        let mut text = live.keys.seal(ticket, &binding).as_bytes().to_vec();
+        if caller.ask == Ask::Tampered {
+            let number = self.guests.get(caller.guest).map_or(0, |guest| guest.visitor.path_number());
+            let at = number as usize % text.len();
+            text[at] = if text[at] == b'A' { b'B' } else { b'A' };
+        }
+        let opened = live.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, live.bindings);
+        match opened {
+            Ok(ticket) => {
+                self.oracle.opened(caller.ask == Ask::Tampered);
+                Shown::Ticket(ticket)
+            }
+            Err(_) => Shown::Forged,
+        }
+    }
+
+    /// What comes with an answer of the origin after a place was used: the ticket goes, a session's pass comes.
+    pub(crate) fn take_cookies(&mut self, number: u32) {
+        let Some(half) = self.halves.last() else { return };
+        let Some(guest) = self.guests.get_mut(number) else { return };
+        guest.use_up();
+        let session = half.live.settings.room.unit == Unit::Session;
+        guest.go_to_check(session && self.halves.len() == 2);
+        if session {
+            let (kind, now) = (guest.visitor.kind(), half.now(self.now_us));
+            let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
+            let nonce = self.rng.next_u64();
+            let pass = Pass { kind: PassKind::Session, class, issued: now, first: now, nonce };
+            self.passes.insert(number, pass);
+        }
+    }
+}
+
+/// A ticket's due instant, without the years before the run.
+fn relative(ticket: &Ticket) -> u64 {
+    ticket.due().as_micros() % 1_000_000_000_000
+}

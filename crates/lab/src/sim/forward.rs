@@ -1,0 +1,375 @@
+//! Performs what was admitted, as the gateway's forward and dispatch do: the gate's queue, a replica, and what follows however
+//! it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngCore;
+use tidegate_core::gate::{self, Decision};
+use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::ClassId;
+use tidegate_gateway::balance::{InFlight, Replica};
+use tidegate_gateway::dispatch::retry::Miss;
+
+use super::LATENCY_US;
+use super::request::{AtOrigin, Request};
+use super::trace::What;
+use super::world::{Item, World, micros};
+use crate::acts::Failure;
+use crate::answer::Answer;
+use crate::model::Done;
+
+/// How a request that left the origin without an answer fared.
+enum Attempt {
+    /// It is under way.
+    UnderWay,
+    /// The replica's backlog was full: the replica answered 503.
+    Busy,
+    /// No answer, and no other attempt.
+    Failed(Option<Miss>),
+}
+
+impl World<'_> {
+    /// Without a gate: to whichever replica an even-handed balancer would choose.
+    pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
+        let id = self.note_request(number, None, false);
+        let replica = (self.rng.next_u64() % self.farm.len() as u64) as usize;
+        match self.submit(id, replica, None) {
+            Attempt::UnderWay => self.set_patience(number, id),
+            Attempt::Busy => self.over(id, Ok(Answer::Refused(503))),
+            Attempt::Failed(_) => self.over(id, Err(Failure::Connect)),
+        }
+    }
+
+    /// Admitted: through the gate to the origin.
+    pub(crate) fn forward(&mut self, number: u32, ticket: Option<Ticket>, cookies: bool) {
+        let id = self.note_request(number, ticket, cookies);
+        let half = self.halves.len() - 1;
+        let half = &mut self.halves[half];
+        let now = half.now(self.now_us);
+        let Some(request) = self.requests.get(slot(id)) else { return };
+        let (class, cost) = (request.class, request.cost);
+        let decision = half.gate.arrive(gate::Request { id, class, cost }, now);
+        self.oracle.arrived_at_gate(id, class, half.priority(class), decision);
+        match decision {
+            Decision::Forward => {
+                self.set_patience(number, id);
+                self.send(id);
+            }
+            Decision::Queued => {
+                self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
+                self.set_patience(number, id);
+            }
+            Decision::Shed(_) => self.shed(id, Event::QueueFull),
+        }
+    }
+
+    fn note_request(&mut self, number: u32, ticket: Option<Ticket>, cookies: bool) -> u64 {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let guest = self.guests.get(number).expect("who asks is here");
+        let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
+        let arrived = self.halves.last().map(|h| h.now(self.now_us)).unwrap_or_default();
+        let slot = self.requests.insert(Request {
+            guest: number,
+            generation,
+            class: route.class,
+            cost: route.cost,
+            path: route.path,
+            idempotent: route.idempotent,
+            ticket,
+            cookies,
+            arrived,
+            sent_us: self.now_us,
+            at: None,
+            retried: false,
+        });
+        if let Some(guest) = self.guests.get_mut(number) {
+            guest.request = slot;
+        }
+        (u64::from(generation) << 32) | u64::from(slot)
+    }
+
+    fn set_patience(&mut self, number: u32, id: u64) {
+        let Some(guest) = self.guests.get(number) else { return };
+        let until = micros(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
+        if until < u64::MAX {
+            self.agenda.push(until, Item::Patience { slot: slot(id), generation: generation(id) });
+        }
+    }
+
+    /// The gate has a place for it.
+    fn send(&mut self, id: u64) {
+        let Some(request) = self.requests.get_mut(slot(id)) else { return };
+        request.sent_us = self.now_us;
+        let (class, arrived) = (request.class, request.arrived);
+        let half = self.halves.last().expect("there is a gate");
+        half.shard.forwarded(class, half.now(self.now_us).since(arrived));
+        self.budget.deposit();
+        let attempt = self.attempt(id, None);
+        self.attempted(id, attempt);
+    }
+
+    fn attempted(&mut self, id: u64, attempt: Attempt) {
+        match attempt {
+            Attempt::UnderWay => {}
+            Attempt::Busy => self.ended_at_origin(id, Outcome::OriginError, Ok(Answer::Refused(503))),
+            Attempt::Failed(miss) => {
+                let never_sent = matches!(miss, None | Some(Miss::NoConnection));
+                if never_sent {
+                    self.give_back(id);
+                    if let Some(request) = self.requests.get_mut(slot(id)) {
+                        request.cookies = false;
+                    }
+                }
+                let status = match miss {
+                    None => 503,
+                    Some(Miss::Silent) => 504,
+                    Some(_) => 502,
+                };
+                self.ended_at_origin(id, Outcome::OriginError, Ok(Answer::Refused(status)));
+            }
+        }
+    }
+
+    /// To a replica; after a miss to another, where that may be.
+    fn attempt(&mut self, id: u64, avoid: Option<u64>) -> Attempt {
+        let mut avoid = avoid;
+        loop {
+            let picked = self.replicas.pick_at(self.rng.next_u64(), avoid, || self.now_us);
+            let Some(replica) = picked else { return Attempt::Failed(None) };
+            let index = (replica.id() - 1) as usize;
+            if self.farm.is_up(index) {
+                return self.submit(id, index, Some(InFlight::new(replica)));
+            }
+            self.trace.step(self.now_us, What::NoConnection, slot(id), index as u64);
+            match self.missed(id, &replica, Miss::NoConnection) {
+                Some(other) => avoid = Some(other),
+                None => return Attempt::Failed(Some(Miss::NoConnection)),
+            }
+        }
+    }
+
+    /// Books a failed attempt. The replica to avoid, if there may be another attempt.
+    fn missed(&mut self, id: u64, replica: &Arc<Replica>, miss: Miss) -> Option<u64> {
+        if miss.speaks_against_replica() {
+            self.replicas.failed_at(replica, self.now_us);
+        }
+        let now = self.began + Duration::from_micros(self.now_us);
+        let request = self.requests.get_mut(slot(id))?;
+        // What was never sent may be sent again, whatever its method.
+        let repeatable = request.idempotent || miss == Miss::NoConnection;
+        if !miss.may_be_repeated(repeatable, request.retried) || !self.budget.withdraw(now) {
+            return None;
+        }
+        request.retried = true;
+        Some(replica.id())
+    }
+
+    fn submit(&mut self, id: u64, replica: usize, flight: Option<InFlight>) -> Attempt {
+        let Some(request) = self.requests.get_mut(slot(id)) else { return Attempt::Failed(None) };
+        if !self.farm.is_up(replica) {
+            return Attempt::Failed(Some(Miss::NoConnection));
+        }
+        let now = Duration::from_micros(self.now_us);
+        self.tally.door(now);
+        self.oracle.door(request.cost);
+        match self.farm.submit(replica, id, request.path as usize, self.now_us) {
+            Ok(ticket) => {
+                self.trace.step(self.now_us, What::Sent, request.guest, replica as u64);
+                request.at = Some(AtOrigin { replica, ticket, flight });
+                self.sent.push_back((self.now_us, slot(id), generation(id)));
+                Attempt::UnderWay
+            }
+            Err(_) => {
+                self.trace.step(self.now_us, What::Refused, request.guest, replica as u64);
+                self.tally.origin_lost(now);
+                if let Some(flight) = flight {
+                    self.replicas.succeeded(flight.replica());
+                }
+                Attempt::Busy
+            }
+        }
+    }
+
+    /// The origin is done with a request.
+    pub(crate) fn served(&mut self, replica: usize, done: Done) {
+        let now = Duration::from_micros(self.now_us);
+        let request = self.requests.get(slot(done.id)).filter(|r| r.generation == generation(done.id));
+        let (Some(request), false) = (request, done.wasted) else {
+            self.trace.step(self.now_us, What::Wasted, slot(done.id), replica as u64);
+            return self.tally.origin_lost(now);
+        };
+        self.trace.step(self.now_us, What::Done, request.guest, replica as u64);
+        self.tally.origin_served(now);
+        if let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref()) {
+            self.replicas.succeeded(flight.replica());
+        }
+        self.ended_at_origin(done.id, Outcome::Served, Ok(Answer::Served));
+    }
+
+    /// A request was at the origin when that went away.
+    pub(crate) fn lost(&mut self, id: u64) {
+        let now = Duration::from_micros(self.now_us);
+        self.tally.origin_lost(now);
+        let request = self.requests.get_mut(slot(id)).filter(|r| r.generation == generation(id));
+        let Some(request) = request else { return };
+        let Some(at) = request.at.take() else { return };
+        self.trace.step(self.now_us, What::Lost, request.guest, at.replica as u64);
+        let Some(flight) = at.flight else { return self.over(id, Err(Failure::Broken)) };
+        let avoid = self.missed(id, flight.replica(), Miss::Lost);
+        drop(flight);
+        let attempt = match avoid {
+            Some(avoid) => self.attempt(id, Some(avoid)),
+            None => Attempt::Failed(Some(Miss::Lost)),
+        };
+        self.attempted(id, attempt);
+    }
+
+    /// On the tick: those whose answer did not begin in time.
+    pub(crate) fn silent_too_long(&mut self) {
+        let Some(half) = self.halves.last() else { return };
+        let limit = micros(half.live.settings.origin.first_byte_timeout);
+        while let Some(&(sent_us, at, generation)) = self.sent.front() {
+            let alive = |r: &&Request| r.generation == generation && r.at.is_some();
+            let here = self.requests.get(at).filter(alive);
+            if here.is_some() && self.now_us - sent_us < limit {
+                return;
+            }
+            let id = (u64::from(generation) << 32) | u64::from(at);
+            self.sent.pop_front();
+            let Some(request) = here else { continue };
+            self.trace.step(self.now_us, What::Silent, request.guest, 0);
+            let replica = request.at.as_ref().and_then(|at| at.flight.as_ref()).map(|f| f.replica().clone());
+            self.leave_origin(at);
+            if let Some(replica) = replica {
+                self.missed(id, &replica, Miss::Silent);
+            }
+            self.attempted(id, Attempt::Failed(Some(Miss::Silent)));
+        }
+    }
+
+    /// Takes a request away from the origin, which may not notice.
+    fn leave_origin(&mut self, at: u32) {
+        let Some(place) = self.requests.get_mut(at).and_then(|r| r.at.take()) else { return };
+        if !self.farm.leave(place.replica, place.ticket, self.now_us) {
+            self.tally.origin_lost(Duration::from_micros(self.now_us));
+        }
+    }
+
+    /// A visitor's patience ends, if the request is still under way.
+    pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
+        let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
+        let id = (u64::from(generation) << 32) | u64::from(at);
+        let (guest, class, cost) = (request.guest, request.class, request.cost);
+        let (at_origin, sent_us) = (request.at.is_some(), request.sent_us);
+        self.trace.step(self.now_us, What::GivesUp, guest, 0);
+        if let Some(half) = self.halves.last_mut() {
+            let now = half.now(self.now_us);
+            half.shard.count(Event::ClientGone);
+            if at_origin {
+                let took = Duration::from_micros(self.now_us - sent_us);
+                half.shard.ended(class, Outcome::ClientGone, took);
+                half.gate.finish(class, cost, now);
+                self.oracle.finished(id);
+            } else {
+                let waited = half.gate.abandon(id, now);
+                self.oracle.abandoned(id, waited);
+                self.give_back(id);
+            }
+        }
+        self.leave_origin(at);
+        self.requests.remove(at);
+        self.answer(guest, Err(Failure::Patience), self.now_us - LATENCY_US);
+        self.wake();
+    }
+
+    /// Who waited at the gate as long as one may.
+    pub(crate) fn too_long_in_queue(&mut self, id: u64, class: ClassId) {
+        self.oracle.timed_out(id, class);
+        self.shed(id, Event::QueueTimeout);
+    }
+
+    fn shed(&mut self, id: u64, why: Event) {
+        if let Some(half) = self.halves.last() {
+            half.shard.count(why);
+        }
+        let who = self.requests.get(slot(id)).map_or(0, |r| r.guest);
+        self.trace.step(self.now_us, What::Shed, who, 0);
+        self.give_back(id);
+        if let Some(request) = self.requests.get_mut(slot(id)) {
+            request.cookies = false;
+        }
+        self.over(id, Ok(Answer::Refused(503)));
+    }
+
+    /// Nothing was sent: the ticket is good again.
+    fn give_back(&mut self, id: u64) {
+        let Some(request) = self.requests.get_mut(slot(id)) else { return };
+        if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
+            half.desk.give_back(&ticket);
+            self.oracle.gave_back(&ticket);
+        }
+    }
+
+    /// A request leaves the gate: its place goes to the next.
+    fn ended_at_origin(&mut self, id: u64, outcome: Outcome, answer: Result<Answer, Failure>) {
+        if let Some(half) = self.halves.last_mut()
+            && let Some(request) = self.requests.get(slot(id))
+        {
+            let now = half.now(self.now_us);
+            half.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
+            half.gate.finish(request.class, request.cost, now);
+            self.oracle.finished(id);
+        }
+        self.over(id, answer);
+        self.wake();
+    }
+
+    /// The visitor gets the answer.
+    fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
+        let Some(request) = self.requests.remove(slot(id)) else { return };
+        if request.cookies {
+            self.take_cookies(request.guest);
+        }
+        self.reply(request.guest, answer);
+    }
+
+    /// Whoever the gate names next goes to the origin.
+    pub(crate) fn wake(&mut self) {
+        // Who finds no replica leaves at once, and calls this: one loop wakes them all.
+        if std::mem::replace(&mut self.is_waking, true) {
+            return;
+        }
+        while let Some(half) = self.halves.last_mut() {
+            let now = half.now(self.now_us);
+            let Some(woken) = half.gate.next(now) else { break };
+            let who = self.requests.get(slot(woken.id)).map_or(0, |r| r.guest);
+            self.trace.step(self.now_us, What::Woken, who, u64::from(woken.class.0));
+            self.oracle.woken(woken.id, woken.class);
+            self.send(woken.id);
+        }
+        self.is_waking = false;
+    }
+
+    /// The gate's processes are killed: connections break, the origin is left with what it has.
+    pub(crate) fn killed(&mut self) {
+        self.gate_is_down = true;
+        for at in self.requests.numbers() {
+            self.leave_origin(at);
+            let Some(request) = self.requests.remove(at) else { continue };
+            self.reply(request.guest, Err(Failure::Broken));
+        }
+        self.sent.clear();
+        self.oracle.killed();
+    }
+}
+
+fn slot(id: u64) -> u32 {
+    id as u32
+}
+
+fn generation(id: u64) -> u32 {
+    (id >> 32) as u32
+}

@@ -1,0 +1,124 @@
+//! A visitor on the simulator's agenda, with the luggage that a browser would keep in cookies.
+//!
+//! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed text: the seals of
+//! honest visitors would be made and opened a million times to no purpose. Whoever alters or replays one goes through the
+//! key ring.
+
+use std::time::Duration;
+
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+
+use crate::visitor::Visitor;
+
+/// A ticket in half its size: times in whole milliseconds, as its sealed form has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Packed {
+    nonce: u64,
+    issued_ms: u64,
+    wait_ms: u32,
+    before_ms: u32,
+    cost: u32,
+    class: u8,
+}
+
+impl Packed {
+    pub(crate) fn new(ticket: &Ticket) -> Self {
+        let issued_ms = ticket.issued.as_millis();
+        Self {
+            nonce: ticket.nonce,
+            issued_ms,
+            wait_ms: ticket.wait.as_millis() as u32,
+            before_ms: (issued_ms - ticket.arrived.as_millis()) as u32,
+            cost: ticket.cost.hundredths() as u32,
+            class: ticket.class.0,
+        }
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        let issued = Timestamp::from_millis(self.issued_ms);
+        Ticket {
+            class: ClassId(self.class),
+            cost: Cost::from_hundredths(u64::from(self.cost)),
+            issued,
+            wait: Duration::from_millis(u64::from(self.wait_ms)),
+            arrived: issued.saturating_sub(Duration::from_millis(u64::from(self.before_ms))),
+            nonce: self.nonce,
+        }
+    }
+}
+
+/// No request.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// One visitor.
+pub(crate) struct Guest {
+    pub(crate) visitor: Visitor,
+    ticket: Packed,
+    /// The request that is queued or at the origin.
+    pub(crate) request: u32,
+    flags: u8,
+}
+
+/// The ticket is shown with the next request.
+const HOLDS: u8 = 1;
+/// The ticket has been redeemed; kept by who means to show it again.
+const USED: u8 = 2;
+/// The next request goes to tokencheck.
+const AT_CHECK: u8 = 4;
+/// The request under way was sent on from the other half: it is the same request.
+const HOPS: u8 = 8;
+
+impl Guest {
+    pub(crate) fn new(visitor: Visitor) -> Self {
+        Self { visitor, ticket: Packed::default(), request: NONE, flags: 0 }
+    }
+
+    /// The ticket to be shown.
+    pub(crate) fn held(&self) -> Option<Ticket> {
+        (self.flags & HOLDS != 0).then(|| self.ticket.ticket())
+    }
+
+    /// A ticket that was redeemed.
+    pub(crate) fn used(&self) -> Option<Ticket> {
+        (self.flags & USED != 0).then(|| self.ticket.ticket())
+    }
+
+    pub(crate) fn hold(&mut self, ticket: &Ticket) {
+        self.ticket = Packed::new(ticket);
+        self.flags = (self.flags | HOLDS) & !USED;
+    }
+
+    /// The answer that comes with an entry takes the ticket away.
+    pub(crate) fn use_up(&mut self) {
+        if self.flags & HOLDS != 0 {
+            self.flags = (self.flags | USED) & !HOLDS;
+        }
+    }
+
+    pub(crate) fn drop_ticket(&mut self) {
+        self.flags &= !(HOLDS | USED);
+    }
+
+    pub(crate) fn is_at_check(&self) -> bool {
+        self.flags & AT_CHECK != 0
+    }
+
+    pub(crate) fn go_to_check(&mut self, there: bool) {
+        self.flags = if there { self.flags | AT_CHECK } else { self.flags & !AT_CHECK };
+    }
+
+    /// Marks the request under way as sent on.
+    pub(crate) fn hop(&mut self) {
+        self.flags |= HOPS;
+    }
+
+    /// Whether the request that arrives was sent on; asks once.
+    pub(crate) fn take_hop(&mut self) -> bool {
+        let hops = self.flags & HOPS != 0;
+        self.flags &= !HOPS;
+        hops
+    }
+}
+
+const _: () = assert!(size_of::<Option<Guest>>() <= 96, "a million of them wait at once");

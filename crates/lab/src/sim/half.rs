@@ -1,0 +1,172 @@
+//! One process of the gate: the core's desk, gate and control side, put together as the gateway puts them together, on a clock
+//! of its own. All in one there is one; tokengen and tokencheck are two.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tidegate_core::control::Control;
+use tidegate_core::desk::Desk;
+use tidegate_core::gate::{Gate, Woken};
+use tidegate_core::measure::{Shard, Snapshot, Window};
+use tidegate_core::room::{Checker, Room};
+use tidegate_core::ticket::KeyRing;
+use tidegate_core::units::{ClassId, Rate, Timestamp};
+use tidegate_gateway::clock;
+use tidegate_gateway::driver::SAVE;
+use tidegate_gateway::live::{Live, LiveError};
+use tidegate_gateway::settings::{Role, Settings};
+
+/// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in 2027): no
+/// outcome depends on it.
+const EPOCH_US: u64 = 1_800_000_000_000_000;
+
+pub(crate) struct Half {
+    pub(crate) live: Live,
+    pub(crate) desk: Desk,
+    pub(crate) gate: Gate,
+    pub(crate) shard: Shard,
+    steering: Control,
+    last: Snapshot,
+    pub(crate) clock: DriftingClock,
+    saved_at: Timestamp,
+    /// What a crash leaves.
+    saved: Option<Vec<u8>>,
+}
+
+/// A host's clock: follows a wall clock that may be wrong, as the gateway's does.
+pub(crate) struct DriftingClock {
+    base_us: Cell<u64>,
+    disciplined_us: Cell<u64>,
+    /// By how much the wall clock is ahead.
+    ahead_us: i64,
+}
+
+impl DriftingClock {
+    fn new(now_us: u64, ahead_us: i64) -> Self {
+        Self {
+            base_us: Cell::new(EPOCH_US.saturating_add_signed(ahead_us)),
+            disciplined_us: Cell::new(now_us),
+            ahead_us,
+        }
+    }
+
+    pub(crate) fn at(&self, now_us: u64) -> Timestamp {
+        Timestamp::from_micros(self.base_us.get() + now_us)
+    }
+
+    fn discipline(&self, now_us: u64) {
+        let since = now_us - self.disciplined_us.replace(now_us);
+        let wall = EPOCH_US.saturating_add_signed(self.ahead_us);
+        self.base_us.set(clock::steer(self.base_us.get(), wall, since));
+    }
+
+    /// The wall clock is wrong by this from now on; it is followed as the gateway follows one.
+    pub(crate) fn drift(&mut self, seconds: f64) {
+        self.ahead_us = (seconds * 1e6) as i64;
+    }
+}
+
+impl Half {
+    /// A process that starts at `now_us`, with what an earlier one saved.
+    pub(crate) fn start(
+        settings: Settings,
+        key: &[u8; 32],
+        now_us: u64,
+        ahead_us: i64,
+        saved: Option<Vec<u8>>,
+    ) -> Result<Self, LiveError> {
+        let live = Live::new(settings, &[KeyRing::entry(1, key)])?;
+        let clock = DriftingClock::new(now_us, ahead_us);
+        let now = clock.at(now_us);
+        let desk = desk(&live, saved.as_deref(), now);
+        let shard = Shard::new(live.classes.len());
+        let last = Snapshot::take([&shard], now);
+        let mut steering = live.steering();
+        // As the driver does before the first visitor.
+        let none = Window::between(&last, &last);
+        steering.tick(&none, &Default::default(), now);
+        let gate = Gate::new(&live.gate_config());
+        Ok(Self { desk, gate, shard, steering, last, clock, saved_at: now, saved, live })
+    }
+
+    pub(crate) fn now(&self, now_us: u64) -> Timestamp {
+        self.clock.at(now_us)
+    }
+
+    pub(crate) fn forwards(&self) -> bool {
+        !matches!(self.live.settings.role, Role::TokenGen { .. })
+    }
+
+    /// The control tick, as the gateway's driver performs it. Returns who waited too long at the gate.
+    pub(crate) fn tick(&mut self, now_us: u64, is_origin_usable: bool) -> Vec<Woken> {
+        self.clock.discipline(now_us);
+        let now = self.now(now_us);
+        let late = std::iter::from_fn(|| self.gate.tick(now)).collect();
+        let total = Snapshot::take([&self.shard], now);
+        let window = Window::between(&self.last, &total);
+        let gate = self.gate.totals();
+        let (tunables, _) = self.steering.steer(&self.desk, &gate, is_origin_usable, &window, now);
+        self.gate.set_limit(tunables.max_in_flight);
+        self.last = total;
+        if now.since(self.saved_at) >= SAVE {
+            self.saved = self.desk.room().map(|room| room.save(now));
+            self.saved_at = now;
+        }
+        late
+    }
+
+    /// The process is killed and started again: what it had saved is all that is left of it.
+    pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), LiveError> {
+        let ahead = self.clock.ahead_us;
+        *self = Self::start(self.live.settings.clone(), key, now_us, ahead, self.saved.take())?;
+        Ok(())
+    }
+
+    pub(crate) fn capacity(&self) -> Rate {
+        self.desk.capacity()
+    }
+
+    /// How early tickets are let in here.
+    pub(crate) fn tolerance(&self) -> Duration {
+        self.live.room_config().tolerance
+    }
+
+    pub(crate) fn priority(&self, class: ClassId) -> u8 {
+        self.live.gate_config().priorities.get(class.index()).copied().unwrap_or(u8::MAX)
+    }
+}
+
+fn desk(live: &Live, saved: Option<&[u8]>, now: Timestamp) -> Desk {
+    let (config, capacity) = (live.room_config(), live.initial_capacity());
+    if let Role::TokenCheck { .. } = live.settings.role {
+        return Desk::Checker {
+            checker: Checker::new(&config, capacity, now),
+            capacity: Mutex::new(capacity),
+        };
+    }
+    let room = Room::new(config, capacity, now);
+    if let Some(saved) = saved {
+        room.restore(saved, now).expect("what a room saves, a room restores");
+    }
+    Desk::Room(Box::new(room))
+}
+
+/// The settings of the halves: one for a gate, two for tokengen and tokencheck. `replicas` are made up.
+pub(crate) fn settings_of(settings: &Settings, split: bool, replicas: usize) -> Vec<Settings> {
+    let mut base = settings.clone();
+    base.origin.replicas = (0..replicas).map(|i| format!("replica-{i}.invalid:80")).collect();
+    if !split {
+        base.role = Role::Gate;
+        return vec![base];
+    }
+    let mut generator = base.clone();
+    generator.origin.replicas.clear();
+    generator.role = Role::TokenGen { check_url: "http://check.invalid".into() };
+    base.role = Role::TokenCheck {
+        gen_url: "http://gen.invalid".into(),
+        feedback_url: "http://gen.invalid".into(),
+        feedback_token: String::new(),
+    };
+    vec![generator, base]
+}

@@ -1,0 +1,36 @@
+//! A request that was admitted: in the gate's queue, or at the origin.
+
+use tidegate_core::ticket::Ticket as Place;
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tidegate_gateway::balance::InFlight;
+
+use crate::model::Ticket;
+
+pub(crate) struct Request {
+    pub(crate) guest: u32,
+    /// Told apart from earlier requests in the same place.
+    pub(crate) generation: u32,
+    pub(crate) class: ClassId,
+    pub(crate) cost: Cost,
+    pub(crate) path: u32,
+    pub(crate) idempotent: bool,
+    /// The ticket redeemed for it.
+    pub(crate) ticket: Option<Place>,
+    /// The answer brings cookies: the ticket goes, a pass comes.
+    pub(crate) cookies: bool,
+    /// By the gate's clock.
+    pub(crate) arrived: Timestamp,
+    /// When it went to the origin.
+    pub(crate) sent_us: u64,
+    /// Where it is; `None`: in the gate's queue.
+    pub(crate) at: Option<AtOrigin>,
+    /// It is a second attempt.
+    pub(crate) retried: bool,
+}
+
+pub(crate) struct AtOrigin {
+    pub(crate) replica: usize,
+    pub(crate) ticket: Ticket,
+    /// Counts it at the replica, for the choice of others; `None` without a gate.
+    pub(crate) flight: Option<InFlight>,
+}

@@ -1,0 +1,72 @@
+//! Many seeds of one scenario, on many threads. What comes out depends on the seeds only, not on the threads.
+
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::chance::perturb;
+use super::{SimError, SimOptions, SimRun, run};
+use crate::scenario::Scenario;
+
+/// What a sweep came to: one entry a seed, in their order.
+#[derive(Debug, Default)]
+pub struct SweepReport {
+    /// Runs.
+    pub runs: Vec<(u64, SimRun)>,
+    /// All events together.
+    pub events: u64,
+    /// A hash over all digests.
+    pub digest: u64,
+}
+
+impl SweepReport {
+    /// Seeds that broke a rule.
+    pub fn broken(&self) -> impl Iterator<Item = &(u64, SimRun)> {
+        self.runs.iter().filter(|(_, run)| !run.violations.is_empty())
+    }
+}
+
+/// Plays the scenario once for each seed. `random_faults`: with what [`perturb`] draws from the seed; else as it is.
+///
+/// # Errors
+/// The scenario cannot be played; the seeds before the one that says so are lost.
+pub fn sweep(
+    scenario: &Scenario,
+    seeds: RangeInclusive<u64>,
+    threads: usize,
+    random_faults: bool,
+) -> Result<SweepReport, SimError> {
+    let next = AtomicU64::new(*seeds.start());
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > *seeds.end() {
+                        return;
+                    }
+                    let result = run_seed(scenario, seed, random_faults);
+                    results.lock().unwrap_or_else(|e| e.into_inner()).push((seed, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_by_key(|(seed, _)| *seed);
+    let mut report = SweepReport::default();
+    for (seed, result) in results {
+        let mut run = result?;
+        // A thousand series would fill the memory for nobody.
+        run.outcome.series.clear();
+        report.events += run.events;
+        report.digest = (report.digest ^ run.digest).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+        report.runs.push((seed, run));
+    }
+    Ok(report)
+}
+
+fn run_seed(scenario: &Scenario, seed: u64, random_faults: bool) -> Result<SimRun, SimError> {
+    let options = SimOptions::new(seed);
+    if random_faults { run(&perturb(scenario, seed), &options) } else { run(scenario, &options) }
+}

@@ -1,0 +1,344 @@
+//! The simulated world and its agenda: whatever is due next happens, one thing at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tidegate_core::classify::RequestHead;
+use tidegate_core::control::TICK;
+use tidegate_core::room::Feedback;
+use tidegate_core::ticket::Pass;
+use tidegate_core::units::{ClassId, Cost};
+use tidegate_gateway::balance::Replicas;
+use tidegate_gateway::dispatch::budget::Budget;
+use tidegate_gateway::feedback;
+use tidegate_gateway::live::Live;
+use tokio::time::Instant;
+
+use super::farm::{Farm, most_replicas};
+use super::guest::Guest;
+use super::half::{Half, settings_of};
+use super::request::Request;
+use super::slab::Slab;
+use super::trace::{Trace, What};
+use super::{LATENCY_US, SimError, SimOptions};
+use crate::acts::{End, Failure};
+use crate::answer::Answer;
+use crate::crowd::{Cast, Crowd};
+use crate::model::{Done, Paths};
+use crate::oracle::Oracle;
+use crate::scenario::{Kind, Scenario};
+use crate::tally::Tally;
+use crate::visitor::{Next, Visitor};
+
+/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are skipped.
+#[derive(Clone, Copy)]
+pub(crate) enum Item {
+    /// A visitor's next request arrives.
+    Visit(u32),
+    /// A visitor's patience with a request ends.
+    Patience {
+        slot: u32,
+        generation: u32,
+    },
+    /// A half's control tick.
+    Tick(u8),
+    /// Tokencheck reports to tokengen.
+    Feedback,
+    /// A fault begins, ends; the origin changes.
+    Fault(u16),
+    Mend(u16),
+    Change(u16),
+    /// A second is over.
+    Second,
+}
+
+/// A request of a kind's step, looked up once.
+pub(crate) struct Route {
+    pub(crate) class: ClassId,
+    pub(crate) cost: Cost,
+    /// Index into the origin's paths.
+    pub(crate) path: u32,
+    pub(crate) meets_room: bool,
+    /// May be sent twice (RFC 9110 9.2.2).
+    pub(crate) idempotent: bool,
+}
+
+pub(crate) struct World<'s> {
+    pub(crate) scenario: &'s Scenario,
+    pub(crate) cast: Cast,
+    crowd: Peekable<Crowd>,
+    pub(crate) now_us: u64,
+    pub(crate) agenda: crate::wheel::Wheel<Item>,
+    pub(crate) guests: Slab<Guest>,
+    pub(crate) passes: HashMap<u32, Pass>,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) generation: u32,
+    /// By kind and step.
+    pub(crate) routes: Vec<Vec<Route>>,
+    /// The gate: one process, or tokengen and tokencheck; none.
+    pub(crate) halves: Vec<Half>,
+    pub(crate) replicas: std::sync::Arc<Replicas>,
+    pub(crate) budget: Budget,
+    /// What the budget counts from; only differences matter.
+    pub(crate) began: Instant,
+    pub(crate) gate_is_down: bool,
+    /// Reports get lost; what was not sent goes with the next.
+    pub(crate) reports_lost: bool,
+    pub(crate) unsent: Feedback,
+    pub(crate) farm: Farm,
+    /// Requests at the origin by the time they were sent, for the limit on silence.
+    pub(crate) sent: VecDeque<(u64, u32, u32)>,
+    pub(crate) tally: Tally,
+    pub(crate) trace: Trace,
+    pub(crate) oracle: Oracle,
+    pub(crate) rng: SmallRng,
+    pub(crate) key: [u8; 32],
+    done: Vec<(usize, Done)>,
+    crowd_is_over: bool,
+    /// A loop over those who leave the gate's queue is under way.
+    pub(crate) is_waking: bool,
+}
+
+impl<'s> World<'s> {
+    pub(crate) fn new(scenario: &'s Scenario, options: &SimOptions) -> Result<Self, SimError> {
+        let scene = Scenario { seed: options.seed, ..scenario.clone() };
+        let (cast, crowd) = scene.cast()?;
+        if scenario.deadline.is_none() && crowd.size_hint_visitors().is_none() {
+            return Err(SimError::Endless);
+        }
+        let replicas = most_replicas(&scenario.origin) as usize;
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&options.seed.to_le_bytes());
+        let mut halves = Vec::new();
+        let settings = scenario.gate.as_ref().map(|g| settings_of(&g.settings, g.split, replicas));
+        for settings in settings.unwrap_or_default() {
+            halves.push(Half::start(settings, &key, 0, 0, None)?);
+        }
+        let origin = halves.last().map(|h| h.live.settings.origin.clone()).unwrap_or_default();
+        let began = Instant::now();
+        let mut world = Self {
+            routes: routes(&cast, halves.last().map(|h| &h.live), scenario)?,
+            oracle: Oracle::new(scenario, &halves, options),
+            scenario,
+            cast,
+            crowd: crowd.peekable(),
+            now_us: 0,
+            agenda: crate::wheel::Wheel::new(),
+            guests: Slab::default(),
+            passes: HashMap::new(),
+            requests: Slab::default(),
+            generation: 0,
+            replicas: Replicas::new(&origin),
+            budget: Budget::new(origin.retry_budget, began),
+            began,
+            halves,
+            gate_is_down: false,
+            reports_lost: false,
+            unsent: Feedback::default(),
+            farm: Farm::new(&scenario.origin, options.seed),
+            sent: VecDeque::new(),
+            tally: Tally::default(),
+            trace: Trace::new(options.trace.max(if options.check { super::STEPS_SHOWN } else { 0 })),
+            rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
+            key,
+            done: Vec::new(),
+            crowd_is_over: false,
+            is_waking: false,
+        };
+        world.plan();
+        Ok(world)
+    }
+
+    /// Puts on the agenda what is known beforehand.
+    fn plan(&mut self) {
+        for half in 0..self.halves.len() as u8 {
+            // Two processes do not tick in step.
+            self.agenda.push(micros(TICK) + 37_000 * u64::from(half), Item::Tick(half));
+        }
+        if self.halves.len() == 2 {
+            self.agenda.push(micros(feedback::EVERY), Item::Feedback);
+        }
+        for (i, fault) in self.scenario.faults.iter().enumerate() {
+            self.agenda.push(micros(fault.at), Item::Fault(i as u16));
+        }
+        for (i, change) in self.scenario.origin.changes.iter().enumerate() {
+            self.agenda.push(micros(change.at), Item::Change(i as u16));
+        }
+        self.agenda.push(1_000_000, Item::Second);
+        self.tally_capacity();
+    }
+
+    /// Until everybody has left and the origin is idle, or the deadline.
+    pub(crate) fn run(&mut self) -> Result<(), SimError> {
+        let deadline = self.scenario.deadline.map_or(u64::MAX, micros);
+        loop {
+            let come = self.crowd.peek().map(|person| micros(person.at) + LATENCY_US);
+            if come.is_none() && !std::mem::replace(&mut self.crowd_is_over, true) {
+                self.oracle.crowd_is_over(self.now_us);
+            }
+            let served = self.farm.next_event();
+            let planned = self.agenda.peek();
+            let present = self.guests.len() + self.requests.len();
+            if come.is_none() && present == 0 && served.is_none() && self.is_calm() {
+                break;
+            }
+            if self.oracle.is_done() {
+                break;
+            }
+            let next = [come, served, planned].into_iter().flatten().min().unwrap_or(u64::MAX);
+            if next > deadline {
+                self.now_us = deadline;
+                self.everybody_leaves();
+                break;
+            }
+            self.now_us = next;
+            // What the origin has done by now is told before anything new.
+            if served == Some(next) {
+                self.origin_advances();
+            } else if planned == Some(next) {
+                let Some((_, item)) = self.agenda.pop() else { unreachable!("it was peeked at") };
+                self.perform(item)?;
+            } else if let Some(person) = self.crowd.next() {
+                self.tally.arrived(person.at);
+                let guest = self.guests.insert(Guest::new(Visitor::new(person)));
+                self.visit(guest);
+            }
+            self.check();
+        }
+        let at_deadline = self.now_us >= deadline;
+        self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.halves, at_deadline, &self.trace);
+        Ok(())
+    }
+
+    /// The gate has noticed that nobody is left; without a check there is no need to wait for it.
+    fn is_calm(&self) -> bool {
+        let down = self.gate_is_down;
+        self.halves.iter().all(|h| !h.desk.busy(h.now(self.now_us))) && !down
+    }
+
+    fn perform(&mut self, item: Item) -> Result<(), SimError> {
+        match item {
+            Item::Visit(guest) => self.visit(guest),
+            Item::Patience { slot, generation } => self.gives_up(slot, generation),
+            Item::Tick(half) => self.tick(usize::from(half)),
+            Item::Feedback => self.report(),
+            Item::Fault(i) => self.fault(i)?,
+            Item::Mend(i) => self.mend(i)?,
+            Item::Change(i) => {
+                self.trace.step(self.now_us, What::Change, 0, u64::from(i));
+                let lost = self.farm.change(&self.scenario.origin.changes[usize::from(i)], self.now_us);
+                self.oracle.disturbed(self.now_us);
+                lost.into_iter().for_each(|id| self.lost(id));
+            }
+            Item::Second => {
+                self.agenda.push(self.now_us + 1_000_000, Item::Second);
+                self.oracle.second(self.now_us, &self.halves, &self.farm.stats());
+            }
+        }
+        Ok(())
+    }
+
+    fn origin_advances(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.farm.advance(self.now_us, &mut done);
+        for (replica, done) in done.drain(..) {
+            self.served(replica, done);
+        }
+        self.done = done;
+    }
+
+    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a visitor's
+    /// thoughts.
+    pub(crate) fn answer(&mut self, number: u32, outcome: Result<Answer, Failure>, at_us: u64) {
+        let Some(guest) = self.guests.get_mut(number) else { return };
+        let (what, more) = match &outcome {
+            Ok(Answer::Served) => (What::Gets, 0),
+            Ok(Answer::Refused(status)) => (What::Fails, u64::from(*status)),
+            Err(failure) => (What::Fails, *failure as u64),
+            Ok(_) => (What::News, 0),
+        };
+        self.trace.step(at_us, what, number, more);
+        let now = Duration::from_micros(at_us);
+        if outcome == Err(Failure::Patience) {
+            self.tally.gave_up(guest.visitor.at(), now);
+        } else {
+            self.tally.ended(now);
+        }
+        let was_in_room = guest.visitor.in_room();
+        let reaction = guest.visitor.receive(&self.cast, outcome, now);
+        let in_room = guest.visitor.in_room();
+        self.tally.noted(&reaction.noted, was_in_room, in_room, now);
+        self.oracle.noted(number, guest.visitor.kind(), &reaction.noted, now);
+        self.goes_on(number, reaction.next, now);
+    }
+
+    /// The visitor sends again, or leaves.
+    pub(crate) fn goes_on(&mut self, number: u32, next: Next, now: Duration) {
+        match next {
+            Next::Send(at) => self.agenda.push(micros(at).saturating_add(LATENCY_US), Item::Visit(number)),
+            Next::Leave(end) => {
+                let Some(guest) = self.guests.remove(number) else { return };
+                let code = match end {
+                    End::Done => 0,
+                    End::NoShow => 1,
+                    End::Tired => 2,
+                    End::Failed(_) => 3,
+                };
+                self.trace.step(micros(now), What::Leaves, number, code);
+                self.tally.left(end, guest.visitor.in_room(), now);
+                self.oracle.left(number, end, guest.held().is_some());
+                self.passes.remove(&number);
+            }
+        }
+    }
+
+    /// The deadline has come: whoever is still there has failed.
+    fn everybody_leaves(&mut self) {
+        let now = Duration::from_micros(self.now_us);
+        for number in self.guests.numbers() {
+            let Some(guest) = self.guests.remove(number) else { continue };
+            self.trace.step(self.now_us, What::Leaves, number, 4);
+            self.tally.left(End::Failed(Failure::Patience), guest.visitor.in_room(), now);
+        }
+    }
+
+    fn check(&mut self) {
+        self.oracle.check(self.now_us, &self.halves, &self.requests, &self.trace);
+    }
+}
+
+/// What each step of each kind asks for. `{n}` in a path stands for one number here: it is data, not what a class or a demand
+/// is told by.
+fn routes(cast: &Cast, live: Option<&Live>, scenario: &Scenario) -> Result<Vec<Vec<Route>>, SimError> {
+    let paths = Paths::compile(&scenario.origin.paths).map_err(SimError::Paths)?;
+    let route = |kind: &Kind, step: &crate::scenario::Step| {
+        let target = step.path.replace("{n}", "500000");
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+        let accept: &[u8] = if kind.browser { b"text/html" } else { b"application/json" };
+        let fields = [("accept", accept)];
+        let client = [127, 0, 0, 1].into();
+        let head =
+            RequestHead { method: &step.method, path, query, host: "localhost", client, fields: &fields };
+        let class = live.map_or(ClassId(0), |live| live.classifier.classify(&head));
+        Route {
+            class,
+            cost: live.map_or(Cost::ONE, |live| live.class(class).cost),
+            path: paths.index(&target) as u32,
+            meets_room: live.is_some_and(|live| live.meets_room(class)),
+            idempotent: matches!(
+                step.method.as_str(),
+                "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
+            ),
+        }
+    };
+    Ok(cast.kinds.iter().map(|kind| kind.steps.iter().map(|step| route(kind, step)).collect()).collect())
+}
+
+/// Whole microseconds, rounded up; what no run reaches for what cannot be counted.
+pub(crate) fn micros(time: Duration) -> u64 {
+    let whole = time.as_secs().saturating_mul(1_000_000);
+    whole.saturating_add(u64::from(time.subsec_nanos().div_ceil(1_000)))
+}
