@@ -1,4 +1,8 @@
 //! What a visitor does from being told to wait until its turn.
+//!
+//! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and jitter. The wait
+//! limit counts from the beginning of the step; a visitor whose next question would come after it leaves at once, since
+//! nobody but the tally could tell a page that is closed then from one that is closed later.
 
 use std::time::Duration;
 
@@ -25,7 +29,8 @@ const RELOAD: Duration = Duration::from_secs(2);
 const RELOAD_FULL: Duration = Duration::from_secs(3);
 /// When to come back if a room does not say.
 const DEFAULT_AFTER: Duration = Duration::from_secs(5);
-/// The parts of [`Answer::Wait`].
+
+/// The parts of [`Answer::Wait`](crate::answer::Answer::Wait).
 #[derive(Clone, Copy)]
 pub(super) struct Told {
     pub news: bool,
