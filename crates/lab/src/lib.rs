@@ -37,7 +37,7 @@ pub mod html;
 pub mod outcome;
 pub mod plot;
 
-mod progress;
+pub mod progress;
 pub mod report;
 
 pub mod demo;

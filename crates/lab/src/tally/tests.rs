@@ -251,6 +251,17 @@ fn a_clock_gone_wild_takes_no_memory() {
     assert_eq!(tally.outcome("wild", Way::Sim, 1, None).series.len(), 0);
 }
 
+#[test]
+fn every_figure_is_explained() {
+    let text = include_str!("../../../../docs/figures.md");
+    let outcome = gated().outcome("gated", Way::Sim, 1, None);
+    let columns = outcome.csv();
+    let columns = columns.lines().next().unwrap_or_default().split(',');
+    for key in outcome.summary.keys().map(String::as_str).chain(columns) {
+        assert!(text.contains(&format!("`{key}`")), "docs/figures.md does not say what {key} is");
+    }
+}
+
 /// What may happen next; numbers are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
 struct Op {
