@@ -21,28 +21,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
-use bytes::Bytes;
-use http::{Request, Response};
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::Serialize;
 use tidegate_gateway::clock::Clock;
-use tokio::sync::oneshot;
 
-mod fill;
+mod service;
+
 mod pages;
 mod route;
 mod stage;
-mod store;
 mod visit;
+
+mod fill;
+mod store;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub use stage::StageStats;
-
-use stage::{Meter, Stage};
-use visit::{DbJob, Visit, Visiting};
+pub use service::{Ended, Service, Tiers};
 
 /// Bytes of the database that are mapped rather than copied: more than the largest shop.
 const MAP_BYTES: i64 = 1 << 30;
@@ -271,153 +267,5 @@ fn temporary_directory() -> Result<PathBuf, ShopError> {
                 return Err(ShopError::Io { what: format!("cannot make {}", dir.display()), source });
             }
         }
-    }
-}
-
-/// The size of the tiers of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiers {
-    /// Requests that the app tier holds at once.
-    pub workers: usize,
-    /// Requests that may wait for a worker; further ones are refused.
-    pub backlog: usize,
-    /// Connections to the database. Fewer than workers: a question waits for one.
-    pub connections: usize,
-    /// Whether a question is dropped or interrupted when its visitor has left. Most services do not notice.
-    pub notices_leavers: bool,
-}
-
-impl Default for Tiers {
-    fn default() -> Self {
-        Self { workers: 8, backlog: 128, connections: 2, notices_leavers: false }
-    }
-}
-
-/// What a replica has done and is doing.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ServiceStats {
-    /// Requests answered to visitors who still waited for the answer, whatever the status code.
-    pub served: u64,
-    /// Requests refused because the backlog was full.
-    pub refused: u64,
-    /// Requests answered although the visitor had left.
-    pub wasted: u64,
-    /// Requests dropped or interrupted because the visitor had left. Zero unless the service notices.
-    pub abandoned: u64,
-    /// Answers among `served` and `wasted` that told of a failure of the database.
-    pub failed: u64,
-    /// `app` and `db`.
-    pub stages: [StageStats; 2],
-}
-
-#[derive(Default)]
-struct Counters {
-    served: AtomicU64,
-    refused: AtomicU64,
-    wasted: AtomicU64,
-    abandoned: AtomicU64,
-    failed: AtomicU64,
-}
-
-/// One replica of the service. Dropping it discards what waits and ends its threads.
-pub struct Service {
-    // The order of the fields is the order of the end: the app tier asks the database tier.
-    app: Stage<AppJob>,
-    db: Arc<Stage<DbJob>>,
-    counters: Arc<Counters>,
-    notices_leavers: bool,
-    _shop: Arc<Shop>,
-}
-
-struct AppJob {
-    request: Request<Bytes>,
-    visit: Arc<Visit>,
-    reply: oneshot::Sender<Response<Bytes>>,
-}
-
-impl Service {
-    /// Starts the tiers' threads.
-    ///
-    /// # Errors
-    /// A tier has no servers, the database cannot be opened, the system gives no thread.
-    pub fn start(shop: Arc<Shop>, tiers: Tiers) -> Result<Self, ShopError> {
-        for (name, servers) in [("workers", tiers.workers), ("connections", tiers.connections)] {
-            if servers == 0 {
-                return Err(ShopError::NoServers { name });
-            }
-        }
-        let thread = |source| ShopError::Io { what: "cannot start a thread".into(), source };
-        let counters = Arc::new(Counters::default());
-        let connections: Result<Vec<_>, _> = (0..tiers.connections)
-            .map(|_| {
-                let (shop, mut connection) = (Arc::clone(&shop), shop.connect()?);
-                let interrupt = Arc::new(connection.get_interrupt_handle());
-                Ok(move |job: DbJob, _: &Meter| {
-                    job.run(&interrupt, |ask| store::run(&mut connection, &shop.writer, ask, shop.now_s()));
-                })
-            })
-            .collect();
-        // Each worker asks one question at a time: never more than `workers` wait here.
-        let db = Arc::new(Stage::start("db", tiers.workers, connections?).map_err(thread)?);
-        let workers = (0..tiers.workers).map(|_| {
-            let (db, counters) = (Arc::clone(&db), Arc::clone(&counters));
-            move |job: AppJob, meter: &Meter| job.serve(&db, &counters, meter)
-        });
-        let app = Stage::start("app", tiers.backlog, workers.collect()).map_err(thread)?;
-        Ok(Self { app, db, counters, notices_leavers: tiers.notices_leavers, _shop: shop })
-    }
-
-    /// Answers a request whose body is whole; the caller bounds it. Dropping the future is how a visitor leaves.
-    /// For a HEAD request the caller leaves the body out.
-    pub async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
-        // Not through the tiers: overload is no illness, and a replica taken out for it would leave it to the others.
-        if request.uri().path() == "/healthz" {
-            return pages::healthy();
-        }
-        let json = pages::wants_json(&request);
-        let (reply, answer) = oneshot::channel();
-        let visiting = Visiting::new(self.notices_leavers);
-        if self.app.submit(AppJob { request, visit: visiting.visit(), reply }).is_err() {
-            self.counters.refused.fetch_add(1, Relaxed);
-            return pages::overloaded(json);
-        }
-        // An error: the service is being stopped.
-        answer.await.unwrap_or_else(|_| pages::overloaded(json))
-    }
-
-    /// A snapshot.
-    pub fn stats(&self) -> ServiceStats {
-        let counters = &self.counters;
-        ServiceStats {
-            served: counters.served.load(Relaxed),
-            refused: counters.refused.load(Relaxed),
-            wasted: counters.wasted.load(Relaxed),
-            abandoned: counters.abandoned.load(Relaxed),
-            failed: counters.failed.load(Relaxed),
-            stages: [self.app.stats(), self.db.stats()],
-        }
-    }
-}
-
-impl AppJob {
-    fn serve(self, db: &Stage<DbJob>, counters: &Counters, meter: &Meter) {
-        let json = pages::wants_json(&self.request);
-        let response = match route::read(&self.request) {
-            Err(misread) => pages::misread(&misread, json),
-            Ok(ask) => match meter.away(|| visit::ask(db, ask.clone(), &self.visit)) {
-                Ok(found) => pages::found(&ask, &found, json),
-                Err(visit::Unanswered::Left) => {
-                    counters.abandoned.fetch_add(1, Relaxed);
-                    return;
-                }
-                Err(visit::Unanswered::Failed(error)) => {
-                    tracing::warn!(%error, ?ask, "the shop's database failed");
-                    counters.failed.fetch_add(1, Relaxed);
-                    pages::failed(json)
-                }
-            },
-        };
-        let counter = if self.reply.send(response).is_ok() { &counters.served } else { &counters.wasted };
-        counter.fetch_add(1, Relaxed);
     }
 }

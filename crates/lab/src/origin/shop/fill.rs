@@ -104,20 +104,30 @@ fn items(transaction: &Transaction<'_>, size: Size, rng: &mut StdRng) -> Result<
         let start_cents: i64 = rng.random_range(100..50_000);
         let over = rng.random_range(0..OVER) == 0;
         let ends_s = if over { -rng.random_range(HOUR_S..WEEK_S) } else { rng.random_range(HOUR_S..=WEEK_S) };
-        let mut highest = None;
-        let mut times: Vec<i64> = (0..bids).map(|_| rng.random_range(-2 * WEEK_S..ends_s.min(0))).collect();
-        times.sort_unstable();
-        for at_s in times {
-            // Five percent and some coins above the last one, as people bid.
-            let cents = highest.map_or(start_cents, |cents| cents + cents / 20 + rng.random_range(1..200i64));
-            insert_bid.execute(params![item, other_than(seller, size.users(), rng), cents, at_s])?;
-            highest = Some(cents);
-        }
+        let offers = offers(bids, start_cents, ends_s, rng);
         let category = rng.random_range(1..=CATEGORIES.len());
         let (title, description) = (title(rng), description(rng));
+        let highest = offers.last().map(|(cents, _)| *cents);
         insert.execute(params![seller, category, title, description, start_cents, ends_s, bids, highest])?;
+        for (cents, at_s) in offers {
+            insert_bid.execute(params![item, other_than(seller, size.users(), rng), cents, at_s])?;
+        }
     }
     Ok(())
+}
+
+/// Amounts and times of an item's bids, both rising.
+fn offers(bids: u32, start_cents: i64, ends_s: i64, rng: &mut StdRng) -> Vec<(i64, i64)> {
+    let mut times: Vec<i64> = (0..bids).map(|_| rng.random_range(-2 * WEEK_S..ends_s.min(0))).collect();
+    times.sort_unstable();
+    let mut cents = start_cents;
+    let mut raise = || {
+        let offered = cents;
+        // Five percent and some coins above the last one, as people bid.
+        cents += cents / 20 + rng.random_range(1..200);
+        offered
+    };
+    times.into_iter().map(|at_s| (raise(), at_s)).collect()
 }
 
 /// How many bids each item has: few have many.

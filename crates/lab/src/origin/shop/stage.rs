@@ -11,28 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::origin::Full;
-
-/// Figures of one tier.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StageStats {
-    /// `app` or `db`.
-    pub name: &'static str,
-    /// Jobs it works on at once.
-    pub servers: usize,
-    /// Server time spent on jobs since the start, in seconds, those under way included. At most `servers` times
-    /// the time that has passed.
-    pub busy_s: f64,
-    /// Jobs taken by a server, those that it only sees through another tier included.
-    pub in_service: usize,
-    /// Jobs that wait for a server.
-    pub queued: usize,
-    /// Most jobs present at once so far.
-    pub peak: usize,
-}
+use crate::model::StageStats;
 
 /// One tier: its queue and its threads. Dropping it discards what waits and ends the threads.
 pub(super) struct Stage<J> {
@@ -46,12 +27,12 @@ struct Shared<J> {
     queue: Mutex<Queue<J>>,
     ready: Condvar,
     meters: Vec<Meter>,
+    started: Instant,
 }
 
 struct Queue<J> {
     waiting: VecDeque<J>,
     in_service: usize,
-    peak: usize,
     open: bool,
 }
 
@@ -77,9 +58,10 @@ impl<J: Send + 'static> Stage<J> {
         let shared = Arc::new(Shared {
             name,
             room: handlers.len().saturating_add(backlog),
-            queue: Mutex::new(Queue { waiting: VecDeque::new(), in_service: 0, peak: 0, open: true }),
+            queue: Mutex::new(Queue { waiting: VecDeque::new(), in_service: 0, open: true }),
             ready: Condvar::new(),
             meters: handlers.iter().map(|_| Meter::default()).collect(),
+            started: Instant::now(),
         });
         let mut stage = Self { shared, threads: Vec::with_capacity(handlers.len()) };
         for (server, mut handler) in handlers.into_iter().enumerate() {
@@ -93,15 +75,14 @@ impl<J: Send + 'static> Stage<J> {
     /// Hands a job in.
     ///
     /// # Errors
-    /// [`Full`] when every server is busy and the backlog is full, or the tier is being closed.
-    pub fn submit(&self, job: J) -> Result<(), Full> {
+    /// The job, when every server is busy and the backlog is full, or the tier is being closed.
+    pub fn submit(&self, job: J) -> Result<(), J> {
         let mut queue = lock(&self.shared.queue);
         let present = queue.waiting.len() + queue.in_service;
         if present >= self.shared.room || !queue.open {
-            return Err(Full);
+            return Err(job);
         }
         queue.waiting.push_back(job);
-        queue.peak = queue.peak.max(present + 1);
         drop(queue);
         self.shared.ready.notify_one();
         Ok(())
@@ -109,17 +90,18 @@ impl<J: Send + 'static> Stage<J> {
 }
 
 impl<J> Stage<J> {
-    /// A snapshot.
+    /// A snapshot. Servers that wait for another tier count as idle, though they take no other job.
     pub fn stats(&self) -> StageStats {
-        let busy: Duration = self.shared.meters.iter().map(Meter::busy).sum();
-        let queue = lock(&self.shared.queue);
+        let existed = self.shared.started.elapsed();
+        let seen: Vec<_> = self.shared.meters.iter().map(Meter::read).collect();
+        let micros = |time: Duration| time.as_micros() as u64;
         StageStats {
-            name: self.shared.name,
-            servers: self.shared.meters.len(),
-            busy_s: busy.as_secs_f64(),
-            in_service: queue.in_service,
-            queued: queue.waiting.len(),
-            peak: queue.peak,
+            name: self.shared.name.to_owned(),
+            servers: seen.len() as u32,
+            busy: seen.iter().filter(|(at_work, _)| *at_work).count() as u32,
+            queued: lock(&self.shared.queue).waiting.len() as u32,
+            busy_us: seen.iter().map(|(_, busy)| micros(*busy)).collect(),
+            idle_us: seen.iter().map(|(_, busy)| micros(existed.saturating_sub(*busy))).collect(),
         }
     }
 }
@@ -184,9 +166,11 @@ impl Meter {
         }
     }
 
-    fn busy(&self) -> Duration {
+    /// Whether it is busy now, and for how long it has been in all.
+    fn read(&self) -> (bool, Duration) {
         let busy = lock(&self.0);
-        busy.total + busy.since.map_or(Duration::ZERO, |since| since.elapsed())
+        let now = busy.since.map_or(Duration::ZERO, |since| since.elapsed());
+        (busy.since.is_some(), busy.total + now)
     }
 }
 

@@ -69,13 +69,19 @@ pub(super) struct DbJob {
 
 /// Asks the database and waits.
 pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
-    let (reply, answer) = mpsc::sync_channel(1);
+    let (job, answer) = DbJob::new(ask, visit);
     // Both fail only while the service is being stopped, and its visitors with it.
-    db.submit(DbJob { ask, visit: Arc::clone(visit), reply }).map_err(|_| Unanswered::Left)?;
+    db.submit(job).map_err(|_| Unanswered::Left)?;
     answer.recv().unwrap_or(Err(Unanswered::Left))
 }
 
 impl DbJob {
+    /// A question and where its answer will be.
+    pub fn new(ask: Ask, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
+        let (reply, answer) = mpsc::sync_channel(1);
+        (Self { ask, visit: Arc::clone(visit), reply }, answer)
+    }
+
     /// Runs it on the connection that `interrupt` stops.
     pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Ask) -> rusqlite::Result<Found>) {
         let bids = matches!(self.ask, Ask::Bid(_) | Ask::LuckyBid(_));
