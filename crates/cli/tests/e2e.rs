@@ -21,6 +21,7 @@ mod e2e {
     mod replicas;
     mod roles;
     mod room;
+    mod shop;
     mod streams;
     mod tickets;
 }

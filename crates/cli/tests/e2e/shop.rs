@@ -1,0 +1,137 @@
+//! The real shop behind the real gate: a visitor clicks through, bids, and the operator sees which tier worked.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::harness::{Config, Gate, TempDir, tidegate, wait_for};
+use super::http::{Answer, Client};
+
+/// The shop's own scenario, whose `[origin]` has the tiers' sizes.
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios/shop.toml");
+
+/// A running `tidegate origin --mode shop`, killed when dropped.
+struct Shop {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    /// Where it makes its temporary directories.
+    dir: TempDir,
+}
+
+impl Shop {
+    fn start() -> Self {
+        let dir = TempDir::new();
+        let mut child = tidegate()
+            .args(["origin", SCENARIO, "--mode", "shop", "--shop-size", "small"])
+            .args(["--listen", "127.0.0.1:0", "--json"])
+            .env("TMPDIR", dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the shop");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("addresses");
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        let address = |value: &Value| value.as_str().and_then(|a| a.parse().ok()).expect("address");
+        Self { address: address(&said["addrs"][0]), admin: address(&said["admin"]), child, dir }
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: SocketAddr, target: &str, accept: &str) -> Answer {
+    let mut client = Client::connect(address).expect("connect");
+    client.get(target, &format!("Accept: {accept}\r\n")).unwrap_or_else(|e| panic!("{target}: {e}"))
+}
+
+fn bid(address: SocketAddr, form: &str) -> Answer {
+    let mut client = Client::connect(address).expect("connect");
+    let request = format!(
+        "POST /bid HTTP/1.1\r\nHost: shop.example\r\nAccept: text/html\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    );
+    client.send(request).expect("send");
+    client.answer("POST").expect("answer")
+}
+
+#[test]
+fn one_bids_through_the_gate() {
+    let shop = Shop::start();
+    let gate = Gate::start(Config::new(&[shop.address]));
+    let json = "application/json";
+    let found = get(gate.http(), "/search?q=clock", json).json();
+    let item = &found["items"][0];
+    let (id, bids) = (item["id"].as_i64().expect("id"), item["bids"].as_i64().expect("bids"));
+    let page = get(gate.http(), &format!("/item/{id}"), "text/html");
+    assert_eq!(page.status(), 200);
+    assert!(page.text().contains(&format!("name=\"item\" value=\"{id}\"")), "a form: {}", page.text());
+    let item = get(gate.http(), &format!("/item/{id}"), json).json();
+    let cents = item["least_cents"].as_i64().expect("least");
+    let user = 1 + item["seller"].as_i64().expect("seller") % 300;
+    let form = format!("item={id}&user={user}&amount={}.{:02}", cents / 100, cents % 100);
+    let answer = bid(gate.http(), &form);
+    assert_eq!((answer.status(), answer.head.field("location")), (303, Some(&*format!("/item/{id}"))));
+    let again = bid(gate.http(), &form);
+    assert_eq!(again.status(), 409, "somebody leads with as much: {}", again.text());
+    let item = get(gate.http(), &format!("/item/{id}"), json).json();
+    assert_eq!((item["price_cents"].as_i64(), item["bids"].as_i64()), (Some(cents), Some(bids + 1)));
+    assert_eq!(get(gate.http(), "/search?q=", "text/html").status(), 400);
+}
+
+#[test]
+fn the_operator_sees_both_tiers_and_the_end_leaves_nothing() {
+    let mut shop = Shop::start();
+    for target in ["/", "/browse?category=3", "/search?q=clock", "/user/1", "/lucky/12345"] {
+        assert_eq!(get(shop.address, target, "text/html").status(), 200, "{target}");
+    }
+    wait_for("five requests served", || {
+        let stats = get(shop.admin, "/stats", "*/*").text();
+        stats.contains("\"served\":5").then_some(())
+    });
+    let metrics = get(shop.admin, "/metrics", "*/*").text();
+    for stage in ["app", "db"] {
+        let user =
+            format!("node_cpu_seconds_total{{stage=\"{stage}\",replica=\"0\",cpu=\"0\",mode=\"user\"}}");
+        assert!(metrics.lines().any(|line| line.starts_with(&user)), "{user} in {metrics}");
+    }
+    let kept = || std::fs::read_dir(shop.dir.path()).expect("directory").count();
+    assert_eq!(kept(), 1, "the database");
+    let term = format!("kill -TERM {}", shop.child.id());
+    assert!(Command::new("sh").arg("-c").arg(term).status().expect("sh").success());
+    let status = wait_for("the shop to end", || shop.child.try_wait().expect("wait"));
+    assert!(status.success(), "{status}");
+    assert_eq!(std::fs::read_dir(shop.dir.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn what_makes_no_shop_is_said() {
+    let dir = TempDir::new();
+    std::fs::write(dir.path().join("shop.db"), "no database".repeat(100)).expect("write");
+    let not_a_directory = dir.path().join("shop.db/x").display().to_string();
+    let existing = dir.path().display().to_string();
+    for (args, expected) in [
+        (["--shop-size", "huge"], "expected small, medium or large; got \"huge\""),
+        (["--shop-dir", &existing], "not a database"),
+        (["--shop-dir", &not_a_directory], "cannot make"),
+    ] {
+        let mut child = tidegate()
+            .args(["origin", SCENARIO, "--mode", "shop", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start");
+        let mut said = String::new();
+        child.stderr.take().expect("stderr").read_to_string(&mut said).expect("read");
+        assert!(!child.wait().expect("wait").success(), "{args:?}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
