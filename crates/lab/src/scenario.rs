@@ -354,7 +354,7 @@ impl Scenario {
     /// Who comes, and when. Reads the log, if one is to be replayed.
     ///
     /// # Errors
-    /// The log cannot be played.
+    /// The log cannot be played, or nobody would come: a scenario may be one of a service alone.
     pub fn cast(&self) -> Result<(Cast, Crowd), ReplayError> {
         let mut kinds = self.visitors.clone();
         let crowd = match &self.arrivals {
@@ -369,6 +369,9 @@ impl Scenario {
                 Crowd::replay(self.seed, log, *speed)
             }
         };
-        Ok((Cast { kinds }, crowd))
+        match crowd.size_hint_visitors() {
+            Some(0.0) => Err(ReplayError::Nobody),
+            _ => Ok((Cast { kinds }, crowd)),
+        }
     }
 }

@@ -66,9 +66,12 @@ impl std::fmt::Display for Skipped {
     }
 }
 
-/// Why a log cannot be played.
+/// Why there is no crowd.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
+    /// No log, and no phase in which somebody comes.
+    #[error("arrivals: expected a phase with a rate above 0 or a log to replay; got none: nobody would come")]
+    Nobody,
     /// The file.
     #[error("{}: expected a readable access log; got: {source}", log.display())]
     Unreadable {

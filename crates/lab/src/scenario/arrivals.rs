@@ -16,18 +16,8 @@ const MAX_RATE: f64 = 1e7;
 const RATE: Number = Number(0.0..=MAX_RATE);
 /// Longest list of phases: nobody writes more by hand, and a program had better use a log.
 const MAX_PHASES: usize = 10_000;
-/// What stands in for arrivals that could not be read; the scenario is refused.
-const NOBODY: Arrivals = Arrivals::Phases { process: Process::Poisson, phases: Vec::new(), repeat: 1 };
-
 pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) -> Arrivals {
-    let at = root.at();
-    let Some(mut section) = root.inside("arrivals") else {
-        if !root.has("arrivals") {
-            let expected = "phases ([[arrivals.phase]] with `rate` and `for`) or `arrivals.replay`";
-            root.out.mistake(at, "arrivals", expected, "nothing: nobody would come");
-        }
-        return NOBODY;
-    };
+    let Some(mut section) = root.inside("arrivals") else { return nobody() };
     let replay: Option<PathBuf> = section.maybe("replay", &FileName);
     let speed = section.take("speed", &Number(0.001..=1000.0), 1.0);
     let process = section.take("process", &Choice, Process::Poisson);
@@ -55,13 +45,14 @@ pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) ->
     arrivals
 }
 
+/// A scenario that says nothing of arrivals is one of a service. Whoever needs visitors asks for its cast and is told.
+fn nobody() -> Arrivals {
+    let phase = Phase { rate: Shape::Flat(0.0), lasts: Duration::from_secs(1), mix: Vec::new() };
+    Arrivals::Phases { process: Process::Poisson, phases: vec![phase], repeat: 1 }
+}
+
 /// What the phases must have in common.
 fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], repeat: u32) {
-    let nobody = |phase: &Phase| match phase.rate {
-        Shape::Flat(rate) => rate == 0.0,
-        Shape::Ramp(from, to) => from == 0.0 && to == 0.0,
-        Shape::Diurnal { high, .. } => high == 0.0,
-    };
     if phases.is_empty() {
         if section.has("phase") {
             section.conflict("phase", "at least one phase", "none: nobody would come");
@@ -69,8 +60,6 @@ fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], re
             let (at, key) = (section.at(), section.path.clone());
             section.out.mistake(at, &key, "[[arrivals.phase]] or `replay`", "neither: nobody would come");
         }
-    } else if phases.iter().all(nobody) {
-        section.conflict("phase", "a rate above 0 in some phase", "none: nobody would come");
     }
     for (i, (item, phase)) in items.iter().zip(phases).enumerate() {
         let endless = phase.lasts == Duration::MAX;
