@@ -16,6 +16,7 @@ mod e2e {
     mod continues;
     mod crash;
     mod hostile;
+    mod lab_origin;
     mod lifecycle;
     mod memory;
     mod replicas;

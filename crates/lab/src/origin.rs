@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -116,7 +117,7 @@ impl Origin {
     /// # Errors
     /// See [`OriginError`].
     pub fn start(config: OriginConfig) -> Result<OriginHandle, OriginError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = Executor::new()?;
         let mut services: Vec<Arc<dyn Service>> = Vec::new();
         for replica in 0..most_replicas(&config.spec) {
             match modelled(&config, replica, &runtime) {
@@ -143,14 +144,14 @@ impl Origin {
         services: Vec<Arc<dyn Service>>,
     ) -> Result<OriginHandle, OriginError> {
         assert!(!services.is_empty(), "an origin needs a service");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = Executor::new()?;
         Self::launch(config, services, runtime)
     }
 
     fn launch(
         config: &OriginConfig,
         services: Vec<Arc<dyn Service>>,
-        runtime: Runtime,
+        runtime: Executor,
     ) -> Result<OriginHandle, OriginError> {
         let stopping = Stopping(services.clone());
         let doors = doors(config.addr, most_replicas(&config.spec))?;
@@ -163,7 +164,9 @@ impl Origin {
             listeners.push(listener.map_err(|error| OriginError::Listen(door.addr(), error))?);
         }
         control.set_replicas(config.spec.replicas);
-        let admin = config.admin.map(|addr| runtime.block_on(admin::bind(addr))).transpose()?;
+        let admin =
+            config.admin.map(|addr| admin::bind(addr).map_err(|error| OriginError::Listen(addr, error)));
+        let admin = admin.transpose()?;
         let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
         let (stop, stopped) = oneshot::channel();
         let playing = Arc::clone(&control);
@@ -183,6 +186,32 @@ impl Origin {
             drop(stopping);
         })?;
         Ok(OriginHandle { control, admin: admin_addr, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// The origin's runtime, which may be dropped anywhere: a plain one must not be inside another, as happens when an origin
+/// fails to start there. Nothing of it blocks, so nothing needs to be waited for.
+struct Executor(Option<Runtime>);
+
+impl Executor {
+    fn new() -> io::Result<Self> {
+        Ok(Self(Some(tokio::runtime::Builder::new_current_thread().enable_all().build()?)))
+    }
+}
+
+impl Deref for Executor {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("there until dropped")
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

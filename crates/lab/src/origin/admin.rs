@@ -9,6 +9,7 @@
 //! | `PUT /change` | `{"replicas": 2, "workers": 5, "speed": 0.5}`, each optional |
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::control::Control;
+use super::figures;
 use super::service::{Answer, answer};
-use super::{OriginError, figures};
 use crate::scenario::Change;
 
 /// A change is three numbers.
@@ -34,12 +35,12 @@ const JSON: &str = "application/json";
 /// As node_exporter sends it.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Takes the admin address.
-pub(super) async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), OriginError> {
-    let failed = |error| OriginError::Listen(addr, error);
-    let listener = TcpListener::bind(addr).await.map_err(failed)?;
-    let addr = listener.local_addr().map_err(failed)?;
-    Ok((listener, addr))
+/// Takes the admin address; to be called within a runtime. Not async: whoever starts an origin may be inside a runtime.
+pub(super) fn bind(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(addr)?;
+    listener.set_nonblocking(true)?;
+    let addr = listener.local_addr()?;
+    Ok((TcpListener::from_std(listener)?, addr))
 }
 
 /// Answers for as long as it is polled.
@@ -69,7 +70,10 @@ async fn respond(control: &Control, request: Request<Incoming>) -> Answer {
         "/change" => mistake(StatusCode::METHOD_NOT_ALLOWED, "expected PUT"),
         _ if !get => mistake(StatusCode::METHOD_NOT_ALLOWED, "expected GET"),
         "/metrics" => answer(StatusCode::OK, METRICS, figures::all(control)),
-        "/series" => answer(StatusCode::OK, JSON, json!(control.meter().series()).to_string()),
+        "/series" => match serde_json::to_string(&control.meter().series()) {
+            Ok(series) => answer(StatusCode::OK, JSON, series),
+            Err(error) => mistake(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
         "/stats" => answer(StatusCode::OK, JSON, figures::stats(control).to_string()),
         _ => match path.strip_prefix("/metrics/") {
             Some(stage) => host(control, stage),
