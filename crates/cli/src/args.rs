@@ -37,6 +37,8 @@ pub enum Command {
     Origin(crate::origin::OriginOptions),
     /// Play a scenario in virtual time, on the gate's own decisions.
     Sim(crate::sim::SimArgs),
+    /// Play the papers' figures again and lay the results beside theirs.
+    Experiment(crate::experiment::ExperimentOptions),
 }
 
 /// Which configuration to print.

@@ -7,6 +7,7 @@ use clap::Parser;
 mod args;
 mod check;
 mod demo;
+mod experiment;
 mod origin;
 mod run;
 mod signals;
@@ -23,5 +24,6 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::demo(&options),
         Command::Origin(options) => origin::origin(&options),
         Command::Sim(args) => sim::sim(&args),
+        Command::Experiment(options) => experiment::experiment(&options),
     }
 }

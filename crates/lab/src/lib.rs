@@ -41,3 +41,5 @@ pub mod progress;
 pub mod report;
 
 pub mod demo;
+
+pub mod experiment;

@@ -80,6 +80,8 @@ pub(super) fn parse(
         let number = sources.len();
         sources.push(put(number, key, value, &mut root, &mut out));
     }
+    // What an experiment makes of the scenario is for `experiment` to read.
+    root.entries.retain(|entry| entry.name != "experiment");
     let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
     let scenario = scenario(&root, &stem, dir, &mut out);
     // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.

@@ -1,0 +1,231 @@
+//! `tidegate experiment`: the papers' figures, played again.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use tidegate_lab::experiment::play::{Player, word};
+use tidegate_lab::experiment::report::Report;
+use tidegate_lab::experiment::{Experiment, catalog, output};
+use tidegate_lab::outcome::Way;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// `tidegate experiment`
+#[derive(ClapArgs, Debug)]
+pub struct ExperimentOptions {
+    /// What to do.
+    #[command(subcommand)]
+    command: ExperimentCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum ExperimentCommand {
+    /// Say which experiments there are.
+    List {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Play experiments and lay the results beside the paper's.
+    Run(RunOptions),
+}
+
+#[derive(ClapArgs, Debug)]
+struct RunOptions {
+    /// Names from `experiment list`, files of one's own (FILE.toml), or `all`.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Only over real processes, or only simulated.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// Same seed, same crowds [default: the scenario's].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write tables, series, plots and a page there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object, not a table.
+    #[arg(long)]
+    json: bool,
+    /// No progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Real,
+    Sim,
+}
+
+impl Mode {
+    fn way(self) -> Way {
+        match self {
+            Self::Real => Way::Real,
+            Self::Sim => Way::Sim,
+        }
+    }
+}
+
+/// Lists or plays.
+pub fn experiment(options: &ExperimentOptions) -> ExitCode {
+    match &options.command {
+        ExperimentCommand::List { json } => list(*json),
+        ExperimentCommand::Run(options) => run(options),
+    }
+}
+
+/// An experiment and how it is to be played.
+type Entry = (Experiment, Way);
+
+/// Everything there is, in order.
+fn everything() -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    for (name, _) in catalog::EMBEDDED {
+        let experiment = find(name)?;
+        entries.extend(experiment.ways.clone().into_iter().map(|way| (experiment.clone(), way)));
+    }
+    Ok(entries)
+}
+
+fn find(name: &str) -> Result<Experiment, String> {
+    let looks_like_a_file = name.ends_with(".toml");
+    let found = match catalog::embedded(name) {
+        Some(found) => found,
+        None if looks_like_a_file => catalog::load(Path::new(name)),
+        None => {
+            return Err(format!(
+                "expected a name from `tidegate experiment list`, a file NAME.toml or all; got {name:?}"
+            ));
+        }
+    };
+    found.map_err(|mistakes| mistakes.to_string())
+}
+
+/// What the names and the mode ask for. A plain name is the experiment's first way; `NAME-sim` is the other.
+fn select(names: &[String], mode: Option<Mode>) -> Result<Vec<Entry>, String> {
+    let mut chosen: Vec<Entry> = Vec::new();
+    for name in names {
+        let candidates = match name.as_str() {
+            "all" => everything()?,
+            name => one(name, mode)?,
+        };
+        for (experiment, way) in candidates {
+            let wanted = mode.is_none_or(|mode| mode.way() == way);
+            let new = !chosen.iter().any(|(e, w)| e.name == experiment.name && *w == way);
+            if wanted && new {
+                chosen.push((experiment, way));
+            }
+        }
+    }
+    if chosen.is_empty() {
+        return Err("nothing of what was named can be played in that mode".into());
+    }
+    Ok(chosen)
+}
+
+fn one(name: &str, mode: Option<Mode>) -> Result<Vec<Entry>, String> {
+    if let Some(entry) = everything()?.into_iter().find(|(e, way)| e.name != name && e.name_as(*way) == name)
+    {
+        return Ok(vec![entry]);
+    }
+    let experiment = find(name)?;
+    let way = match mode {
+        None => experiment.ways.first().copied(),
+        Some(mode) => experiment.ways.iter().copied().find(|way| *way == mode.way()),
+    };
+    let way = way.ok_or_else(|| {
+        let ways: Vec<&str> = experiment.ways.iter().map(|way| word(*way)).collect();
+        format!("{name} can be played in mode {} only", ways.join(", "))
+    })?;
+    Ok(vec![(experiment, way)])
+}
+
+fn list(json: bool) -> ExitCode {
+    let entries = match everything() {
+        Ok(entries) => entries,
+        Err(why) => return fail(&why),
+    };
+    if json {
+        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": word(*way), "about": e.about });
+        println!("{}", serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() }));
+        return ExitCode::SUCCESS;
+    }
+    for (experiment, way) in &entries {
+        let title = format!("{}, {}", experiment.paper, experiment.figure);
+        println!("{:24}  {:4}  {title}", experiment.name_as(*way), word(*way));
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(options: &RunOptions) -> ExitCode {
+    let entries = match select(&options.names, options.mode) {
+        Ok(entries) => entries,
+        Err(why) => return fail(&why),
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return fail(&format!("this program cannot find itself: {error}")),
+    };
+    let stop = match stop_on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return fail(&format!("cannot watch for signals: {error}")),
+    };
+    let quiet = options.quiet;
+    let mut say = |line: &str| {
+        if !quiet {
+            eprintln!("{line}");
+        }
+    };
+    let mut player = Player::new(program, options.seed, Arc::clone(&stop), &mut say);
+    let mut reports: Vec<Report> = Vec::new();
+    for (experiment, way) in &entries {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        reports.push(player.play(experiment, *way));
+        if let Some(Err(error)) = options.out.as_ref().map(|dir| output::write(&reports, dir)) {
+            return fail(&format!("the results cannot be written: {error}"));
+        }
+    }
+    if options.json {
+        println!("{}", output::json(&reports));
+    } else {
+        println!("{}", output::table(&reports));
+    }
+    let whole = reports.len() == entries.len() && reports.iter().all(|report| report.missing().is_empty());
+    if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("tidegate: {why}");
+    ExitCode::from(2)
+}
+
+/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what has been
+/// measured is printed. A second signal ends this process at once; the kernel ends its children.
+fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut term, mut int) = {
+        let _in = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let flag = Arc::clone(&stop);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(async move {
+            loop {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                if flag.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    })?;
+    Ok(stop)
+}

@@ -1,0 +1,243 @@
+//! `tidegate experiment` over real processes: what it prints, what it leaves behind, and what becomes of its children.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+
+use serde_json::Value;
+
+use super::harness::{TempDir, tidegate, wait_for};
+
+/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most a second.
+const SMALL: &str = r#"
+deadline = "60s"
+arrivals = { process = "constant", phase = [{ rate = 30, for = "1s" }] }
+visitor = [{ name = "visitor", patience = "never", retries = 0 }]
+
+[origin]
+workers = 10
+service = "50ms"
+backlog = 1000
+
+[gate]
+capacity.rate = 20
+room.classes = ["all"]
+[[gate.class]]
+name = "all"
+match = { path = "/**" }
+
+[experiment]
+paper = "None"
+figure = "Fig. 0"
+about = "A test"
+
+[experiment.run.with]
+[experiment.run.without]
+gate = false
+
+[experiment.quantity.served_share]
+unit = "1"
+paper = 0.5
+of = "with.served_share"
+[experiment.quantity.served_share_without]
+unit = "1"
+of = "without.served_share"
+[experiment.quantity.at_the_door]
+unit = "requests"
+of = "sum(with[door])"
+[experiment.quantity.capacity_rps]
+unit = "req/s"
+of = "with.origin_capacity_rps"
+
+[experiment.plot.door]
+title = "Door"
+x = "time (s)"
+y = "req/s"
+lines = { door = "with[door]" }
+"#;
+
+fn write(dir: &TempDir, text: &str) -> PathBuf {
+    let file = dir.path().join("small.toml");
+    fs::write(&file, text).expect("experiment file");
+    file
+}
+
+/// Starts `tidegate experiment run FILE --json --out DIR/out`.
+fn start(file: &Path, dir: &TempDir) -> Child {
+    tidegate()
+        .args(["experiment", "run"])
+        .arg(file)
+        .arg("--json")
+        .arg("--out")
+        .arg(dir.path().join("out"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start the experiment")
+}
+
+fn run(file: &Path, dir: &TempDir) -> Output {
+    start(file, dir).wait_with_output().expect("the experiment's output")
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!("{error}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    })
+}
+
+/// Children of a process: number and first argument.
+fn children(of: u32) -> Vec<(u32, String)> {
+    let list = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter_map(|pid: u32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        Some((pid, line.split('\0').nth(1)?.to_owned()))
+    })
+    .collect()
+}
+
+/// Waits until a child with this first argument runs.
+fn wait_child(of: &Child, name: &str) -> u32 {
+    wait_for(format!("a child {name}"), || {
+        children(of.id()).into_iter().find(|(_, argument)| argument == name).map(|(pid, _)| pid)
+    })
+}
+
+fn kill(signal: &str, pid: u32) {
+    let sent = std::process::Command::new("kill").arg(signal).arg(pid.to_string()).status().expect("kill");
+    assert!(sent.success());
+}
+
+fn is_gone(pid: u32) -> bool {
+    // A zombie whose parent has not looked yet is gone as far as anybody else is concerned.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
+#[test]
+fn a_small_experiment_is_played_and_kept() {
+    let dir = TempDir::new();
+    let output = run(&write(&dir, SMALL), &dir);
+    let found = json(&output);
+    let experiment = &found["experiments"][0];
+    assert_eq!(experiment["name"], "small");
+    assert_eq!(experiment["mode"], "real");
+    assert!(experiment.get("partial").is_none(), "{experiment:#}");
+    assert!(output.status.success());
+    let quantity = |name: &str| &experiment["quantities"][name];
+    assert_eq!(quantity("served_share"), &serde_json::json!({ "unit": "1", "paper": 0.5, "ours": 1.0 }));
+    assert_eq!(
+        quantity("served_share_without"),
+        &serde_json::json!({ "unit": "1", "paper": null, "ours": 1.0 })
+    );
+    assert_eq!(
+        quantity("at_the_door")["ours"],
+        30.0,
+        "the origin's series was merged: one request a visitor"
+    );
+    assert_eq!(quantity("capacity_rps")["ours"], 200.0);
+    for file in ["index.html", "results.json", "results.csv", "small/door.svg", "small/with.csv"] {
+        assert!(dir.path().join("out").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn a_gate_that_does_not_start_is_reported_and_the_rest_kept() {
+    let dir = TempDir::new();
+    let broken = SMALL.replace(
+        "capacity.rate = 20",
+        "capacity.rate = 20\nlog.access = \"json\"\nlog.access_file = \"/nowhere/x\"",
+    );
+    let output = run(&write(&dir, &broken), &dir);
+    let found = json(&output);
+    let experiment = &found["experiments"][0];
+    let partial = experiment["partial"][0].as_str().expect("a reason");
+    assert!(
+        partial.starts_with("with: gate ended with exit status") && partial.contains("/nowhere/x"),
+        "{partial}"
+    );
+    assert_eq!(experiment["quantities"]["served_share"]["ours"], Value::Null);
+    assert_eq!(experiment["quantities"]["served_share_without"]["ours"], 1.0);
+    assert!(!output.status.success());
+}
+
+#[test]
+fn an_origin_that_dies_ends_the_run_and_what_there_is_is_kept() {
+    let dir = TempDir::new();
+    let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
+    let experiment = start(&write(&dir, &long), &dir);
+    wait_child(&experiment, "load");
+    kill("-KILL", wait_child(&experiment, "origin"));
+    // The second run is as long as the first and is not needed.
+    wait_for("the second origin", || {
+        let log = children(experiment.id());
+        (log.iter().filter(|(_, name)| name == "run").count() == 0 && !log.is_empty()).then_some(())
+    });
+    wait_child(&experiment, "load");
+    kill("-TERM", experiment.id());
+    let output = experiment.wait_with_output().expect("output");
+    let found = json(&output);
+    let partial = &found["experiments"][0]["partial"];
+    let reason = partial[0].as_str().expect("a reason");
+    assert!(reason.starts_with("with: origin ended with signal: 9"), "{partial:#}");
+    assert!(found["experiments"][0]["quantities"]["served_share"]["ours"].is_number(), "{found:#}");
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_signal_ends_all_processes() {
+    let dir = TempDir::new();
+    let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
+    let experiment = start(&write(&dir, &long), &dir);
+    let pids = ["load", "run", "origin"].map(|name| wait_child(&experiment, name));
+    kill("-TERM", experiment.id());
+    let output = experiment.wait_with_output().expect("output");
+    assert!(!output.status.success());
+    let found = json(&output);
+    assert!(found["experiments"][0]["partial"].to_string().contains("interrupted"), "{found:#}");
+    for pid in pids {
+        assert!(is_gone(pid), "{pid} is left");
+    }
+}
+
+#[test]
+fn killed_outright_it_leaves_nobody_behind() {
+    let dir = TempDir::new();
+    let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
+    let mut experiment = start(&write(&dir, &long), &dir);
+    let pids = ["load", "run", "origin"].map(|name| wait_child(&experiment, name));
+    experiment.kill().expect("kill");
+    experiment.wait().expect("wait");
+    wait_for("its children to end", || pids.iter().all(|pid| is_gone(*pid)).then_some(()));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let dir = TempDir::new();
+    let file = write(&dir, &SMALL.replace("with.served_share", "with.served_chare"));
+    let output = run(&file, &dir);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("small.toml:34:") && said.contains("Did you mean `served_share`?"), "{said}");
+    for (name, expected) in [("webq-fig99", "tidegate experiment list"), ("missing.toml", "a readable file")]
+    {
+        let output = run(Path::new(name), &dir);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn simulated_experiments_repeat_themselves() {
+    let dir = TempDir::new();
+    let text = SMALL.replace("about = \"A test\"", "about = \"A test\"\nways = [\"sim\"]");
+    let file = write(&dir, &text);
+    let quantities = || json(&run(&file, &dir))["experiments"][0]["quantities"].clone();
+    let first = quantities();
+    assert_eq!(first["served_share"]["ours"], 1.0, "{first:#}");
+    assert_eq!(first, quantities());
+}

@@ -1,0 +1,176 @@
+//! The papers' figures, played again: one file per figure says what the paper did and found; here it is played, over
+//! real processes or in virtual time, and the two are laid side by side.
+//!
+//! ```text
+//!  experiments/*.toml ─► catalog ─► select ─► play ─┬─► sim            in this process
+//!                        (read)                     └─► real ─► child  origin, gate, load: this binary, on loopback
+//!                                                        │
+//!                       output ◄─ report ◄─ formula ◄─ outcomes
+//! ```
+//!
+//! An experiment's file is a scenario, playable as it is by `load`, `origin` and `sim`, with one more section: which
+//! runs of that scenario make the figure (gate on or off, keys set, a key swept), which quantities follow from them
+//! and what the paper says they were. Nothing is computed outside the file's formulas.
+
+use std::path::PathBuf;
+
+use crate::outcome::Way;
+use crate::scenario::{Mistakes, Scenario};
+
+pub mod catalog;
+pub mod formula;
+mod read;
+
+mod child;
+mod given;
+pub mod play;
+mod real;
+
+pub mod output;
+mod page;
+pub mod report;
+
+#[cfg(test)]
+mod tests;
+
+use formula::Formula;
+
+/// A figure of a paper: how it is made again, and what the paper says.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The file's stem.
+    pub name: String,
+    /// The paper.
+    pub paper: String,
+    /// The paper's figure or section.
+    pub figure: String,
+    /// What it shows, and how our set-up differs from the paper's.
+    pub about: String,
+    /// How it can be played; the first has the experiment's plain name.
+    pub ways: Vec<Way>,
+    /// The file whose scenario its runs play: its own, or that of the experiment it takes them from.
+    pub stage: Stage,
+    /// At least one.
+    pub runs: Vec<Run>,
+    /// At least one.
+    pub quantities: Vec<Quantity>,
+    /// What is drawn.
+    pub plots: Vec<PlotSpec>,
+}
+
+/// A scenario's text and where its relative paths start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Name of the experiment it belongs to.
+    pub name: String,
+    /// The whole file.
+    pub text: String,
+    /// Its folder.
+    pub dir: PathBuf,
+}
+
+/// The scenario, played once or once per value of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its name in formulas.
+    pub name: String,
+    /// How it is played; `None`: as the experiment is.
+    pub way: Option<Way>,
+    /// Whether the visitors meet the gate, or the service itself.
+    pub gate: bool,
+    /// Keys of the scenario that this run sets, as TOML.
+    pub set: Vec<(String, String)>,
+    /// A key that takes several values, one after another.
+    pub sweep: Option<Sweep>,
+}
+
+/// A key and its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// Key of the scenario.
+    pub key: String,
+    /// At least two, rising.
+    pub values: Vec<f64>,
+}
+
+/// A figure computed from the runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantity {
+    /// Its name.
+    pub name: String,
+    /// Its unit; `1` for shares and ratios.
+    pub unit: String,
+    /// What the paper gives, if it gives one.
+    pub paper: Option<f64>,
+    /// How it is computed.
+    pub of: Formula,
+}
+
+/// A plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlotSpec {
+    /// Its name, also of its file.
+    pub name: String,
+    /// Heading.
+    pub title: String,
+    /// Label of the horizontal axis.
+    pub x: String,
+    /// Label of the vertical axis.
+    pub y: String,
+    /// Whether the vertical axis is logarithmic.
+    pub log_y: bool,
+    /// Curves by name.
+    pub lines: Vec<(String, Formula)>,
+    /// Levels by name.
+    pub levels: Vec<(String, Formula)>,
+}
+
+impl Experiment {
+    /// Its name in results when played this way: plain for the first, with the way behind it for the other.
+    pub fn name_as(&self, way: Way) -> String {
+        match (self.ways.first() == Some(&way), way) {
+            (true, _) => self.name.clone(),
+            (false, Way::Sim) => format!("{}-sim", self.name),
+            (false, Way::Real) => format!("{}-real", self.name),
+        }
+    }
+
+    /// The runs that its quantities and plots use, in the file's order.
+    pub fn needed_runs(&self) -> Vec<&Run> {
+        let quantities = self.quantities.iter().map(|quantity| &quantity.of);
+        let lines =
+            self.plots.iter().flat_map(|plot| plot.lines.iter().chain(&plot.levels)).map(|(_, of)| of);
+        let names: Vec<&str> = quantities.chain(lines).flat_map(Formula::runs).collect();
+        self.runs.iter().filter(|run| names.contains(&run.name.as_str())).collect()
+    }
+
+    /// The scenario of a run, of a sweep at the given value.
+    ///
+    /// # Errors
+    /// The mistakes in the scenario or in what the run sets.
+    pub fn scenario(&self, run: &Run, value: Option<f64>) -> Result<Scenario, Mistakes> {
+        let Stage { name, text, dir } = &self.stage;
+        let mut scenario = Scenario::parse(text, &format!("{name}.toml"), dir, &run.settings(value))?;
+        if !run.gate {
+            scenario.gate = None;
+        }
+        Ok(scenario)
+    }
+}
+
+impl Run {
+    /// Everything that the run sets, of a sweep at the given value.
+    pub fn settings(&self, value: Option<f64>) -> Vec<(String, String)> {
+        let swept =
+            self.sweep.iter().zip(value).map(|(sweep, value)| (sweep.key.clone(), format!("{value:?}")));
+        self.set.iter().cloned().chain(swept).collect()
+    }
+
+    /// The values to play it at: one that is none, unless it is a sweep.
+    pub fn values(&self) -> Vec<Option<f64>> {
+        match &self.sweep {
+            Some(sweep) => sweep.values.iter().copied().map(Some).collect(),
+            None => vec![None],
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Where experiments come from: those of this project, embedded in the program, and files of one's own.
+
+use std::path::Path;
+
+use tidegate_gateway::settings::tree::Source;
+use tidegate_gateway::settings::{Found, Mistake, place};
+
+use super::formula::Names;
+use super::read::{self, Draft, Placed};
+use super::{Experiment, Run, Stage, play};
+use crate::outcome::Way;
+use crate::scenario::Mistakes;
+
+/// Largest file read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of the project's own, in the order in which they are listed and played. A test compares the list with
+/// the folder.
+pub const EMBEDDED: &[(&str, &str)] = embedded![
+    "webq-fig2",
+    "webq-fig3",
+    "webq-fig5",
+    "webq-fig6",
+    "webq-fig7",
+    "webq-sim-vs-real",
+    "webq-fig12",
+    "webq-vi-a",
+    "million-sim",
+    "hundred-thousand-real",
+];
+
+/// The project's own experiment of that name.
+///
+/// # Errors
+/// Mistakes in its file, which a test has excluded; `None` if there is no such experiment.
+pub fn embedded(name: &str) -> Option<Result<Experiment, Mistakes>> {
+    let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
+    Some(parse(text, name, Path::new(""), &|other| {
+        let (_, text) = EMBEDDED.iter().find(|(known, _)| *known == other)?;
+        Some((*text).to_owned())
+    }))
+}
+
+/// The experiment in a file. One whose runs it takes is looked for beside it.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn load(path: &Path) -> Result<Experiment, Mistakes> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let text = read_file(path).map_err(|got| {
+        let found = read::found(None, "", "a readable file", got);
+        Mistakes(placed(vec![found], &path.display().to_string(), ""))
+    })?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    parse(&text, &name, dir, &|other| read_file(&dir.join(format!("{other}.toml"))).ok())
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(format!("{size} bytes, more than {MAX_FILE_BYTES}"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// Reads an experiment's text. `beside` gives the text of another experiment by its name.
+///
+/// # Errors
+/// Every mistake in it, in the scenario of each of its runs, and in the names its formulas use.
+pub fn parse(
+    text: &str,
+    name: &str,
+    dir: &Path,
+    beside: &dyn Fn(&str) -> Option<String>,
+) -> Result<Experiment, Mistakes> {
+    let draft = read::read(text);
+    let Draft { mut found, formulas, .. } = draft;
+    let mut stage = Stage { name: name.into(), text: text.into(), dir: dir.into() };
+    let mut runs = Vec::new();
+    if let Some((at, other)) = &draft.runs_of {
+        match beside(other).map(|text| (read::read(&text), text)) {
+            Some((theirs, text)) if theirs.runs_of.is_none() && theirs.found.is_empty() => {
+                runs.extend(theirs.runs.into_iter().map(|(_, run)| run));
+                stage = Stage { name: other.clone(), text, dir: dir.into() };
+            }
+            _ => found.push(read::found(
+                Some(*at),
+                "experiment.runs_of",
+                "the name of an experiment without mistakes and with runs of its own",
+                format!("{other:?}"),
+            )),
+        }
+    }
+    for (at, run) in &draft.runs {
+        if runs.iter().any(|other: &Run| other.name == run.name) {
+            let got = format!("another {} beside the one of {}", run.name, stage.name);
+            found.push(read::found(Some(*at), "experiment.run", "runs of different names", got));
+        }
+        runs.push(run.clone());
+    }
+    check_formulas(&formulas, &runs, &mut found);
+    let own = draft.runs.iter().filter(|(_, run)| !uses(&formulas, &run.name));
+    for (at, run) in own {
+        found.push(read::found(
+            Some(*at),
+            &format!("experiment.run.{}", run.name),
+            "a run that a quantity or a plot uses",
+            "one that none does",
+        ));
+    }
+    let mistakes = placed(found, name, text);
+    if !mistakes.is_empty() {
+        return Err(Mistakes(mistakes));
+    }
+    let experiment = Experiment {
+        name: name.into(),
+        paper: draft.paper,
+        figure: draft.figure,
+        about: draft.about,
+        ways: draft.ways,
+        stage,
+        runs,
+        quantities: draft.quantities,
+        plots: draft.plots,
+    };
+    check_scenarios(&experiment)?;
+    Ok(experiment)
+}
+
+fn uses(formulas: &[Placed], run: &str) -> bool {
+    formulas.iter().any(|placed| placed.formula.runs().contains(&run))
+}
+
+/// Looks up the names in all formulas.
+fn check_formulas(formulas: &[Placed], runs: &[Run], found: &mut Vec<Found>) {
+    let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
+    let (keys, columns) = (play::keys(), play::columns());
+    let names = Names { runs: &runs, keys: &as_strs(&keys), columns: &as_strs(&columns) };
+    for Placed { at, key, formula, kind } in formulas {
+        match formula.kind(&names) {
+            Ok(got) if got == *kind => {}
+            Ok(got) => found.push(read::found(Some(*at), key, kind.to_string(), format!("{got}: {formula}"))),
+            Err(mistake) => {
+                let got = format!("{} in {formula}", mistake.got);
+                found.push(read::found(Some(*at), key, mistake.expected, got));
+            }
+        }
+    }
+}
+
+fn as_strs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// Every run must make a scenario, and one over real processes must have an end.
+fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
+    for run in &experiment.runs {
+        let ways = run.way.as_ref().map_or(experiment.ways.as_slice(), std::slice::from_ref);
+        for value in run.values() {
+            let scenario = experiment.scenario(run, value)?;
+            if ways.contains(&Way::Real) && scenario.deadline.is_none() {
+                let found = read::found(None, "deadline", "a deadline, since a run is real", "none");
+                return Err(Mistakes(placed(vec![found], &experiment.stage.name, &experiment.stage.text)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn placed(found: Vec<Found>, name: &str, text: &str) -> Vec<Mistake> {
+    let name = if name.ends_with(".toml") { name.to_owned() } else { format!("{name}.toml") };
+    place(found, &[Source { name, text: text.into() }], &[])
+}

@@ -1,0 +1,111 @@
+//! What a checked formula comes to.
+
+use super::{Function, Node, Operator};
+
+/// Points of a curve: place and value.
+pub type Curve = Vec<(f64, f64)>;
+
+/// What a formula came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// One figure; not a number if a run did not give it.
+    Number(f64),
+    /// Figures over something, in its order.
+    Curve(Curve),
+}
+
+/// Where a formula finds the outcomes of runs.
+pub trait Source {
+    /// A key of a run's summary; of a sweep the curve over its values.
+    fn key(&self, run: &str, key: &str) -> Option<Value>;
+    /// A column of a run's series, over seconds.
+    fn column(&self, run: &str, column: &str) -> Option<Curve>;
+}
+
+impl Value {
+    /// The figure; of a curve none.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) if number.is_finite() => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The points; of a figure none.
+    pub fn curve(self) -> Curve {
+        match self {
+            Self::Number(_) => Vec::new(),
+            Self::Curve(points) => points,
+        }
+    }
+
+    fn or_nan(&self) -> f64 {
+        self.number().unwrap_or(f64::NAN)
+    }
+}
+
+pub(super) fn evaluate(node: &Node, source: &(impl Source + ?Sized)) -> Value {
+    match node {
+        Node::Number(number) => Value::Number(*number),
+        Node::Key { run, key } => source.key(run, key).unwrap_or(Value::Number(f64::NAN)),
+        Node::Column { run, column } => Value::Curve(source.column(run, column).unwrap_or_default()),
+        Node::Pair(operator, left, right) => pair(*operator, evaluate(left, source), evaluate(right, source)),
+        Node::Call(function, arguments) => {
+            call(*function, arguments.iter().map(|argument| evaluate(argument, source)))
+        }
+    }
+}
+
+fn pair(operator: Operator, left: Value, right: Value) -> Value {
+    let apply = |a: f64, b: f64| match operator {
+        Operator::Add => a + b,
+        Operator::Subtract => a - b,
+        Operator::Multiply => a * b,
+        Operator::Divide => a / b,
+    };
+    match (left, right) {
+        (Value::Number(a), Value::Number(b)) => Value::Number(apply(a, b)),
+        (Value::Curve(points), Value::Number(b)) => {
+            Value::Curve(points.into_iter().map(|(x, a)| (x, apply(a, b))).collect())
+        }
+        (Value::Number(a), Value::Curve(points)) => {
+            Value::Curve(points.into_iter().map(|(x, b)| (x, apply(a, b))).collect())
+        }
+        // Where only one of the two has a point, there is nothing to compare.
+        (Value::Curve(left), Value::Curve(right)) => {
+            let at = |x: f64| right.iter().find(|(other, _)| *other == x).map(|(_, b)| *b);
+            Value::Curve(left.into_iter().filter_map(|(x, a)| at(x).map(|b| (x, apply(a, b)))).collect())
+        }
+    }
+}
+
+fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value {
+    let mut points = arguments.next().map(Value::curve).unwrap_or_default();
+    // A second in which nothing was measured (0/0) has no value; it must not hide the others.
+    points.retain(|(_, y)| y.is_finite());
+    let mut number = || arguments.next().map_or(f64::NAN, |value| value.or_nan());
+    let values = points.iter().map(|(_, y)| *y);
+    let count = points.len() as f64;
+    Value::Number(match function {
+        Function::Max => values.reduce(f64::max).unwrap_or(f64::NAN),
+        Function::Min => values.reduce(f64::min).unwrap_or(f64::NAN),
+        Function::Mean => values.sum::<f64>() / count,
+        Function::Sum => values.reduce(|a, b| a + b).unwrap_or(f64::NAN),
+        Function::Argmax => argmax(&points),
+        Function::Upto => {
+            let least = number();
+            points.iter().take_while(|(_, y)| *y >= least).last().map_or(f64::NAN, |(x, _)| *x)
+        }
+        Function::Place => return Value::Curve(points.into_iter().map(|(x, _)| (x, x)).collect()),
+        Function::Within => {
+            let (from, to) = (number(), number());
+            points.retain(|(x, _)| (from..to).contains(x));
+            return Value::Curve(points);
+        }
+    })
+}
+
+fn argmax(points: &[(f64, f64)]) -> f64 {
+    let best = points.iter().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.map_or(f64::NAN, |(x, _)| *x)
+}

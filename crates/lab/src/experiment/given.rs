@@ -1,0 +1,38 @@
+//! What is known of a run before it begins, from its scenario.
+
+use crate::dist::MAX_TIME;
+use crate::scenario::{OriginSpec, Scenario, Stage};
+
+/// Requests per second that the service can take, by the people its scenario sends: what its busiest part allows. Zero
+/// where it takes no time at all, and so has no limit.
+pub(super) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
+    let origin = &scenario.origin;
+    let total: f64 = scenario.visitors.iter().map(|kind| kind.weight * kind.steps.len() as f64).sum();
+    let mut busy = vec![0.0; origin.stages.len()];
+    for kind in &scenario.visitors {
+        for step in &kind.steps {
+            for (stage, demand) in demands(origin, &step.path) {
+                busy[stage] += kind.weight / total * demand;
+            }
+        }
+    }
+    let all: f64 = busy.iter().sum();
+    let by_workers = f64::from(origin.workers) / all;
+    let by_stage =
+        origin.stages.iter().zip(&busy).map(|(Stage { servers, .. }, busy)| f64::from(*servers) / busy);
+    let least = by_stage.fold(by_workers, f64::min) * f64::from(origin.replicas);
+    if least.is_finite() { least } else { 0.0 }
+}
+
+/// Mean seconds at each stage of a request for this path.
+fn demands(origin: &OriginSpec, path: &str) -> Vec<(usize, f64)> {
+    let path = path.split('?').next().unwrap_or_default();
+    let spec = origin.paths.get(crate::model::path_index(origin, path));
+    let demand = spec.map(|spec| spec.demand.as_slice()).unwrap_or_default();
+    demand.iter().map(|(stage, dist)| (*stage, dist.mean().min(MAX_TIME).as_secs_f64())).collect()
+}
+
+/// Units of cost per second that the gate lets through as configured; zero without a gate or a limit.
+pub(super) fn gate_capacity_rps(scenario: &Scenario) -> f64 {
+    scenario.gate.as_ref().map_or(0.0, |gate| gate.settings.capacity.rate)
+}

@@ -1,0 +1,135 @@
+//! Reports for people (a table), for programs (JSON), and as a folder: figures and series as CSV, plots as SVG, and a
+//! page with everything.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+
+use super::page;
+use super::play::{Played, word};
+use super::report::Report;
+
+/// Size of a plot's file, in CSS pixels.
+const PLOT_SIZE: (u32, u32) = (860, 420);
+
+/// All reports as one object.
+pub fn json(reports: &[Report]) -> Json {
+    json!({ "experiments": reports.iter().map(Report::json).collect::<Vec<_>>() })
+}
+
+/// All reports as a table: ours beside the paper's, and the ratio.
+pub fn table(reports: &[Report]) -> String {
+    let mut out = String::new();
+    for report in reports {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "\n{}: {}, {} ({}, {:.0} s)",
+            report.name,
+            report.paper,
+            report.figure,
+            word(report.way),
+            report.seconds,
+        );
+        let wide = report.figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0).max(8);
+        let _ =
+            writeln!(out, "  {:wide$}  {:>10}  {:>10}  {:>8}  unit", "quantity", "ours", "paper", "ratio");
+        for figure in &report.figures {
+            let (ours, paper, ratio) = (cell(figure.ours), cell(figure.paper), cell(figure.ratio()));
+            let _ = writeln!(
+                out,
+                "  {:wide$}  {ours:>10}  {paper:>10}  {ratio:>8}  {}",
+                figure.name, figure.unit
+            );
+        }
+        for missing in report.missing() {
+            let _ = writeln!(out, "  PARTIAL: {missing}");
+        }
+    }
+    out
+}
+
+/// A figure with three significant digits, or a dash.
+pub fn cell(figure: Option<f64>) -> String {
+    let Some(figure) = figure else { return "-".into() };
+    if figure == 0.0 {
+        return "0".into();
+    }
+    let before_point = figure.abs().log10().floor() as i32 + 1;
+    let decimals = (3 - before_point).clamp(0, 6) as usize;
+    let text = format!("{figure:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Writes everything below `dir`, which is made if it is not there:
+/// `results.json`, `results.csv`, `index.html`, and per experiment `NAME/RUN.csv` and `NAME/PLOT.svg`.
+///
+/// # Errors
+/// A file or folder cannot be written.
+pub fn write(reports: &[Report], dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    fs::write(dir.join("results.json"), format!("{:#}\n", json(reports)))?;
+    fs::write(dir.join("results.csv"), results_csv(reports))?;
+    fs::write(dir.join("index.html"), page::page(reports))?;
+    for report in reports {
+        let folder = dir.join(&report.name);
+        fs::create_dir_all(&folder)?;
+        for run in &report.runs {
+            fs::write(folder.join(format!("{}.csv", run.name)), run_csv(run))?;
+        }
+        for (name, plot) in &report.plots {
+            fs::write(folder.join(format!("{name}.svg")), plot.svg(PLOT_SIZE.0, PLOT_SIZE.1))?;
+        }
+    }
+    Ok(())
+}
+
+/// All quantities as CSV, a line each.
+pub fn results_csv(reports: &[Report]) -> String {
+    let mut out = String::from("experiment,mode,quantity,unit,paper,ours,ratio\n");
+    let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
+    for report in reports {
+        for figure in &report.figures {
+            let (paper, ours, ratio) = (number(figure.paper), number(figure.ours), number(figure.ratio()));
+            let fields = [&report.name, word(report.way), &figure.name, &figure.unit, &paper, &ours, &ratio];
+            let _ = writeln!(out, "{}", fields.map(field).join(","));
+        }
+    }
+    out
+}
+
+/// A run as CSV: second by second; a sweep by its values, with the summary of each.
+pub fn run_csv(run: &Played) -> String {
+    let [(None, outcome)] = run.points.as_slice() else { return sweep_csv(run) };
+    outcome.csv()
+}
+
+fn sweep_csv(run: &Played) -> String {
+    let keys: Vec<&String> =
+        run.points.first().map(|(_, outcome)| outcome.summary.keys().collect()).unwrap_or_default();
+    let mut out = String::from("value");
+    for key in &keys {
+        let _ = write!(out, ",{key}");
+    }
+    out.push('\n');
+    for (value, outcome) in &run.points {
+        let _ = write!(out, "{}", value.unwrap_or_default());
+        for key in &keys {
+            let _ = write!(out, ",{}", outcome.figure(key));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A field of RFC 4180.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,95 @@
+//! All reports as one page that needs nothing else: tables, plots, how they were made.
+
+use std::fmt::Write as _;
+
+use super::output::cell;
+use super::play::word;
+use super::report::{Figure, Report};
+use crate::html::escape;
+
+/// Size of a plot within the page, in CSS pixels; it shrinks with the window.
+const PLOT_SIZE: (u32, u32) = (860, 420);
+
+const HEAD: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Tidegate: the papers' figures</title>
+<style>
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 58rem; margin: 2rem auto; padding: 0 1rem }
+  table { border-collapse: collapse; margin: 1rem 0 }
+  th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
+  th:first-child, td:first-child { text-align: left }
+  td:last-child { text-align: left; font-family: ui-monospace, monospace; font-size: .8rem }
+  figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; overflow: hidden }
+  svg { width: 100%; height: auto; display: block }
+  .partial { color: #b00020; font-weight: 600 }
+  @media (prefers-color-scheme: dark) { .partial { color: #ff8a80 } }
+  nav li { display: inline; margin-right: 1rem }
+  nav ul { padding: 0 }
+</style>
+"#;
+
+/// The page.
+pub(super) fn page(reports: &[Report]) -> String {
+    let mut out = String::from(HEAD);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "<h1>The papers' figures, played again</h1>\n<nav><ul>");
+    for report in reports {
+        let name = escape(&report.name);
+        let _ = writeln!(out, "<li><a href=\"#{name}\">{name}</a></li>");
+    }
+    out.push_str("</ul></nav>\n");
+    for report in reports {
+        section(&mut out, report);
+    }
+    out.push_str("</html>\n");
+    out
+}
+
+fn section(out: &mut String, report: &Report) {
+    let name = escape(&report.name);
+    let way = match report.way {
+        crate::outcome::Way::Real => "real processes on loopback",
+        crate::outcome::Way::Sim => "simulated",
+    };
+    let _ = writeln!(
+        out,
+        "<section id=\"{name}\">\n<h2>{name}: {}, {}</h2>",
+        escape(&report.paper),
+        escape(&report.figure)
+    );
+    let _ =
+        writeln!(out, "<p>{}</p>\n<p>Played in {:.0} s, {way}.</p>", escape(&report.about), report.seconds);
+    for missing in report.missing() {
+        let _ = writeln!(out, "<p class=\"partial\">Partial: {}</p>", escape(&missing));
+    }
+    out.push_str("<table>\n<tr><th>quantity</th><th>ours</th><th>paper</th><th>ratio</th><th>unit</th><th>formula</th></tr>\n");
+    for figure in &report.figures {
+        row(out, figure);
+    }
+    out.push_str("</table>\n");
+    for (_, plot) in &report.plots {
+        let _ = writeln!(out, "<figure>{}</figure>", plot.svg(PLOT_SIZE.0, PLOT_SIZE.1));
+    }
+    let _ = write!(out, "<p>Data ({}):", word(report.way));
+    for run in &report.runs {
+        let file = escape(&format!("{}/{}.csv", report.name, run.name));
+        let _ = write!(out, " <a href=\"{file}\">{}</a>", escape(&run.name));
+    }
+    out.push_str("</p>\n</section>\n");
+}
+
+fn row(out: &mut String, figure: &Figure) {
+    let cells = [
+        &figure.name,
+        &cell(figure.ours),
+        &cell(figure.paper),
+        &cell(figure.ratio()),
+        &figure.unit,
+        &figure.of,
+    ];
+    let cells: String = cells.iter().map(|text| format!("<td>{}</td>", escape(text))).collect();
+    let _ = writeln!(out, "<tr>{cells}</tr>");
+}

@@ -1,0 +1,222 @@
+//! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs (WebQ's 5, 6
+//! and 7 are one measurement) are made from the same ones.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_gateway::clock::Clock;
+
+use super::formula::{Source, Value};
+use super::report::Report;
+use super::{Experiment, Run, Stage, given, real};
+use crate::outcome::{Outcome, Second, Way};
+use crate::scenario::Scenario;
+use crate::sim::{self, SimOptions};
+use crate::tally::Tally;
+
+/// Figures that are known before a run begins and that formulas may use beside those of the run.
+const GIVEN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
+/// Figures that only simulations have.
+const OF_SIM: [&str; 2] = ["events", "violations"];
+
+/// Keys of a run's summary that formulas may use.
+pub fn keys() -> Vec<String> {
+    let empty = Tally::default().outcome("", Way::Sim, 0, None);
+    let others = GIVEN.into_iter().chain(OF_SIM).map(str::to_owned);
+    empty.summary.into_keys().chain(others).collect()
+}
+
+/// Columns of a run's series that formulas may use.
+pub fn columns() -> Vec<String> {
+    match serde_json::to_value(Second::default()) {
+        Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A run as it was played: once, or once for every value of its sweep.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// Its name in the experiment.
+    pub name: String,
+    /// The sweep's values, if it is one, and what came of each.
+    pub points: Vec<(Option<f64>, Outcome)>,
+    /// What is missing, and why.
+    pub missing: Vec<String>,
+}
+
+/// Plays experiments.
+pub struct Player<'a> {
+    /// This program, which real runs start.
+    pub program: PathBuf,
+    /// The seed of all runs, if not the scenarios' own.
+    pub seed: Option<u64>,
+    /// Set from outside when everything shall end.
+    pub stop: Arc<AtomicBool>,
+    /// Takes a line of progress.
+    pub say: &'a mut dyn FnMut(&str),
+    clock: Clock,
+    kept: Vec<(Part, Rc<Played>)>,
+}
+
+/// What makes two runs the same.
+#[derive(PartialEq)]
+struct Part {
+    stage: Stage,
+    way: Way,
+    run: Run,
+}
+
+impl<'a> Player<'a> {
+    /// A player that has played nothing yet.
+    pub fn new(
+        program: PathBuf,
+        seed: Option<u64>,
+        stop: Arc<AtomicBool>,
+        say: &'a mut dyn FnMut(&str),
+    ) -> Self {
+        Self { program, seed, stop, say, clock: Clock::new(), kept: Vec::new() }
+    }
+
+    /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the reason.
+    pub fn play(&mut self, experiment: &Experiment, way: Way) -> Report {
+        let begun = self.clock.now();
+        let name = experiment.name_as(way);
+        let needed = experiment.needed_runs();
+        let runs: Vec<Rc<Played>> =
+            needed.into_iter().map(|run| self.run(&name, experiment, run, run.way.unwrap_or(way))).collect();
+        let seconds = self.clock.now().since(begun).as_secs_f64();
+        Report::new(experiment, way, seconds, runs)
+    }
+
+    fn run(&mut self, name: &str, experiment: &Experiment, run: &Run, way: Way) -> Rc<Played> {
+        let part = Part { stage: experiment.stage.clone(), way, run: run.clone() };
+        if let Some((_, played)) = self.kept.iter().find(|(kept, _)| *kept == part) {
+            (self.say)(&format!("{name}: run {} as already played", run.name));
+            return Rc::clone(played);
+        }
+        let mut played = Played { name: run.name.clone(), points: Vec::new(), missing: Vec::new() };
+        for value in run.values() {
+            let title = match (value, &run.sweep) {
+                (Some(value), Some(sweep)) => format!("{} at {} = {value}", run.name, sweep.key),
+                _ => run.name.clone(),
+            };
+            if self.stop.load(Ordering::Relaxed) {
+                played.missing.push(format!("{title}: interrupted"));
+                continue;
+            }
+            (self.say)(&format!("{name}: run {title} ({})", word(way)));
+            match self.point(experiment, run, value, way) {
+                Ok(outcome) => {
+                    played.missing.extend(outcome.partial.iter().map(|why| format!("{title}: {why}")));
+                    (self.say)(&format!("{name}: run {title}: {}", in_short(&outcome)));
+                    played.points.push((value, outcome));
+                }
+                Err(why) => {
+                    (self.say)(&format!("{name}: run {title} failed: {why}"));
+                    played.missing.push(format!("{title}: {why}"));
+                }
+            }
+        }
+        let played = Rc::new(played);
+        self.kept.push((part, Rc::clone(&played)));
+        played
+    }
+
+    fn point(
+        &self,
+        experiment: &Experiment,
+        run: &Run,
+        value: Option<f64>,
+        way: Way,
+    ) -> Result<Outcome, String> {
+        let mut scenario = experiment.scenario(run, value).map_err(|mistakes| mistakes.to_string())?;
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        let mut outcome = match way {
+            Way::Sim => {
+                let options = SimOptions::new(scenario.seed);
+                sim::run(&scenario, &options).map_err(|error| error.to_string())?.outcome
+            }
+            Way::Real => {
+                let mut set = run.settings(value);
+                set.push(("seed".into(), scenario.seed.to_string()));
+                let order = real::Order {
+                    program: &self.program,
+                    scenario: &scenario,
+                    text: &experiment.stage.text,
+                    set: &set,
+                    stop: &self.stop,
+                    clock: &self.clock,
+                };
+                real::play(&order).map_err(|trouble| trouble.to_string())?
+            }
+        };
+        add_given(&mut outcome, &scenario);
+        Ok(outcome)
+    }
+}
+
+/// What is known beforehand.
+fn add_given(outcome: &mut Outcome, scenario: &Scenario) {
+    let gate = given::gate_capacity_rps(scenario);
+    let figures = [given::origin_capacity_rps(scenario), gate];
+    for (key, figure) in GIVEN.into_iter().zip(figures) {
+        outcome.summary.insert(key.into(), figure);
+    }
+    // The simulator knows the rate in force in every second; over sockets it is the configured one.
+    for second in outcome.series.iter_mut().filter(|second| second.capacity_rps == 0.0) {
+        second.capacity_rps = gate;
+    }
+}
+
+/// The few figures that tell a run that went well from one that did not.
+fn in_short(outcome: &Outcome) -> String {
+    format!(
+        "{:.0} s, {} of {} visitors served, response {:.0} ms, longest wait {:.1} s{}",
+        outcome.seconds,
+        outcome.figure("done"),
+        outcome.figure("offered"),
+        outcome.figure("response_mean_ms"),
+        outcome.figure("wait_max_s"),
+        if outcome.partial.is_some() { " (partial)" } else { "" },
+    )
+}
+
+/// How a way is written.
+pub fn word(way: Way) -> &'static str {
+    match way {
+        Way::Real => "real",
+        Way::Sim => "sim",
+    }
+}
+
+impl Played {
+    /// A column of an outcome's series, by its name.
+    fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
+        let value = |second: &Second| match serde_json::to_value(second) {
+            Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),
+            Err(_) => f64::NAN,
+        };
+        outcome.series.iter().map(|second| (second.t as f64, value(second))).collect()
+    }
+}
+
+impl Source for [Rc<Played>] {
+    fn key(&self, run: &str, key: &str) -> Option<Value> {
+        let played = self.iter().find(|played| played.name == run)?;
+        let figure = |outcome: &Outcome| outcome.summary.get(key).copied().unwrap_or(f64::NAN);
+        Some(match played.points.as_slice() {
+            [(None, outcome)] => Value::Number(figure(outcome)),
+            points => Value::Curve(
+                points.iter().filter_map(|(x, outcome)| x.map(|x| (x, figure(outcome)))).collect(),
+            ),
+        })
+    }
+
+    fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
+        let played = self.iter().find(|played| played.name == run)?;
+        played.points.first().map(|(_, outcome)| Played::column(outcome, column))
+    }
+}

@@ -1,0 +1,335 @@
+//! The `[experiment]` section of a file, read and checked: all mistakes at once, each with its line.
+//!
+//! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means and the
+//! words of a mistake are those of a gate's configuration.
+
+use tidegate_gateway::settings::tree::{self, At, Entry, Node, Table, Value};
+use tidegate_gateway::settings::{Found, did_you_mean};
+
+use super::formula::{Formula, Kind, Mistake};
+use super::{PlotSpec, Quantity, Run, Sweep};
+use crate::outcome::Way;
+
+/// Longest sweep: ten times what a figure needs.
+const MAX_VALUES: usize = 100;
+/// How the ways are written.
+const WAYS: [(&str, Way); 2] = [("real", Way::Real), ("sim", Way::Sim)];
+
+/// The section as it stands; names between its parts are not looked up yet.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub paper: String,
+    pub figure: String,
+    pub about: String,
+    pub runs_of: Option<(At, String)>,
+    pub ways: Vec<Way>,
+    pub runs: Vec<(At, Run)>,
+    pub quantities: Vec<Quantity>,
+    pub plots: Vec<PlotSpec>,
+    pub formulas: Vec<Placed>,
+    /// What is wrong so far.
+    pub found: Vec<Found>,
+}
+
+/// A formula whose names are still to be looked up.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub at: At,
+    pub key: String,
+    pub formula: Formula,
+    /// What it must come to.
+    pub kind: Kind,
+}
+
+/// Reads the section.
+pub(super) fn read(text: &str) -> Draft {
+    let mut reader = Reader { text, found: Vec::new(), formulas: Vec::new() };
+    let (root, syntax) = tree::parse(0, text);
+    for error in syntax {
+        reader.wrong(Some(error.at), "", "valid TOML", error.message);
+    }
+    let mut draft = Draft::default();
+    match root.get("experiment") {
+        Some(Entry { at, node: Node { value: Value::Table(table), .. }, .. }) => {
+            draft = reader.section(&Keys { path: "experiment".into(), at: *at, table });
+        }
+        _ if reader.found.is_empty() => reader.wrong(None, "experiment", "a section [experiment]", "none"),
+        _ => {}
+    }
+    draft.formulas = reader.formulas;
+    draft.found = reader.found;
+    draft
+}
+
+/// A table with its place and its path.
+struct Keys<'t> {
+    path: String,
+    at: At,
+    table: &'t Table,
+}
+
+impl<'t> Keys<'t> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{}", self.path, tidegate_gateway::settings::plain_key(name))
+    }
+
+    fn get(&self, name: &str) -> Option<&'t Node> {
+        self.table.get(name).map(|entry| &entry.node)
+    }
+
+    /// The entries in the order of the file; the parser sorts them.
+    fn in_order(&self) -> Vec<&'t Entry> {
+        let mut entries: Vec<&Entry> = self.table.entries.iter().collect();
+        entries.sort_by_key(|entry| entry.at);
+        entries
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    found: Vec<Found>,
+    formulas: Vec<Placed>,
+}
+
+impl Reader<'_> {
+    fn section(&mut self, keys: &Keys) -> Draft {
+        self.only(keys, &["paper", "figure", "about", "runs_of", "ways", "run", "quantity", "plot"]);
+        let mut draft = Draft {
+            paper: self.text(keys, "paper"),
+            figure: self.text(keys, "figure"),
+            about: self.text(keys, "about"),
+            runs_of: keys.get("runs_of").map(|node| (node.at, self.text(keys, "runs_of"))),
+            ways: self.ways(keys),
+            ..Draft::default()
+        };
+        for (name, keys) in self.tables(keys, "run") {
+            draft.runs.push((keys.at, self.run(name, &keys)));
+        }
+        for (name, keys) in self.tables(keys, "quantity") {
+            draft.quantities.push(self.quantity(name, &keys));
+        }
+        for (name, keys) in self.tables(keys, "plot") {
+            draft.plots.push(self.plot(name, &keys));
+        }
+        if draft.runs.is_empty() && draft.runs_of.is_none() {
+            self.wrong(
+                Some(keys.at),
+                "experiment.run",
+                "at least one [experiment.run.NAME], or runs_of",
+                "none",
+            );
+        }
+        if draft.quantities.is_empty() {
+            self.wrong(
+                Some(keys.at),
+                "experiment.quantity",
+                "at least one [experiment.quantity.NAME]",
+                "none",
+            );
+        }
+        draft
+    }
+
+    fn ways(&mut self, keys: &Keys) -> Vec<Way> {
+        let Some(node) = keys.get("ways") else { return vec![Way::Real] };
+        let expected = "an array of one or both of \"real\" and \"sim\"";
+        let mut ways = Vec::new();
+        match &node.value {
+            Value::List(items) if !items.is_empty() => {
+                for item in items {
+                    match way(&item.value) {
+                        Some(way) if !ways.contains(&way) => ways.push(way),
+                        _ => self.wrong(Some(item.at), &keys.key("ways"), expected, item.value.describe()),
+                    }
+                }
+            }
+            other => self.wrong(Some(node.at), &keys.key("ways"), expected, other.describe()),
+        }
+        ways
+    }
+
+    fn run(&mut self, name: String, keys: &Keys) -> Run {
+        self.only(keys, &["way", "gate", "set", "sweep"]);
+        let way = keys.get("way").and_then(|node| {
+            let found = way(&node.value);
+            if found.is_none() {
+                self.wrong(Some(node.at), &keys.key("way"), "\"real\" or \"sim\"", node.value.describe());
+            }
+            found
+        });
+        // The text as it stands is the value in TOML, whatever its type.
+        let source = |entry: &Entry| self.text[entry.node.at.start..entry.node.at.end].to_owned();
+        let set = self
+            .table(keys, "set")
+            .map(|set| set.in_order().into_iter().map(|e| (e.name.clone(), source(e))).collect());
+        let sweep = self.table(keys, "sweep").map(|sweep| {
+            self.only(&sweep, &["key", "values"]);
+            Sweep { key: self.text(&sweep, "key"), values: self.values(&sweep) }
+        });
+        Run { name, way, gate: self.boolean(keys, "gate", true), set: set.unwrap_or_default(), sweep }
+    }
+
+    fn values(&mut self, keys: &Keys) -> Vec<f64> {
+        let expected = format!("an array of 2 to {MAX_VALUES} rising numbers");
+        let Some(node) = keys.get("values") else {
+            self.wrong(Some(keys.at), &keys.key("values"), &expected, "none");
+            return Vec::new();
+        };
+        let values: Vec<f64> = match &node.value {
+            Value::List(items) => items.iter().map(|item| number(&item.value).unwrap_or(f64::NAN)).collect(),
+            _ => Vec::new(),
+        };
+        // Not a number is not less than anything.
+        if !(2..=MAX_VALUES).contains(&values.len()) || !values.is_sorted_by(|a, b| a < b) {
+            self.wrong(Some(node.at), &keys.key("values"), &expected, node.value.describe());
+        }
+        values
+    }
+
+    fn quantity(&mut self, name: String, keys: &Keys) -> Quantity {
+        self.only(keys, &["unit", "paper", "of"]);
+        let paper = keys.get("paper").and_then(|node| {
+            let found = number(&node.value);
+            if found.is_none() {
+                self.wrong(Some(node.at), &keys.key("paper"), "a number", node.value.describe());
+            }
+            found
+        });
+        let of = self.formula(keys, "of", Kind::Number);
+        Quantity { name, unit: self.text(keys, "unit"), paper, of }
+    }
+
+    fn plot(&mut self, name: String, keys: &Keys) -> PlotSpec {
+        self.only(keys, &["title", "x", "y", "log_y", "lines", "levels"]);
+        let lines = self.curves(keys, "lines", Kind::Curve);
+        if lines.is_empty() {
+            self.wrong(Some(keys.at), &keys.key("lines"), "a table of names and formulas", "none");
+        }
+        PlotSpec {
+            name,
+            title: self.text(keys, "title"),
+            x: self.text(keys, "x"),
+            y: self.text(keys, "y"),
+            log_y: self.boolean(keys, "log_y", false),
+            lines,
+            levels: self.curves(keys, "levels", Kind::Number),
+        }
+    }
+
+    fn curves(&mut self, keys: &Keys, name: &str, kind: Kind) -> Vec<(String, Formula)> {
+        let Some(table) = self.table(keys, name) else { return Vec::new() };
+        let entries = table.in_order();
+        entries.into_iter().map(|e| (e.name.clone(), self.formula(&table, &e.name, kind))).collect()
+    }
+
+    fn formula(&mut self, keys: &Keys, name: &str, kind: Kind) -> Formula {
+        let text = self.text(keys, name);
+        let at = keys.get(name).map_or(keys.at, |node| node.at);
+        match Formula::parse(&text) {
+            Ok(formula) => {
+                self.formulas.push(Placed { at, key: keys.key(name), formula: formula.clone(), kind });
+                formula
+            }
+            Err(Mistake { expected, got }) => {
+                // Of no text at all it has been said already.
+                if !text.is_empty() {
+                    self.wrong(Some(at), &keys.key(name), &expected, got);
+                }
+                Formula::nothing()
+            }
+        }
+    }
+
+    /// The tables `[NAME.*]`, in the order of the file, their names checked.
+    fn tables<'t>(&mut self, keys: &Keys<'t>, name: &str) -> Vec<(String, Keys<'t>)> {
+        let Some(parent) = self.table(keys, name) else { return Vec::new() };
+        let mut tables = Vec::new();
+        for entry in parent.in_order() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
+                let expected = "a name of letters, digits and \"_\" that begins with a letter";
+                self.wrong(Some(entry.at), &parent.path, expected, tree::quoted(&entry.name));
+            }
+            if let Some(table) = self.table(&parent, &entry.name) {
+                tables.push((entry.name.clone(), table));
+            }
+        }
+        tables
+    }
+
+    fn table<'t>(&mut self, keys: &Keys<'t>, name: &str) -> Option<Keys<'t>> {
+        let entry = keys.table.get(name)?;
+        match &entry.node.value {
+            Value::Table(table) => Some(Keys { path: keys.key(name), at: entry.at, table }),
+            other => {
+                self.wrong(Some(entry.node.at), &keys.key(name), "a table", other.describe());
+                None
+            }
+        }
+    }
+
+    fn text(&mut self, keys: &Keys, name: &str) -> String {
+        match keys.get(name) {
+            Some(Node { value: Value::Text(text), .. }) if !text.trim().is_empty() => text.trim().to_owned(),
+            Some(Node { at, value }) => {
+                self.wrong(Some(*at), &keys.key(name), "a text", value.describe());
+                String::new()
+            }
+            None => {
+                self.wrong(Some(keys.at), &keys.key(name), "a text", "nothing");
+                String::new()
+            }
+        }
+    }
+
+    fn boolean(&mut self, keys: &Keys, name: &str, default: bool) -> bool {
+        match keys.get(name) {
+            None => default,
+            Some(Node { value: Value::Boolean(value), .. }) => *value,
+            Some(Node { at, value }) => {
+                self.wrong(Some(*at), &keys.key(name), "true or false", value.describe());
+                default
+            }
+        }
+    }
+
+    /// Complains of every key that is none of `known`.
+    fn only(&mut self, keys: &Keys, known: &[&str]) {
+        for entry in &keys.table.entries {
+            if !known.contains(&entry.name.as_str()) {
+                let hint = did_you_mean(&entry.name, known.iter().copied());
+                self.found.push(Found {
+                    at: Some(entry.at),
+                    key: keys.key(&entry.name),
+                    expected: format!("a key of [{}] ({})", keys.path, known.join(", ")),
+                    got: format!("the unknown name {}", tree::quoted(&entry.name)),
+                    hint,
+                    cut: true,
+                });
+            }
+        }
+    }
+
+    fn wrong(&mut self, at: Option<At>, key: &str, expected: &str, got: impl Into<String>) {
+        self.found.push(found(at, key, expected, got));
+    }
+}
+
+/// A mistake without a hint.
+pub(super) fn found(at: Option<At>, key: &str, expected: impl Into<String>, got: impl Into<String>) -> Found {
+    Found { at, key: key.into(), expected: expected.into(), got: got.into(), hint: None, cut: false }
+}
+
+fn way(value: &Value) -> Option<Way> {
+    let Value::Text(text) = value else { return None };
+    WAYS.iter().find(|(name, _)| name == text).map(|(_, way)| *way)
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(n) => Some(*n as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
+    }
+    .filter(|number| number.is_finite())
+}

@@ -1,0 +1,338 @@
+//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and a load
+//! generator, each started from this very program. Afterwards what the origin saw is laid beside what the visitors did.
+//!
+//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an origin's
+//! second is put beside the second of the load in which its middle falls, and so is right to within half a second.
+//! What is counted at the origin's door in one of its seconds is exact.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tidegate_gateway::clock::Clock;
+
+use super::child::{Child, Deadline, pause};
+use crate::outcome::{DoorSecond, Outcome};
+use crate::scenario::{GateSpec, Scenario};
+
+/// Time for a process to be ready; only a broken one needs it all.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// Time beyond the scenario's deadline for a load generator to end by itself.
+const LOAD_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for one answer of the origin's admin port.
+const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is to be played.
+pub(super) struct Order<'a> {
+    /// This program.
+    pub program: &'a Path,
+    /// The scenario, whose deadline is set.
+    pub scenario: &'a Scenario,
+    /// Its file's text.
+    pub text: &'a str,
+    /// Keys to be set over the file.
+    pub set: &'a [(String, String)],
+    /// Set from outside when everything shall end.
+    pub stop: &'a AtomicBool,
+    /// For deadlines.
+    pub clock: &'a Clock,
+}
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// Files or processes could not be made.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A process ended that should not have, or did not do its work.
+    #[error("{0}")]
+    Process(String),
+    /// Asked to stop.
+    #[error("interrupted")]
+    Stopped,
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Trouble {
+    let what = what.into();
+    move |error| Trouble::System { what, error }
+}
+
+/// Plays it. An outcome whose processes did not all live to the end is marked as partial.
+///
+/// # Errors
+/// See [`Trouble`]: there is no outcome at all.
+pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
+    let scratch = Scratch::new().map_err(system("a directory for the run"))?;
+    let file = scratch.0.join("scenario.toml");
+    std::fs::write(&file, order.text).map_err(system("the scenario file"))?;
+    // Dropped in reverse: load, gate, origin. A gate would report an origin that vanishes.
+    let origin = OriginProcess::start(order, &file, &scratch.0)?;
+    let mut others = vec![origin.child];
+    let mut target =
+        *origin.replicas.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
+    if let Some(gate) = &order.scenario.gate {
+        target = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others)?;
+    }
+    let mut arguments = words(&["load"]);
+    arguments.push(file.into());
+    arguments.extend(words(&["--json", "--quiet", "--url", &format!("http://{target}/")]));
+    arguments.extend(settings(order));
+    let mut load = start(order, "load", &arguments, &scratch.0)?;
+    let trouble = watch(order, &mut load, &mut others)?;
+    let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
+        let why = trouble.clone().unwrap_or_else(|| load.obituary());
+        Trouble::Process(format!("the load generator left no outcome ({error}); {why}"))
+    })?;
+    outcome.partial = trouble.or(outcome.partial);
+    match series(origin.admin) {
+        Ok(series) => merge(&mut outcome, &series),
+        Err(error) => {
+            outcome.partial.get_or_insert(format!("the origin did not tell what it saw: {error}"));
+        }
+    }
+    while let Some(mut child) = others.pop() {
+        child.stop(order.clock);
+    }
+    Ok(outcome)
+}
+
+/// Waits for the load generator; says which of the others did not live until then, if one did not.
+fn watch(order: &Order, load: &mut Child, others: &mut [Child]) -> Result<Option<String>, Trouble> {
+    let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
+    let deadline = Deadline::after(order.clock, lasts);
+    let mut trouble = None;
+    loop {
+        if load.ended().is_some() {
+            return Ok(trouble);
+        }
+        let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.obituary()));
+        let late = deadline.is_past(order.clock);
+        let why = died.or_else(|| late.then(|| format!("load did not end within {} s", lasts.as_secs())));
+        if let Some(why) = why.filter(|_| trouble.is_none()) {
+            trouble = Some(why);
+            // What it has so far is kept: it prints that before it ends.
+            load.stop(order.clock);
+        }
+        if order.stop.load(Ordering::Relaxed) {
+            load.stop(order.clock);
+            return Err(Trouble::Stopped);
+        }
+        pause();
+    }
+}
+
+/// An origin that accepts connections.
+struct OriginProcess {
+    child: Child,
+    replicas: Vec<SocketAddr>,
+    admin: SocketAddr,
+}
+
+impl OriginProcess {
+    fn start(order: &Order, file: &Path, dir: &Path) -> Result<Self, Trouble> {
+        let mut arguments = words(&["origin"]);
+        arguments.push(file.into());
+        arguments.extend(words(&["--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
+        arguments.extend(settings(order));
+        let mut child = start(order, "origin", &arguments, dir)?;
+        let ready = wait_ready(order, &mut child, |child| {
+            child.output().lines().find_map(|line| serde_json::from_str::<OriginReady>(line).ok())
+        })?;
+        Ok(Self { child, replicas: ready.addrs, admin: ready.admin })
+    }
+}
+
+/// The origin's line when it is ready.
+#[derive(Deserialize)]
+struct OriginReady {
+    addrs: Vec<SocketAddr>,
+    admin: SocketAddr,
+}
+
+/// Starts the gate, or both halves of it; where visitors go.
+fn start_gate(
+    order: &Order,
+    gate: &GateSpec,
+    replicas: &[SocketAddr],
+    dir: &Path,
+    others: &mut Vec<Child>,
+) -> Result<SocketAddr, Trouble> {
+    let file = dir.join("gate.toml");
+    std::fs::write(&file, &gate.text).map_err(system("the gate's configuration"))?;
+    let common = |name: &str, listen: SocketAddr, admin: SocketAddr| {
+        let mut arguments = words(&["run", "--quiet", "--config"]);
+        arguments.push(file.clone().into());
+        arguments.extend(words(&["--listen", &listen.to_string(), "--admin", &admin.to_string()]));
+        arguments.extend(set(
+            "origin.replicas",
+            &format!("{:?}", replicas.iter().map(SocketAddr::to_string).collect::<Vec<_>>()),
+        ));
+        arguments.extend(set("room.state_dir", &toml_text(&dir.join(name).display().to_string())));
+        arguments.extend(set("log.format", "\"json\""));
+        arguments
+    };
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut begin = |name: &str, arguments: &[OsString]| {
+        let mut child = start(order, name, arguments, dir)?;
+        let ready = wait_ready(order, &mut child, |child| {
+            child
+                .log()
+                .lines()
+                .find_map(|line| serde_json::from_str::<GateReady>(line).ok())
+                .map(|ready| ready.http)
+        })?;
+        others.push(child);
+        Ok(ready)
+    };
+    if !gate.split {
+        return begin("gate", &common("gate", any, any));
+    }
+    let [generator, generator_admin, check] =
+        free_addresses().map_err(system("free ports for the gate's halves"))?;
+    let key = set("room.keys", &format!("[\"1:{:064x}\"]", order.clock.now().as_micros()));
+    let mut arguments = common("tokengen", generator, generator_admin);
+    arguments.extend(key.clone());
+    arguments.extend(set("role", "\"tokengen\""));
+    arguments.extend(set("tokengen.check_url", &format!("\"http://{check}\"")));
+    begin("tokengen", &arguments)?;
+    let mut arguments = common("tokencheck", check, any);
+    arguments.extend(key);
+    arguments.extend(set("role", "\"tokencheck\""));
+    arguments.extend(set("tokencheck.gen_url", &format!("\"http://{generator}\"")));
+    arguments.extend(set("tokencheck.feedback_url", &format!("\"http://{generator_admin}\"")));
+    begin("tokencheck", &arguments)?;
+    Ok(generator)
+}
+
+/// The gate's line when it is ready.
+#[derive(Deserialize)]
+struct GateReady {
+    http: SocketAddr,
+}
+
+/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the system
+/// cannot choose them at the start.
+fn free_addresses() -> io::Result<[SocketAddr; 3]> {
+    let bind = || std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
+    // Held all at once, so that they differ.
+    let listeners = [bind()?, bind()?, bind()?];
+    let [a, b, c] = &listeners;
+    Ok([a.local_addr()?, b.local_addr()?, c.local_addr()?])
+}
+
+fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Result<Child, Trouble> {
+    Child::start(order.program, name, arguments, dir).map_err(system(format!("starting {name}")))
+}
+
+/// Looks at a child until it is ready.
+fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {
+    let deadline = Deadline::after(order.clock, READY_PATIENCE);
+    loop {
+        if let Some(ready) = look(child) {
+            return Ok(ready);
+        }
+        if child.ended().is_some() {
+            return Err(Trouble::Process(child.obituary()));
+        }
+        if order.stop.load(Ordering::Relaxed) {
+            return Err(Trouble::Stopped);
+        }
+        if deadline.is_past(order.clock) {
+            let seconds = READY_PATIENCE.as_secs();
+            return Err(Trouble::Process(format!("{} was not ready within {seconds} s", child.name())));
+        }
+        pause();
+    }
+}
+
+fn settings(order: &Order) -> impl Iterator<Item = OsString> {
+    order.set.iter().flat_map(|(key, value)| set(key, value))
+}
+
+fn set(key: &str, value: &str) -> [OsString; 2] {
+    ["--set".into(), format!("{key}={value}").into()]
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+/// A TOML string; a path may hold anything but a single quote and a line break, of which ours has neither.
+fn toml_text(text: &str) -> String {
+    format!("'{text}'")
+}
+
+/// What an origin saw, second by second.
+#[derive(Debug, Deserialize, PartialEq)]
+pub(super) struct OriginSeries {
+    started_us: u64,
+    seconds: Vec<OriginSecond>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+struct OriginSecond {
+    t: u64,
+    arrived: u64,
+    served: u64,
+    present: u64,
+}
+
+/// Asks the origin's admin port for its series.
+fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
+    let mut stream = TcpStream::connect_timeout(&admin, ADMIN_PATIENCE)?;
+    stream.set_read_timeout(Some(ADMIN_PATIENCE))?;
+    write!(stream, "GET /series HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    if !head.split(' ').nth(1).is_some_and(|status| status == "200") {
+        return Err(io::Error::other(format!("expected 200 from /series, got {:?}", head.lines().next())));
+    }
+    serde_json::from_str(body).map_err(io::Error::other)
+}
+
+/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is nothing.
+pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
+    let Some(load_us) = outcome.started_us else { return };
+    let ahead_us = i128::from(origin.started_us) - i128::from(load_us);
+    let door = origin.seconds.iter().filter_map(|second| {
+        let middle_us = ahead_us + i128::from(second.t) * 1_000_000 + 500_000;
+        let t = u64::try_from(middle_us.div_euclid(1_000_000)).ok()?;
+        let OriginSecond { arrived, served, present, .. } = *second;
+        Some(DoorSecond { t, door: arrived, served, present })
+    });
+    // The origin lives a little longer than the load: its idle seconds afterwards are no part of the run.
+    let last = outcome.series.len() as u64;
+    outcome.set_door(
+        door.filter(|second| second.t < last || second.door + second.present > 0).collect::<Vec<_>>(),
+    );
+}
+
+/// A directory of its own that goes with its owner.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tidegate-experiment-{}-{number}", std::process::id()));
+        // Not `create_dir_all`: a directory that is there already is somebody else's.
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,127 @@
+//! What an experiment came to: each quantity beside the paper's value, and the figure's plots.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::play::{Played, word};
+use super::{Experiment, PlotSpec};
+use crate::outcome::Way;
+use crate::plot::{Line, Plot, Style};
+
+/// Points beyond which a curve is drawn as steps: a run's seconds, not a sweep's few values.
+const STEPS_FROM: usize = 30;
+
+/// An experiment, played.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The experiment's name when played this way.
+    pub name: String,
+    /// The paper.
+    pub paper: String,
+    /// Its figure or section.
+    pub figure: String,
+    /// What it shows.
+    pub about: String,
+    /// How it was played.
+    pub way: Way,
+    /// How long that took, in seconds of this world.
+    pub seconds: f64,
+    /// The quantities, in the file's order.
+    pub figures: Vec<Figure>,
+    /// The plots, in the file's order, by name.
+    pub plots: Vec<(String, Plot)>,
+    /// What they were made from.
+    pub runs: Vec<Rc<Played>>,
+}
+
+/// A quantity, ours and the paper's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Its name.
+    pub name: String,
+    /// Its unit; `1` for shares and ratios.
+    pub unit: String,
+    /// The paper's value, if it gives one.
+    pub paper: Option<f64>,
+    /// Ours; `None` if the runs did not give it.
+    pub ours: Option<f64>,
+    /// The formula.
+    pub of: String,
+}
+
+impl Figure {
+    /// Ours over the paper's, if both are there and the latter is not zero.
+    pub fn ratio(&self) -> Option<f64> {
+        let ratio = self.ours? / self.paper?;
+        ratio.is_finite().then_some(ratio)
+    }
+}
+
+impl Report {
+    /// Computes the figures and the plots from the runs.
+    pub fn new(experiment: &Experiment, way: Way, seconds: f64, runs: Vec<Rc<Played>>) -> Self {
+        let source = runs.as_slice();
+        let figures = experiment.quantities.iter().map(|quantity| Figure {
+            name: quantity.name.clone(),
+            unit: quantity.unit.clone(),
+            paper: quantity.paper,
+            ours: quantity.of.evaluate(source).number(),
+            of: quantity.of.to_string(),
+        });
+        Self {
+            name: experiment.name_as(way),
+            paper: experiment.paper.clone(),
+            figure: experiment.figure.clone(),
+            about: experiment.about.clone(),
+            way,
+            seconds,
+            figures: figures.collect(),
+            plots: experiment.plots.iter().map(|spec| (spec.name.clone(), plot(spec, source))).collect(),
+            runs,
+        }
+    }
+
+    /// What is missing, run by run; empty if the runs are whole.
+    pub fn missing(&self) -> Vec<String> {
+        self.runs.iter().flat_map(|run| run.missing.iter().cloned()).collect()
+    }
+
+    /// One element of `experiments`. `partial` is there only if something is missing.
+    pub fn json(&self) -> Json {
+        let figure =
+            |f: &Figure| (f.name.clone(), json!({ "unit": f.unit, "paper": f.paper, "ours": f.ours }));
+        let mut object = Map::from_iter([
+            ("name".to_owned(), json!(self.name)),
+            ("paper".to_owned(), json!(self.paper)),
+            ("figure".to_owned(), json!(self.figure)),
+            ("mode".to_owned(), json!(word(self.way))),
+            ("seconds".to_owned(), json!(self.seconds)),
+            ("quantities".to_owned(), Json::Object(self.figures.iter().map(figure).collect())),
+        ]);
+        let missing = self.missing();
+        if !missing.is_empty() {
+            object.insert("partial".into(), json!(missing));
+        }
+        Json::Object(object)
+    }
+}
+
+fn plot(spec: &PlotSpec, runs: &[Rc<Played>]) -> Plot {
+    let line = |(name, of): &(String, super::formula::Formula)| {
+        let points = of.evaluate(runs).curve();
+        let style = if points.len() > STEPS_FROM { Style::Steps } else { Style::Line };
+        Line { name: name.clone(), points, style }
+    };
+    let level =
+        |(name, of): &(String, super::formula::Formula)| Some((name.clone(), of.evaluate(runs).number()?));
+    Plot {
+        title: spec.title.clone(),
+        x_label: spec.x.clone(),
+        y_label: spec.y.clone(),
+        log_y: spec.log_y,
+        lines: spec.lines.iter().map(line).collect(),
+        h_lines: spec.levels.iter().filter_map(level).collect(),
+        ..Plot::default()
+    }
+}

@@ -1,0 +1,289 @@
+//! Experiment files and their mistakes, the project's own, and reports made from outcomes written by hand.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::play::Played;
+use super::report::{Figure, Report};
+use super::*;
+use crate::outcome::{Outcome, Second};
+
+/// A whole experiment: the scenario's keys first, as in the project's own files.
+const FILE: &str = r#"
+name = "small"
+deadline = "10s"
+[arrivals]
+phase = [{ rate = 5, for = "1s" }]
+[gate]
+capacity.rate = 80
+
+[experiment]
+paper = "WebQ"
+figure = "Fig. 0"
+about = "Nothing"
+ways = ["real", "sim"]
+[experiment.run.with]
+set = { "arrivals.phase.0.rate" = 7, "origin.service" = "20ms" }
+[experiment.run.steps]
+gate = false
+way = "sim"
+sweep = { key = "arrivals.phase.0.rate", values = [1, 2.5] }
+[experiment.quantity.zeta]
+unit = "1"
+paper = 0.5
+of = "with.served_share"
+[experiment.quantity.alpha]
+unit = "req/s"
+of = "max(steps.goodput_rps)"
+[experiment.plot.door]
+title = "Door"
+x = "time (s)"
+y = "req/s"
+lines = { door = "with[door]" }
+levels = { capacity = "with.origin_capacity_rps" }
+"#;
+
+fn parse(text: &str) -> Result<Experiment, Mistakes> {
+    catalog::parse(text, "small", Path::new(""), &|name| (name == "other").then(|| FILE.to_owned()))
+}
+
+#[test]
+fn a_file_says_what_is_played_and_computed() {
+    let experiment = parse(FILE).expect("experiment");
+    assert_eq!(
+        (experiment.name_as(Way::Real), experiment.name_as(Way::Sim)),
+        ("small".into(), "small-sim".into())
+    );
+    let [with, steps] = experiment.runs.as_slice() else { panic!("two runs") };
+    assert_eq!((with.gate, with.way, with.values()), (true, None, vec![None]));
+    assert_eq!((steps.gate, steps.way, steps.values()), (false, Some(Way::Sim), vec![Some(1.0), Some(2.5)]));
+    // In the order of the file, not of the alphabet.
+    let names: Vec<&str> = experiment.quantities.iter().map(|quantity| quantity.name.as_str()).collect();
+    assert_eq!(names, ["zeta", "alpha"]);
+
+    let scenario = experiment.scenario(with, None).expect("scenario");
+    assert_eq!(given::gate_capacity_rps(&scenario), 80.0);
+    assert_eq!(given::origin_capacity_rps(&scenario), 500.0);
+    let scenario = experiment.scenario(steps, Some(2.5)).expect("scenario");
+    assert!(scenario.gate.is_none());
+    let crate::scenario::Arrivals::Phases { phases, .. } = scenario.arrivals else { panic!("phases") };
+    assert_eq!(phases[0].rate, crate::scenario::Shape::Flat(2.5));
+}
+
+#[test]
+fn runs_may_be_those_of_another_experiment() {
+    let text = r#"
+        [experiment]
+        paper = "WebQ"
+        figure = "Fig. 1"
+        about = "The same runs, another figure"
+        runs_of = "other"
+        [experiment.run.model]
+        way = "sim"
+        [experiment.quantity.share]
+        unit = "1"
+        of = "with.served_share / model.served_share"
+    "#;
+    let experiment = parse(text).expect("experiment");
+    assert_eq!(experiment.stage.name, "other");
+    let needed: Vec<&str> = experiment.needed_runs().iter().map(|run| run.name.as_str()).collect();
+    assert_eq!(needed, ["with", "model"], "a run that nothing uses is not played");
+    let mistakes = parse(&text.replace("\"other\"", "\"nowhere\"")).expect_err("no such experiment");
+    assert!(mistakes.to_string().contains("expected the name of an experiment"), "{mistakes}");
+    let mistakes =
+        parse(&text.replace("run.model", "run.with").replace("model.", "with.")).expect_err("twice");
+    assert!(mistakes.to_string().contains("expected runs of different names"), "{mistakes}");
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line() {
+    for (from, to, line, expected) in [
+        ("paper = \"WebQ\"", "paper = 7", 10, "experiment.paper: expected a text; got 7"),
+        ("figure = \"Fig. 0\"", "", 9, "experiment.figure: expected a text; got nothing"),
+        ("ways = [", "weys = [", 13, "Did you mean `ways`?"),
+        ("[\"real\", \"sim\"]", "[\"real\", \"dream\"]", 13, "got \"dream\""),
+        ("gate = false", "gate = \"no\"", 17, "experiment.run.steps.gate: expected true or false"),
+        ("way = \"sim\"", "way = \"simulated\"", 18, "expected \"real\" or \"sim\""),
+        ("[1, 2.5]", "[1]", 19, "expected an array of 2 to 100 rising numbers"),
+        ("[1, 2.5]", "[2.5, 1]", 19, "expected an array of 2 to 100 rising numbers"),
+        ("of = \"with.served_share\"", "of = \"with.served_chare\"", 23, "Did you mean `served_share`?"),
+        ("of = \"with.served_share\"", "of = \"with[door]\"", 23, "expected a number; got a curve"),
+        ("of = \"with.served_share\"", "of = \"with.served_share +\"", 23, "expected a number, RUN.KEY"),
+        ("lines = { door = \"with[door]\" }", "", 27, "experiment.plot.door.lines: expected a table"),
+        ("max(steps.goodput_rps)", "with.goodput_rps", 16, "expected a run that a quantity or a plot uses"),
+        ("rate = 5", "rat = 5", 5, "arrivals.phase.0.rat"),
+        ("\"arrivals.phase.0.rate\" = 7", "\"arrivals.phase.0.rate\" = -7", 0, "arrivals.phase.0.rate"),
+        ("deadline = \"10s\"", "", 0, "expected a deadline"),
+        ("about = \"Nothing\"", "about = ", 12, "valid TOML"),
+    ] {
+        assert!(FILE.contains(from), "{from}");
+        let text = FILE.replacen(from, to, 1);
+        let said = parse(&text).expect_err(to).to_string();
+        assert!(said.contains(expected), "{to}: {said}");
+        if line > 0 {
+            assert!(said.contains(&format!("small.toml:{line}:")), "{to}: {said}");
+        }
+    }
+    let text = FILE.replace("paper = \"WebQ\"", "").replace("unit = \"1\"", "unit = 1");
+    assert_eq!(parse(&text).expect_err("two").0.len(), 2, "all at once");
+    let said = parse("seed = 1").expect_err("a plain scenario").to_string();
+    assert!(said.contains("expected a section [experiment]; got none"), "{said}");
+}
+
+#[test]
+fn the_projects_own_are_whole_and_embedded() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .expect("experiments/")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| path.file_stem().expect("stem").to_string_lossy().into_owned())
+        .collect();
+    let mut embedded: Vec<String> = catalog::EMBEDDED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    files.sort();
+    embedded.sort();
+    assert_eq!(files, embedded);
+    for name in embedded {
+        let experiment = catalog::embedded(&name).expect("known").unwrap_or_else(|m| panic!("{m}"));
+        let written = if experiment.stage.name == name { &experiment.stage.text } else { "" };
+        assert!(
+            written.is_empty() || written.contains(&format!("name = \"{name}\"")),
+            "{name} says its name"
+        );
+    }
+    assert!(catalog::embedded("webq-fig99").is_none());
+}
+
+fn outcome(figures: &[(&str, f64)], door: &[u64]) -> Outcome {
+    Outcome {
+        name: "hand".into(),
+        way: Way::Real,
+        seed: 1,
+        started_us: Some(1_000_000_000_000_000),
+        seconds: door.len() as f64,
+        partial: None,
+        summary: figures.iter().map(|(key, figure)| ((*key).to_owned(), *figure)).collect::<BTreeMap<_, _>>(),
+        series: (0..).zip(door).map(|(t, door)| Second { t, door: *door, ..Second::default() }).collect(),
+    }
+}
+
+fn played(name: &str, points: Vec<(Option<f64>, Outcome)>) -> Rc<Played> {
+    Rc::new(Played { name: name.into(), points, missing: Vec::new() })
+}
+
+/// The experiment of [`FILE`], its outcomes written by hand.
+fn report() -> Report {
+    let with = outcome(&[("served_share", 0.25), ("origin_capacity_rps", 500.0)], &[3, 8, 1]);
+    let step = |goodput| outcome(&[("goodput_rps", goodput)], &[]);
+    let runs = vec![
+        played("with", vec![(None, with)]),
+        played("steps", vec![(Some(1.0), step(9.0)), (Some(2.5), step(4.0))]),
+    ];
+    Report::new(&parse(FILE).expect("experiment"), Way::Real, 12.5, runs)
+}
+
+#[test]
+fn a_report_lays_ours_beside_the_papers() {
+    let report = report();
+    let [zeta, alpha] = report.figures.as_slice() else { panic!("two figures") };
+    assert_eq!((zeta.ours, zeta.paper, zeta.ratio()), (Some(0.25), Some(0.5), Some(0.5)));
+    assert_eq!((alpha.ours, alpha.paper, alpha.ratio()), (Some(9.0), None, None));
+    let (name, plot) = &report.plots[0];
+    assert_eq!((name.as_str(), &plot.lines[0].points), ("door", &vec![(0.0, 3.0), (1.0, 8.0), (2.0, 1.0)]));
+    assert_eq!(plot.h_lines, [("capacity".to_owned(), 500.0)]);
+    let expected = serde_json::json!({ "experiments": [{
+        "name": "small", "paper": "WebQ", "figure": "Fig. 0", "mode": "real", "seconds": 12.5,
+        "quantities": {
+            "zeta": { "unit": "1", "paper": 0.5, "ours": 0.25 },
+            "alpha": { "unit": "req/s", "paper": null, "ours": 9.0 },
+        },
+    }] });
+    assert_eq!(output::json(&[report]), expected);
+}
+
+#[test]
+fn what_is_missing_is_marked_and_the_rest_kept() {
+    let mut report = report();
+    let mut with = Played::clone(&report.runs[0]);
+    with.points.clear();
+    with.missing.push("with: the origin ended".into());
+    let runs = vec![Rc::new(with), Rc::clone(&report.runs[1])];
+    report = Report::new(&parse(FILE).expect("experiment"), Way::Real, 1.0, runs);
+    let json = report.json();
+    assert_eq!(json["partial"], serde_json::json!(["with: the origin ended"]));
+    assert_eq!(json["quantities"]["zeta"]["ours"], serde_json::Value::Null);
+    assert_eq!(json["quantities"]["alpha"]["ours"], 9.0);
+    assert!(output::table(&[report]).contains("PARTIAL: with: the origin ended"));
+}
+
+#[test]
+fn tables_show_three_digits() {
+    for (figure, text) in [
+        (None, "-"),
+        (Some(0.0), "0"),
+        (Some(1.0), "1"),
+        (Some(0.12345), "0.123"),
+        (Some(0.000_012_34), "0.000012"),
+        (Some(12.345), "12.3"),
+        (Some(1234.5), "1234"),
+        (Some(100_000.0), "100000"),
+        (Some(-2.5), "-2.5"),
+    ] {
+        assert_eq!(output::cell(figure), text);
+    }
+    let csv = output::results_csv(&[report()]);
+    assert_eq!(csv.lines().nth(1), Some("small,real,zeta,1,0.5,0.25,0.5"));
+    assert_eq!(csv.lines().nth(2), Some("small,real,alpha,req/s,,9,"));
+    assert_eq!(output::run_csv(&report().runs[1]), "value,goodput_rps\n1,9\n2.5,4\n");
+}
+
+#[test]
+fn a_folder_holds_everything() {
+    let dir = std::env::temp_dir().join(format!("tidegate-output-{}", std::process::id()));
+    let mut report = report();
+    report.about = "<b>bold</b>".into();
+    output::write(&[report], &dir).expect("written");
+    let read = |file: &str| {
+        std::fs::read_to_string(dir.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    };
+    let page = read("index.html");
+    assert!(
+        page.contains("&lt;b&gt;bold") && page.contains("<svg") && page.contains("<td>0.25</td>"),
+        "{page}"
+    );
+    assert!(read("small/door.svg").starts_with("<svg"));
+    assert!(read("small/with.csv").starts_with("t,offered"));
+    let json: serde_json::Value = serde_json::from_str(&read("results.json")).expect("JSON");
+    assert_eq!(json["experiments"][0]["name"], "small");
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn the_origins_seconds_are_laid_beside_the_loads() {
+    // It began 2.3 s before the load did: the middle of its second 2 is 0.2 s into the load.
+    let origin: real::OriginSeries = serde_json::from_str(
+        r#"{"started_us": 999999997700000, "seconds": [
+            {"t":0,"arrived":1,"served":1,"refused":0,"wasted":0,"present":0},
+            {"t":1,"arrived":0,"served":0,"refused":0,"wasted":0,"present":0},
+            {"t":2,"arrived":5,"served":4,"refused":0,"wasted":0,"present":1},
+            {"t":3,"arrived":7,"served":8,"refused":0,"wasted":0,"present":0},
+            {"t":4,"arrived":0,"served":0,"refused":0,"wasted":0,"present":0},
+            {"t":5,"arrived":0,"served":0,"refused":0,"wasted":0,"present":0}]}"#,
+    )
+    .expect("series");
+    let mut outcome = outcome(&[], &[0, 0]);
+    real::merge(&mut outcome, &origin);
+    let door: Vec<(u64, u64, u64)> = outcome.series.iter().map(|s| (s.t, s.door, s.origin_present)).collect();
+    assert_eq!(door, [(0, 5, 1), (1, 7, 0)], "what came before and after is left out");
+    assert_eq!(outcome.figure("door_rps_max"), 7.0);
+}
+
+#[test]
+fn ratios_of_nothing_are_left_out() {
+    let figure =
+        |paper, ours| Figure { name: String::new(), unit: String::new(), paper, ours, of: String::new() };
+    assert_eq!(figure(Some(0.0), Some(1.0)).ratio(), None);
+    assert_eq!(figure(Some(2.0), None).ratio(), None);
+    assert_eq!(figure(Some(2.0), Some(1.0)).ratio(), Some(0.5));
+}
