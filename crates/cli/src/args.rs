@@ -33,6 +33,8 @@ pub enum Command {
     },
     /// Show a service collapse, and the same service behind the gate.
     Demo(DemoOptions),
+    /// Send a crowd to a service, or to the gate in front of it, and say what it met with.
+    Load(crate::load::LoadArgs),
     /// Play a service: a model of workers, stages and replicas, or a real shop over SQLite.
     Origin(crate::origin::OriginOptions),
     /// Play a scenario in virtual time, on the gate's own decisions.

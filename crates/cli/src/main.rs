@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod demo;
 mod experiment;
+mod load;
 mod origin;
 mod run;
 mod signals;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Check { file } => check::check(&file),
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
         Command::Demo(options) => demo::demo(&options),
+        Command::Load(options) => load::load(&options),
         Command::Origin(options) => origin::origin(&options),
         Command::Sim(args) => sim::sim(&args),
         Command::Experiment(options) => experiment::experiment(&options),

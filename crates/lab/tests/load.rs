@@ -17,7 +17,7 @@ use tidegate_lab::dist::Dist;
 use tidegate_lab::load::{self, LoadError, LoadOptions, Played, Stop};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle};
 use tidegate_lab::outcome::Way;
-use tidegate_lab::scenario::{Kind, OriginSpec, Scenario, Step};
+use tidegate_lab::scenario::{Arrivals, Kind, OriginSpec, Scenario, Step};
 use tidegate_lab::tally::Tally;
 use tokio::sync::oneshot;
 
@@ -47,8 +47,8 @@ fn everybody_is_counted_once(tally: &Tally) {
     assert!(tally.offered > 0);
 }
 
-fn origin(law: OriginSpec) -> OriginHandle {
-    Origin::start(OriginConfig::new(law)).expect("origin")
+fn origin(workers: u32, service: Duration) -> OriginHandle {
+    Origin::start(OriginConfig::new(OriginSpec::pool(workers, service, 128, 0.01))).expect("origin")
 }
 
 /// A service of one function, on a thread of its own, until dropped.
@@ -142,7 +142,7 @@ fn log(log: &Log, seen: &Seen) {
 
 #[test]
 fn impatience_is_wasted_work_at_the_origin() {
-    let origin = origin(OriginSpec::pool(2, 100 * MS, 128, 0.01));
+    let origin = origin(2, 100 * MS);
     let kind = Kind { patience: Dist::Uniform(0.025, 0.075), retries: 0, ..Kind::default() };
     let Played { tally, partial, .. } = play(&crowd(200.0, 100 * MS, kind), &at(origin.addr()));
     everybody_is_counted_once(&tally);
@@ -161,7 +161,7 @@ fn impatience_is_wasted_work_at_the_origin() {
 fn a_patient_crowd_is_served_over_shared_connections_whatever_the_threads() {
     let mut offered = Vec::new();
     for threads in [1, 3] {
-        let origin = origin(OriginSpec::pool(10, 10 * MS, 128, 0.01));
+        let origin = origin(10, 10 * MS);
         let mut last_seen = 0;
         let options = LoadOptions { threads, ..at(origin.addr()) };
         let played =
@@ -200,9 +200,7 @@ fn a_session_asks_step_by_step_with_its_cookies() {
     // The first visitor alone: the log is in order.
     let first = scenario.cast().expect("no log").1.next().expect("somebody").at;
     scenario.deadline = Some(MINUTE);
-    let tidegate_lab::scenario::Arrivals::Phases { phases, .. } = &mut scenario.arrivals else {
-        panic!("phases")
-    };
+    let Arrivals::Phases { phases, .. } = &mut scenario.arrivals else { panic!("phases") };
     phases[0].lasts = first + Duration::from_nanos(1);
     let port = service.addr.port();
     let options = LoadOptions { url: Some(format!("http://LocalHost:{port}/")), ..LoadOptions::default() };
@@ -329,7 +327,7 @@ fn nothing_is_sent_to_what_is_not_there() {
 
 #[test]
 fn an_idle_service_is_probed() {
-    let origin = origin(OriginSpec::pool(10, 5 * MS, 128, 0.01));
+    let origin = origin(10, 5 * MS);
     let times = load::probe(&format!("http://{}/", origin.addr()), "/", 3).expect("answers");
     assert!(times.len() == 3 && times.iter().all(|time| *time >= 5 * MS), "{times:?}");
     let broken = Service::start(|_| answer(500, &[], "no"));

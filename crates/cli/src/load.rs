@@ -1,0 +1,222 @@
+//! `tidegate load`: sends a crowd to a service and says what it met with.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::client::Connections;
+use tidegate_lab::load::{self, LoadOptions, Stop};
+use tidegate_lab::outcome::Outcome;
+use tidegate_lab::progress::Progress;
+use tidegate_lab::scenario::Scenario;
+use tidegate_lab::{html, report};
+
+/// Exit code of a run that ended before its time: its figures are printed all the same.
+const PARTIAL: u8 = 3;
+
+/// `tidegate load`
+#[derive(ClapArgs, Debug)]
+pub struct LoadArgs {
+    /// Where to send (`http://HOST[:PORT]/PATH`, with --rate and --for), or a scenario that says who comes and where to.
+    #[arg(value_name = "URL|SCENARIO")]
+    pub what: String,
+    /// Where to send, instead of the scenario's own target.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Visitors per second, at random times; with a scenario: instead of its arrivals.
+    #[arg(long, value_name = "PER_SECOND", requires = "lasts")]
+    pub rate: Option<f64>,
+    /// For how long they come, e.g. `4s` or `10m`.
+    #[arg(long = "for", value_name = "TIME", id = "lasts", requires = "rate")]
+    pub lasts: Option<String>,
+    /// Threads that send. The crowd stays the same.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Same seed, same crowd [default: the scenario's, or 1].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Any key of the scenario, e.g. `--set visitor.0.patience=2s`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// A new connection for every request, instead of connections that are kept open and shared.
+    #[arg(long)]
+    pub fresh_connections: bool,
+    /// Print all figures as one JSON object; no table, no progress.
+    #[arg(long)]
+    pub json: bool,
+    /// Where to write the figures per second: FILE.csv, FILE.json, or a directory for both and the page.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub out: Option<PathBuf>,
+    /// Where to write a page with all figures as curves.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Plays the crowd. 0: the run is whole; 3: it ended early and its figures are partial; 1: there are none.
+pub fn load(args: &LoadArgs) -> ExitCode {
+    match play(args) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(why)) => {
+            eprintln!("tidegate: the figures are partial: {why}");
+            ExitCode::from(PARTIAL)
+        }
+        Err(error) => {
+            eprintln!("tidegate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns why the run is not whole, if it is not.
+fn play(args: &LoadArgs) -> Result<Option<String>, String> {
+    let scenario = scenario(args)?;
+    let out = args.out.as_deref().map(Out::new).transpose()?;
+    let options = LoadOptions {
+        url: args.url.clone(),
+        threads: args.threads,
+        connections: if args.fresh_connections { Connections::Fresh } else { Connections::Keep },
+        stop: Stop::on_interrupt().map_err(|e| format!("no handler for Ctrl-C: {e}"))?,
+    };
+    let mut progress = Progress::new(args.json || args.quiet, &scenario.name, visitors(&scenario)?);
+    let played = load::run(&scenario, &options, |tally, now| progress.show(tally, now));
+    progress.finish();
+    let outcome = played.map_err(|e| e.to_string())?.outcome(&scenario);
+    let mut stdout = io::stdout().lock();
+    let printed = match args.json {
+        true => writeln!(stdout, "{}", serde_json::json!(outcome)),
+        false => writeln!(stdout, "{}", report::table(&[&outcome])),
+    };
+    // Whoever reads may have had enough; the files are still wanted.
+    drop(printed);
+    if let Some(out) = out {
+        out.write(&outcome)?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &html::page(&[&outcome]))?;
+    }
+    Ok(outcome.partial)
+}
+
+/// How many visitors to expect; 0: no end.
+fn visitors(scenario: &Scenario) -> Result<u64, String> {
+    let (_, crowd) = scenario.cast().map_err(|e| e.to_string())?;
+    Ok(crowd.size_hint_visitors().map_or(0, |expected| expected.round() as u64))
+}
+
+fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
+    let mut overrides = Vec::new();
+    let mut key = |key: &str, value: &str| overrides.push((key.to_owned(), value.to_owned()));
+    let is_url = args.what.contains("://");
+    if is_url {
+        let (Some(rate), Some(lasts)) = (args.rate, &args.lasts) else {
+            return Err("expected --rate and --for with a URL, e.g. --rate 600 --for 4s".into());
+        };
+        if args.url.is_some() {
+            return Err("--url: expected a scenario to send elsewhere; the target is a URL already".into());
+        }
+        key("target.url", &args.what);
+        key("arrivals.phase.0.rate", &rate.to_string());
+        key("arrivals.phase.0.for", lasts);
+        if let Some(path) = path(&args.what) {
+            key("visitor.0.path", path);
+        }
+    }
+    if let Some(seed) = args.seed {
+        key("seed", &seed.to_string());
+    }
+    for assignment in &args.set {
+        let Some((name, value)) = assignment.split_once('=') else {
+            return Err(format!("--set: expected KEY=VALUE, got {assignment:?}"));
+        };
+        key(name.trim(), value.trim());
+    }
+    if is_url {
+        return Scenario::parse("", "load", Path::new(""), &overrides).map_err(|e| e.to_string());
+    }
+    if let Some(url) = args.url.as_deref().filter(|url| path(url).is_some()) {
+        return Err(format!(
+            "--url: expected http://HOST[:PORT], got {url}: what the visitors ask for is the scenario's"
+        ));
+    }
+    let mut scenario =
+        Scenario::load_with(Path::new(&args.what), &overrides).map_err(|mistakes| mistakes.to_string())?;
+    if let (Some(rate), Some(lasts)) = (args.rate, &args.lasts) {
+        let arrivals = [
+            ("arrivals.phase.0.rate".to_owned(), rate.to_string()),
+            ("arrivals.phase.0.for".to_owned(), lasts.clone()),
+        ];
+        let flat = Scenario::parse("", "--rate, --for", Path::new(""), &arrivals);
+        scenario.arrivals = flat.map_err(|mistakes| mistakes.to_string())?.arrivals;
+    }
+    Ok(scenario)
+}
+
+/// Path and query of a URL, if it asks for more than the front page.
+fn path(url: &str) -> Option<&str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find(['/', '?']).map(|at| &rest[at..]).filter(|path| *path != "/")
+}
+
+/// Where the figures per second go.
+enum Out<'a> {
+    Csv(&'a Path),
+    Json(&'a Path),
+    Directory(&'a Path),
+}
+
+impl<'a> Out<'a> {
+    /// Looked at before the run: a mistake here must not cost an hour's figures.
+    fn new(path: &'a Path) -> Result<Self, String> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(Self::Csv(path)),
+            Some("json") => Ok(Self::Json(path)),
+            Some(_) if !path.is_dir() => {
+                Err(format!("--out: expected FILE.csv, FILE.json or a directory, got {}", path.display()))
+            }
+            _ => {
+                let made = std::fs::create_dir_all(path);
+                made.map_err(|e| format!("--out: {}: {e}", path.display()))?;
+                Ok(Self::Directory(path))
+            }
+        }
+    }
+
+    fn write(&self, outcome: &Outcome) -> Result<(), String> {
+        let json = || serde_json::json!(outcome).to_string();
+        match self {
+            Self::Csv(file) => write(file, &outcome.csv()),
+            Self::Json(file) => write(file, &json()),
+            Self::Directory(dir) => {
+                let file = |ending| dir.join(format!("{}.{ending}", outcome.name));
+                write(&file("csv"), &outcome.csv())?;
+                write(&file("json"), &json())?;
+                write(&file("html"), &html::page(&[outcome]))
+            }
+        }
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_urls() {
+        for (url, expected) in [
+            ("http://a", None),
+            ("http://a:1/", None),
+            ("http://a/b?c", Some("/b?c")),
+            ("http://a?c", Some("?c")),
+        ] {
+            assert_eq!(path(url), expected, "{url}");
+        }
+    }
+}
