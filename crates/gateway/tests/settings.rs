@@ -166,6 +166,8 @@ fn values_in_every_form() {
         ("log.level=info,tidegate=debug", |s| s.log.level == "info,tidegate=debug"),
         ("class.a.cost=2.5", |s| s.class[0].cost == 2.5),
         ("class.a.match.path=/x", |s| s.class[0].matches.path == ["/x"]),
+        ("class.0.cost=3", |s| s.class[0].cost == 3.0),
+        ("class.0={name=\"b\", cost=4}", |s| (s.class[0].name.as_str(), s.class[0].cost) == ("b", 4.0)),
     ];
     for (set, holds) in cases {
         let text = "[origin]\nreplicas = \"app:80\"\n[[class]]\nname = \"a\"\n";

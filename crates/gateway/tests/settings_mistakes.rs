@@ -1,6 +1,6 @@
 //! The texts of mistakes, pinned: people read them.
 
-use tidegate_gateway::settings::{Override, Settings};
+use tidegate_gateway::settings::{Override, Settings, place, tree};
 
 /// What most cases need beside their mistake.
 const ORIGIN: &str = "[origin]\nreplicas = \"app:80\"\n";
@@ -171,4 +171,29 @@ fn large_files_end() {
     ] {
         assert!(Settings::parse(&text, "f").is_err());
     }
+}
+
+#[test]
+fn a_part_of_a_document_keeps_its_places() {
+    let text = "other = 1\n[gate]\nroom.max_wiat = 5\n[gate.listen]\nadmin_token = \"short\"\n";
+    let (root, syntax) = tree::parse(0, text);
+    assert!(syntax.is_empty());
+    let Some(tree::Value::Table(gate)) = root.get("gate").map(|entry| &entry.node.value) else { panic!() };
+    let part = Settings::read_part(gate, "gate");
+    let sources = [tree::Source { name: "flash.toml".into(), text: text.into() }];
+    let said: Vec<String> =
+        place(part.found, &sources, &part.secrets).iter().map(ToString::to_string).collect();
+    assert!(said[0].starts_with("flash.toml:3:6: gate.room.max_wiat: expected a key of [room]"), "{said:?}");
+    assert!(
+        said[1].starts_with("flash.toml:5:15: gate.listen.admin_token: expected at least 16"),
+        "{said:?}"
+    );
+    assert!(!said[1].contains("short"), "{said:?}");
+    assert_eq!(said.len(), 2);
+    // What single keys cannot know is checked too.
+    let part = Settings::read_part(&tree::Table::default(), "gate");
+    assert_eq!(
+        part.found.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(),
+        ["gate.origin.replicas"]
+    );
 }
