@@ -264,7 +264,7 @@ pub struct GateSpec {
 pub struct Fault {
     /// When, from the start.
     pub at: Duration,
-    /// For how long; `Duration::MAX`: for good.
+    /// For how long; `Duration::MAX`: for good, but a gate that restarts is back at once.
     pub lasts: Duration,
     /// What.
     pub what: FaultKind,

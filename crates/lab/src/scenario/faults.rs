@@ -43,7 +43,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, origin: &OriginSpec, gate: Option
 
 fn fault(section: &mut Section<'_, '_>, origin: &OriginSpec, gate: Option<&GateSpec>) -> Fault {
     let at = section.need("at", &MOMENT, Duration::ZERO);
-    let lasts = section.maybe("for", &SPAN_OR_FOREVER);
+    let lasts = section.take("for", &SPAN_OR_FOREVER, Duration::MAX);
     let name = section.need("kind", &Choice, Name::Restart);
     let replica = section.take("replica", &Count(0..=u64::from(u32::MAX)), 0u32);
     let factor = section.maybe("factor", &Number(0.001..=1e6));
@@ -65,9 +65,7 @@ fn fault(section: &mut Section<'_, '_>, origin: &OriginSpec, gate: Option<&GateS
         Name::Restart => FaultKind::Restart,
     };
     section.finish();
-    // A restart is over when the gate is back; the others last until they are said to end.
-    let usual = if name == Name::Restart { Duration::ZERO } else { Duration::MAX };
-    Fault { at, lasts: lasts.unwrap_or(usual), what }
+    Fault { at, lasts, what }
 }
 
 /// Keys that the kind needs, and keys that say nothing for it.
