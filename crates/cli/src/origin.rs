@@ -15,9 +15,6 @@ use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle, Service, Shopped}
 use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A scenario must say who comes; here nobody is sent.
-const NOBODY: &str = "[[arrivals.phase]]\nrate = 1\nfor = \"1s\"\n";
-
 /// `tidegate origin`
 #[derive(ClapArgs, Debug)]
 pub struct OriginOptions {
@@ -136,7 +133,7 @@ fn read(options: &OriginOptions) -> Result<(OriginSpec, u64), String> {
 fn load(options: &OriginOptions, overrides: &[(String, String)]) -> Result<Scenario, Mistakes> {
     match &options.scenario {
         Some(file) => Scenario::load_with(file, overrides),
-        None => Scenario::parse(NOBODY, "command line", Path::new(""), overrides),
+        None => Scenario::parse("", "command line", Path::new(""), overrides),
     }
 }
 

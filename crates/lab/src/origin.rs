@@ -95,8 +95,8 @@ pub enum OriginError {
     /// A path entry's glob does not compile.
     #[error("a path of the origin: {0}")]
     Path(#[from] ClassifyError),
-    /// The system gives no thread or no poller.
-    #[error("the system gives no thread: {0}")]
+    /// The system gives no thread or no poller, or too many threads were asked for.
+    #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 

@@ -9,8 +9,8 @@ use super::meter::Meter;
 use super::service::Service;
 use crate::scenario::Change;
 
-/// Most workers of a replica that a change may ask for. In mode `spin` each is a thread.
-const MAX_WORKERS: u32 = 100_000;
+/// Most workers of a replica, as in a scenario.
+const MAX_WORKERS: u32 = 1_000_000;
 /// Slowest and fastest that a change may ask for: beyond, it is a slip.
 const SPEEDS: RangeInclusive<f64> = 0.001..=1000.0;
 

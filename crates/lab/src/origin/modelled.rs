@@ -107,9 +107,7 @@ impl Service for Modelled {
     fn change(&self, workers: Option<u32>, speed: Option<f64>) -> Result<(), String> {
         match &self.pool {
             Pool::Sleep(pool) => pool.change(workers, speed),
-            Pool::Spin(pool) => {
-                pool.change(workers, speed).map_err(|e| format!("no thread for a worker: {e}"))?
-            }
+            Pool::Spin(pool) => pool.change(workers, speed).map_err(|e| e.to_string())?,
         }
         Ok(())
     }

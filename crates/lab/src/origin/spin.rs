@@ -23,6 +23,9 @@ use crate::dist::Dist;
 use crate::model::{StageStats, contention_factor};
 use crate::scenario::OriginSpec;
 
+/// Most workers of a replica here: more threads than any machine has cores for, fewer than any system refuses.
+const MAX_THREADS: u32 = 4096;
+
 /// One replica: threads, and what waits for them.
 pub(super) struct SpinPool {
     backlog: u32,
@@ -131,8 +134,13 @@ impl SpinPool {
     }
 
     /// # Errors
-    /// The system gives no thread; the number of workers is then what it gave.
+    /// More workers than [`MAX_THREADS`]; or the system gives no thread: the number of workers is then what it gave.
     pub fn change(self: &Arc<Self>, workers: Option<u32>, speed: Option<f64>) -> io::Result<()> {
+        if let Some(workers) = workers.filter(|workers| *workers > MAX_THREADS) {
+            let what =
+                format!("workers: expected at most {MAX_THREADS} where each is a thread; got {workers}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let mut state = self.lock();
         if let Some(speed) = speed {
             state.speed = speed;

@@ -273,7 +273,13 @@ async fn the_admin_port_changes_and_explains() {
     assert_eq!(series["started_us"].as_u64().map(|us| us % 1_000_000), Some(0), "{series}");
     for (method, path, body, status, says) in [
         (Method::PUT, "/change", r#"{"replicas": 2}"#, 400, "replicas: expected 0 to 1, "),
-        (Method::PUT, "/change", r#"{"workers": 100001}"#, 400, "workers: expected 0 to 100000, got 100001"),
+        (
+            Method::PUT,
+            "/change",
+            r#"{"workers": 1000001}"#,
+            400,
+            "workers: expected 0 to 1000000, got 1000001",
+        ),
         (Method::PUT, "/change", r#"{"speed": 0}"#, 400, "speed: expected 0.001 to 1000, got 0"),
         (Method::PUT, "/change", r#"{"wrokers": 1}"#, 400, "unknown field `wrokers`"),
         (Method::PUT, "/change", "{", 400, "expected an object such as"),
@@ -287,6 +293,17 @@ async fn the_admin_port_changes_and_explains() {
         let error: Value = serde_json::from_str(&answer.1).expect("JSON");
         assert!(error["error"].as_str().is_some_and(|error| error.contains(says)), "{path} {body}: {error}");
     }
+}
+
+#[test]
+fn a_thread_each_has_its_limit() {
+    let error = Origin::start(OriginConfig::new(OriginSpec { mode: Mode::Spin, workers: 5000, ..spec() }));
+    let error = error.err().expect("too many").to_string();
+    assert_eq!(error, "cannot start: workers: expected at most 4096 where each is a thread; got 5000");
+    let origin = start(OriginSpec { mode: Mode::Spin, ..spec() });
+    let change = Change { at: Duration::ZERO, replicas: None, workers: Some(5000), speed: None };
+    let error = origin.change(&change).expect_err("too many").to_string();
+    assert_eq!(error, "workers: expected at most 4096 where each is a thread; got 5000");
 }
 
 #[test]
