@@ -6,9 +6,10 @@
 //! the ticket's due instant:
 //!
 //! ```text
-//! work admitted in dt  =  C * dt * clamp(1 + g * (target - max(B, Q) / C), 0, 4)  /  show-up ratio
+//! work admitted in dt  =  (C - A) * dt * clamp(1 + g * (target - max(B, Q) / C), 0, 4)  /  show-up ratio
 //! ```
 //!
+//! * `A` work per second admitted past the schedule (sessions by their pass), as measured.
 //! * `B` virtual backlog: work admitted minus what capacity C has done since, never below minus one burst.
 //! * `Q` work queued for the origin; `target` 50 ms, plus half an average visitor, since work comes in whole visitors.
 //! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than its grain.

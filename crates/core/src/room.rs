@@ -10,7 +10,8 @@
 //! paper's rule. Origins that take less than ten visitors in a burst get a longer one, up to the paper's second.
 //!
 //! **Honest wait** is the time until the hand will reach the due instant: the work promised in between, times the
-//! show-up ratio, over the capacity. Place counts the visitors in between.
+//! show-up ratio, over the capacity that admissions past the schedule (passes, classes that never wait) leave to it.
+//! Place counts the visitors in between.
 //!
 //! Capacity zero means closed: newcomers are told "full" with a time to come again (a wait cannot be known), tickets keep
 //! their place. Unlimited capacity ([`Rate::MAX`]): everybody enters. The room counts no outcomes: the gateway's
@@ -169,6 +170,9 @@ pub struct Room {
     last_due: AtomicU64,
     show_up: AtomicU64,
     burst_us: AtomicU64,
+    /// Work admitted past the schedule, in hundredths, and how much of it comes per second (the bits of an `f64`).
+    aside: AtomicU64,
+    aside_per_s: AtomicU64,
     /// One if admissions are reported by tokencheck.
     remote: AtomicU64,
     queued_remote: AtomicU64,
@@ -191,6 +195,8 @@ impl Room {
             last_due: AtomicU64::new(0),
             show_up: AtomicU64::new(1f64.to_bits()),
             burst_us: AtomicU64::new(0),
+            aside: AtomicU64::new(0),
+            aside_per_s: AtomicU64::new(0f64.to_bits()),
             remote: AtomicU64::new(0),
             queued_remote: AtomicU64::new(0),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
@@ -298,8 +304,10 @@ impl Room {
         }
     }
 
-    /// Work admitted without asking the room (a pass, a class that never waits): charged to the backlog.
+    /// Work admitted without asking the room (a pass, a class that never waits): charged to the backlog, and to the
+    /// waits told, since it takes of the capacity that the schedule counts on.
     pub fn charge(&self, cost: Cost) {
+        self.aside.fetch_add(cost.hundredths(), Ordering::Relaxed);
         self.door.admit(cost);
     }
 
@@ -336,17 +344,26 @@ impl Room {
         set.max(Duration::from_secs_f64(least)).min(Duration::from_secs(1))
     }
 
+    /// Cost units per second that are left to the schedule: the capacity without what is admitted past it. Not less
+    /// than a tenth, so that a wait can be told at all.
+    fn outflow(&self) -> f64 {
+        let capacity = self.door.capacity().get();
+        let aside = f64::from_bits(self.aside_per_s.load(Ordering::Relaxed));
+        (capacity - aside).max(capacity / 10.0)
+    }
+
     /// Time until the hand reaches `due`.
     fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
         let hand = self.door.hand.at(now);
         let ahead = self.slots.between(hand, due);
-        let capacity = self.door.capacity().get();
+        let outflow = self.outflow();
         let wait = if self.door.hand.value().follows_clock || due > self.last_due() {
             // Nothing known is in the way: the clock decides. (Also a ticket of a life this room remembers nothing of.)
-            due.since(hand).as_secs_f64()
-        } else if capacity > 0.0 {
+            // What comes in past the schedule will hold the hand back all the same.
+            due.since(hand).as_secs_f64() * self.door.capacity().get() / outflow.max(f64::MIN_POSITIVE)
+        } else if outflow > 0.0 {
             let behind = self.door.backlog_s(now) - crate::hand::target_s(self.door.grain_s());
-            ahead.cost.units() * self.show_up() / capacity + behind.max(0.0)
+            ahead.cost.units() * self.show_up() / outflow + behind.max(0.0)
         } else {
             due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
         };

@@ -14,6 +14,8 @@ const JUDGE_AFTER_S: u64 = 2;
 const OVERBOOK_STEP: f64 = 0.02;
 /// Memory of the average visitor, in seconds.
 const GRAIN_MEMORY_S: f64 = 10.0;
+/// Memory of the work admitted past the schedule, in seconds: sessions come and go over minutes.
+const ASIDE_MEMORY_S: f64 = 10.0;
 
 /// What only the control side knows.
 pub(super) struct Control {
@@ -24,6 +26,11 @@ pub(super) struct Control {
     /// Sums at the last tick, and their decaying averages.
     sums: (u64, u64),
     recent: (f64, f64),
+    /// The same of the work admitted past the schedule.
+    aside: u64,
+    recent_aside: f64,
+    /// The seconds it stands for.
+    aside_over_s: f64,
 }
 
 impl Control {
@@ -35,6 +42,9 @@ impl Control {
             overbook: 1.0,
             sums: (0, 0),
             recent: (0.0, 0.0),
+            aside: 0,
+            recent_aside: 0.0,
+            aside_over_s: 0.0,
         }
     }
 }
@@ -58,6 +68,7 @@ impl Room {
             self.door.backlog.floor(now, self.burst(capacity).as_secs_f64());
         }
         self.learn_grain(control, dt_s);
+        self.learn_aside(control, dt_s);
         self.move_hand(before, now, dt_s);
         self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
@@ -78,6 +89,19 @@ impl Room {
         }
     }
 
+    /// A decaying sum of work over the equally decaying sum of time is a rate, from the first tick on.
+    fn learn_aside(&self, control: &mut Control, dt_s: f64) {
+        let aside = self.aside.load(Ordering::Relaxed);
+        let new = aside.wrapping_sub(control.aside) as f64 / 100.0;
+        control.aside = aside;
+        let keep = (-dt_s / ASIDE_MEMORY_S).exp();
+        control.recent_aside = control.recent_aside * keep + new;
+        control.aside_over_s = control.aside_over_s * keep + dt_s;
+        // Not over less than a second: two requests in the first tick are no rate.
+        let per_s = control.recent_aside / control.aside_over_s.max(1.0);
+        self.aside_per_s.store(per_s.to_bits(), Ordering::Relaxed);
+    }
+
     fn move_hand(&self, before: Timestamp, now: Timestamp, dt_s: f64) {
         let capacity = self.door.capacity();
         let last = self.last_due();
@@ -88,7 +112,8 @@ impl Room {
             return;
         }
         let pace = pace(self.door.backlog_s(now), self.door.grain_s());
-        let work = capacity.get() * 100.0 * dt_s * pace / self.show_up();
+        // Without what comes in past the schedule: left to the gain alone, it would stand as a backlog of a second and more.
+        let work = self.outflow() * 100.0 * dt_s * pace / self.show_up();
         // Beyond the ring nothing is known: a clock that jumped is followed.
         let known = until.saturating_sub(Duration::from_secs(self.slots.seconds()));
         let at = advance(from.max(known.min(now)), until, work, |second| {

@@ -1,0 +1,83 @@
+//! A wait told is a wait kept, also while others come in past the schedule: visitors of a session that was admitted
+//! before, classes that never wait.
+
+use std::time::Duration;
+
+use tidegate_core::room::{Arrival, Redemption, Room, RoomConfig};
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const CAPACITY: u64 = 20;
+const TICK: Duration = Duration::from_millis(100);
+const CROWD: u64 = 400;
+
+fn room(now: Timestamp) -> Room {
+    let config = RoomConfig {
+        max_wait: Duration::from_secs(600),
+        grace: Duration::from_secs(60),
+        tolerance: Duration::ZERO,
+        burst: Duration::from_millis(100),
+        overbook_max: 1.5,
+        rise_to_newcomers: false,
+        after_restart_accept: true,
+        class_costs: vec![Cost::ONE],
+    };
+    Room::new(config, Rate::per_second(CAPACITY as f64).expect("a rate"), now)
+}
+
+/// Lets `aside` requests per second past a room for 20 s, then a crowd comes at once. How much longer each
+/// waited than it was told, in seconds, beside what it was told.
+fn told_and_waited(aside: u64) -> Vec<(f64, f64)> {
+    let start = Timestamp::from_secs(1_800_000_000);
+    let room = room(start);
+    let mut waiting: Vec<(Ticket, f64)> = Vec::new();
+    let mut seen = Vec::new();
+    for tick in 0..20_000u32 {
+        let now = start + TICK * tick;
+        room.tick(now, Cost::ZERO);
+        // Evenly, and exactly `aside` in ten ticks.
+        let k = u64::from(tick);
+        (k * aside / 10..(k + 1) * aside / 10).for_each(|_| room.charge(Cost::ONE));
+        if tick == 200 {
+            waiting.extend((0..CROWD).filter_map(|nonce| match room.arrive(ClassId(0), nonce, None, now) {
+                Arrival::Wait(ticket, wait) => Some((ticket, wait.wait.as_secs_f64())),
+                Arrival::Enter => None,
+                Arrival::Full { .. } => panic!("full"),
+            }));
+        }
+        let came = start + TICK * 200;
+        waiting.retain(|(ticket, told)| {
+            let entered = room.redeem(ticket, now) == Redemption::Enter;
+            if entered {
+                seen.push((*told, now.since(came).as_secs_f64()));
+            }
+            !entered
+        });
+        if tick > 200 && waiting.is_empty() {
+            return seen;
+        }
+    }
+    panic!("{} still wait", waiting.len())
+}
+
+#[test]
+fn a_told_wait_counts_what_comes_in_past_the_schedule() {
+    for aside in [0, 5, 10, 15] {
+        let seen = told_and_waited(aside);
+        assert!(seen.len() as u64 > CROWD * 9 / 10, "{aside}/s aside: {} waited", seen.len());
+        let longest = seen.iter().map(|(_, waited)| *waited).fold(0.0, f64::max);
+        let expected = CROWD as f64 / (CAPACITY - aside) as f64;
+        assert!(
+            (longest / expected - 1.0).abs() < 0.1,
+            "{aside}/s aside: {longest} s, expected {expected} s"
+        );
+        // The burst of a small origin, ten units, and the backlog aimed at, one and a half.
+        let spare = 11.5 / (CAPACITY - aside) as f64;
+        for (told, waited) in seen {
+            // Later than told is a promise broken. Earlier is not: the crowd's first find the origin with time to spare.
+            let late = waited - told;
+            assert!(late <= 1.0 + 0.1 * waited, "{aside}/s aside: told {told}, waited {waited}");
+            assert!(-late <= 1.0 + spare + 0.1 * waited, "{aside}/s aside: told {told}, waited {waited}");
+        }
+    }
+}
