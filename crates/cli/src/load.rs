@@ -15,6 +15,9 @@ use tidegate_lab::{html, report};
 /// Exit code of a run that ended before its time: its figures are printed all the same.
 const PARTIAL: u8 = 3;
 
+/// What the options of a run without a scenario are written into.
+const ONE_PHASE: &str = "[[arrivals.phase]]\n[[visitor]]\n";
+
 /// `tidegate load`
 #[derive(ClapArgs, Debug)]
 pub struct LoadArgs {
@@ -135,7 +138,7 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
         key(name.trim(), value.trim());
     }
     if is_url {
-        return Scenario::parse("", "load", Path::new(""), &overrides).map_err(|e| e.to_string());
+        return Scenario::parse(ONE_PHASE, "load", Path::new(""), &overrides).map_err(|e| e.to_string());
     }
     if let Some(url) = args.url.as_deref().filter(|url| path(url).is_some()) {
         return Err(format!(
@@ -149,7 +152,7 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
             ("arrivals.phase.0.rate".to_owned(), rate.to_string()),
             ("arrivals.phase.0.for".to_owned(), lasts.clone()),
         ];
-        let flat = Scenario::parse("", "--rate, --for", Path::new(""), &arrivals);
+        let flat = Scenario::parse(ONE_PHASE, "load", Path::new(""), &arrivals);
         scenario.arrivals = flat.map_err(|mistakes| mistakes.to_string())?.arrivals;
     }
     Ok(scenario)

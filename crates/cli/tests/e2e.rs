@@ -19,6 +19,7 @@ mod e2e {
     mod hostile;
     mod lab_origin;
     mod lifecycle;
+    mod load;
     mod memory;
     mod replicas;
     mod roles;

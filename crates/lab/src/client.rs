@@ -27,8 +27,9 @@ mod tests;
 pub use place::{Place, TargetError};
 
 /// Idle connections kept; more are closed. Every connection closed by its client keeps its local port for a minute, and
-/// there are 28,000: with fewer kept, a bench of a thousand requests a second at a second each would run out.
-const MAX_IDLE: usize = 1024;
+/// there are 28,000: with few kept, one slow moment of the target would have a busy bench close and open them all until its
+/// ports run out.
+const MAX_IDLE: usize = 8192;
 /// Bytes kept of the answers whose body is read: a waiting page has under 14 KiB, a status document under 200.
 const MAX_KEPT: usize = 16 << 10;
 
