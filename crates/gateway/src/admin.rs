@@ -167,7 +167,7 @@ fn ready(control: &Control) -> Answer {
     let shared = &control.shared;
     if shared.is_draining() {
         problem(StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if !shared.replicas.any_usable() {
+    } else if !shared.has_somewhere_to_go(&shared.live.load().settings.role) {
         problem(StatusCode::SERVICE_UNAVAILABLE, "no replica of the origin is usable")
     } else {
         text("ready\n")
