@@ -136,6 +136,12 @@ impl Desk {
     ) -> Verdict {
         let ticket = match asking.shown {
             Shown::Nothing => return self.arrive(asking, None, Place::New, nonce, count, now),
+            Shown::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
+                // Tokengen's own, for the way to tokencheck: it has been used there or will be. Another one for it would let its
+                // visitor in again, at once and for ever.
+                count(Event::TicketReplayed);
+                return self.arrive(asking, None, Place::Replaced, nonce, count, now);
+            }
             Shown::Ticket(ticket) if ticket.class == asking.class => ticket,
             // A ticket of another class is none.
             Shown::Ticket(_) => {

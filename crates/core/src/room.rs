@@ -40,6 +40,8 @@ use control::Control;
 use door::{AGAIN, Door, Word};
 pub use saved::RestoreError;
 
+/// Tickets count whole milliseconds.
+const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
 /// Shortest wait worth saying: one control tick.
 const MIN_WAIT: Duration = Duration::from_millis(100);
 /// Longest wait said: what cannot be known is not more than a day.
@@ -248,7 +250,9 @@ impl Room {
         }
         // Tickets count whole milliseconds.
         let issued = Timestamp::from_millis(now.as_millis());
-        let due = Timestamp::from_millis(placed.due.as_millis()).max(issued);
+        // A ticket with a wait of zero is one for now, which the door lets in whatever the schedule says. While the hand is
+        // behind the clock a promise may be due by now, and has its turn to wait for all the same.
+        let due = Timestamp::from_millis(placed.due.as_millis()).max(issued + SHORTEST_PROMISE);
         self.waits.add(due.second(), Load { visitors: 1, cost });
         self.last_due.fetch_max(due.as_micros(), Ordering::AcqRel);
         let arrived = arrived.unwrap_or(issued).min(issued);
