@@ -83,6 +83,8 @@ pub struct Second {
     pub wait_told_s: f64,
     /// Requests that reached the origin.
     pub door: u64,
+    /// What these cost, in the gate's units. 0 where nobody knows: over sockets, the origin is not told.
+    pub door_units: f64,
     /// Requests that the origin finished.
     pub origin_served: u64,
     /// Requests at the origin at the second's end.
@@ -153,7 +155,7 @@ impl Outcome {
 /// A column of the CSV: its name, and its value in a second. Counts are exact up to 2^53.
 type Column = (&'static str, fn(&Second) -> f64);
 
-const COLUMNS: [Column; 22] = [
+const COLUMNS: [Column; 23] = [
     ("t", |s| s.t as f64),
     ("offered", |s| s.offered as f64),
     ("requests", |s| s.requests as f64),
@@ -173,6 +175,7 @@ const COLUMNS: [Column; 22] = [
     ("told", |s| s.told as f64),
     ("wait_told_s", |s| s.wait_told_s),
     ("door", |s| s.door as f64),
+    ("door_units", |s| s.door_units),
     ("origin_served", |s| s.origin_served as f64),
     ("origin_present", |s| s.origin_present as f64),
     ("capacity_rps", |s| s.capacity_rps),

@@ -274,6 +274,13 @@ impl Tally {
         });
     }
 
+    /// A request that reached the origin carries this many units of cost. Only the simulator knows: over sockets, the
+    /// origin is not told a request's class.
+    #[inline]
+    pub fn door_units(&mut self, at: Duration, units: f64) {
+        self.row(at, |row| row.door_units += units);
+    }
+
     /// The origin is done with a request.
     #[inline]
     pub fn origin_served(&mut self, at: Duration) {

@@ -20,7 +20,7 @@ const END_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at a child. Nothing that is measured depends on it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a child's log that an error repeats.
-const LOG_LINES: usize = 8;
+const LOG_LINES: usize = 3;
 
 /// Time since the runner began, for deadlines. Children measure for themselves.
 #[derive(Clone, Copy)]

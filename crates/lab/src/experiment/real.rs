@@ -2,8 +2,8 @@
 //! generator, each started from this very program. Afterwards what the origin saw is laid beside what the visitors did.
 //!
 //! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an origin's
-//! second is put beside the second of the load in which its middle falls, and so is right to within half a second.
-//! What is counted at the origin's door in one of its seconds is exact.
+//! second is put beside the second of the load in which it ends, so that nothing is lost at the beginning, and shows
+//! up to a second late. What is counted at the origin's door in one of its own seconds is exact.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -294,7 +294,7 @@ fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if !head.split(' ').nth(1).is_some_and(|status| status == "200") {
+    if head.split(' ').nth(1) != Some("200") {
         return Err(io::Error::other(format!("expected 200 from /series, got {:?}", head.lines().next())));
     }
     serde_json::from_str(body).map_err(io::Error::other)
@@ -305,8 +305,8 @@ pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
     let Some(load_us) = outcome.started_us else { return };
     let ahead_us = i128::from(origin.started_us) - i128::from(load_us);
     let door = origin.seconds.iter().filter_map(|second| {
-        let middle_us = ahead_us + i128::from(second.t) * 1_000_000 + 500_000;
-        let t = u64::try_from(middle_us.div_euclid(1_000_000)).ok()?;
+        let last_us = ahead_us + i128::from(second.t + 1) * 1_000_000 - 1;
+        let t = u64::try_from(last_us.div_euclid(1_000_000)).ok()?;
         let OriginSecond { arrived, served, present, .. } = *second;
         Some(DoorSecond { t, door: arrived, served, present })
     });

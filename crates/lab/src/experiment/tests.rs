@@ -261,7 +261,7 @@ fn a_folder_holds_everything() {
 
 #[test]
 fn the_origins_seconds_are_laid_beside_the_loads() {
-    // It began 2.3 s before the load did: the middle of its second 2 is 0.2 s into the load.
+    // It began 2.3 s before the load did: its second 2 ends 0.7 s into the load.
     let origin: real::OriginSeries = serde_json::from_str(
         r#"{"started_us": 999999997700000, "seconds": [
             {"t":0,"arrived":1,"served":1,"refused":0,"wasted":0,"present":0},

@@ -174,6 +174,7 @@ impl World<'_> {
         }
         let now = Duration::from_micros(self.now_us);
         self.tally.door(now);
+        self.tally.door_units(now, request.cost.units());
         self.oracle.door(request.cost);
         match self.farm.submit(replica, id, request.path as usize, self.now_us) {
             Ok(ticket) => {

@@ -33,6 +33,7 @@ pub(super) struct Row {
     pub wait_us: u64,
     pub wait_max_us: u64,
     pub told_us: u64,
+    pub door_units: f64,
     pub capacity_rps: Option<f64>,
 }
 
@@ -58,6 +59,7 @@ impl Row {
         self.wait_us += other.wait_us;
         self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
         self.told_us += other.told_us;
+        self.door_units += other.door_units;
         // One gate, one capacity: at most one part of a run knows it.
         self.capacity_rps = other.capacity_rps.or(self.capacity_rps);
     }

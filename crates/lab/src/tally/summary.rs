@@ -115,6 +115,7 @@ fn second(t: u64, row: &Row, before: &Second) -> Second {
         told: row.told.into(),
         wait_told_s: ratio(row.told_us as f64, f64::from(row.told)) / 1e6,
         door: row.door.into(),
+        door_units: row.door_units,
         origin_served: row.origin_served.into(),
         origin_present: level(before.origin_present, row.origin_present),
         capacity_rps: row.capacity_rps.unwrap_or(before.capacity_rps),
