@@ -1,14 +1,17 @@
 //! Tidegate's test bench: what a service and its visitors do, without a service and without visitors.
 //!
 //! ```text
-//!  crowd ─► visitor ◄─► load ─► client ═══ sockets ═══► (gate) ═══► origin
-//!   who      what it     when     how                                what it
-//!   comes    does next                                               can take
-//!                └────────► tally ─► report ─► demo
+//!                        ┌─► load ─► client ══ sockets ══► (gate) ══► origin ─┐
+//!  scenario ─► crowd ─► visitor                                             model
+//!     one       who      what it                                            what it
+//!   language   comes   does next                                           can take
+//!                        └─► sim ─► (the gate's core, watched by the oracle) ─┘
+//!                             │
+//!                 both ─► tally ─► outcome ─► report, html, plot ─► demo, experiment
 //! ```
 //!
-//! The crowd and the visitors are pure: time and randomness come in as arguments, and one seed gives one
-//! crowd. Only `client`, `load` and `origin` touch sockets; nothing here decides who is admitted.
+//! Crowd, visitors, model, tally and simulator are pure: time and randomness come in as arguments, and one seed gives
+//! one run. Only `client`, `load` and `origin` touch sockets; nothing here decides who is admitted.
 
 pub mod dist;
 pub mod scenario;
