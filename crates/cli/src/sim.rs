@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use serde_json::json;
 use tidegate_gateway::clock::Clock;
+use tidegate_lab::html;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
@@ -42,6 +43,9 @@ pub struct SimArgs {
     /// Writes outcome.json and series.csv there.
     #[arg(long, value_name = "DIR", conflicts_with = "seeds")]
     pub out: Option<PathBuf>,
+    /// Writes a report with plots.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    pub html: Option<PathBuf>,
     /// Any key of the scenario, e.g. `--set gate.capacity.rate=80`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -196,7 +200,10 @@ fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {
         write(&dir.join("outcome.json"), &text)?;
         write(&dir.join("series.csv"), &ended.outcome.csv())?;
     }
-    Ok(())
+    match &args.html {
+        Some(file) => write(file, &html::page(&[&ended.outcome])),
+        None => Ok(()),
+    }
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {

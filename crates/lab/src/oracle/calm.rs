@@ -21,6 +21,8 @@ use crate::sim::half::Half;
 
 /// What a wait may turn out longer than told, beyond a tenth of it.
 pub const SLACK: Duration = Duration::from_secs(3);
+/// The same where tokengen and tokencheck are two: reports are half a second old, and both may say "come again".
+pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 /// After the last promise and its wait: the grace of late visitors, an ejection's end, a health check.
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
 /// An origin so far behind, in seconds of work that queue at the gate, is not what the operator said it is.
@@ -47,6 +49,7 @@ pub(super) struct Calm {
     /// The room is empty from here on.
     empty_by_us: u64,
     crowd_is_over: bool,
+    slack: Duration,
 }
 
 impl Calm {
@@ -59,6 +62,7 @@ impl Calm {
             disturbed_us: None,
             empty_by_us: 0,
             crowd_is_over: false,
+            slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
         }
     }
 
@@ -118,7 +122,7 @@ impl Calm {
             return Ok(());
         }
         let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
-        let most_us = told.wait_us + told.wait_us / 10 + SLACK.as_micros() as u64;
+        let most_us = told.wait_us + told.wait_us / 10 + self.slack.as_micros() as u64;
         if realised_us <= most_us {
             return Ok(());
         }

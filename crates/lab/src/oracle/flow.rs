@@ -151,6 +151,11 @@ impl Flow {
         ))
     }
 
+    /// What was let in never reached the origin, and may come again.
+    pub(super) fn gave_back(&mut self, cost: Cost) {
+        self.lead = (self.lead - cost.units()).max(0.0);
+    }
+
     pub(super) fn door(&mut self, cost: Cost) {
         self.door += cost;
     }

@@ -1,18 +1,20 @@
 //! The gate's queue and limit: our own account of who waits and who is at the origin.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_core::gate::{Decision, Gate};
 use tidegate_core::units::ClassId;
 
 use super::Finding;
+use super::numbers::{NumberMap, NumberSet};
 
 #[derive(Default)]
 pub(super) struct Queue {
-    classes: HashMap<u8, Line>,
+    /// By class id.
+    classes: BTreeMap<u8, Line>,
     /// Who waits, and in which place of the order of arrival.
-    waiting: HashMap<u64, u64>,
-    in_flight: HashSet<u64>,
+    waiting: NumberMap<u64>,
+    in_flight: NumberSet,
     arrivals: u64,
     finished: u64,
     shed: u64,
@@ -54,7 +56,7 @@ impl Queue {
     }
 
     /// The first of a line who still waits: its place in the order of arrival.
-    fn first(line: &mut Line, waiting: &HashMap<u64, u64>) -> Option<(u64, u64)> {
+    fn first(line: &mut Line, waiting: &NumberMap<u64>) -> Option<(u64, u64)> {
         loop {
             let id = *line.ids.front()?;
             match waiting.get(&id) {

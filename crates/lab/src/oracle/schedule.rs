@@ -10,8 +10,6 @@
 //! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D). A restart
 //! forgets the promises of its last second; order begins anew.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use tidegate_core::room::Wait;
@@ -19,6 +17,7 @@ use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{Rate, Timestamp};
 
 use super::Finding;
+use super::numbers::NumberSet;
 use crate::sim::half::Half;
 
 /// What is said to somebody whose turn has come while the origin is behind: come again in a second.
@@ -30,27 +29,9 @@ const ORDERS_HOLD: Duration = Duration::from_secs(5);
 /// The schedule kept here, in seconds: the longest that any room's is, two days.
 const RING: usize = 1 << 18;
 
-/// Nonces are random: they are their own hash.
-#[derive(Default)]
-struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only numbers of 64 bits are hashed");
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
-    }
-}
-
-type Nonces = HashSet<u64, BuildHasherDefault<AsIs>>;
-
 pub(super) struct Schedule {
     /// By half: the nonces let in.
-    redeemed: [Nonces; 2],
+    redeemed: [NumberSet; 2],
     last_due: Timestamp,
     /// The latest instant that was let in.
     let_in: Timestamp,
@@ -80,10 +61,6 @@ impl Schedule {
             restarts: 0,
             has_gaps: false,
         }
-    }
-
-    pub(super) fn was_restarted(&self) -> bool {
-        self.restarts > 0
     }
 
     pub(super) fn disturbed(&mut self) {
@@ -121,18 +98,26 @@ impl Schedule {
         if here.capacity() >= Rate::MAX {
             return Ok(());
         }
+        let hand = Self::hand(half, halves, now_us);
         if ticket.wait.is_zero() {
-            let until = now + here.tolerance();
-            let early = due > until;
+            // Made for now: the schedule has no say, but one's clock has.
+            let early = due > now.max(hand) + here.tolerance();
             return if early { Err(("turn", format!("{ticket:?} is let in at {now:?}"))) } else { Ok(()) };
         }
-        let hand = Self::hand(half, halves, now_us);
         if due > hand + here.tolerance() {
             let early = due.since(hand);
             return Err(("turn", format!("{ticket:?} is let in {early:?} before the hand, at {now:?}")));
         }
         self.let_in = self.let_in.max(due);
         Ok(())
+    }
+
+    pub(super) fn called_used(&self, ticket: &Ticket, half: usize) -> Finding {
+        // Tokengen's own tickets for the way are used once they are made.
+        if ticket.wait.is_zero() || self.redeemed[half].contains(&ticket.nonce) {
+            return Ok(());
+        }
+        Err(("once", format!("{ticket:?} is called used, but nobody was let in with it")))
     }
 
     pub(super) fn gave_back(&mut self, ticket: &Ticket) {
@@ -184,7 +169,12 @@ impl Schedule {
         self.highest = if halves[0].capacity() > self.highest { halves[0].capacity() } else { self.highest };
         let sum = self.add(due.second(), ticket.cost.hundredths(), begun < due.second());
         let one = ticket.cost.hundredths().max(largest(halves));
-        let limit = self.highest.over(Duration::from_secs(1)).hundredths() as f64 * self.overbook * 1.03;
+        let per_second = self.highest.over(Duration::from_secs(1)).hundredths() as f64;
+        if sum as f64 > per_second * self.overbook + one as f64 + 1.0 {
+            // Looked up when it matters: the sum over the schedule is dear.
+            self.second(halves, now_us);
+        }
+        let limit = per_second * self.overbook;
         if sum as f64 > limit + one as f64 + 1.0 {
             return Err((
                 "promises",

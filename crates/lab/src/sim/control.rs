@@ -18,7 +18,7 @@ use crate::scenario::FaultKind;
 impl World<'_> {
     pub(crate) fn tick(&mut self, half: usize) {
         self.agenda.push(self.now_us + micros(TICK), Item::Tick(half as u8));
-        if self.gate_is_down {
+        if self.gate_is_down() {
             return;
         }
         self.trace.step(self.now_us, What::Tick, 0, half as u64);
@@ -48,7 +48,7 @@ impl World<'_> {
     pub(crate) fn report(&mut self) {
         self.agenda.push(self.now_us + micros(feedback::EVERY), Item::Feedback);
         let [generator, checker] = &self.halves[..] else { return };
-        if self.gate_is_down {
+        if self.gate_is_down() {
             return;
         }
         let now = checker.now(self.now_us);
@@ -98,7 +98,10 @@ impl World<'_> {
             FaultKind::Drift { .. } => self.drift(0.0)?,
             FaultKind::NoFeedback => self.reports_lost = false,
             FaultKind::Restart => {
-                self.gate_is_down = false;
+                self.restarts -= 1;
+                if self.gate_is_down() {
+                    return Ok(());
+                }
                 for half in &mut self.halves {
                     half.restart(&self.key, self.now_us)?;
                 }

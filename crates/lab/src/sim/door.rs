@@ -58,7 +58,7 @@ impl World<'_> {
         if self.halves.is_empty() {
             return self.straight_to_the_origin(number);
         }
-        if self.gate_is_down {
+        if self.gate_is_down() {
             return self.reply(number, Err(Failure::Connect));
         }
         let caller = Caller { guest: number, ask, kind, class, half };
@@ -170,6 +170,11 @@ impl World<'_> {
         self.oracle.waits(caller.guest, caller.half, ticket, wait, place, &self.halves, self.now_us);
         debug_assert!(ticket.arrived <= now || self.halves.len() == 2, "{ticket:?} at {now:?}");
         // What an altered ticket is answered with is not kept.
+        if place == Place::Replaced
+            && let Some(shown) = self.guests.get(caller.guest).and_then(|guest| guest.held().or(guest.used()))
+        {
+            self.oracle.called_used(&shown, caller.half);
+        }
         if let Some(guest) = self.guests.get_mut(caller.guest)
             && caller.ask != Ask::Tampered
             && place != Place::Kept

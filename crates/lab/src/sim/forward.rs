@@ -356,7 +356,7 @@ impl World<'_> {
 
     /// The gate's processes are killed: connections break, the origin is left with what it has.
     pub(crate) fn killed(&mut self) {
-        self.gate_is_down = true;
+        self.restarts += 1;
         for at in self.requests.numbers() {
             self.leave_origin(at);
             let Some(request) = self.requests.remove(at) else { continue };

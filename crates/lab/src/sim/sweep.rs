@@ -1,12 +1,16 @@
 //! Many seeds of one scenario, on many threads. What comes out depends on the seeds only, not on the threads.
 
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chance::perturb;
 use super::{SimError, SimOptions, SimRun, run};
+use crate::oracle::Violation;
+use crate::outcome::Way;
 use crate::scenario::Scenario;
+use crate::tally::Tally;
 
 /// What a sweep came to: one entry a seed, in their order.
 #[derive(Debug, Default)]
@@ -68,5 +72,17 @@ pub fn sweep(
 
 fn run_seed(scenario: &Scenario, seed: u64, random_faults: bool) -> Result<SimRun, SimError> {
     let options = SimOptions::new(seed);
-    if random_faults { run(&perturb(scenario, seed), &options) } else { run(scenario, &options) }
+    let play =
+        || if random_faults { run(&perturb(scenario, seed), &options) } else { run(scenario, &options) };
+    // An assertion of the core that fails is what a sweep is after: it must not hide which seed it was.
+    catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let what =
+            text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("an unknown cause").to_owned();
+        let outcome =
+            Tally::default().outcome(&scenario.name, Way::Sim, seed, Some(format!("panicked: {what}")));
+        let violation = Violation { seed, at_us: 0, event: 0, rule: "panic", what, steps: Vec::new() };
+        let (events, digest, steps, lead_s) = (0, 0, Vec::new(), (0.0, 0.0));
+        Ok(SimRun { outcome, violations: vec![violation], events, digest, steps, lead_s })
+    })
 }

@@ -84,7 +84,8 @@ pub(crate) struct World<'s> {
     pub(crate) budget: Budget,
     /// What the budget counts from; only differences matter.
     pub(crate) began: Instant,
-    pub(crate) gate_is_down: bool,
+    /// Restarts under way: the gate is back when all of them are over.
+    pub(crate) restarts: u32,
     /// Reports get lost; what was not sent goes with the next.
     pub(crate) reports_lost: bool,
     pub(crate) unsent: Feedback,
@@ -135,7 +136,7 @@ impl<'s> World<'s> {
             budget: Budget::new(origin.retry_budget, began),
             began,
             halves,
-            gate_is_down: false,
+            restarts: 0,
             reports_lost: false,
             unsent: Feedback::default(),
             farm: Farm::new(&scenario.origin, options.seed),
@@ -215,8 +216,11 @@ impl<'s> World<'s> {
 
     /// The gate has noticed that nobody is left; without a check there is no need to wait for it.
     fn is_calm(&self) -> bool {
-        let down = self.gate_is_down;
-        self.halves.iter().all(|h| !h.desk.busy(h.now(self.now_us))) && !down
+        !self.gate_is_down() && self.halves.iter().all(|h| !h.desk.busy(h.now(self.now_us)))
+    }
+
+    pub(crate) fn gate_is_down(&self) -> bool {
+        self.restarts > 0
     }
 
     fn perform(&mut self, item: Item) -> Result<(), SimError> {
