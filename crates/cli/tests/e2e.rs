@@ -25,6 +25,7 @@ mod e2e {
     mod roles;
     mod room;
     mod shop;
+    mod sim;
     mod streams;
     mod tickets;
 }
