@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_gateway::clock::Clock;
 
 use super::formula::{Source, Value};
+use super::output::cell;
 use super::report::Report;
 use super::{Experiment, Run, Stage, given, real};
 use crate::outcome::{Outcome, Second, Way};
@@ -174,12 +175,12 @@ fn add_given(outcome: &mut Outcome, scenario: &Scenario) {
 /// The few figures that tell a run that went well from one that did not.
 fn in_short(outcome: &Outcome) -> String {
     format!(
-        "{:.0} s, {} of {} visitors served, response {:.0} ms, longest wait {:.1} s{}",
+        "{:.0} s, {} of {} visitors served, response {} ms, longest wait {} s{}",
         outcome.seconds,
         outcome.figure("done"),
         outcome.figure("offered"),
-        outcome.figure("response_mean_ms"),
-        outcome.figure("wait_max_s"),
+        cell(Some(outcome.figure("response_mean_ms"))),
+        cell(Some(outcome.figure("wait_max_s"))),
         if outcome.partial.is_some() { " (partial)" } else { "" },
     )
 }

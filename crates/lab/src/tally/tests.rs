@@ -221,6 +221,7 @@ fn the_origins_side() {
     let mut tally = Tally::default();
     visit(&mut tally, Duration::ZERO, 2 * SECOND);
     [0, 100, 200, 1500].into_iter().for_each(|at| tally.door(at * MS));
+    [0, 100].into_iter().for_each(|at| tally.door_units(at * MS, 1.5));
     tally.capacity(500 * MS, 2.5);
     tally.origin_served(900 * MS);
     tally.origin_lost(950 * MS);
@@ -228,6 +229,7 @@ fn the_origins_side() {
     expect(&outcome, &[("door_rps_max", 3.0), ("door_rps_mean", 2.0)]);
     let present: Vec<_> = outcome.series.iter().map(|s| (s.origin_present, s.capacity_rps)).collect();
     assert_eq!(present, [(1, 2.5), (2, 2.5), (2, 2.5)]);
+    assert_eq!(outcome.series.iter().map(|s| s.door_units).collect::<Vec<_>>(), [3.0, 0.0, 0.0]);
     // A real origin's own series takes its place, and may go on longer.
     outcome.set_door([
         DoorSecond { t: 1, door: 7, ..DoorSecond::default() },
