@@ -126,8 +126,9 @@ pub fn run(
 ) -> Result<Played, LoadError> {
     let url = options.url.as_deref().or(scenario.target.as_deref()).ok_or(LoadError::NoTarget)?;
     let threads = options.threads.max(1);
+    check::plausible(scenario, threads)?;
     let (cast, crowd) = scenario.cast()?;
-    check::plausible(scenario, threads, crowd.size_hint_visitors())?;
+    check::plausible_crowd(crowd.size_hint_visitors())?;
     let script = Script::new(&cast)?;
     limits::raise_open_files();
     let place = Place::find(url)?;

@@ -46,8 +46,8 @@ pub struct Wheel<T> {
     /// By level, bit `s`: slot `s` is in use.
     used: [u64; LEVELS],
     slots: Box<[Slot]>,
-    /// Blocks of [`BLOCK`] entries.
-    entries: Vec<(u64, T)>,
+    /// The arena. Blocks never move: a large vector that grows leaves holes behind, as large as itself.
+    blocks: Vec<Box<[(u64, T); BLOCK]>>,
     /// By block: the next one of its list.
     next: Vec<u32>,
     /// First of the list of free blocks.
@@ -81,7 +81,7 @@ impl<T: Copy> Wheel<T> {
             levels: 0,
             used: [0; LEVELS],
             slots: vec![EMPTY; LEVELS * SLOTS].into(),
-            entries: Vec::new(),
+            blocks: Vec::new(),
             next: Vec::new(),
             free: NONE,
         }
@@ -119,7 +119,7 @@ impl<T: Copy> Wheel<T> {
         debug_assert_eq!(level, 0, "what was dealt has its earliest entry at the bottom");
         let list = &mut self.slots[slot];
         let block = list.head as usize;
-        let entry = self.entries[block * BLOCK + list.first as usize];
+        let entry = self.blocks[block][list.first as usize];
         list.first += 1;
         let last = list.head == list.tail && list.first == list.end;
         if last {
@@ -157,7 +157,7 @@ impl<T: Copy> Wheel<T> {
                 false => (BLOCK, self.next[block as usize]),
             };
             for i in first..end {
-                let (at, item) = self.entries[block as usize * BLOCK + i];
+                let (at, item) = self.blocks[block as usize][i];
                 self.place(at, item);
             }
             self.release(block as usize);
@@ -176,7 +176,7 @@ impl<T: Copy> Wheel<T> {
             self.lengthen(level * SLOTS + slot, (at, item));
         }
         let list = &mut self.slots[level * SLOTS + slot];
-        self.entries[list.tail as usize * BLOCK + list.end as usize] = (at, item);
+        self.blocks[list.tail as usize][list.end as usize] = (at, item);
         list.end += 1;
         list.earliest = list.earliest.min(at);
     }
@@ -196,16 +196,11 @@ impl<T: Copy> Wheel<T> {
         (list.tail, list.end) = (block, 0);
     }
 
-    /// Makes the arena a quarter larger: doubling would leave half of it unused at the worst moment.
     fn grow(&mut self, filler: (u64, T)) {
-        let blocks = self.next.len();
-        let more = (blocks / 4).max(16);
-        assert!(blocks + more < NONE as usize, "more than 10^11 timers");
-        self.entries.reserve_exact(more * BLOCK);
-        self.entries.resize((blocks + more) * BLOCK, filler);
-        self.next.reserve_exact(more);
-        self.next.resize(blocks + more, NONE);
-        (blocks..blocks + more).rev().for_each(|block| self.release(block));
+        assert!(self.next.len() < NONE as usize, "more than 10^11 timers");
+        self.blocks.push(Box::new([filler; BLOCK]));
+        self.next.push(NONE);
+        self.release(self.next.len() - 1);
     }
 
     fn release(&mut self, block: usize) {

@@ -1,37 +1,42 @@
 //! Visitors by number, numbers used again.
 
-/// A list with holes. Grows by quarters: doubling would leave half of a million visitors' memory unused.
+/// Items of a page.
+const PAGE: usize = 1024;
+
+/// A list with holes, in pages that never move: a vector of a million visitors that grows leaves holes behind, as large
+/// as itself.
 pub(super) struct Slab<T> {
-    items: Vec<Option<T>>,
+    pages: Vec<Vec<Option<T>>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(super) const fn new() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
+        Self { pages: Vec::new(), free: Vec::new() }
     }
 
     /// Keeps an item and returns its number.
     pub(super) fn insert(&mut self, item: T) -> u32 {
         if let Some(number) = self.free.pop() {
-            self.items[number as usize] = Some(item);
+            *self.slot(number) = Some(item);
             return number;
         }
-        if self.items.len() == self.items.capacity() {
-            self.items.reserve_exact((self.items.len() / 4).max(64));
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
         }
-        self.items.push(Some(item));
-        (self.items.len() - 1) as u32
+        let page = self.pages.len() - 1;
+        self.pages[page].push(Some(item));
+        (page * PAGE + self.pages[page].len() - 1) as u32
     }
 
     /// The item of that number. A number without one is a defect: who holds a number holds the item.
     pub(super) fn get(&mut self, number: u32) -> &mut T {
-        self.items[number as usize].as_mut().expect("numbers are given up with their items")
+        self.slot(number).as_mut().expect("numbers are given up with their items")
     }
 
     /// Lets an item go; its number will be another's.
     pub(super) fn remove(&mut self, number: u32) -> Option<T> {
-        let item = self.items[number as usize].take()?;
+        let item = self.slot(number).take()?;
         self.free.push(number);
         Some(item)
     }
@@ -39,7 +44,11 @@ impl<T> Slab<T> {
     /// Takes all that is left.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
-        std::mem::take(&mut self.items).into_iter().flatten()
+        std::mem::take(&mut self.pages).into_iter().flatten().flatten()
+    }
+
+    fn slot(&mut self, number: u32) -> &mut Option<T> {
+        &mut self.pages[number as usize / PAGE][number as usize % PAGE]
     }
 }
 
@@ -52,7 +61,7 @@ mod tests {
         let mut slab = Slab::new();
         let numbers: Vec<u32> = (0..10_000).map(|i| slab.insert(i)).collect();
         assert_eq!(numbers, (0..10_000).collect::<Vec<_>>());
-        assert!(slab.items.capacity() <= 12_500);
+        assert_eq!(slab.pages.len(), 10_000_usize.div_ceil(PAGE));
         assert_eq!(slab.remove(17), Some(17));
         assert_eq!(slab.remove(17), None);
         assert_eq!(slab.insert(99_999), 17);

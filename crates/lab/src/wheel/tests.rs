@@ -108,7 +108,7 @@ fn an_entry_takes_under_24_bytes_and_the_steady_state_no_memory() {
     for item in 0..entries {
         wheel.push(rng.random_range(0..60_000_000), item);
     }
-    let bytes = wheel.entries.capacity() * 16 + wheel.next.capacity() * 4;
+    let bytes = wheel.blocks.len() * BLOCK * 16 + wheel.blocks.capacity() * 8 + wheel.next.capacity() * 4;
     assert!(bytes / entries as usize <= 24, "{} bytes an entry", bytes / entries as usize);
     let mut hold = |wheel: &mut Wheel<u32>, turns: u32| {
         for _ in 0..turns {
