@@ -21,8 +21,9 @@
 //! width must be tuned to the load, and a flash crowd changes it by four orders of magnitude), a `Vec` per slot (keeps
 //! the capacity of the fullest moment of every slot).
 //!
-//! Measured (`cargo bench -p tidegate-lab --bench wheel`, one core of two): a pop and a push with 10^6 entries spread over 60 s
-//! take 57 ns, `std::collections::BinaryHeap` 1,161 ns; with 10^5 entries over 1 s 28 and 98 ns, with 1,000 33 and 37.
+//! Measured (`cargo bench -p tidegate-lab --bench wheel`, two cores shared with other work): a pop and a push with 10^6 entries
+//! spread over 60 s take 91 ns, `std::collections::BinaryHeap` 1,880 ns; with 10^5 over 1 s 46 and 152, with 1,000 70 and 69.
+//! With the arena in one vector and the cores to itself it was 57 and 1,161, 28 and 98, 33 and 37.
 
 /// Bits of a digit. Six let one word say which slots of a level are in use.
 const BITS: u32 = 6;
