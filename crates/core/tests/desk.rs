@@ -76,3 +76,21 @@ fn a_promise_waits_its_turn_although_it_is_due_by_the_clock() {
     room.tick(at(5_200), Cost::from_hundredths(1_000_000));
     assert!(matches!(room.redeem(&ticket, at(5_250)), Redemption::Wait(_)));
 }
+
+#[test]
+fn tickets_for_now_do_not_flood_an_origin_that_is_behind() {
+    let room = room(10.0);
+    let now = at(5_000);
+    let for_now = |nonce| Ticket {
+        class: ClassId(0),
+        cost: Cost::ONE,
+        issued: at(1_000),
+        wait: Duration::ZERO,
+        arrived: at(1_000),
+        nonce,
+    };
+    room.tick(now, Cost::ZERO);
+    // A hundred visitors sent on during an outage come at once: 10 s of work.
+    let entered = (0..100).filter(|nonce| room.redeem(&for_now(*nonce), now) == Redemption::Enter).count();
+    assert!((1..=30).contains(&entered), "{entered}");
+}

@@ -179,11 +179,10 @@ impl Door {
         if capacity >= Rate::MAX {
             return Word::Enter;
         }
-        if ticket.wait.is_zero() && due <= now + self.tolerance() {
-            // Whoever made it let the visitor in at once; the schedule has no say in it.
-            return Word::Enter;
-        }
-        if due > hand + self.tolerance() {
+        // Whoever made a ticket for now let the visitor in at once; the schedule has no say in it. The origin has: while all
+        // replicas are down tokengen goes on sending visitors, who must not all enter the moment one is back.
+        let is_for_now = ticket.wait.is_zero() && due <= now + self.tolerance();
+        if !is_for_now && due > hand + self.tolerance() {
             return Word::Early;
         }
         let grain = self.grain_s();
