@@ -294,7 +294,7 @@ impl Oracle {
 
     /// A fault begins or ends, or the origin changes.
     pub(crate) fn disturbed(&mut self, now_us: u64) {
-        self.calm.disturbed(now_us);
+        self.calm.faulted(now_us);
         self.schedule.disturbed();
     }
 

@@ -79,6 +79,10 @@ fn pinned_seeds_stay_whole() {
         (4, "a ticket used at tokencheck got another one from tokengen, at once and for ever"),
         (17, "the same, with late visitors"),
         (49, "visitors who give up in the queue come again: their work is not to be counted twice"),
+        (
+            525,
+            "whom tokengen had sent on while all replicas were down, entered all at once when one was back",
+        ),
         (77, "overbooking resumes after a restart"),
     ];
     for (seed, why) in pinned {

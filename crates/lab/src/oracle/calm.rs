@@ -2,9 +2,11 @@
 //!
 //! **Honest.** A visitor who goes by the page, told to wait `w` when nothing was wrong, is in within `w` plus a tenth plus
 //! [`SLACK`]: the tenth is the error of a show-up ratio and of a loop that holds the backlog at a twentieth of a second, the
-//! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. Nobody is held to it
-//! once something has gone wrong since (a fault, a change, an origin that falls behind what the operator said of it): the wait
-//! was told of another world. Being let in sooner breaks no promise.
+//! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. It is not held against
+//! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second, a
+//! report that was lost comes with the next), when the origin has fallen behind what the operator said of it since the wait was
+//! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no
+//! promise.
 //!
 //! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`]. If the room is
 //! busy later than every such instant, and nothing has been wrong for as long, it does not come back.
@@ -46,6 +48,8 @@ pub(super) struct Calm {
     /// Disturbances so far, from 1.
     world: u32,
     disturbed_us: Option<u64>,
+    /// A fault or a change has happened.
+    faulted: bool,
     /// The room is empty from here on.
     empty_by_us: u64,
     crowd_is_over: bool,
@@ -54,19 +58,27 @@ pub(super) struct Calm {
 
 impl Calm {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let prompt = scenario.visitors.iter().map(|kind| kind.follow == Follow::Page && kind.late == 0.0);
+        let nobody_is_late = scenario.visitors.iter().all(|kind| kind.late == 0.0);
+        let prompt = scenario.visitors.iter().map(|kind| nobody_is_late && kind.follow == Follow::Page);
         Self {
             told: Vec::new(),
             prompt: prompt.collect(),
             world: 1,
             disturbed_us: None,
+            faulted: false,
             empty_by_us: 0,
             crowd_is_over: false,
             slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
         }
     }
 
-    pub(super) fn disturbed(&mut self, now_us: u64) {
+    /// A fault begins or ends, or the origin changes.
+    pub(super) fn faulted(&mut self, now_us: u64) {
+        self.faulted = true;
+        self.disturbed(now_us);
+    }
+
+    fn disturbed(&mut self, now_us: u64) {
         self.world += 1;
         self.disturbed_us = Some(now_us);
     }
@@ -118,7 +130,7 @@ impl Calm {
         };
         let told = std::mem::take(told);
         let prompt = self.prompt.get(kind as usize).copied().unwrap_or(false);
-        if told.world != self.world || !prompt {
+        if self.faulted || told.world != self.world || !prompt {
             return Ok(());
         }
         let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);

@@ -10,6 +10,7 @@
 //! + floor                the backlog counts spare time, down to one burst (tokencheck: a second)
 //! + 2 bursts             newcomers enter without asking the backlog, within a burst either side of the hand
 //! + 1 s * overbooking    and at most a second's promises before the next tick has slowed the hand
+//!   (1.5 s)              tokengen: it hears of entries half a second late
 //! + the dearest visitor  which is let in whole
 //! ```
 //!
@@ -33,6 +34,8 @@ const BEHIND_S: f64 = 2.0;
 /// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn, the loop's gain
 /// is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
+/// Tokencheck reports this often.
+const REPORTS_S: f64 = 0.5;
 
 pub(super) struct Flow {
     lead: f64,
@@ -104,7 +107,8 @@ impl Flow {
         let burst_s = self.burst_s.max((10.0 / capacity).min(1.0)).min(1.0);
         let one_s = self.largest / capacity;
         let floor_s = if is_split { 1.0 } else { burst_s };
-        let rest_s = if self.is_calm_by_nature { CALM_S } else { BEHIND_S + one_s + self.overbook };
+        let blind_s = if is_split { 1.0 + REPORTS_S } else { 1.0 };
+        let rest_s = if self.is_calm_by_nature { CALM_S } else { BEHIND_S + one_s + self.overbook * blind_s };
         rest_s + floor_s + 2.0 * burst_s + one_s
     }
 
