@@ -70,6 +70,8 @@ fn start(file: &Path, dir: &TempDir) -> Child {
         .arg("--json")
         .arg("--out")
         .arg(dir.path().join("out"))
+        // What a killed experiment cannot tidy up goes with the test's own directory.
+        .env("TMPDIR", dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
