@@ -70,8 +70,8 @@ pub struct LoadOptions {
 pub struct Played {
     /// All figures.
     pub tally: Tally,
-    /// Why the run ended before the crowd did and before the deadline, if it did. Who was there then is counted as
-    /// present, neither served nor failed.
+    /// Why the run ended before the crowd did and before the deadline, if it did; who was there then is counted as
+    /// present, neither served nor failed. Or that the target was gone when the crowd had left.
     pub partial: Option<String>,
     /// When it began, in microseconds since 1970.
     pub started_us: u64,
@@ -146,6 +146,7 @@ pub fn run(
         start: Instant::now(),
     };
     let (tally, partial) = run.play(runtimes, &crowd, &mut watch)?;
+    let partial = partial.or_else(|| run.vitals.gone());
     Ok(Played { tally, partial, started_us: run.started_us })
 }
 

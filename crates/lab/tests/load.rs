@@ -334,3 +334,19 @@ fn an_idle_service_is_probed() {
     let error = load::probe(&format!("http://{}/", broken.addr), "/", 3).expect_err("an error");
     assert!(error.to_string().contains("500"), "{error}");
 }
+
+#[test]
+fn a_target_that_dies_makes_a_short_run_partial_too() {
+    let mut service = Some(Service::start(|_| answer(200, &[], "page")));
+    let to = at(service.as_ref().expect("running").addr);
+    let kind = Kind { pause: Dist::Fixed(0.01), ..Kind::default() };
+    let played = load::run(&crowd(100.0, 1000 * MS, kind), &to, |tally, _| {
+        if tally.served > 0 {
+            drop(service.take());
+        }
+    });
+    let Played { tally, partial, .. } = played.expect("a run");
+    everybody_is_counted_once(&tally);
+    assert!(tally.failures.connect > 0 && tally.served > 0, "{:?}", tally.failures);
+    assert!(partial.is_some_and(|why| why.contains("the target is gone")));
+}

@@ -2,7 +2,8 @@
 //!
 //! A target is given up when connections have failed for ten seconds and nothing has answered in that time: a restart
 //! takes less, and what is measured after it is of no use. Requests that break or take too long prove nothing: an
-//! overloaded service does that, and is exactly what a bench is for.
+//! overloaded service does that, and is exactly what a bench is for. A crowd that has left before the ten seconds are
+//! over, as a short one does, has met a dead target all the same if nothing answered any more.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -40,14 +41,17 @@ impl Vitals {
     /// Why the run should end, if it should.
     pub(super) fn given_up(&self, now: Duration) -> Option<String> {
         let since = self.failing_since_us.load(Relaxed);
-        if since == NEVER {
-            return None;
-        }
-        let since = Duration::from_micros(since);
-        (now.saturating_sub(since) >= PATIENCE).then(|| {
+        let lasted = now.saturating_sub(Duration::from_micros(since));
+        if lasted >= PATIENCE { self.gone() } else { None }
+    }
+
+    /// Why a run that is over is not whole, if the target was not there at its end.
+    pub(super) fn gone(&self) -> Option<String> {
+        let since = self.failing_since_us.load(Relaxed);
+        (since != NEVER).then(|| {
             format!(
                 "the target is gone: since second {:.1} nothing has answered and no connection was made",
-                since.as_secs_f64()
+                Duration::from_micros(since).as_secs_f64()
             )
         })
     }
@@ -73,5 +77,15 @@ mod tests {
         vitals.unreachable(41 * SECOND);
         assert_eq!(vitals.given_up(50 * SECOND), None, "counted anew");
         assert!(vitals.given_up(51 * SECOND).is_some());
+    }
+
+    #[test]
+    fn a_target_that_was_gone_at_the_end_is_told_however_short_the_run() {
+        let vitals = Vitals::default();
+        assert_eq!(vitals.gone(), None);
+        vitals.unreachable(2 * SECOND);
+        assert!(vitals.gone().is_some_and(|why| why.contains("since second 2.0")));
+        vitals.answered();
+        assert_eq!(vitals.gone(), None, "it came back");
     }
 }
