@@ -47,6 +47,7 @@ fn pages_by_their_head() {
         (200, &[("refresh", "7; url=/x")], wait(false, None, Some(7 * S))),
         (200, &[("refresh", "7"), ("retry-after", "9")], wait(false, Some(9 * S), Some(7 * S))),
         (200, &[("refresh", "soon")], Answer::Served),
+        (200, &[("refresh", "0")], wait(false, None, Some(S))),
         (503, &[("retry-after", "40"), ("x-tidegate-status", "/s?c=0")], wait(true, Some(40 * S), None)),
         (200, &[("x-tidegate-status", "/s")], wait(true, None, None)),
         (409, &[("x-tidegate-status", "/s"), ("refresh", "2")], wait(true, None, Some(2 * S))),
