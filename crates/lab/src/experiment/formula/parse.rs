@@ -118,7 +118,7 @@ impl<'t> Reader<'t> {
         Ok(Node::Number(number))
     }
 
-    /// A name of letters, digits and `_`; of runs also `-`, which is why a minus after a name needs a space.
+    /// A name of letters, digits and `_`.
     fn name(&mut self, expected: &str) -> Result<String, Mistake> {
         self.skip_spaces();
         match self.word() {
