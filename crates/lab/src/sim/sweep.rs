@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chance::perturb;
 use super::{SimError, SimOptions, SimRun, run};
@@ -40,17 +39,18 @@ pub fn sweep(
     threads: usize,
     random_faults: bool,
 ) -> Result<SweepReport, SimError> {
-    let next = AtomicU64::new(*seeds.start());
+    let next = Mutex::new(seeds);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > *seeds.end() {
-                        return;
+                    let Some(seed) = next.lock().unwrap_or_else(|e| e.into_inner()).next() else { return };
+                    let mut result = run_seed(scenario, seed, random_faults);
+                    if let Ok(run) = &mut result {
+                        // A thousand series would fill the memory for nobody.
+                        run.outcome.series = Vec::new();
                     }
-                    let result = run_seed(scenario, seed, random_faults);
                     results.lock().unwrap_or_else(|e| e.into_inner()).push((seed, result));
                 }
             });
@@ -60,9 +60,7 @@ pub fn sweep(
     results.sort_by_key(|(seed, _)| *seed);
     let mut report = SweepReport::default();
     for (seed, result) in results {
-        let mut run = result?;
-        // A thousand series would fill the memory for nobody.
-        run.outcome.series.clear();
+        let run = result?;
         report.events += run.events;
         report.digest = (report.digest ^ run.digest).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         report.runs.push((seed, run));
