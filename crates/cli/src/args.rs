@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+/// Largest seed of a scenario, whose integers are TOML's.
+pub const MAX_SEED: u64 = i64::MAX as u64;
+
 /// An overload-control gateway: lets through as many visitors as your service can take, and gives everyone else
 /// an honest, enforced place in a waiting room.
 #[derive(Parser, Debug)]

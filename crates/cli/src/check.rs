@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use tidegate_gateway::live::Live;
 use tidegate_gateway::settings::Settings;
 
+use crate::results::say;
+
 /// Says everything that is wrong with `file`; 0 if nothing is.
 pub fn check(file: &Path) -> ExitCode {
     match Settings::load(file) {
@@ -19,8 +21,7 @@ pub fn check(file: &Path) -> ExitCode {
                 eprintln!("{}: {e}", file.display());
                 return ExitCode::from(2);
             }
-            println!("{}: ok", file.display());
-            ExitCode::SUCCESS
+            said(say(format_args!("{}: ok\n", file.display())))
         }
         Err(mistakes) => {
             for mistake in &mistakes {
@@ -35,6 +36,15 @@ pub fn check(file: &Path) -> ExitCode {
 
 /// Prints every key with its meaning and default.
 pub fn print_default() -> ExitCode {
-    print!("{}", Settings::print_default());
-    ExitCode::SUCCESS
+    said(say(Settings::print_default()))
+}
+
+fn said(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("tidegate: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }

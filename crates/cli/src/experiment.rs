@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum, value_parser};
 use tidegate_lab::experiment::play::{Player, word};
 use tidegate_lab::experiment::report::Report;
 use tidegate_lab::experiment::{Experiment, catalog, output};
 use tidegate_lab::outcome::Way;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::MAX_SEED;
+use crate::results::{directory, say};
 
 /// `tidegate experiment`
 #[derive(ClapArgs, Debug)]
@@ -41,7 +44,7 @@ struct RunOptions {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Same seed, same crowds [default: the scenario's].
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u64).range(..=MAX_SEED))]
     seed: Option<u64>,
     /// Write tables, series, plots and a page there.
     #[arg(long, value_name = "DIR")]
@@ -150,14 +153,12 @@ fn list(json: bool) -> ExitCode {
     };
     if json {
         let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": word(*way), "about": e.about });
-        println!("{}", serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() }));
-        return ExitCode::SUCCESS;
+        let all = serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() });
+        return said(say(format_args!("{all}\n")), ExitCode::SUCCESS);
     }
-    for (experiment, way) in &entries {
-        let title = format!("{}, {}", experiment.paper, experiment.figure);
-        println!("{:24}  {:4}  {title}", experiment.name_as(*way), word(*way));
-    }
-    ExitCode::SUCCESS
+    let line =
+        |(e, way): &Entry| format!("{:24}  {:4}  {}, {}\n", e.name_as(*way), word(*way), e.paper, e.figure);
+    said(say(entries.iter().map(line).collect::<String>()), ExitCode::SUCCESS)
 }
 
 fn run(options: &RunOptions) -> ExitCode {
@@ -169,34 +170,43 @@ fn run(options: &RunOptions) -> ExitCode {
         Ok(program) => program,
         Err(error) => return fail(&format!("this program cannot find itself: {error}")),
     };
+    if let Some(Err(why)) = options.out.as_deref().map(directory) {
+        return fail(&format!("--out: {why}"));
+    }
     let stop = match stop_on_signals() {
         Ok(stop) => stop,
         Err(error) => return fail(&format!("cannot watch for signals: {error}")),
     };
     let quiet = options.quiet;
-    let mut say = |line: &str| {
+    let mut tell = |line: &str| {
         if !quiet {
             eprintln!("{line}");
         }
     };
-    let mut player = Player::new(program, options.seed, Arc::clone(&stop), &mut say);
+    let mut player = Player::new(program, options.seed, Arc::clone(&stop), &mut tell);
     let mut reports: Vec<Report> = Vec::new();
+    let mut written = Ok(());
     for (experiment, way) in &entries {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         reports.push(player.play(experiment, *way));
-        if let Some(Err(error)) = options.out.as_ref().map(|dir| output::write(&reports, dir)) {
-            return fail(&format!("the results cannot be written: {error}"));
-        }
+        // What cannot be written any more is printed all the same.
+        written = options.out.as_ref().map_or(Ok(()), |dir| {
+            output::write(&reports, dir).map_err(|error| format!("the results cannot be written: {error}"))
+        });
     }
-    if options.json {
-        println!("{}", output::json(&reports));
-    } else {
-        println!("{}", output::table(&reports));
-    }
+    let printed = match options.json {
+        true => say(format_args!("{}\n", output::json(&reports))),
+        false => say(format_args!("{}\n", output::table(&reports))),
+    };
     let whole = reports.len() == entries.len() && reports.iter().all(|report| report.missing().is_empty());
-    if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    said(printed.and(written), if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The exit code, if what was to be said could be.
+fn said(done: Result<(), String>, code: ExitCode) -> ExitCode {
+    done.map_or_else(|why| fail(&why), |()| code)
 }
 
 fn fail(why: &str) -> ExitCode {

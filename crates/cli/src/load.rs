@@ -1,16 +1,18 @@
 //! `tidegate load`: sends a crowd to a service and says what it met with.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, value_parser};
 use tidegate_lab::client::Connections;
 use tidegate_lab::load::{self, LoadOptions, Stop};
 use tidegate_lab::outcome::Outcome;
 use tidegate_lab::progress::Progress;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::{html, report};
+
+use crate::args::MAX_SEED;
+use crate::results::{directory, say, writable, write};
 
 /// Exit code of a run that ended before its time: its figures are printed all the same.
 const PARTIAL: u8 = 3;
@@ -37,7 +39,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
     /// Same seed, same crowd [default: the scenario's, or 1].
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     /// Any key of the scenario, e.g. `--set visitor.0.patience=2s`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -78,6 +80,7 @@ pub fn load(args: &LoadArgs) -> ExitCode {
 fn play(args: &LoadArgs) -> Result<Option<String>, String> {
     let scenario = scenario(args)?;
     let out = args.out.as_deref().map(Out::new).transpose()?;
+    args.html.as_deref().map(writable).transpose().map_err(|e| format!("--html: {e}"))?;
     let options = LoadOptions {
         url: args.url.clone(),
         threads: args.threads,
@@ -88,19 +91,14 @@ fn play(args: &LoadArgs) -> Result<Option<String>, String> {
     let played = load::run(&scenario, &options, |tally, now| progress.show(tally, now));
     progress.finish();
     let outcome = played.map_err(|e| e.to_string())?.outcome(&scenario);
-    let mut stdout = io::stdout().lock();
+    // Wherever results cannot be written, the other places still get them.
     let printed = match args.json {
-        true => writeln!(stdout, "{}", serde_json::json!(outcome)),
-        false => writeln!(stdout, "{}", report::table(&[&outcome])),
+        true => say(format_args!("{}\n", serde_json::json!(outcome))),
+        false => say(format_args!("{}\n", report::table(&[&outcome]))),
     };
-    // Whoever reads may have had enough; the files are still wanted.
-    drop(printed);
-    if let Some(out) = out {
-        out.write(&outcome)?;
-    }
-    if let Some(file) = &args.html {
-        write(file, &html::page(&[&outcome]))?;
-    }
+    let written = out.map_or(Ok(()), |out| out.write(&outcome));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| write(file, &html::page(&[&outcome])));
+    printed.and(written).and(drawn)?;
     Ok(outcome.partial)
 }
 
@@ -174,17 +172,14 @@ enum Out<'a> {
 impl<'a> Out<'a> {
     /// Looked at before the run: a mistake here must not cost an hour's figures.
     fn new(path: &'a Path) -> Result<Self, String> {
+        let wrong = |e| format!("--out: {e}");
         match path.extension().and_then(|ending| ending.to_str()) {
-            Some("csv") => Ok(Self::Csv(path)),
-            Some("json") => Ok(Self::Json(path)),
+            Some("csv") => writable(path).map(|()| Self::Csv(path)).map_err(wrong),
+            Some("json") => writable(path).map(|()| Self::Json(path)).map_err(wrong),
             Some(_) if !path.is_dir() => {
                 Err(format!("--out: expected FILE.csv, FILE.json or a directory, got {}", path.display()))
             }
-            _ => {
-                let made = std::fs::create_dir_all(path);
-                made.map_err(|e| format!("--out: {}: {e}", path.display()))?;
-                Ok(Self::Directory(path))
-            }
+            _ => directory(path).map(|()| Self::Directory(path)).map_err(wrong),
         }
     }
 
@@ -201,10 +196,6 @@ impl<'a> Out<'a> {
             }
         }
     }
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod demo;
 mod experiment;
 mod load;
 mod origin;
+mod results;
 mod run;
 mod signals;
 mod sim;

@@ -1,17 +1,18 @@
 //! `tidegate sim`: a scenario in virtual time.
 
-use std::fmt::Display;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
 use tidegate_gateway::clock::Clock;
 use tidegate_lab::html;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
+
+use crate::args::MAX_SEED;
+use crate::results::{directory, say, writable, write};
 
 /// `tidegate sim`
 #[derive(ClapArgs, Debug)]
@@ -20,7 +21,7 @@ pub struct SimArgs {
     #[arg(value_name = "SCENARIO.toml")]
     pub file: PathBuf,
     /// Takes the place of the scenario's seed.
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     /// Plays every seed from A to B and reports those that break a rule.
     #[arg(long, value_name = "A..B")]
@@ -54,12 +55,15 @@ pub struct SimArgs {
 /// Exit code for a scenario that breaks a rule, told apart from one that cannot be played.
 const BROKEN: u8 = 3;
 
+/// Most threads: more than there are cores only get into each other's way.
+const MAX_THREADS: usize = 256;
+
 /// Plays the scenario.
 pub fn sim(args: &SimArgs) -> ExitCode {
     match play(args) {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("{message}");
+            eprintln!("tidegate: {message}");
             ExitCode::FAILURE
         }
     }
@@ -85,8 +89,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let number = |s: &str| s.trim_start_matches('=').trim().parse::<u64>().ok();
     match (number(from), number(to)) {
-        (Some(from), Some(to)) if from <= to => Ok((from, to)),
-        _ => Err(format!("--seeds: expected A..B with A at most B, such as 1..1000, got `{text}`")),
+        (Some(from), Some(to)) if from <= to && to <= MAX_SEED => Ok((from, to)),
+        _ => Err(format!(
+            "--seeds: expected A..B with A at most B, such as 1..1000, up to {MAX_SEED}, got `{text}`"
+        )),
     }
 }
 
@@ -94,14 +100,15 @@ fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
     let seed = args.seed.unwrap_or(scenario.seed);
     let drawn = if args.faults { perturb(scenario, seed) } else { scenario.clone() };
     let options = SimOptions { trace: args.trace, ..SimOptions::new(seed) };
+    args.out.as_deref().map(directory).transpose().map_err(|e| format!("--out: {e}"))?;
+    args.html.as_deref().map(writable).transpose().map_err(|e| format!("--html: {e}"))?;
     let clock = Clock::new();
     let began = clock.now();
     let ended = run(&drawn, &options).map_err(|e| e.to_string())?;
     let wall_s = clock.now().since(began).as_secs_f64();
     write_files(args, &ended)?;
-    let mut out = io::stdout().lock();
     for step in &ended.steps {
-        tell(writeln!(out, "{step}"))?;
+        say(format_args!("{step}\n"))?;
     }
     if args.json {
         let mut object = serde_json::to_value(&ended.outcome).map_err(|e| e.to_string())?;
@@ -116,9 +123,9 @@ fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
             object["wall_s"] = json!(wall_s);
             object["events_per_s"] = json!(ended.events as f64 / wall_s);
         }
-        tell(writeln!(out, "{object}"))?;
+        say(format_args!("{object}\n"))?;
     } else {
-        tell(write!(out, "{}", table(&ended)))?;
+        say(table(&ended))?;
     }
     if args.faults {
         eprintln!("seed {seed} drew: {}", describe(&drawn));
@@ -131,12 +138,14 @@ fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
 
 fn many(args: &SimArgs, scenario: &Scenario, (from, to): (u64, u64)) -> Result<ExitCode, String> {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    if !(1..=MAX_THREADS).contains(&threads) {
+        return Err(format!("--threads: expected 1 to {MAX_THREADS}, got {threads}"));
+    }
     let clock = Clock::new();
     let began = clock.now();
     let report = sweep(scenario, from..=to, threads, args.faults).map_err(|e| e.to_string())?;
     let wall_s = clock.now().since(began).as_secs_f64();
     let broken: Vec<u64> = report.broken().map(|(seed, _)| *seed).collect();
-    let mut out = io::stdout().lock();
     if args.json {
         let mut object = json!({
             "name": scenario.name, "seeds": [from, to], "faults": args.faults, "events": report.events,
@@ -146,12 +155,11 @@ fn many(args: &SimArgs, scenario: &Scenario, (from, to): (u64, u64)) -> Result<E
             object["wall_s"] = json!(wall_s);
             object["events_per_s"] = json!(report.events as f64 / wall_s);
         }
-        tell(writeln!(out, "{object}"))?;
+        say(format_args!("{object}\n"))?;
     } else {
         let (runs, count) = (report.runs.len(), broken.len());
-        tell(writeln!(
-            out,
-            "{runs} seeds, {} events, {count} seeds broke a rule: {broken:?}",
+        say(format_args!(
+            "{runs} seeds, {} events, {count} seeds broke a rule: {broken:?}\n",
             report.events
         ))?;
     }
@@ -184,7 +192,7 @@ fn code(is_sound: bool) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
 }
 
-/// The figures that matter most, one a line.
+/// All figures, one a line.
 fn table(run: &SimRun) -> String {
     let mut text = format!("{} (seed {}), in virtual time\n", run.outcome.name, run.outcome.seed);
     for (key, value) in &run.outcome.summary {
@@ -195,7 +203,6 @@ fn table(run: &SimRun) -> String {
 
 fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {
     if let Some(dir) = &args.out {
-        std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
         let text = serde_json::to_string(&ended.outcome).map_err(|e| e.to_string())?;
         write(&dir.join("outcome.json"), &text)?;
         write(&dir.join("series.csv"), &ended.outcome.csv())?;
@@ -203,21 +210,5 @@ fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {
     match &args.html {
         Some(file) => write(file, &html::page(&[&ended.outcome])),
         None => Ok(()),
-    }
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(file, text).map_err(|e| at(file, e))
-}
-
-fn at(file: &Path, error: impl Display) -> String {
-    format!("{}: {error}", file.display())
-}
-
-/// A reader that has seen enough is no mistake.
-fn tell(written: io::Result<()>) -> Result<(), String> {
-    match written {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {e}")),
-        _ => Ok(()),
     }
 }

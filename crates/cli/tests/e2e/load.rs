@@ -196,3 +196,32 @@ fn mistakes_are_told_before_anything_is_sent() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn places_for_results_are_looked_at_before_the_run() {
+    let dir = TempDir::new();
+    let missing = dir.path().join("missing/a.csv").display().to_string();
+    let folder = dir.path().display().to_string();
+    for arguments in [["--out", &missing], ["--html", &missing], ["--html", &folder]] {
+        // Nobody listens on port 1: the run would be refused later, and for that.
+        let output = load(&[&["http://127.0.0.1:1/", "--rate", "1", "--for", "1s"], &arguments[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("{}: {}", arguments[0], arguments[1])), "{said}");
+    }
+}
+
+#[test]
+fn results_that_nobody_can_take_are_no_success() {
+    let nginx = Nginx::start("one");
+    let dir = TempDir::new();
+    let (url, csv) = (format!("http://{}/name", nginx.address()), dir.path().join("a.csv"));
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux");
+    let mut command = tidegate();
+    command.args(["load", &url, "--rate", "20", "--for", "200ms", "--json", "--out"]).arg(&csv);
+    let output = command.stdout(full).output().expect("tidegate load");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("standard output: "), "{said}");
+    assert!(fs::read_to_string(csv).expect("the file all the same").starts_with("t,offered,"));
+}

@@ -63,7 +63,12 @@ fn results_go_where_they_are_wanted() {
 
 #[test]
 fn mistakes_are_told() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 10] = [
+        (&["--seeds", "18446744073709551615"], "up to 9223372036854775807"),
+        (&["--seed", "18446744073709551615"], "not in 0..=9223372036854775807"),
+        (&["--seeds", "1..2", "--threads", "0"], "expected 1 to 256, got 0"),
+        (&["--out", "/dev/null/results"], "--out: /dev/null/results: "),
+        (&["--html", "/dev/null/page.html"], "--html: /dev/null/page.html: "),
         (&["--seeds", "9..2"], "expected A..B with A at most B"),
         (&["--seeds", "few"], "expected A..B"),
         (&["--set", "gate.capacity.rate"], "expected KEY=VALUE"),
