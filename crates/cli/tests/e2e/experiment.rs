@@ -196,11 +196,14 @@ fn a_signal_ends_all_processes() {
     let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
     let experiment = start(&write(&dir, &long), &dir);
     let pids = ["load", "run", "origin"].map(|name| wait_child(&experiment, name));
+    wait_for("the load generator to heed signals", || heeds_sigterm(pids[0]).then_some(()));
     kill("-TERM", experiment.id());
     let output = experiment.wait_with_output().expect("output");
     assert!(!output.status.success());
     let found = json(&output);
     assert!(found["experiments"][0]["partial"].to_string().contains("interrupted"), "{found:#}");
+    let kept = &found["experiments"][0]["quantities"]["served_share"]["ours"];
+    assert!(kept.is_number(), "what was measured until then: {found:#}");
     for pid in pids {
         assert!(is_gone(pid), "{pid} is left");
     }
@@ -242,4 +245,35 @@ fn simulated_experiments_repeat_themselves() {
     let first = quantities();
     assert_eq!(first["served_share"]["ours"], 1.0, "{first:#}");
     assert_eq!(first, quantities());
+}
+
+/// Whether a process has a handler for SIGTERM (proc(5), `SigCgt`).
+fn heeds_sigterm(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 << 14 != 0)
+}
+
+#[test]
+fn output_that_nobody_takes_is_no_panic() {
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux");
+    let output = tidegate().args(["experiment", "list"]).stdout(full).output().expect("tidegate");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("standard output: "), "{said}");
+    let (reader, closed) = std::io::pipe().expect("pipe");
+    drop(reader);
+    let output = tidegate().args(["experiment", "list"]).stdout(closed).output().expect("tidegate");
+    assert!(output.status.success(), "a reader that has seen enough: {output:?}");
+}
+
+#[test]
+fn a_place_for_results_is_looked_at_first() {
+    let dir = TempDir::new();
+    let taken = write(&dir, SMALL);
+    let output = tidegate().args(["experiment", "run", "webq-fig5", "--out"]).arg(&taken).output();
+    let output = output.expect("tidegate");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.contains("run with")), (Some(2), false), "{said}");
+    assert!(said.contains("--out: ") && said.contains("small.toml"), "{said}");
 }

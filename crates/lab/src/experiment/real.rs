@@ -74,20 +74,19 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let scratch = Scratch::new().map_err(system("a directory for the run"))?;
     let file = scratch.0.join("scenario.toml");
     std::fs::write(&file, order.text).map_err(system("the scenario file"))?;
-    // Dropped in reverse: load, gate, origin. A gate would report an origin that vanishes.
     let origin = OriginProcess::start(order, &file, &scratch.0)?;
-    let mut others = vec![origin.child];
+    let mut others = Others(vec![origin.child]);
     let mut target =
         *origin.replicas.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
     if let Some(gate) = &order.scenario.gate {
-        target = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others)?;
+        target = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others.0)?;
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
     arguments.extend(words(&["--json", "--quiet", "--url", &format!("http://{target}/")]));
     arguments.extend(settings(order));
     let mut load = start(order, "load", &arguments, &scratch.0)?;
-    let trouble = watch(order, &mut load, &mut others)?;
+    let trouble = watch(order, &mut load, &mut others.0);
     let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
         let why = trouble.clone().unwrap_or_else(|| load.obituary());
         Trouble::Process(format!("the load generator left no outcome ({error}); {why}"))
@@ -99,32 +98,38 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
             outcome.partial.get_or_insert(format!("the origin did not tell what it saw: {error}"));
         }
     }
-    while let Some(mut child) = others.pop() {
-        child.stop(order.clock);
-    }
     Ok(outcome)
 }
 
-/// Waits for the load generator; says which of the others did not live until then, if one did not.
-fn watch(order: &Order, load: &mut Child, others: &mut [Child]) -> Result<Option<String>, Trouble> {
+/// The processes beside the load generator, in the order in which they were started. They end in reverse: a gate would
+/// report an origin that vanishes.
+struct Others(Vec<Child>);
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        while let Some(child) = self.0.pop() {
+            drop(child);
+        }
+    }
+}
+
+/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not live until then.
+fn watch(order: &Order, load: &mut Child, others: &mut [Child]) -> Option<String> {
     let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
     let deadline = Deadline::after(order.clock, lasts);
     let mut trouble = None;
     loop {
         if load.ended().is_some() {
-            return Ok(trouble);
+            return trouble;
         }
         let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.obituary()));
         let late = deadline.is_past(order.clock);
         let why = died.or_else(|| late.then(|| format!("load did not end within {} s", lasts.as_secs())));
+        let why = why.or_else(|| order.stop.load(Ordering::Relaxed).then(|| Trouble::Stopped.to_string()));
         if let Some(why) = why.filter(|_| trouble.is_none()) {
             trouble = Some(why);
             // What it has so far is kept: it prints that before it ends.
             load.stop(order.clock);
-        }
-        if order.stop.load(Ordering::Relaxed) {
-            load.stop(order.clock);
-            return Err(Trouble::Stopped);
         }
         pause();
     }
@@ -323,11 +328,17 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("tidegate-experiment-{}-{number}", std::process::id()));
-        // Not `create_dir_all`: a directory that is there already is somebody else's.
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path =
+                std::env::temp_dir().join(format!("tidegate-experiment-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Left behind by a process of the same number that was killed: in a container they repeat.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
