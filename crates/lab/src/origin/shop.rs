@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use tidegate_gateway::clock::Clock;
 
 mod service;
@@ -171,10 +171,9 @@ impl Shop {
         let opened_us = clock.now().as_micros().cast_signed();
         let path = dir.join("shop.db");
         let mut shop = Self { path, temporary, size, clock, opened_us, writer: Arc::default() };
-        let mut connection = shop.connect()?;
-        shop.opened_us = match shop.kept(&connection, seed)? {
+        shop.opened_us = match shop.kept(seed)? {
             Some(opened_us) => opened_us,
-            None => fill::fill(&mut connection, size, seed, opened_us)
+            None => fill::fill(&mut shop.connect()?, size, seed, opened_us)
                 .map(|()| opened_us)
                 .map_err(|source| shop.database(source))?,
         };
@@ -212,9 +211,15 @@ impl Shop {
         connect().map_err(|source| self.database(source))
     }
 
-    /// When the shop in the file was opened; `None`: the file is empty.
-    fn kept(&self, connection: &Connection, seed: u64) -> Result<Option<i64>, ShopError> {
+    /// When the shop in the file was opened; `None`: there is no file, or it is empty. Only reads: a connection as the shop
+    /// has them would already change a file that is something else.
+    fn kept(&self, seed: u64) -> Result<Option<i64>, ShopError> {
+        if !self.path.exists() {
+            return Ok(None);
+        }
         let database = |source| self.database(source);
+        let connection =
+            Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(database)?;
         let another = |got| {
             let size = self.size.name();
             let expected = format!("a {size} shop of seed {seed}, version {}", fill::VERSION);

@@ -79,8 +79,10 @@ fn a_file_that_is_no_shop_is_left_alone() {
     let other = Connection::open(&path).expect("file");
     other.execute_batch("CREATE TABLE diary (text)").expect("table");
     drop(other);
+    let before = std::fs::read(&path).expect("file");
     let error = Shop::open(Some(dir.path()), Size::Small, 1).map(drop).expect_err("a diary");
     assert!(matches!(error, ShopError::Another { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).expect("file"), before, "to the byte");
     assert_eq!(number(&Connection::open(&path).expect("file"), "SELECT count(*) FROM sqlite_schema"), 1);
     std::fs::write(&path, "not a database, but long enough to have a header of 100 bytes ".repeat(9))
         .expect("write");
