@@ -90,3 +90,10 @@ fn pinned_seeds_stay_whole() {
         assert!(run.violations.is_empty(), "seed {seed} ({why}): {}", run.violations[0]);
     }
 }
+
+#[test]
+fn a_sweep_ends_at_the_last_seed_there_is() {
+    let report = sweep(&crowd(), u64::MAX..=u64::MAX, 2, false).expect("a scenario that can be played");
+    let seeds: Vec<u64> = report.runs.iter().map(|(seed, _)| *seed).collect();
+    assert_eq!(seeds, [u64::MAX]);
+}
