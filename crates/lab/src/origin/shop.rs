@@ -104,6 +104,10 @@ impl Size {
     }
 }
 
+/// Most servers of a tier, as of an origin that burns CPU time: more threads than any machine has cores for, fewer than any
+/// system refuses.
+pub const MAX_SERVERS: usize = 4096;
+
 /// Why there is no shop.
 #[derive(Debug, thiserror::Error)]
 pub enum ShopError {
@@ -133,11 +137,13 @@ pub enum ShopError {
         /// What the file holds.
         got: String,
     },
-    /// A tier without servers.
-    #[error("{name}: expected at least 1, got 0")]
-    NoServers {
+    /// A tier without servers, or with more than [`MAX_SERVERS`].
+    #[error("{name}: expected 1 to {MAX_SERVERS}, since each is a thread; got {got}")]
+    Servers {
         /// `workers` or `connections`.
         name: &'static str,
+        /// How many were asked for.
+        got: usize,
     },
 }
 

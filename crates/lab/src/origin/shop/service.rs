@@ -14,7 +14,7 @@ use crate::model::{StageStats, Stats};
 
 use super::stage::{Meter, Stage, lock};
 use super::visit::{self, DbJob, Visit, Visiting};
-use super::{Shop, ShopError, pages, route, store};
+use super::{MAX_SERVERS, Shop, ShopError, pages, route, store};
 
 /// The size of the tiers of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +98,11 @@ impl Service {
     /// Starts the tiers' threads.
     ///
     /// # Errors
-    /// A tier has no servers, the database cannot be opened, the system gives no thread.
+    /// A tier has no servers or too many, the database cannot be opened, the system gives no thread.
     pub fn start(shop: Arc<Shop>, tiers: Tiers) -> Result<Self, ShopError> {
         for (name, servers) in [("workers", tiers.workers), ("connections", tiers.connections)] {
-            if servers == 0 {
-                return Err(ShopError::NoServers { name });
+            if !(1..=MAX_SERVERS).contains(&servers) {
+                return Err(ShopError::Servers { name, got: servers });
             }
         }
         let thread = |source| ShopError::Io { what: "cannot start a thread".into(), source };

@@ -189,12 +189,14 @@ async fn a_service_that_ends_lets_go_of_everybody() {
 }
 
 #[test]
-fn a_tier_needs_servers() {
+fn a_tier_needs_servers_that_there_can_be() {
     let shop = Arc::new(Shop::open(None, Size::Small, 1).expect("shop"));
-    for (tiers, name) in
-        [(Tiers { workers: 0, ..ONE }, "workers"), (Tiers { connections: 0, ..ONE }, "connections")]
-    {
+    for (tiers, name) in [
+        (Tiers { workers: 0, ..ONE }, "workers"),
+        (Tiers { workers: 100_000, ..ONE }, "workers"),
+        (Tiers { connections: 0, ..ONE }, "connections"),
+    ] {
         let error = Service::start(Arc::clone(&shop), tiers).map(drop).expect_err(name);
-        assert!(matches!(error, ShopError::NoServers { name: named } if named == name), "{error}");
+        assert!(matches!(error, ShopError::Servers { name: named, .. } if named == name), "{error}");
     }
 }
