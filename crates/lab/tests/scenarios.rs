@@ -108,7 +108,7 @@ fn the_example_log_is_read_whole() {
 fn files_that_cannot_be_read_are_said_to_be() {
     for (path, expected) in [
         ("examples/scenarios/none.toml", "expected a readable scenario file in UTF-8; got"),
-        ("examples/scenarios", "expected a readable scenario file in UTF-8; got"),
+        ("examples/scenarios", "expected a readable scenario file in UTF-8; got a directory"),
     ] {
         let path = repository(path);
         let said = Scenario::load(&path).unwrap_err().to_string();

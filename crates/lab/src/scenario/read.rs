@@ -56,7 +56,8 @@ pub(super) fn load(path: &Path, overrides: &[(String, String)]) -> Result<Scenar
             if meta.is_file() {
                 std::fs::File::open(path)
             } else {
-                Err(std::io::ErrorKind::InvalidInput.into())
+                let what = if meta.is_dir() { "a directory" } else { "something else than a file" };
+                Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what))
             }
         })
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
