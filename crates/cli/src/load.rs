@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, value_parser};
 use tidegate_lab::client::Connections;
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::load::{self, LoadOptions, Stop};
 use tidegate_lab::outcome::Outcome;
 use tidegate_lab::progress::Progress;
@@ -30,7 +31,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Visitors per second, at random times; with a scenario: instead of its arrivals.
-    #[arg(long, value_name = "PER_SECOND", requires = "lasts")]
+    #[arg(long, value_name = "PER_SECOND", requires = "lasts", allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// For how long they come, e.g. `4s` or `10m`.
     #[arg(long = "for", value_name = "TIME", id = "lasts", requires = "rate")]
@@ -105,7 +106,15 @@ fn play(args: &LoadArgs) -> Result<Option<String>, String> {
 /// How many visitors to expect; 0: no end.
 fn visitors(scenario: &Scenario) -> Result<u64, String> {
     let (_, crowd) = scenario.cast().map_err(|e| e.to_string())?;
+    tell_skipped(&crowd);
     Ok(crowd.size_hint_visitors().map_or(0, |expected| expected.round() as u64))
+}
+
+/// Says which lines of a log nobody is played for: figures of half a log must not pass for those of the whole.
+pub fn tell_skipped(crowd: &Crowd) {
+    if let Some(skipped) = crowd.skipped().filter(|skipped| skipped.lines > 0) {
+        eprintln!("tidegate: the log has requests that cannot be played: {skipped}");
+    }
 }
 
 fn scenario(args: &LoadArgs) -> Result<Scenario, String> {

@@ -7,11 +7,12 @@ use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
 use tidegate_gateway::clock::Clock;
 use tidegate_lab::html;
-use tidegate_lab::scenario::Scenario;
+use tidegate_lab::scenario::{Arrivals, Scenario};
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
 
 use crate::args::MAX_SEED;
+use crate::load::tell_skipped;
 use crate::results::{directory, say, writable, write};
 
 /// `tidegate sim`
@@ -72,6 +73,9 @@ pub fn sim(args: &SimArgs) -> ExitCode {
 fn play(args: &SimArgs) -> Result<ExitCode, String> {
     let overrides = args.set.iter().map(|pair| split(pair)).collect::<Result<Vec<_>, _>>()?;
     let scenario = Scenario::load_with(&args.file, &overrides).map_err(|mistakes| mistakes.to_string())?;
+    if matches!(scenario.arrivals, Arrivals::Replay { .. }) {
+        tell_skipped(&scenario.cast().map_err(|e| e.to_string())?.1);
+    }
     match &args.seeds {
         Some(seeds) => many(args, &scenario, range(seeds)?),
         None => one(args, &scenario),

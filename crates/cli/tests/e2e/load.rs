@@ -225,3 +225,24 @@ fn results_that_nobody_can_take_are_no_success() {
     assert!(said.contains("standard output: "), "{said}");
     assert!(fs::read_to_string(csv).expect("the file all the same").starts_with("t,offered,"));
 }
+
+#[test]
+fn lines_of_a_log_that_cannot_be_played_are_told() {
+    let nginx = Nginx::start("one");
+    let dir = TempDir::new();
+    let log = "\
+        1.2.3.4 - - [10/Oct/2025:13:55:36 +0000] \"GET /name HTTP/1.1\" 200 5 \"-\" \"-\"\n\
+        nonsense\n\
+        1.2.3.4 - - [10/Oct/2025:13:55:36 +0000] \"GET /shop HTTP/1.1\" 200 5 \"-\" \"-\"\n";
+    fs::write(dir.path().join("access.log"), log).expect("log");
+    let file = dir.path().join("replay.toml");
+    fs::write(&file, "arrivals = { replay = \"access.log\" }\n").expect("scenario");
+    let (file, url) = (file.display().to_string(), format!("http://{}", nginx.address()));
+    let output = load(&[&file, "--url", &url, "--json"]);
+    let (json, code) = figures(&output);
+    assert_eq!((code, figure(&json, "done")), (Some(0), 2.0));
+    for said in [output.stderr, tidegate().args(["sim", &file]).output().expect("tidegate sim").stderr] {
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("cannot be played: 1 lines (2: "), "{said}");
+    }
+}
