@@ -105,8 +105,9 @@ pub fn parse(
         runs.push(run.clone());
     }
     check_formulas(&formulas, &runs, &mut found);
-    let own = draft.runs.iter().filter(|(_, run)| !uses(&formulas, &run.name));
-    for (at, run) in own {
+    // A formula that cannot be read might have used any of them.
+    let is_read = found.is_empty();
+    for (at, run) in draft.runs.iter().filter(|(_, run)| is_read && !uses(&formulas, &run.name)) {
         found.push(read::found(
             Some(*at),
             &format!("experiment.run.{}", run.name),

@@ -127,6 +127,8 @@ fn every_mistake_is_told_with_its_line() {
     }
     let text = FILE.replace("paper = \"WebQ\"", "").replace("unit = \"1\"", "unit = 1");
     assert_eq!(parse(&text).expect_err("two").0.len(), 2, "all at once");
+    let said = parse(&FILE.replace("max(steps.goodput_rps)", "max(steps.")).expect_err("no key");
+    assert_eq!(said.0.len(), 1, "a formula that cannot be read leaves no run unused: {said}");
     let said = parse("seed = 1").expect_err("a plain scenario").to_string();
     assert!(said.contains("expected a section [experiment]; got none"), "{said}");
 }

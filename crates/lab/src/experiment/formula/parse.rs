@@ -11,7 +11,14 @@ use super::{Function, Mistake, Node, Operator};
 /// Brackets within brackets: far more than a figure needs, and the recursion stays shallow.
 const MAX_DEPTH: usize = 32;
 
+/// Longest formula, in bytes: several times what a figure needs. Formulas are walked by recursion, too, whose depth is the
+/// number of operators in a row.
+const MAX_TEXT: usize = 1000;
+
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
+    if text.len() > MAX_TEXT {
+        return Err(Mistake::new(format!("at most {MAX_TEXT} bytes"), text.len().to_string()));
+    }
     let mut reader = Reader { text, at: 0, depth: 0 };
     let node = reader.sum()?;
     match reader.peek() {

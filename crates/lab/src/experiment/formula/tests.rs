@@ -122,6 +122,7 @@ fn mistakes_say_what_was_expected_where() {
         ("max(with[door], 1)", "max(...) with 1 arguments", "2"),
         ("within(with[door], 1, with[door])", "a number in within(...)", "a curve"),
         (&"(".repeat(99), "at most 32 brackets within each other", "("),
+        (&format!("1{}", "+1".repeat(100_000)), "at most 1000 bytes", "200001"),
     ] {
         let mistake = checked(text).expect_err(text);
         assert!(mistake.expected.contains(expected), "{text}: {mistake}");
