@@ -134,7 +134,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             if now >= next_report {
                 self.report(now, None);
                 next_report = now + WATCH_EVERY;
-                if let Some(why) = run.vitals.given_up(now) {
+                if let Some(why) = run.vitals.given_up() {
                     return Ok(Some(why));
                 }
             }

@@ -16,11 +16,13 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Vitals {
     /// When the first connection failed since the last answer, in microseconds since the start of the run.
     failing_since_us: AtomicU64,
+    /// When one failed last.
+    failed_last_us: AtomicU64,
 }
 
 impl Default for Vitals {
     fn default() -> Self {
-        Self { failing_since_us: AtomicU64::new(NEVER) }
+        Self { failing_since_us: AtomicU64::new(NEVER), failed_last_us: AtomicU64::new(0) }
     }
 }
 
@@ -35,13 +37,15 @@ impl Vitals {
 
     /// A connection failed at `now`.
     pub(super) fn unreachable(&self, now: Duration) {
-        let _ = self.failing_since_us.compare_exchange(NEVER, now.as_micros() as u64, Relaxed, Relaxed);
+        let now_us = now.as_micros() as u64;
+        let _ = self.failing_since_us.compare_exchange(NEVER, now_us, Relaxed, Relaxed);
+        self.failed_last_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Why the run should end, if it should.
-    pub(super) fn given_up(&self, now: Duration) -> Option<String> {
-        let since = self.failing_since_us.load(Relaxed);
-        let lasted = now.saturating_sub(Duration::from_micros(since));
+    /// Why the run should end, if it should. Counted up to the last failure: a time in which nobody asked proves nothing.
+    pub(super) fn given_up(&self) -> Option<String> {
+        let since_us = self.failing_since_us.load(Relaxed);
+        let lasted = Duration::from_micros(self.failed_last_us.load(Relaxed).saturating_sub(since_us));
         if lasted >= PATIENCE { self.gone() } else { None }
     }
 
@@ -66,17 +70,20 @@ mod tests {
     #[test]
     fn a_target_is_given_up_after_ten_seconds_without_an_answer() {
         let vitals = Vitals::default();
-        assert_eq!(vitals.given_up(1000 * SECOND), None, "nobody asked");
+        assert_eq!(vitals.given_up(), None, "nobody asked");
         vitals.unreachable(20 * SECOND);
         vitals.unreachable(29 * SECOND);
-        assert_eq!(vitals.given_up(29 * SECOND), None);
-        let why = vitals.given_up(30 * SECOND).expect("ten seconds");
+        assert_eq!(vitals.given_up(), None, "and nobody has asked since, however long");
+        vitals.unreachable(30 * SECOND);
+        let why = vitals.given_up().expect("ten seconds");
         assert!(why.contains("since second 20.0"), "{why}");
         vitals.answered();
-        assert_eq!(vitals.given_up(40 * SECOND), None, "it is back");
+        assert_eq!(vitals.given_up(), None, "it is back");
         vitals.unreachable(41 * SECOND);
-        assert_eq!(vitals.given_up(50 * SECOND), None, "counted anew");
-        assert!(vitals.given_up(51 * SECOND).is_some());
+        vitals.unreachable(50 * SECOND);
+        assert_eq!(vitals.given_up(), None, "counted anew");
+        vitals.unreachable(51 * SECOND);
+        assert!(vitals.given_up().is_some());
     }
 
     #[test]
