@@ -8,6 +8,15 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 /// Largest seed of a scenario, whose integers are TOML's.
 pub const MAX_SEED: u64 = i64::MAX as u64;
 
+/// A key of a scenario and its value, as `--set` has them.
+///
+/// # Errors
+/// There is no `=`.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.trim().into(), value.trim().into()))
+}
+
 /// An overload-control gateway: lets through as many visitors as your service can take, and gives everyone else
 /// an honest, enforced place in a waiting room.
 #[derive(Parser, Debug)]

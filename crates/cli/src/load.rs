@@ -12,7 +12,7 @@ use tidegate_lab::progress::Progress;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::{html, report};
 
-use crate::args::MAX_SEED;
+use crate::args::{MAX_SEED, assignment};
 use crate::results::{directory, say, writable, write};
 
 /// Exit code of a run that ended before its time: its figures are printed all the same.
@@ -43,8 +43,8 @@ pub struct LoadArgs {
     #[arg(long, value_parser = value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     /// Any key of the scenario, e.g. `--set visitor.0.patience=2s`.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
     /// A new connection for every request, instead of connections that are kept open and shared.
     #[arg(long)]
     pub fresh_connections: bool,
@@ -138,12 +138,7 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
     if let Some(seed) = args.seed {
         key("seed", &seed.to_string());
     }
-    for assignment in &args.set {
-        let Some((name, value)) = assignment.split_once('=') else {
-            return Err(format!("--set: expected KEY=VALUE, got {assignment:?}"));
-        };
-        key(name.trim(), value.trim());
-    }
+    args.set.iter().for_each(|(name, value)| key(name, value));
     if is_url {
         return Scenario::parse(ONE_PHASE, "load", Path::new(""), &overrides).map_err(|e| e.to_string());
     }

@@ -15,6 +15,8 @@ use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle, Service, Shopped}
 use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::args::assignment;
+
 /// `tidegate origin`
 #[derive(ClapArgs, Debug)]
 pub struct OriginOptions {
@@ -52,8 +54,8 @@ pub struct OriginOptions {
     #[arg(long)]
     pub seed: Option<u64>,
     /// Any key of the scenario, e.g. `--set origin.backlog=1000`.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
     /// Print one JSON object with the addresses instead of a line for each.
     #[arg(long)]
     pub json: bool,
@@ -95,13 +97,7 @@ pub fn origin(options: &OriginOptions) -> ExitCode {
 
 /// The spec that file and flags make together, and the seed.
 fn read(options: &OriginOptions) -> Result<(OriginSpec, u64), String> {
-    let mut overrides = Vec::new();
-    for assignment in &options.set {
-        let Some((key, value)) = assignment.split_once('=') else {
-            return Err(format!("--set: expected KEY=VALUE; got {assignment:?}"));
-        };
-        overrides.push((key.trim().into(), value.trim().into()));
-    }
+    let mut overrides = options.set.clone();
     let mut flag = |key: &str, value: Option<String>| {
         overrides.extend(value.map(|value| (key.into(), value)));
     };

@@ -11,7 +11,7 @@ use tidegate_lab::scenario::{Arrivals, Scenario};
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
 
-use crate::args::MAX_SEED;
+use crate::args::{MAX_SEED, assignment};
 use crate::load::tell_skipped;
 use crate::results::{directory, say, writable, write};
 
@@ -49,8 +49,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     pub html: Option<PathBuf>,
     /// Any key of the scenario, e.g. `--set gate.capacity.rate=80`.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
 }
 
 /// Exit code for a scenario that breaks a rule, told apart from one that cannot be played.
@@ -71,8 +71,7 @@ pub fn sim(args: &SimArgs) -> ExitCode {
 }
 
 fn play(args: &SimArgs) -> Result<ExitCode, String> {
-    let overrides = args.set.iter().map(|pair| split(pair)).collect::<Result<Vec<_>, _>>()?;
-    let scenario = Scenario::load_with(&args.file, &overrides).map_err(|mistakes| mistakes.to_string())?;
+    let scenario = Scenario::load_with(&args.file, &args.set).map_err(|mistakes| mistakes.to_string())?;
     if matches!(scenario.arrivals, Arrivals::Replay { .. }) {
         tell_skipped(&scenario.cast().map_err(|e| e.to_string())?.1);
     }
@@ -80,12 +79,6 @@ fn play(args: &SimArgs) -> Result<ExitCode, String> {
         Some(seeds) => many(args, &scenario, range(seeds)?),
         None => one(args, &scenario),
     }
-}
-
-fn split(pair: &str) -> Result<(String, String), String> {
-    let (key, value) =
-        pair.split_once('=').ok_or_else(|| format!("--set: expected KEY=VALUE, got `{pair}`"))?;
-    Ok((key.trim().into(), value.trim().into()))
 }
 
 /// `A..B`, both included; `A..=B` means the same, and `A` alone is one seed.

@@ -132,7 +132,7 @@ fn mistakes_are_explained() {
         (&["--capacity", "0"], 2, "--capacity: expected 0.001 to 1000000 requests per second; got 0"),
         (&["--capacity", "9", "--service", "1s"], 2, "cannot be used with"),
         (&["--set", "origin.wrokers=1"], 2, "Did you mean `workers`?"),
-        (&["--set", "workers"], 2, "--set: expected KEY=VALUE; got \"workers\""),
+        (&["--set", "workers"], 2, "invalid value 'workers' for '--set <KEY=VALUE>': expected KEY=VALUE"),
         (&["--mode", "shop", "--capacity", "9"], 2, "--mode shop"),
         (&["no-such-file.toml"], 2, "no-such-file.toml"),
         (&["--listen", "127.0.0.1:65535", "--replicas", "2"], 1, "2 replicas need as many ports in a row"),

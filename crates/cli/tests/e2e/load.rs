@@ -185,7 +185,6 @@ fn mistakes_are_told_before_anything_is_sent() {
         (vec![nobody.as_str(), "--rate", "10", "--for", "soon"], "soon"),
         (vec![nobody.as_str(), flash[0], flash[1], flash[2], flash[3], "--threads", "1000"], "threads"),
         (vec![nobody.as_str(), flash[0], flash[1], flash[2], flash[3], "--out", "x.docx"], "--out"),
-        (vec![nobody.as_str(), flash[0], flash[1], flash[2], flash[3], "--set", "visitor"], "KEY=VALUE"),
         (vec!["no-such-file.toml"], "no-such-file.toml"),
         (vec!["no-such-file.toml", "--url", "http://a/b"], "expected http://HOST[:PORT]"),
     ] {
@@ -194,6 +193,15 @@ fn mistakes_are_told_before_anything_is_sent() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
         assert!(errors.contains(expected), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    for (option, value, expected) in [
+        ("--set", "visitor", "invalid value 'visitor' for '--set <KEY=VALUE>': expected KEY=VALUE"),
+        ("--seed", "18446744073709551615", "is not in 0..=9223372036854775807"),
+    ] {
+        let output = load(&[nobody.as_str(), "--rate", "10", "--for", "1s", option, value]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(expected), "{errors}");
     }
 }
 
