@@ -37,6 +37,7 @@ use crate::sim::trace::Trace;
 pub mod calm;
 pub mod flow;
 mod numbers;
+mod places;
 mod queue;
 mod schedule;
 mod violation;

@@ -1,7 +1,7 @@
-//! Sets and maps by number, hashed with one multiplication: nobody chooses the numbers to make them collide, and the oracle
+//! Sets of numbers, hashed with one multiplication: nobody chooses the numbers to make them collide, and the oracle
 //! looks them up millions of times a second.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4).
@@ -24,4 +24,3 @@ impl Hasher for Multiply {
 }
 
 pub(super) type NumberSet = HashSet<u64, BuildHasherDefault<Multiply>>;
-pub(super) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<Multiply>>;

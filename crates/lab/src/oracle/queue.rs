@@ -6,15 +6,14 @@ use tidegate_core::gate::{Decision, Gate};
 use tidegate_core::units::ClassId;
 
 use super::Finding;
-use super::numbers::{NumberMap, NumberSet};
+use super::places::{Places, Where};
 
 #[derive(Default)]
 pub(super) struct Queue {
     /// By class id.
     classes: BTreeMap<u8, Line>,
-    /// Who waits, and in which place of the order of arrival.
-    waiting: NumberMap<u64>,
-    in_flight: NumberSet,
+    /// Who waits, and in which place of the order of arrival; who is at the origin.
+    requests: Places,
     arrivals: u64,
     finished: u64,
     shed: u64,
@@ -34,18 +33,19 @@ impl Queue {
         self.arrivals += 1;
         match decision {
             Decision::Forward => {
-                self.in_flight.insert(id);
+                self.requests.put(id, Where::AtOrigin);
                 self.forwarded = true;
-                if self.waiting.is_empty() {
+                let waiting = self.requests.waiting();
+                if waiting == 0 {
                     return Ok(());
                 }
-                Err(("queue order", format!("request {id:x} goes ahead of {} who wait", self.waiting.len())))
+                Err(("queue order", format!("request {id:x} goes ahead of {waiting} who wait")))
             }
             Decision::Queued => {
                 let line =
                     self.classes.entry(class.0).or_insert_with(|| Line { priority, ids: VecDeque::new() });
                 line.ids.push_back(id);
-                self.waiting.insert(id, self.arrivals);
+                self.requests.put(id, Where::Waits(self.arrivals));
                 Ok(())
             }
             Decision::Shed(_) => {
@@ -56,12 +56,12 @@ impl Queue {
     }
 
     /// The first of a line who still waits: its place in the order of arrival.
-    fn first(line: &mut Line, waiting: &NumberMap<u64>) -> Option<(u64, u64)> {
+    fn first(line: &mut Line, requests: &Places) -> Option<(u64, u64)> {
         loop {
             let id = *line.ids.front()?;
-            match waiting.get(&id) {
-                Some(turn) => return Some((*turn, id)),
-                None => line.ids.pop_front(),
+            match requests.find(id) {
+                Some(Where::Waits(turn)) => return Some((turn, id)),
+                _ => line.ids.pop_front(),
             };
         }
     }
@@ -69,15 +69,15 @@ impl Queue {
     pub(super) fn woken(&mut self, id: u64, class: ClassId) -> Finding {
         let mut expected: Option<(u8, u64, u64)> = None;
         for line in self.classes.values_mut() {
-            if let Some((turn, first)) = Self::first(line, &self.waiting) {
+            if let Some((turn, first)) = Self::first(line, &self.requests) {
                 let candidate = (line.priority, turn, first);
                 if expected.is_none_or(|best| candidate < best) {
                     expected = Some(candidate);
                 }
             }
         }
-        let was_waiting = self.waiting.remove(&id);
-        self.in_flight.insert(id);
+        let was = self.requests.take(id);
+        self.requests.put(id, Where::AtOrigin);
         self.forwarded = true;
         match expected {
             Some((.., first)) if first == id => Ok(()),
@@ -88,15 +88,13 @@ impl Queue {
                     format!("request {id:x} of class {class} leaves the queue before {first:x}"),
                 ))
             }
-            None => {
-                Err(("ledger", format!("request {id:x} leaves the queue: {was_waiting:?}, nobody waits")))
-            }
+            None => Err(("ledger", format!("request {id:x} leaves the queue: {was:?}, nobody waits"))),
         }
     }
 
     pub(super) fn abandoned(&mut self, id: u64, waited: bool) -> Finding {
         self.abandoned += 1;
-        let known = self.waiting.remove(&id).is_some();
+        let known = matches!(self.requests.take(id), Some(Where::Waits(_)));
         if known && waited {
             Ok(())
         } else {
@@ -106,7 +104,7 @@ impl Queue {
 
     pub(super) fn timed_out(&mut self, id: u64, _class: ClassId) -> Finding {
         self.shed += 1;
-        let known = self.waiting.remove(&id).is_some();
+        let known = matches!(self.requests.take(id), Some(Where::Waits(_)));
         if known {
             Ok(())
         } else {
@@ -116,7 +114,7 @@ impl Queue {
 
     pub(super) fn finished(&mut self, id: u64) -> Finding {
         self.finished += 1;
-        let known = self.in_flight.remove(&id);
+        let known = self.requests.take(id) == Some(Where::AtOrigin);
         if known {
             Ok(())
         } else {
@@ -137,12 +135,15 @@ impl Queue {
             self.finished,
             self.shed,
             self.abandoned,
-            self.waiting.len(),
-            self.in_flight.len(),
+            self.requests.waiting(),
+            self.requests.at_origin(),
         );
         let shed = t.shed_full + t.shed_timeout;
         let theirs = (t.arrived, t.finished, shed, t.abandoned, t.queued, t.in_flight as usize);
-        if sum != t.arrived || ours != theirs || requests != self.waiting.len() + self.in_flight.len() {
+        if sum != t.arrived
+            || ours != theirs
+            || requests != self.requests.waiting() + self.requests.at_origin()
+        {
             return Err((
                 "ledger",
                 format!(
@@ -151,7 +152,7 @@ impl Queue {
             ));
         }
         let limit = gate.limit().map_or(usize::MAX, |limit| limit as usize);
-        let (in_flight, queued) = (self.in_flight.len(), self.waiting.len());
+        let (in_flight, queued) = (self.requests.at_origin(), self.requests.waiting());
         if std::mem::take(&mut self.forwarded) && in_flight > limit {
             return Err(("limit", format!("expected at most {limit} in flight, got {in_flight}")));
         }
