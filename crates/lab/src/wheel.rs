@@ -31,6 +31,8 @@ const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
 /// Entries of a block: 512 bytes for `T = u32`. Slots in use waste half a block each.
 const BLOCK: usize = 32;
+/// What lies below this level is due soon: within 64 x 64 us.
+const SOON: usize = 2;
 /// No block.
 const NONE: u32 = u32::MAX;
 
@@ -112,9 +114,16 @@ impl<T: Copy> Wheel<T> {
 
     /// Takes the next timer: the earliest, among equals the one set first.
     pub fn pop(&mut self) -> Option<(u64, T)> {
+        self.pop_with(|_| {})
+    }
+
+    /// As [`Wheel::pop`]; first tells which entries have become due within 4 ms, in no particular order, each once at most
+    /// and those not at all that were set for so soon. Their owner may fetch from memory what they stand for, all at once.
+    #[inline]
+    pub fn pop_with(&mut self, soon: impl FnMut(T)) -> Option<(u64, T)> {
         let (mut level, mut slot) = self.lowest()?;
         if level > 0 {
-            self.deal(level, slot);
+            self.deal(level, slot, soon);
             (level, slot) = self.lowest()?;
         }
         debug_assert_eq!(level, 0, "what was dealt has its earliest entry at the bottom");
@@ -147,7 +156,7 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Moves the entries of a slot to the levels below, as seen from the earliest of them.
-    fn deal(&mut self, level: usize, slot: usize) {
+    fn deal(&mut self, level: usize, slot: usize, mut soon: impl FnMut(T)) {
         let list = std::mem::replace(&mut self.slots[level * SLOTS + slot], EMPTY);
         self.unmark(level, slot);
         self.base = list.earliest;
@@ -159,14 +168,17 @@ impl<T: Copy> Wheel<T> {
             };
             for i in first..end {
                 let (at, item) = self.blocks[block as usize][i];
-                self.place(at, item);
+                if self.place(at, item) < SOON && level >= SOON {
+                    soon(item);
+                }
             }
             self.release(block as usize);
             (block, first) = (next, 0);
         }
     }
 
-    fn place(&mut self, at: u64, item: T) {
+    /// Returns the level.
+    fn place(&mut self, at: u64, item: T) -> usize {
         let level = ((at ^ self.base) | 1).ilog2() / BITS;
         let slot = (at >> (level * BITS)) as usize % SLOTS;
         let level = level as usize;
@@ -180,6 +192,7 @@ impl<T: Copy> Wheel<T> {
         self.blocks[list.tail as usize][list.end as usize] = (at, item);
         list.end += 1;
         list.earliest = list.earliest.min(at);
+        level
     }
 
     /// Gives a list one more block; `filler` is any entry, for memory that nobody reads.

@@ -34,6 +34,14 @@ impl<T> Slab<T> {
         self.places.get_mut(at as usize)?.as_mut()
     }
 
+    /// Looks at both ends of these places: a million things do not fit any cache, and misses of memory that do not wait for
+    /// each other cost a tenth of as many one by one. Changes nothing.
+    pub(crate) fn look_at(&self, numbers: &[u32], ends: impl Fn(&T) -> u64) {
+        let seen = numbers.iter().filter_map(|at| self.get(*at)).fold(0, |seen, thing| seen ^ ends(thing));
+        // Whatever comes of it, it must not be optimised away.
+        std::hint::black_box(seen);
+    }
+
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let value = self.places.get_mut(at as usize)?.take()?;
         self.free.push(at);

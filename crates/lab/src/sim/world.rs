@@ -98,6 +98,8 @@ pub(crate) struct World<'s> {
     pub(crate) rng: SmallRng,
     pub(crate) key: [u8; 32],
     done: Vec<(usize, Done)>,
+    /// Visitors who are soon to be looked up.
+    soon: Vec<u32>,
     crowd_is_over: bool,
     /// A loop over those who leave the gate's queue is under way.
     pub(crate) is_waking: bool,
@@ -146,6 +148,7 @@ impl<'s> World<'s> {
             rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
             key,
             done: Vec::new(),
+            soon: Vec::new(),
             crowd_is_over: false,
             is_waking: false,
         };
@@ -200,7 +203,7 @@ impl<'s> World<'s> {
             if served == Some(next) {
                 self.origin_advances();
             } else if planned == Some(next) {
-                let Some((_, item)) = self.agenda.pop() else { unreachable!("it was peeked at") };
+                let item = self.take_from_agenda();
                 self.perform(item)?;
             } else if let Some(person) = self.crowd.next() {
                 self.tally.arrived(person.at);
@@ -221,6 +224,21 @@ impl<'s> World<'s> {
 
     pub(crate) fn gate_is_down(&self) -> bool {
         self.restarts > 0
+    }
+
+    fn take_from_agenda(&mut self) -> Item {
+        let soon = &mut self.soon;
+        let popped = self.agenda.pop_with(|item| {
+            if let Item::Visit(guest) = item {
+                soon.push(guest);
+            }
+        });
+        if !self.soon.is_empty() {
+            self.guests.look_at(&self.soon, Guest::ends);
+            self.soon.clear();
+        }
+        let Some((_, item)) = popped else { unreachable!("it was peeked at") };
+        item
     }
 
     fn perform(&mut self, item: Item) -> Result<(), SimError> {
