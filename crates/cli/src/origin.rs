@@ -10,6 +10,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::json;
 use tidegate_gateway::log;
 use tidegate_gateway::settings::Settings;
+use tidegate_lab::limits::raise_open_files;
 use tidegate_lab::origin::shop::{self, Shop, Size, Tiers};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle, Service, Shopped};
 use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
@@ -85,6 +86,8 @@ pub fn origin(options: &OriginOptions) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // An overloaded service must be limited by its backlog, not by a shell's soft limit.
+    raise_open_files();
     let config = OriginConfig { addr: options.listen, admin: Some(options.admin), spec, seed };
     match start(options, config).and_then(|origin| serve(options, origin)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@
 pub mod dist;
 pub mod scenario;
 
+pub mod limits;
 pub mod model;
 pub mod origin;
 

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::client::{Connections, Place, TargetError};
 use crate::crowd::replay::ReplayError;
 use crate::crowd::{Cast, Crowd};
+use crate::limits::raise_open_files;
 use crate::outcome::{Outcome, Way};
 use crate::scenario::Scenario;
 use crate::tally::Tally;
@@ -32,7 +33,6 @@ use crate::tally::Tally;
 mod alarm;
 mod check;
 mod engine;
-mod limits;
 mod probe;
 mod script;
 mod slab;
@@ -130,7 +130,7 @@ pub fn run(
     let (cast, crowd) = scenario.cast()?;
     check::plausible_crowd(crowd.size_hint_visitors())?;
     let script = Script::new(&cast)?;
-    limits::raise_open_files();
+    raise_open_files();
     let place = Place::find(url)?;
     let runtimes: Vec<Runtime> =
         (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;

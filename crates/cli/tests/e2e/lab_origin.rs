@@ -151,3 +151,21 @@ fn mistakes_are_explained() {
     assert!(said.contains(&format!("cannot listen on {taken}")), "{said}");
     drop(owner);
 }
+
+#[test]
+fn it_may_hold_as_many_connections_as_the_system_allows() {
+    let program = tidegate();
+    let mut command = Command::new("sh");
+    // The shell goes, its limits stay.
+    command.args(["-c", "ulimit -S -n 256; exec \"$0\" origin --json --listen 127.0.0.1:0"]);
+    let mut child = command.arg(program.get_program()).stdout(Stdio::piped()).spawn().expect("sh");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).expect("Linux");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("proc(5)");
+    let [soft, hard] = [0, 1].map(|i| files.split_whitespace().nth(i).expect("a limit"));
+    assert_eq!(soft, hard, "{files}");
+    assert_ne!(soft, "256", "a test that could not fail");
+}

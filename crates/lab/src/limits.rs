@@ -1,10 +1,10 @@
-//! How many sockets the bench may open.
+//! How many sockets a process of the bench may open.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to the hard one, as anything must that holds a connection per request: the usual
 /// soft limit of 1,024 is there for programs that call `select`. Returns the limit in force; `None`: there is none.
-pub(super) fn raise_open_files() -> Option<u64> {
+pub fn raise_open_files() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let soft = limit.current;
     limit.current = limit.maximum;
