@@ -7,6 +7,7 @@ use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
 use tidegate_gateway::clock::Clock;
 use tidegate_lab::html;
+use tidegate_lab::report;
 use tidegate_lab::scenario::{Arrivals, Scenario};
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
@@ -189,13 +190,11 @@ fn code(is_sound: bool) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
 }
 
-/// All figures, one a line.
+/// The figures as `load` shows them, and what only a simulation has.
 fn table(run: &SimRun) -> String {
-    let mut text = format!("{} (seed {}), in virtual time\n", run.outcome.name, run.outcome.seed);
-    for (key, value) in &run.outcome.summary {
-        text.push_str(&format!("  {key:<32} {value:>14.3}\n"));
-    }
-    text
+    let (seed, events, violations) = (run.outcome.seed, run.events, run.violations.len());
+    let figures = report::table(&[&run.outcome]);
+    format!("{figures}\n  In virtual time, seed {seed}: {events} events, {violations} violations.\n")
 }
 
 fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {

@@ -117,7 +117,9 @@ pub enum SimError {
 pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError> {
     let mut world = World::new(scenario, options)?;
     world.run()?;
-    let mut outcome = world.tally.outcome(&scenario.name, Way::Sim, options.seed, None);
+    let partial =
+        world.oracle.is_done().then(|| "stopped: too many rules were broken to explain more".into());
+    let mut outcome = world.tally.outcome(&scenario.name, Way::Sim, options.seed, partial);
     let violations = world.oracle.take_violations();
     outcome.summary.insert("events".into(), world.trace.count as f64);
     outcome.summary.insert("violations".into(), violations.len() as f64);
