@@ -23,6 +23,8 @@
 //! tenth of today's capacity could only run four times as fast); budgeting work is the same law where L > 0 and needs
 //! no limit. Rejected: new tickets at every change (a ticket in a closed laptop cannot be changed).
 
+use std::time::Duration;
+
 use crate::slots::position_to_work;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
@@ -141,10 +143,11 @@ impl Backlog {
         (clear - (now.as_micros() * 1_000) as i64) as f64 / 1e9
     }
 
-    /// Forgets spare time beyond `burst_s`: an origin cannot work in advance.
-    pub(crate) fn floor(&self, now: Timestamp, burst_s: f64) {
+    /// Forgets spare time beyond `burst_s`: an origin cannot work in advance. Returns the seconds forgotten.
+    pub(crate) fn floor(&self, now: Timestamp, burst_s: f64) -> f64 {
         let floor = (now.as_micros() * 1_000).saturating_sub((burst_s * 1e9) as u64);
-        self.clear_ns.fetch_max(floor, Ordering::Relaxed);
+        let clear = self.clear_ns.fetch_max(floor, Ordering::Relaxed);
+        floor.saturating_sub(clear) as f64 / 1e9
     }
 
     /// The same work at another capacity.
@@ -153,6 +156,63 @@ impl Backlog {
         let seconds = (self.seconds(now) * ratio).clamp(-1.0, 3_600.0);
         let clear = (now.as_micros() * 1_000) as i64 + (seconds * 1e9) as i64;
         self.clear_ns.store(clear.max(0) as u64, Ordering::Relaxed);
+    }
+}
+
+/// Spare time that tokengen's backlog has forgotten since tokencheck last reported (two-process form).
+///
+/// While reports are lost, tokengen sees nothing admitted and takes the origin for idle. The report that comes in the end
+/// tells of work that the origin did in that very time: booked as if admitted this instant, `n` seconds without reports
+/// would hold the hand for `n` seconds. Reports of one interval `d` each would have left, for work `w` admitted evenly over
+/// `over`, what this books:
+///
+/// ```text
+/// max(w - the spare work forgotten, in over - d at most,  w * d / over)
+/// ```
+///
+/// The first is a backlog that stood all the time, the second an origin that was idle between any two reports. A report of
+/// one interval is booked whole. Rejected: `w - C * (over - d)`, which takes the time off a second time where a backlog from
+/// before the loss has used it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Spare {
+    units: f64,
+    seconds: f64,
+    /// Whether there was a report before. The time before the first is not in the sums above: this process may have just
+    /// started, in front of an origin that has been at work all along.
+    is_measured: bool,
+}
+
+impl Spare {
+    /// The backlog has forgotten `seconds` at `capacity`.
+    pub(crate) fn forgot(&mut self, seconds: f64, capacity: Rate) {
+        self.seconds += seconds;
+        self.units += seconds * capacity.get();
+    }
+
+    /// What to book of work that was admitted over `over` and is reported now. `interval`: what a report covers that follows
+    /// upon another.
+    pub(crate) fn book(
+        &mut self,
+        admitted: Cost,
+        over: Duration,
+        interval: Duration,
+        capacity: Rate,
+    ) -> Cost {
+        let spare = std::mem::replace(self, Self { is_measured: true, ..Self::default() });
+        if over <= interval {
+            return admitted;
+        }
+        let missed_s = (over - interval).as_secs_f64();
+        let done = if !spare.is_measured {
+            capacity.get() * missed_s
+        } else if spare.seconds > missed_s {
+            spare.units * missed_s / spare.seconds
+        } else {
+            spare.units
+        };
+        let units = admitted.units();
+        let last = units * interval.as_secs_f64() / over.as_secs_f64();
+        Cost::from_hundredths(((units - done).max(last) * 100.0).round() as u64)
     }
 }
 
@@ -237,6 +297,47 @@ mod tests {
             let pace = pace(backlog_s, grain_s);
             assert!((pace - expected).abs() < 1e-9, "{backlog_s} {grain_s}: {pace}");
         }
+    }
+
+    #[test]
+    fn what_the_origin_did_while_reports_were_lost_is_not_booked() {
+        let interval = Duration::from_millis(500);
+        // Capacity 100/s. (admitted, over ms, spare seconds forgotten, booked)
+        let table = [
+            (50, 500, 9.0, 50),
+            (50, 0, 9.0, 50),
+            (5_000, 500, 9.0, 5_000),
+            // At capacity, and from a backlog that lasted half the time; all of it.
+            (1_000, 10_000, 9.5, 50),
+            (1_000, 10_000, 5.0, 500),
+            (1_000, 10_000, 0.0, 1_000),
+            // More than the capacity: what is beyond it; less: the last interval's part.
+            (1_500, 10_000, 9.5, 550),
+            (400, 10_000, 9.5, 20),
+            (0, 10_000, 9.5, 0),
+            // A report of less time than this room heard nothing of: no more than its own.
+            (400, 2_000, 50.0, 250),
+            // A sender's clock that is beyond belief: no more than was forgotten here.
+            (5_000, u64::MAX, 9.5, 4_050),
+        ];
+        let capacity = Rate::per_second(100.0).unwrap_or_default();
+        for (admitted, over_ms, seconds, expected) in table {
+            let mut spare = Spare { is_measured: true, ..Spare::default() };
+            spare.forgot(seconds, capacity);
+            let over = Duration::from_millis(over_ms);
+            let booked = spare.book(Cost::from_hundredths(admitted * 100), over, interval, capacity);
+            assert_eq!(booked, Cost::from_hundredths(expected * 100), "{admitted} over {over_ms} ms");
+            let again = spare.book(Cost::ONE, Duration::from_secs(60), interval, capacity);
+            assert_eq!(again, Cost::ONE, "spare time is used once");
+        }
+        let first = Spare::default().book(capacity.over(over(20)), over(20), interval, capacity);
+        assert_eq!(first, capacity.over(interval), "a tokengen that has just started");
+        let closed = Spare::default().book(Cost::ONE, over(20), interval, Rate::ZERO);
+        assert_eq!(closed, Cost::ONE);
+    }
+
+    fn over(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod door;
 mod saved;
 
 use adopt::Adoption;
-pub use checker::{Checker, Feedback, Orders};
+pub use checker::{Checker, Feedback, Orders, REPORT_EVERY};
 use control::Control;
 use door::{AGAIN, Door, Word};
 pub use saved::RestoreError;

@@ -299,6 +299,17 @@ impl Oracle {
         self.schedule.disturbed();
     }
 
+    /// Reports from tokencheck to tokengen are lost from now on, or no longer.
+    pub(crate) fn link_changed(&mut self, now_us: u64) {
+        self.calm.link_changed(now_us);
+        self.schedule.disturbed();
+    }
+
+    /// Tokencheck has reported, and was heard or not.
+    pub(crate) fn reported(&mut self, is_heard: bool) {
+        self.calm.reported(is_heard);
+    }
+
     /// The gate's processes are gone, with all they held.
     pub(crate) fn killed(&mut self) {
         self.queue = Queue::default();

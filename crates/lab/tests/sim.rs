@@ -83,6 +83,9 @@ fn pinned_seeds_stay_whole() {
             525,
             "whom tokengen had sent on while all replicas were down, entered all at once when one was back",
         ),
+        (431, "reports were lost for seconds: the waits told after the first that arrives"),
+        (486, "the same, with a wrong clock"),
+        (708, "the same, once"),
         (77, "overbooking resumes after a restart"),
     ];
     for (seed, why) in pinned {

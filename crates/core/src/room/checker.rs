@@ -15,6 +15,10 @@ use crate::units::{Cost, Rate, Timestamp};
 
 /// Orders older than this are no longer followed.
 const ORDERS_HOLD: Duration = Duration::from_secs(5);
+/// Tokencheck reports this often: a visitor's page asks about once a second near its turn, orders must not be older.
+pub const REPORT_EVERY: Duration = Duration::from_millis(500);
+/// Most work booked from one report, as time at capacity: what comes from a wire is not believed without end.
+const MOST_BOOKED: Duration = Duration::from_secs(3_600);
 /// Slot seconds reported at once; more than the grace period spans.
 const MAX_SHOWN: usize = 4096;
 
@@ -23,6 +27,8 @@ const MAX_SHOWN: usize = 4096;
 pub struct Feedback {
     /// Work admitted.
     pub admitted: Cost,
+    /// The time in which it was; at most [`REPORT_EVERY`] unless reports were lost.
+    pub over: Duration,
     /// Work that waits for the origin now.
     pub queued: Cost,
     /// Work redeemed, by slot second.
@@ -43,6 +49,8 @@ pub struct Checker {
     door: Door,
     ordered: AtomicU64,
     reported: AtomicU64,
+    /// When, in microseconds.
+    reported_at: AtomicU64,
     ticked: AtomicU64,
     shown: Mutex<Vec<(u64, Cost)>>,
 }
@@ -54,6 +62,7 @@ impl Checker {
             door: Door::new(config, capacity, now),
             ordered: AtomicU64::new(now.as_micros()),
             reported: AtomicU64::new(0),
+            reported_at: AtomicU64::new(now.as_micros()),
             ticked: AtomicU64::new(now.as_micros()),
             shown: Mutex::default(),
         }
@@ -117,11 +126,12 @@ impl Checker {
     }
 
     /// What has been seen since the last call. A report that does not arrive is to be merged into the next.
-    pub fn report(&self, queued: Cost) -> Feedback {
+    pub fn report(&self, queued: Cost, now: Timestamp) -> Feedback {
+        let before = Timestamp::from_micros(self.reported_at.swap(now.as_micros(), Ordering::Relaxed));
         let (total, _) = self.door.sums();
         let admitted = total.wrapping_sub(self.reported.swap(total, Ordering::Relaxed));
         let shown = std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner));
-        Feedback { admitted: Cost::from_hundredths(admitted), queued, shown }
+        Feedback { admitted: Cost::from_hundredths(admitted), over: now.since(before), queued, shown }
     }
 
     /// Follows tokengen's orders.
@@ -151,10 +161,15 @@ impl Checker {
 
 impl Room {
     /// Takes in what tokencheck has seen and tells it what to go by. From the first report on, admitted work is
-    /// what tokencheck reports, not whom this room sent on.
+    /// what tokencheck reports, not whom this room sent on; of a report late in coming, what the origin has not done since.
     pub fn feedback(&self, feedback: &Feedback) -> Orders {
         self.remote.store(1, Ordering::Relaxed);
-        self.door.backlog.add(feedback.admitted, self.door.capacity());
+        let capacity = self.door.capacity();
+        let mut control = self.control();
+        control.hear();
+        let booked = control.spare.book(feedback.admitted, feedback.over, REPORT_EVERY, capacity);
+        drop(control);
+        self.door.backlog.add(booked.min(capacity.over(MOST_BOOKED)), capacity);
         self.queued_remote.store(feedback.queued.hundredths(), Ordering::Relaxed);
         for &(second, cost) in feedback.shown.iter().take(MAX_SHOWN) {
             self.show(second, cost);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
-use crate::hand::{HandValue, ShowUp, advance, pace};
+use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
 use crate::ring::Load;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
@@ -31,6 +31,10 @@ pub(super) struct Control {
     recent_aside: f64,
     /// The seconds it stands for.
     aside_over_s: f64,
+    /// What tokencheck has not reported yet cannot be told from spare time.
+    pub(super) spare: Spare,
+    /// When tokencheck last reported.
+    heard: Option<Timestamp>,
 }
 
 impl Control {
@@ -45,7 +49,14 @@ impl Control {
             aside: 0,
             recent_aside: 0.0,
             aside_over_s: 0.0,
+            spare: Spare::default(),
+            heard: None,
         }
+    }
+
+    /// Tokencheck has reported, by the clock of the last tick.
+    pub(super) fn hear(&mut self) {
+        self.heard = Some(self.last_tick);
     }
 }
 
@@ -65,7 +76,8 @@ impl Room {
         control.last_tick = before.max(now);
         let capacity = self.door.capacity();
         if capacity > Rate::ZERO {
-            self.door.backlog.floor(now, self.burst(capacity).as_secs_f64());
+            let forgotten_s = self.door.backlog.floor(now, self.burst(capacity).as_secs_f64());
+            control.spare.forgot(forgotten_s, capacity);
         }
         self.learn_grain(control, dt_s);
         self.learn_aside(control, dt_s);
@@ -131,7 +143,9 @@ impl Room {
         // Not before the clock has passed it too: who comes when first told, however far the hand has run, is no absentee.
         let passed = self.door.hand.at(now).min(now).second();
         let judged = self.judged.load(Ordering::Acquire);
-        let until = passed.saturating_sub(JUDGE_AFTER_S).max(judged);
+        // Nor before tokencheck has told who came: while its reports are lost, nobody is an absentee.
+        let told = control.heard.map_or(u64::MAX, |at| at.second().saturating_sub(JUDGE_AFTER_S / 2));
+        let until = passed.saturating_sub(JUDGE_AFTER_S).min(told).max(judged);
         self.judged.store(until, Ordering::Release);
         for second in judged.max(until.saturating_sub(self.slots.seconds()))..until {
             let promised = self.waits.load(second);

@@ -3,8 +3,8 @@
 //! **Honest.** A visitor who goes by the page, told to wait `w` when nothing was wrong, is in within `w` plus a tenth plus
 //! [`SLACK`]: the tenth is the error of a show-up ratio and of a loop that holds the backlog at a twentieth of a second, the
 //! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. It is not held against
-//! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second, a
-//! report that was lost comes with the next), when the origin has fallen behind what the operator said of it since the wait was
+//! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second), while
+//! tokencheck's reports are lost (what is told after the next one holds again), when the origin has fallen behind what the operator said of it since the wait was
 //! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no
 //! promise.
 //!
@@ -48,8 +48,10 @@ pub(super) struct Calm {
     /// Disturbances so far, from 1.
     world: u32,
     disturbed_us: Option<u64>,
-    /// A fault or a change has happened.
+    /// A fault other than lost reports, or a change, has happened.
     faulted: bool,
+    /// The last report from tokencheck to tokengen was lost.
+    is_unheard: bool,
     /// The room is empty from here on.
     empty_by_us: u64,
     crowd_is_over: bool,
@@ -66,6 +68,7 @@ impl Calm {
             world: 1,
             disturbed_us: None,
             faulted: false,
+            is_unheard: false,
             empty_by_us: 0,
             crowd_is_over: false,
             slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
@@ -76,6 +79,20 @@ impl Calm {
     pub(super) fn faulted(&mut self, now_us: u64) {
         self.faulted = true;
         self.disturbed(now_us);
+    }
+
+    /// Reports are lost from now on, or no longer.
+    pub(super) fn link_changed(&mut self, now_us: u64) {
+        self.disturbed(now_us);
+    }
+
+    /// While reports are lost waits are told without knowing. The first that arrives tells all that the lost ones would have:
+    /// from then on what is told holds again.
+    pub(super) fn reported(&mut self, is_heard: bool) {
+        if !is_heard || self.is_unheard {
+            self.world += 1;
+        }
+        self.is_unheard = !is_heard;
     }
 
     fn disturbed(&mut self, now_us: u64) {
@@ -104,7 +121,8 @@ impl Calm {
             self.told.resize(at + 1, Told::default());
         }
         let wait_us = wait.wait.as_micros() as u64;
-        self.told[at] = Told { at_us: now_us, wait_us, world: self.world };
+        let world = if self.is_unheard { 0 } else { self.world };
+        self.told[at] = Told { at_us: now_us, wait_us, world };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
     }
 

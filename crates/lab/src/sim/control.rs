@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::control::TICK;
 use tidegate_core::desk::Desk;
 use tidegate_core::gate::Woken;
-use tidegate_core::room::Feedback;
+use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_gateway::balance::Replicas;
 use tidegate_gateway::dispatch::budget::Budget;
 use tidegate_gateway::feedback;
@@ -46,7 +46,7 @@ impl World<'_> {
 
     /// Tokencheck tells tokengen what it saw, and is told what to go by.
     pub(crate) fn report(&mut self) {
-        self.agenda.push(self.now_us + micros(feedback::EVERY), Item::Feedback);
+        self.agenda.push(self.now_us + micros(REPORT_EVERY), Item::Feedback);
         let [generator, checker] = &self.halves[..] else { return };
         if self.gate_is_down() {
             return;
@@ -56,8 +56,9 @@ impl World<'_> {
         else {
             return;
         };
-        feedback::merge(&mut self.unsent, desk.report(checker.gate.totals().queued_cost));
+        feedback::merge(&mut self.unsent, desk.report(checker.gate.totals().queued_cost, now));
         self.trace.step(self.now_us, What::Feedback, 0, u64::from(!self.reports_lost));
+        self.oracle.reported(!self.reports_lost);
         if self.reports_lost {
             return;
         }
@@ -69,7 +70,7 @@ impl World<'_> {
     pub(crate) fn fault(&mut self, i: u16) -> Result<(), SimError> {
         let fault = self.scenario.faults[usize::from(i)];
         self.trace.step(self.now_us, What::Fault, 0, u64::from(i));
-        self.oracle.disturbed(self.now_us);
+        self.disturbed(fault.what);
         match fault.what {
             FaultKind::Crash { replica } => {
                 for id in self.farm.crash(replica as usize, self.now_us) {
@@ -89,10 +90,19 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A fault begins or ends.
+    fn disturbed(&mut self, what: FaultKind) {
+        match what {
+            FaultKind::NoFeedback => self.oracle.link_changed(self.now_us),
+            _ => self.oracle.disturbed(self.now_us),
+        }
+    }
+
     pub(crate) fn mend(&mut self, i: u16) -> Result<(), SimError> {
         self.trace.step(self.now_us, What::Mended, 0, u64::from(i));
-        self.oracle.disturbed(self.now_us);
-        match self.scenario.faults[usize::from(i)].what {
+        let what = self.scenario.faults[usize::from(i)].what;
+        self.disturbed(what);
+        match what {
             FaultKind::Crash { replica } => self.farm.revive(replica as usize),
             FaultKind::Slow { replica, .. } => self.farm.slow(replica as usize, 1.0, self.now_us),
             FaultKind::Drift { .. } => self.drift(0.0)?,

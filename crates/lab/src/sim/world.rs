@@ -8,12 +8,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tidegate_core::classify::RequestHead;
 use tidegate_core::control::TICK;
-use tidegate_core::room::Feedback;
+use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::{ClassId, Cost};
 use tidegate_gateway::balance::Replicas;
 use tidegate_gateway::dispatch::budget::Budget;
-use tidegate_gateway::feedback;
 use tidegate_gateway::live::Live;
 use tokio::time::Instant;
 
@@ -163,7 +162,7 @@ impl<'s> World<'s> {
             self.agenda.push(micros(TICK) + 37_000 * u64::from(half), Item::Tick(half));
         }
         if self.halves.len() == 2 {
-            self.agenda.push(micros(feedback::EVERY), Item::Feedback);
+            self.agenda.push(micros(REPORT_EVERY), Item::Feedback);
         }
         for (i, fault) in self.scenario.faults.iter().enumerate() {
             self.agenda.push(micros(fault.at), Item::Fault(i as u16));
