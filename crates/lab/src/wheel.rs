@@ -166,6 +166,7 @@ impl<T: Copy> Wheel<T> {
                 true => (list.end as usize, NONE),
                 false => (BLOCK, self.next[block as usize]),
             };
+            self.look_at(next);
             for i in first..end {
                 let (at, item) = self.blocks[block as usize][i];
                 if self.place(at, item) < SOON && level >= SOON {
@@ -174,6 +175,16 @@ impl<T: Copy> Wheel<T> {
             }
             self.release(block as usize);
             (block, first) = (next, 0);
+        }
+    }
+
+    /// Reads a block that is soon to be dealt, all its lines at once: it was filled long ago and is in no cache, and misses
+    /// that do not wait for each other overlap.
+    fn look_at(&self, block: u32) {
+        if let Some(entries) = self.blocks.get(block as usize) {
+            let seen = entries.iter().step_by(2).fold(0, |seen, entry| seen ^ entry.0);
+            // Whatever comes of it, it must not be optimised away.
+            std::hint::black_box(seen);
         }
     }
 

@@ -163,10 +163,15 @@ impl Door {
 
     /// What the door says; changes nothing.
     pub(crate) fn judge(&self, ticket: &Ticket, now: Timestamp) -> Word {
-        let due = ticket.due();
-        if self.redeemed.contains(due.second(), ticket.nonce) {
+        if self.redeemed.contains(ticket.due().second(), ticket.nonce) {
             return Word::Replayed;
         }
+        self.judge_unused(ticket, now)
+    }
+
+    /// The same of a ticket that has not been redeemed.
+    fn judge_unused(&self, ticket: &Ticket, now: Timestamp) -> Word {
+        let due = ticket.due();
         if due.as_micros() < self.refuse_before.load(Ordering::Relaxed) {
             return Word::Expired;
         }
@@ -208,10 +213,12 @@ impl Door {
     /// Lets the ticket in if the door says so: once, whoever else asks at the same time. The caller charges its work
     /// with [`Door::admit`].
     pub(crate) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Word {
-        let word = self.judge(ticket, now);
+        let word = self.judge_unused(ticket, now);
         if word != Word::Enter {
-            return word;
+            let used = self.redeemed.contains(ticket.due().second(), ticket.nonce);
+            return if used { Word::Replayed } else { word };
         }
+        // Noting it tells whether it was noted before: one search, not two.
         match self.redeemed.mark(ticket.due().second(), ticket.nonce) {
             Mark::First => Word::Enter,
             Mark::Again => Word::Replayed,
