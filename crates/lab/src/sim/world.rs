@@ -1,6 +1,6 @@
 //! The simulated world and its agenda: whatever is due next happens, one thing at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ pub(crate) struct World<'s> {
     pub(crate) now_us: u64,
     pub(crate) agenda: crate::wheel::Wheel<Item>,
     pub(crate) guests: Slab<Guest>,
-    pub(crate) passes: HashMap<u32, Pass>,
+    /// Of sessions, by visitor; none where places are for one request.
+    pub(crate) passes: Vec<Option<Pass>>,
     pub(crate) requests: Slab<Request>,
     pub(crate) generation: u32,
     /// By kind and step.
@@ -130,7 +131,7 @@ impl<'s> World<'s> {
             now_us: 0,
             agenda: crate::wheel::Wheel::new(),
             guests: Slab::default(),
-            passes: HashMap::new(),
+            passes: Vec::new(),
             requests: Slab::default(),
             generation: 0,
             replicas: Replicas::new(&origin),
@@ -311,7 +312,9 @@ impl<'s> World<'s> {
                 self.trace.step(micros(now), What::Leaves, number, code);
                 self.tally.left(end, guest.visitor.in_room(), now);
                 self.oracle.left(number, end, guest.held().is_some());
-                self.passes.remove(&number);
+                if let Some(pass) = self.passes.get_mut(number as usize) {
+                    *pass = None;
+                }
             }
         }
     }
