@@ -117,8 +117,8 @@ impl<T: Copy> Wheel<T> {
         self.pop_with(|_| {})
     }
 
-    /// As [`Wheel::pop`]; first tells which entries have become due within 4 ms, in no particular order, each once at most
-    /// and those not at all that were set for so soon. Their owner may fetch from memory what they stand for, all at once.
+    /// As [`Wheel::pop`]; first tells which entries have come within 4 ms or 64 us of being due, in no particular order, and
+    /// not those that were set for so soon. Their owner may fetch from memory what they stand for, all at once.
     #[inline]
     pub fn pop_with(&mut self, soon: impl FnMut(T)) -> Option<(u64, T)> {
         let (mut level, mut slot) = self.lowest()?;
@@ -169,7 +169,7 @@ impl<T: Copy> Wheel<T> {
             self.look_at(next);
             for i in first..end {
                 let (at, item) = self.blocks[block as usize][i];
-                if self.place(at, item) < SOON && level >= SOON {
+                if self.place(at, item) < SOON {
                     soon(item);
                 }
             }

@@ -122,3 +122,15 @@ fn an_entry_takes_under_24_bytes_and_the_steady_state_no_memory() {
     let most = (entries as usize / BLOCK + wheel.slots.len()) * 5 / 4;
     assert!(wheel.next.len() <= arena.max(most), "{} blocks, then {}", arena, wheel.next.len());
 }
+
+#[test]
+fn what_is_due_soon_is_told() {
+    let mut wheel = Wheel::new();
+    for (at, item) in [(6_000_000, 'c'), (5_000_000, 'a'), (5_000_100, 'b')] {
+        wheel.push(at, item);
+    }
+    let mut told = Vec::new();
+    assert_eq!(wheel.pop_with(|item| told.push(item)), Some((5_000_000, 'a')));
+    told.sort_unstable();
+    assert_eq!(told, ['a', 'b']);
+}
