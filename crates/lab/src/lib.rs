@@ -28,6 +28,7 @@ pub mod visitor;
 
 pub mod luggage;
 
+mod slab;
 pub mod wheel;
 
 pub mod oracle;

@@ -35,7 +35,6 @@ mod check;
 mod engine;
 mod probe;
 mod script;
-mod slab;
 mod stop;
 mod vitals;
 

@@ -31,8 +31,8 @@ use crate::scenario::Scenario;
 use crate::sim::SimOptions;
 use crate::sim::half::Half;
 use crate::sim::request::Request;
-use crate::sim::slab::Slab;
 use crate::sim::trace::Trace;
+use crate::slab::Slab;
 
 pub mod calm;
 pub mod flow;

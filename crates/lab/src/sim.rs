@@ -41,7 +41,6 @@ mod forward;
 mod guest;
 pub(crate) mod half;
 pub(crate) mod request;
-pub(crate) mod slab;
 mod sweep;
 pub mod trace;
 mod world;

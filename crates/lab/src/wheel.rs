@@ -49,7 +49,7 @@ pub struct Wheel<T> {
     /// By level, bit `s`: slot `s` is in use.
     used: [u64; LEVELS],
     slots: Box<[Slot]>,
-    /// The arena. Blocks never move: a large vector that grows leaves holes behind, as large as itself.
+    /// The arena. Blocks never move: no push pays for copying a million entries.
     blocks: Vec<Box<[(u64, T); BLOCK]>>,
     /// By block: the next one of its list.
     next: Vec<u32>,

@@ -15,13 +15,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::alarm::Alarm;
 use super::script::local;
-use super::slab::Slab;
 use super::stop::stopped;
 use super::{Run, WATCH_EVERY};
 use crate::answer::{self, Reading, Redirect};
 use crate::client::{Client, Order, Reply};
 use crate::crowd::Person;
 use crate::luggage::{Luggage, Names};
+use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Ask, End, Failure, Next, Reaction, Visitor};
 use crate::wheel::Wheel;
@@ -104,7 +104,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             client: Client::new(run.place.clone(), run.connections),
             done,
             fresh: Arc::default(),
-            guests: Slab::new(),
+            guests: Slab::default(),
             names: Names::default(),
             wheel: Wheel::new(),
             tally: Tally::default(),
@@ -190,7 +190,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     /// Puts a visitor's next request under way.
     fn send(&mut self, number: u32) {
         let now = self.run.start.elapsed();
-        let guest = self.guests.get(number);
+        let guest = self.guests.held(number);
         let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
         match order(self.run, &self.names, guest) {
             Some(order) => {
@@ -209,7 +209,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     fn put_under_way(&mut self, number: u32, order: Order, hop: Hop) {
         let start = self.run.start;
         // `None`: patience beyond the end of time.
-        let gives_up = start.checked_add(self.guests.get(number).visitor.gives_up_at(&self.run.cast));
+        let gives_up = start.checked_add(self.guests.held(number).visitor.gives_up_at(&self.run.cast));
         let (client, done) = (Arc::clone(&self.client), self.done.clone());
         let fresh = Arc::clone(&self.fresh);
         fresh.fetch_add(1, Relaxed);
@@ -228,7 +228,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 
     /// Lets the visitor react to what its request came to.
     fn settle(&mut self, Done { guest: number, hop, reply, at }: Done) {
-        let guest = self.guests.get(number);
+        let guest = self.guests.held(number);
         let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
         let mut received = None;
         let outcome = match reply {
@@ -256,7 +256,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         } else {
             self.tally.ended(at);
         }
-        let Guest { visitor, luggage } = self.guests.get(number);
+        let Guest { visitor, luggage } = self.guests.held(number);
         let was_in_room = visitor.in_room();
         let reaction = visitor.receive(&self.run.cast, outcome, at);
         if visitor.ask() == Ask::Replayed && ask == Ask::Page {
@@ -272,7 +272,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the bench does not go.
     fn redirected(&mut self, number: u32, hop: Hop, reply: &Reply, reading: &Reading) -> Option<Order> {
         let Redirect { authority, path, same_method } = reading.redirect.as_ref()?;
-        let Guest { visitor, luggage } = self.guests.get(number);
+        let Guest { visitor, luggage } = self.guests.held(number);
         if visitor.ask() != Ask::Page || hop.redirects >= MAX_REDIRECTS {
             return None;
         }
@@ -292,7 +292,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     }
 
     fn react(&mut self, number: u32, was_in_room: bool, reaction: Reaction, at: Duration) {
-        let in_room = self.guests.get(number).visitor.in_room();
+        let in_room = self.guests.held(number).visitor.in_room();
         self.tally.noted(&reaction.noted, was_in_room, in_room, at);
         match reaction.next {
             Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),

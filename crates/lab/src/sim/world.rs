@@ -20,7 +20,6 @@ use super::farm::{Farm, most_replicas};
 use super::guest::Guest;
 use super::half::{Half, settings_of};
 use super::request::Request;
-use super::slab::Slab;
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::acts::{End, Failure};
@@ -29,6 +28,7 @@ use crate::crowd::{Cast, Crowd};
 use crate::model::{Done, Paths};
 use crate::oracle::Oracle;
 use crate::scenario::{Kind, Scenario};
+use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
 
