@@ -5,7 +5,7 @@
 //! served. Holding requests here instead of in the origin keeps the origin at its unloaded response time.
 //!
 //! ```text
-//! arrive ─► Forward ──────────────► in flight ─► finish
+//! arrive ─► Forward ──────────────► in flight ─► complete, finish
 //!        ├► Queued ─► next ─────────────▲
 //!        │          ├► abandon (left)
 //!        │          └► tick (waited too long: shed)
@@ -14,11 +14,15 @@
 //! arrived == finished + shed + abandoned + queued + in_flight      after every step
 //! ```
 //!
+//! What every request took, and among how many, is kept for the tick ([`Gate::take_samples`]): the estimator of the
+//! capacity learns from requests, since a mean over a tick hides what the limit does.
+//!
 //! Rejected: a semaphore per worker, which splits the limit and serves late comers of an idle worker first; and
 //! weighted sharing, which belongs in a scheduler of its own once classes have weights.
 
 use std::time::Duration;
 
+use crate::capacity::Sample;
 use crate::queue::{Discipline, Fifo, Waiting};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
 
@@ -85,6 +89,17 @@ impl Woken {
     }
 }
 
+/// What the origin made of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// When it was sent to the origin.
+    pub sent: Timestamp,
+    /// Requests at the origin then, itself included: [`Gate::in_flight_now`] right after it was forwarded.
+    pub in_flight: u32,
+    /// Whether the origin served it (status below 500).
+    pub ok: bool,
+}
+
 /// What went through the gate since it was made, and what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -136,7 +151,12 @@ pub struct Gate {
     /// Classes somebody of whom waits, one bit each: a search touches no empty queue.
     occupied: [u64; MAX_CLASSES / 64],
     totals: Totals,
+    samples: Vec<Sample>,
 }
+
+/// Samples kept between two ticks: at a tick of 100 ms, those of 160,000 requests per second. Further ones are added to
+/// the last of their kind.
+const MAX_SAMPLES: usize = 16 << 10;
 
 struct Class {
     priority: u8,
@@ -157,6 +177,7 @@ impl Gate {
             classes: std::iter::repeat_with(class).take(MAX_CLASSES).collect(),
             occupied: [0; MAX_CLASSES / 64],
             totals: Totals::default(),
+            samples: Vec::new(),
         };
         gate.reconfigure(config);
         gate
@@ -200,7 +221,34 @@ impl Gate {
         Decision::Queued
     }
 
-    /// The origin is done with a request, however it ended. Call [`Gate::next`] afterwards.
+    /// The origin has answered a request, or failed to. Call [`Gate::next`] afterwards.
+    pub fn complete(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp) {
+        let sample = Sample {
+            class,
+            cost,
+            count: 1,
+            ended: now,
+            response: now.since(served.sent),
+            in_flight: served.in_flight,
+            ok: served.ok,
+            backlog: self.totals.queued > 0,
+        };
+        if self.samples.len() < MAX_SAMPLES {
+            self.samples.push(sample);
+        } else if let Some(last) =
+            self.samples.iter_mut().rev().find(|s| s.class == class && s.ok == sample.ok)
+        {
+            last.absorb(&sample);
+        }
+        self.finish(class, cost, now);
+    }
+
+    /// Moves what was kept of the requests that ended since the last call to the end of `into`.
+    pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
+        into.append(&mut self.samples);
+    }
+
+    /// The origin is done with a request that tells nothing of it: the visitor left. Call [`Gate::next`] afterwards.
     pub fn finish(&mut self, class: ClassId, cost: Cost, _now: Timestamp) {
         let here = &mut self.classes[class.index()];
         assert!(here.in_flight > 0, "finish without forward in class {}", class.0);
@@ -259,6 +307,11 @@ impl Gate {
     /// The in-flight limit in force.
     pub fn limit(&self) -> Option<u32> {
         self.limit
+    }
+
+    /// Requests at the origin, all classes together.
+    pub fn in_flight_now(&self) -> u32 {
+        self.totals.in_flight
     }
 
     /// Requests of a class at the origin.

@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use tidegate_core::capacity::*;
 use tidegate_core::control::*;
-use tidegate_core::measure::{Outcome, Shard, Snapshot, Window};
+use tidegate_core::gate::{Gate, GateConfig, Request, Served};
+use tidegate_core::measure::Shard;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_secs(100);
-const FREE: Bounds = Bounds { capacity: Rate::MAX, max_in_flight: None };
+const FREE: Bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
 
 fn rate(per_s: f64) -> Rate {
     Rate::per_second(per_s).unwrap()
-}
-
-fn quiet() -> Window {
-    let snapshot = Snapshot::take([&Shard::new(1)], NOW);
-    Window::between(&snapshot, &snapshot)
 }
 
 #[test]
 fn estimators_are_made_by_name() {
     assert!(names().any(|n| n == "fixed"));
     for name in names() {
-        assert!(by_name(name, Some(rate(10.0))).is_ok(), "{name}");
+        assert!(by_name(name, &Options { rate: Some(rate(10.0)), ..Options::default() }).is_ok(), "{name}");
     }
-    let Err(error) = by_name("fixd", None) else { panic!("`fixd` is no estimator") };
-    assert_eq!(error.to_string(), "expected an estimator (`fixed`), got `fixd`");
+    let Err(error) = by_name("fixd", &Options::default()) else { panic!("`fixd` is no estimator") };
+    let error = error.to_string();
+    assert!(
+        error.starts_with("expected an estimator (`fixed`") && error.ends_with(", got `fixd`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -39,90 +39,150 @@ fn the_fixed_capacity_is_what_was_set_last() {
         (None, Some(Rate::ZERO), Rate::ZERO, 1.0),
     ];
     for (configured, set, capacity, confidence) in cases {
-        let mut control = Control::new(by_name("fixed", configured).unwrap(), FREE, vec![]);
+        let mut control = Control::new(Box::new(Fixed::new(configured)), FREE);
         if let Some(rate) = set {
             control.set_capacity(rate, NOW);
         }
-        let (tunables, estimate) = control.tick(&quiet(), &Standing::default(), NOW);
-        assert_eq!(tunables, Tunables { capacity, max_in_flight: None });
+        let (tunables, estimate) = control.tick(&[], &Load::default(), NOW);
+        let expected = Tunables { capacity, outflow: capacity, max_in_flight: None, keeps_queue: false };
+        assert_eq!(tunables, expected);
         assert_eq!((estimate.phase.name(), estimate.confidence), ("configured", confidence));
     }
 }
 
 /// Believes what it is told and keeps what it saw.
 struct Scripted {
-    belief: (Rate, Option<u32>),
+    belief: Estimate,
     seen: Arc<Mutex<Vec<Sample>>>,
 }
 
+impl Scripted {
+    fn new(capacity: f64, gain: f64, max_in_flight: Option<u32>) -> Self {
+        let capacity = rate(capacity);
+        let belief = Estimate { capacity, gain, max_in_flight, phase: Phase::Searching, confidence: 0.5 };
+        Self { belief, seen: Arc::default() }
+    }
+}
+
 impl Estimator for Scripted {
-    fn observe(&mut self, sample: &Sample, _now: Timestamp) {
+    fn observe(&mut self, sample: &Sample) {
         self.seen.lock().unwrap().push(*sample);
     }
 
-    fn tick(&mut self, _now: Timestamp) -> Estimate {
-        let (capacity, max_in_flight) = self.belief;
-        Estimate { capacity, max_in_flight, phase: Phase::Searching, confidence: 0.5 }
+    fn tick(&mut self, _load: &Load, _now: Timestamp) -> Estimate {
+        self.belief
     }
 
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
-        self.belief.0 = capacity;
+        self.belief.capacity = capacity;
+    }
+
+    fn rediscover(&mut self, _now: Timestamp) {}
+
+    fn state(&self) -> State {
+        State::default()
     }
 }
 
 #[test]
 fn no_estimate_exceeds_the_operators_bounds() {
-    let bounds = |capacity, max_in_flight| Bounds { capacity: rate(capacity), max_in_flight };
+    let bounds = |floor, capacity, max_in_flight| Bounds {
+        capacity: rate(capacity),
+        floor: rate(floor),
+        max_in_flight,
+    };
+    // (bounds, believed, gain, limit wanted) -> (capacity, outflow, limit)
     let cases = [
-        (bounds(50.0, None), (rate(80.0), None), 50.0, None),
-        (bounds(50.0, None), (rate(30.0), Some(7)), 30.0, Some(7)),
-        (bounds(50.0, Some(4)), (rate(30.0), Some(7)), 30.0, Some(4)),
-        (bounds(50.0, Some(9)), (rate(30.0), Some(7)), 30.0, Some(7)),
-        (bounds(50.0, Some(9)), (rate(0.0), None), 0.0, Some(9)),
+        (bounds(0.0, 50.0, None), (80.0, 1.0, None), (50.0, 50.0, None)),
+        (bounds(0.0, 50.0, None), (30.0, 1.0, Some(7)), (30.0, 30.0, Some(7))),
+        (bounds(0.0, 50.0, None), (30.0, 1.5, Some(7)), (30.0, 45.0, Some(7))),
+        (bounds(0.0, 50.0, None), (30.0, 2.0, Some(7)), (30.0, 50.0, Some(7))),
+        (bounds(0.0, 50.0, Some(4)), (30.0, 1.0, Some(7)), (30.0, 30.0, Some(4))),
+        (bounds(0.0, 50.0, Some(9)), (30.0, 0.5, Some(7)), (30.0, 30.0, Some(7))),
+        (bounds(0.0, 50.0, Some(9)), (0.0, 1.0, None), (0.0, 0.0, Some(9))),
+        (bounds(20.0, 50.0, None), (0.0, 1.0, None), (20.0, 20.0, None)),
+        (bounds(20.0, 50.0, None), (15.0, 2.0, None), (20.0, 30.0, None)),
+        (bounds(60.0, 50.0, None), (15.0, 1.0, None), (50.0, 50.0, None)),
     ];
-    for (bounds, belief, capacity, max_in_flight) in cases {
-        let mut control = Control::new(Box::new(Scripted { belief, seen: Arc::default() }), FREE, vec![]);
-        control.reconfigure(bounds, vec![]);
-        let (tunables, _) = control.tick(&quiet(), &Standing::default(), NOW);
-        assert_eq!(tunables, Tunables { capacity: rate(capacity), max_in_flight }, "{bounds:?} {belief:?}");
+    for (bounds, (believed, gain, limit), (capacity, outflow, max_in_flight)) in cases {
+        let mut control = Control::new(Box::new(Scripted::new(believed, gain, limit)), FREE);
+        control.reconfigure(bounds);
+        let (tunables, _) = control.tick(&[], &Load::default(), NOW);
+        let (capacity, outflow, keeps_queue) = (rate(capacity), rate(outflow), limit.is_some());
+        let expected = Tunables { outflow, capacity, max_in_flight, keeps_queue };
+        assert_eq!(tunables, expected, "{bounds:?} {believed} {gain} {limit:?}");
     }
 }
 
 #[test]
-fn an_estimator_sees_each_class_and_outcome_once_a_tick() {
-    let shard = Shard::new(3);
-    let before = Snapshot::take([&shard], NOW);
-    for ms in [10, 20, 60] {
-        shard.ended(ClassId(1), Outcome::Served, Duration::from_millis(ms));
+fn an_estimator_sees_what_the_origin_answered() {
+    let ms = |ms| NOW + Duration::from_millis(ms);
+    let (cheap, dear) = (Cost::ONE, Cost::from_hundredths(250));
+    let mut gate = Gate::new(&GateConfig {
+        max_in_flight: Some(2),
+        max_queue: 10,
+        max_queue_wait: Duration::from_secs(30),
+        priorities: vec![],
+    });
+    for (id, cost) in [(1, cheap), (2, dear), (3, cheap)] {
+        gate.arrive(Request { id, class: ClassId(id as u8), cost }, ms(0));
     }
-    shard.ended(ClassId(1), Outcome::OriginError, Duration::from_millis(2));
-    shard.ended(ClassId(2), Outcome::ClientGone, Duration::from_millis(9));
-    let window = Window::between(&before, &Snapshot::take([&shard], NOW + Duration::from_millis(100)));
+    let served = |in_flight, sent, ok| Served { sent: ms(sent), in_flight, ok };
+    gate.complete(ClassId(1), cheap, &served(1, 0, true), ms(40));
+    assert_eq!(gate.next(ms(40)).map(|woken| woken.id), Some(3));
+    gate.complete(ClassId(2), dear, &served(2, 0, false), ms(50));
+    gate.finish(ClassId(3), cheap, ms(60));
 
-    let seen = Arc::<Mutex<Vec<Sample>>>::default();
-    let scripted = Scripted { belief: (Rate::MAX, None), seen: seen.clone() };
-    let costs = vec![Cost::ONE, Cost::from_hundredths(250)];
-    let mut control = Control::new(Box::new(scripted), FREE, costs);
-    let waiting = [
-        (Standing { in_flight: 5, ..Standing::default() }, false),
-        (Standing { in_flight: 5, gate_queued: 1, ..Standing::default() }, true),
-        (Standing { in_flight: 5, room_waiting: Cost::MIN, ..Standing::default() }, true),
-    ];
-    for (standing, backlog) in waiting {
-        seen.lock().unwrap().clear();
-        control.tick(&window, &standing, NOW);
-        let served = Sample {
-            class: ClassId(1),
-            cost: Cost::from_hundredths(250),
-            count: 3,
-            response: Duration::from_millis(30),
-            in_flight: 5,
-            ok: true,
-            backlog,
-        };
-        let failed = Sample { count: 1, response: Duration::from_millis(2), ok: false, ..served };
-        assert_eq!(*seen.lock().unwrap(), [served, failed], "visitors who left are no sign of capacity");
+    let scripted = Scripted::new(80.0, 1.0, None);
+    let seen = scripted.seen.clone();
+    let mut control = Control::new(Box::new(scripted), FREE);
+    let mut samples = Vec::new();
+    gate.take_samples(&mut samples);
+    control.tick(&samples, &Load::default(), ms(100));
+    let first = Sample {
+        class: ClassId(1),
+        cost: cheap,
+        count: 1,
+        ended: ms(40),
+        response: Duration::from_millis(40),
+        in_flight: 1,
+        ok: true,
+        backlog: true,
+    };
+    let second = Sample {
+        class: ClassId(2),
+        cost: dear,
+        ended: ms(50),
+        response: Duration::from_millis(50),
+        in_flight: 2,
+        ok: false,
+        backlog: false,
+        ..first
+    };
+    assert_eq!(*seen.lock().unwrap(), [first, second], "visitors who left are no sign of capacity");
+    samples.clear();
+    gate.take_samples(&mut samples);
+    assert_eq!(samples, [], "each is seen once");
+}
+
+#[test]
+fn samples_beyond_belief_are_put_together() {
+    let config =
+        GateConfig { max_in_flight: None, max_queue: 0, max_queue_wait: Duration::ZERO, priorities: vec![] };
+    let mut gate = Gate::new(&config);
+    let requests = 40_000;
+    for id in 0..requests {
+        gate.arrive(Request { id, class: ClassId(0), cost: Cost::ONE }, NOW);
     }
+    let ended = NOW + Duration::from_millis(30);
+    for _ in 0..requests {
+        gate.complete(ClassId(0), Cost::ONE, &Served { sent: NOW, in_flight: 1, ok: true }, ended);
+    }
+    let mut samples = Vec::new();
+    gate.take_samples(&mut samples);
+    assert_eq!(samples.iter().map(|s| s.count).sum::<u64>(), requests);
+    assert!(samples.len() < 20_000, "{}", samples.len());
+    assert!(samples.iter().all(|s| s.response == Duration::from_millis(30)));
 }
 
 /// What workers share, and what crosses to the control thread.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::capacity::Estimate;
-use tidegate_core::control::{Control as Steering, Standing, TICK};
+use tidegate_core::capacity::{Estimate, Load, Sample};
+use tidegate_core::control::{Control as Steering, TICK};
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::room::RoomState;
@@ -87,7 +87,7 @@ impl Control {
         let mut steering = live.steering();
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
         let window = Window::between(&total, &total);
-        let (tunables, estimate) = steering.tick(&window, &Standing::default(), at);
+        let (tunables, estimate) = steering.tick(&[], &Load::default(), at);
         let figures = Figures {
             at,
             window,
@@ -157,7 +157,7 @@ impl Control {
         if live.settings.capacity != old.settings.capacity {
             *lock(&self.steering) = live.steering();
         } else {
-            lock(&self.steering).reconfigure(live.bounds(), live.costs());
+            lock(&self.steering).reconfigure(live.bounds());
         }
         if let Some(log) = self.log.get()
             && let Err(e) = log.set_level(&live.settings.log.level)
@@ -202,9 +202,11 @@ impl Control {
         shared.gate.tick(now);
         let gate = shared.gate.totals();
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
-        let window = Window::between(&ticker.last, &total);
+        ticker.samples.clear();
+        shared.gate.take_samples(&mut ticker.samples);
         let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
-        let (tunables, estimate) = lock(&self.steering).steer(&shared.desk, &gate, usable, &window, now);
+        let (tunables, estimate) =
+            lock(&self.steering).steer(&shared.desk, &gate, usable, &ticker.samples, now);
         shared.gate.set_limit(tunables.max_in_flight);
         let busy = shared.desk.busy(now);
         let since = &shared.busy_since_us;
@@ -294,6 +296,8 @@ struct Ticker {
     shown: Snapshot,
     shown_at: Timestamp,
     saved_at: Timestamp,
+    /// What ended since the last tick; kept for its memory.
+    samples: Vec<Sample>,
 }
 
 /// Starts the control thread.
@@ -317,7 +321,8 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
 async fn run(control: Arc<Control>) {
     let now = control.shared.clock.now();
     let first = control.figures().total;
-    let mut ticker = Ticker { last: first.clone(), shown: first, shown_at: now, saved_at: now };
+    let mut ticker =
+        Ticker { last: first.clone(), shown: first, shown_at: now, saved_at: now, samples: Vec::new() };
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut draining = false;

@@ -64,7 +64,11 @@ impl Forwarded {
         if let (Some(log), Some(access)) = (&x.log, &x.worker.shared.access) {
             log.write(access, x, bytes, now.since(x.started));
         }
-        self.place = None;
+        if let Some(place) = self.place.take()
+            && outcome != Outcome::ClientGone
+        {
+            place.complete(self.sent, outcome == Outcome::Served);
+        }
     }
 }
 

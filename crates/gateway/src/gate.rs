@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::gate::{Decision, Gate, GateConfig, Request, ShedReason, Totals};
+use tidegate_core::capacity::Sample;
+use tidegate_core::gate::{Decision, Gate, GateConfig, Request, Served, ShedReason, Totals};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::oneshot;
 
@@ -24,7 +25,8 @@ pub struct GateKeeper {
 
 struct Inner {
     gate: Gate,
-    queued: HashMap<u64, oneshot::Sender<Result<(), ShedReason>>>,
+    /// Told how many are at the origin when their turn comes.
+    queued: HashMap<u64, oneshot::Sender<Result<u32, ShedReason>>>,
     next_id: u64,
 }
 
@@ -41,7 +43,7 @@ impl GateKeeper {
         let id = inner.next_id;
         inner.next_id += 1;
         let state = match inner.gate.arrive(Request { id, class, cost }, now) {
-            Decision::Forward => EnteringState::Forward,
+            Decision::Forward => EnteringState::Forward(inner.gate.in_flight_now()),
             Decision::Shed(reason) => EnteringState::Shed(reason),
             Decision::Queued => {
                 let (tell, told) = oneshot::channel();
@@ -86,10 +88,18 @@ impl GateKeeper {
         self.lock().gate.totals()
     }
 
-    fn finish(&self, class: ClassId, cost: Cost) {
+    /// Moves what is known of the requests that ended since the last call to the end of `into`.
+    pub fn take_samples(&self, into: &mut Vec<Sample>) {
+        self.lock().gate.take_samples(into);
+    }
+
+    fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
         let now = self.clock.now();
         let mut inner = self.lock();
-        inner.gate.finish(class, cost, now);
+        match served {
+            Some(served) => inner.gate.complete(class, cost, served, now),
+            None => inner.gate.finish(class, cost, now),
+        }
         inner.wake(now);
     }
 
@@ -102,7 +112,8 @@ impl GateKeeper {
 impl Inner {
     fn wake(&mut self, now: Timestamp) {
         while let Some(woken) = self.gate.next(now) {
-            let told = self.queued.remove(&woken.id).is_some_and(|tell| tell.send(Ok(())).is_ok());
+            let in_flight = self.gate.in_flight_now();
+            let told = self.queued.remove(&woken.id).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
                 // It left between its place and the news of it: the place goes to the next.
                 self.gate.finish(woken.class, woken.cost, now);
@@ -112,9 +123,10 @@ impl Inner {
 }
 
 enum EnteringState {
-    Forward,
+    /// With how many at the origin.
+    Forward(u32),
     Shed(ShedReason),
-    Queued(oneshot::Receiver<Result<(), ShedReason>>),
+    Queued(oneshot::Receiver<Result<u32, ShedReason>>),
     Done,
 }
 
@@ -133,7 +145,7 @@ impl Future for Entering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (verdict, waited) = match &mut self.state {
-            EnteringState::Forward => (Ok(()), false),
+            EnteringState::Forward(in_flight) => (Ok(*in_flight), false),
             EnteringState::Shed(reason) => (Err(*reason), false),
             EnteringState::Queued(told) => match Pin::new(told).poll(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -142,10 +154,12 @@ impl Future for Entering {
             EnteringState::Done => unreachable!("polled after completion"),
         };
         self.state = EnteringState::Done;
-        Poll::Ready(verdict.map(|()| Place {
+        Poll::Ready(verdict.map(|in_flight| Place {
             keeper: self.keeper.clone(),
             class: self.class,
             cost: self.cost,
+            in_flight,
+            served: None,
             queued: if waited { self.keeper.clock.now().since(self.arrived) } else { Duration::ZERO },
         }))
     }
@@ -155,12 +169,12 @@ impl Drop for Entering {
     fn drop(&mut self) {
         match &mut self.state {
             EnteringState::Done | EnteringState::Shed(_) => {}
-            EnteringState::Forward => self.keeper.finish(self.class, self.cost),
+            EnteringState::Forward(_) => self.keeper.finish(self.class, self.cost, None),
             EnteringState::Queued(told) => {
                 let now = self.keeper.clock.now();
                 let mut inner = self.keeper.lock();
                 inner.queued.remove(&self.id);
-                if !inner.gate.abandon(self.id, now) && matches!(told.try_recv(), Ok(Ok(()))) {
+                if !inner.gate.abandon(self.id, now) && matches!(told.try_recv(), Ok(Ok(_))) {
                     inner.gate.finish(self.class, self.cost, now);
                     inner.wake(now);
                 }
@@ -174,12 +188,21 @@ pub struct Place {
     keeper: Arc<GateKeeper>,
     class: ClassId,
     cost: Cost,
+    in_flight: u32,
+    served: Option<Served>,
     /// How long the request waited for it.
     pub queued: Duration,
 }
 
+impl Place {
+    /// Gives it back, and tells what the origin made of the request sent at `sent`.
+    pub fn complete(mut self, sent: Timestamp, ok: bool) {
+        self.served = Some(Served { sent, in_flight: self.in_flight, ok });
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.keeper.finish(self.class, self.cost);
+        self.keeper.finish(self.class, self.cost, self.served.as_ref());
     }
 }

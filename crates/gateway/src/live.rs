@@ -82,7 +82,7 @@ impl Live {
             cost: Cost::ONE,
             waits: settings.room.classes.iter().any(|n| n == "default"),
         });
-        capacity::by_name(&settings.capacity.estimator, None)?;
+        capacity::by_name(&settings.capacity.estimator, &capacity::Options::default())?;
         let keys = KeyRing::parse(&keys.join("\n"))?;
         let pages = Pages::new(&settings.room)?;
         let all_navigations = settings.room.classes.is_empty();
@@ -139,9 +139,9 @@ impl Live {
     /// The control side's estimator within the operator's bounds.
     pub fn steering(&self) -> Steering {
         let c = &self.settings.capacity;
-        let estimator = capacity::by_name(&c.estimator, configured_rate(c))
+        let estimator = capacity::by_name(&c.estimator, &capacity::Options { rate: configured_rate(c) })
             .unwrap_or_else(|_| unreachable!("checked by Live::new"));
-        Steering::new(estimator, self.bounds(), self.costs())
+        Steering::new(estimator, self.bounds())
     }
 
     /// The operator's bounds. `capacity.rate` is the truth for `fixed`, which may be changed while running, and
@@ -149,7 +149,11 @@ impl Live {
     pub fn bounds(&self) -> Bounds {
         let c = &self.settings.capacity;
         let ceiling = configured_rate(c).filter(|_| c.estimator != "fixed");
-        Bounds { capacity: ceiling.unwrap_or(Rate::MAX), max_in_flight: self.gate_config().max_in_flight }
+        Bounds {
+            capacity: ceiling.unwrap_or(Rate::MAX),
+            floor: Rate::ZERO,
+            max_in_flight: self.gate_config().max_in_flight,
+        }
     }
 
     /// Work of one request of each class, by id.

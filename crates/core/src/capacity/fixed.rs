@@ -1,6 +1,6 @@
 //! The capacity an operator gave: no algorithm, and the yardstick for those that come beside it.
 
-use super::{Estimate, Estimator, Phase, Sample};
+use super::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// Holds one number until another is set.
@@ -17,11 +17,12 @@ impl Fixed {
 }
 
 impl Estimator for Fixed {
-    fn observe(&mut self, _sample: &Sample, _now: Timestamp) {}
+    fn observe(&mut self, _sample: &Sample) {}
 
-    fn tick(&mut self, _now: Timestamp) -> Estimate {
+    fn tick(&mut self, _load: &Load, _now: Timestamp) -> Estimate {
         Estimate {
             capacity: self.capacity.unwrap_or(Rate::MAX),
+            gain: 1.0,
             max_in_flight: None,
             phase: Phase::Configured,
             confidence: if self.capacity.is_some() { 1.0 } else { 0.0 },
@@ -30,5 +31,12 @@ impl Estimator for Fixed {
 
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
         self.capacity = Some(capacity);
+    }
+
+    fn rediscover(&mut self, _now: Timestamp) {}
+
+    fn state(&self) -> State {
+        let reason = if self.capacity.is_some() { "as configured" } else { "no capacity is configured" };
+        State { reason: reason.into(), ..State::default() }
     }
 }

@@ -82,6 +82,7 @@ impl World<'_> {
             cookies,
             arrived,
             sent_us: self.now_us,
+            in_flight: 0,
             at: None,
             retried: false,
         });
@@ -105,6 +106,7 @@ impl World<'_> {
         request.sent_us = self.now_us;
         let (class, arrived) = (request.class, request.arrived);
         let half = self.halves.last().expect("there is a gate");
+        request.in_flight = half.gate.in_flight_now();
         half.shard.forwarded(class, half.now(self.now_us).since(arrived));
         self.budget.deposit();
         let attempt = self.attempt(id, None);
@@ -321,7 +323,9 @@ impl World<'_> {
         {
             let now = half.now(self.now_us);
             half.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
-            half.gate.finish(request.class, request.cost, now);
+            let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
+            let served = gate::Served { sent, in_flight, ok: outcome == Outcome::Served };
+            half.gate.complete(request.class, request.cost, &served, now);
             self.oracle.finished(id);
         }
         self.over(id, answer);

@@ -5,10 +5,11 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tidegate_core::capacity::Sample;
 use tidegate_core::control::Control;
 use tidegate_core::desk::Desk;
 use tidegate_core::gate::{Gate, Woken};
-use tidegate_core::measure::{Shard, Snapshot, Window};
+use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Room};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
@@ -27,7 +28,7 @@ pub(crate) struct Half {
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
     steering: Control,
-    last: Snapshot,
+    samples: Vec<Sample>,
     pub(crate) clock: DriftingClock,
     saved_at: Timestamp,
     /// What a crash leaves.
@@ -81,13 +82,11 @@ impl Half {
         let now = clock.at(now_us);
         let desk = desk(&live, saved.as_deref(), now);
         let shard = Shard::new(live.classes.len());
-        let last = Snapshot::take([&shard], now);
         let mut steering = live.steering();
         // As the driver does before the first visitor.
-        let none = Window::between(&last, &last);
-        steering.tick(&none, &Default::default(), now);
+        steering.tick(&[], &Default::default(), now);
         let gate = Gate::new(&live.gate_config());
-        Ok(Self { desk, gate, shard, steering, last, clock, saved_at: now, saved, live })
+        Ok(Self { desk, gate, shard, steering, samples: Vec::new(), clock, saved_at: now, saved, live })
     }
 
     pub(crate) fn now(&self, now_us: u64) -> Timestamp {
@@ -103,12 +102,11 @@ impl Half {
         self.clock.discipline(now_us);
         let now = self.now(now_us);
         let late = std::iter::from_fn(|| self.gate.tick(now)).collect();
-        let total = Snapshot::take([&self.shard], now);
-        let window = Window::between(&self.last, &total);
         let gate = self.gate.totals();
-        let (tunables, _) = self.steering.steer(&self.desk, &gate, is_origin_usable, &window, now);
+        self.samples.clear();
+        self.gate.take_samples(&mut self.samples);
+        let (tunables, _) = self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
         self.gate.set_limit(tunables.max_in_flight);
-        self.last = total;
         if now.since(self.saved_at) >= SAVE {
             self.saved = self.desk.room().map(|room| room.save(now));
             self.saved_at = now;

@@ -22,6 +22,8 @@ pub(crate) struct Request {
     pub(crate) arrived: Timestamp,
     /// When it went to the origin.
     pub(crate) sent_us: u64,
+    /// Requests at the origin then, this one included.
+    pub(crate) in_flight: u32,
     /// Where it is; `None`: in the gate's queue.
     pub(crate) at: Option<AtOrigin>,
     /// It is a second attempt.
