@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::capacity;
+use tidegate_core::capacity::{self, Estimator, Load};
 use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::desk::SessionRules;
 use tidegate_core::gate::GateConfig;
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
-use tidegate_core::units::{ClassId, Cost, Rate};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
@@ -82,7 +82,7 @@ impl Live {
             cost: Cost::ONE,
             waits: settings.room.classes.iter().any(|n| n == "default"),
         });
-        capacity::by_name(&settings.capacity.estimator, &capacity::Options::default())?;
+        capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         let keys = KeyRing::parse(&keys.join("\n"))?;
         let pages = Pages::new(&settings.room)?;
         let all_navigations = settings.room.classes.is_empty();
@@ -136,22 +136,27 @@ impl Live {
         }
     }
 
-    /// The control side's estimator within the operator's bounds.
+    /// The control side: the estimator within the operator's bounds.
     pub fn steering(&self) -> Steering {
-        let c = &self.settings.capacity;
-        let estimator = capacity::by_name(&c.estimator, &capacity::Options { rate: configured_rate(c) })
-            .unwrap_or_else(|_| unreachable!("checked by Live::new"));
-        Steering::new(estimator, self.bounds())
+        Steering::new(self.estimator(None), self.bounds())
     }
 
-    /// The operator's bounds. `capacity.rate` is the truth for `fixed`, which may be changed while running, and
-    /// a ceiling for the others.
+    /// The estimator; one that discovers starts from `known` if there is such a figure and the operator gave none.
+    pub fn estimator(&self, known: Option<Rate>) -> Box<dyn Estimator> {
+        let s = &self.settings;
+        let mut options = s.capacity.options();
+        if s.discovers() {
+            options.rate = options.rate.or(known);
+        }
+        capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Live::new"))
+    }
+
+    /// The operator's bounds.
     pub fn bounds(&self) -> Bounds {
         let c = &self.settings.capacity;
-        let ceiling = configured_rate(c).filter(|_| c.estimator != "fixed");
         Bounds {
-            capacity: ceiling.unwrap_or(Rate::MAX),
-            floor: Rate::ZERO,
+            capacity: c.most().unwrap_or(Rate::MAX),
+            floor: c.least(),
             max_in_flight: self.gate_config().max_in_flight,
         }
     }
@@ -161,20 +166,16 @@ impl Live {
         self.classes.iter().map(|c| c.cost).collect()
     }
 
-    /// What the room starts with.
+    /// What the room starts with: what the estimator says before it has seen anything.
     pub fn initial_capacity(&self) -> Rate {
-        configured_rate(&self.settings.capacity).unwrap_or(Rate::MAX)
+        let (tunables, _) = self.steering().tick(&[], &Load::default(), Timestamp::default());
+        tunables.outflow
     }
 
     /// How long the gate waits for requests in progress after SIGTERM.
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
-}
-
-/// The configured rate, if there is one.
-fn configured_rate(c: &settings::Capacity) -> Option<Rate> {
-    Rate::per_second(c.rate).filter(|rate| *rate > Rate::ZERO)
 }
 
 fn rule(class: &settings::Class) -> ClassRule {

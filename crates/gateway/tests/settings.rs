@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_gateway::settings::{AccessLog, Binding, Change, LogFormat, Override, Role, Settings, Unit};
+use tidegate_core::capacity;
+use tidegate_gateway::settings::{
+    AUTO, AccessLog, Binding, Change, LogFormat, Override, Role, Settings, Unit, estimator_names,
+};
 
 #[path = "../../../fuzz/config.rs"]
 mod fuzz;
@@ -153,6 +156,8 @@ fn values_in_every_form() {
         ("origin.retry_budget=1", |s| s.origin.retry_budget == 1.0),
         ("capacity.rate=12", |s| s.capacity.rate == 12.0),
         ("capacity.rate=0.5", |s| s.capacity.rate == 0.5),
+        ("capacity.floor=50", |s| s.capacity.floor == 50.0 && s.capacity.ceiling == 0.0),
+        ("capacity.estimator=fixed", |s| s.capacity.estimator == "fixed"),
         ("origin.replicas=[\"a:1\", \"[::1]:2\"]", |s| s.origin.replicas == ["a:1", "[::1]:2"]),
         ("origin.health.path=/healthz", |s| s.origin.health.path == "/healthz"),
         ("origin.eject.for=1m", |s| s.origin.eject.for_ == Duration::from_secs(60)),
@@ -174,6 +179,21 @@ fn values_in_every_form() {
         let settings =
             Settings::parse_with(text, "f", &[Override::set(set)]).unwrap_or_else(|m| panic!("{set}: {m:?}"));
         assert!(holds(&settings), "{set}");
+    }
+}
+
+#[test]
+fn every_estimator_of_the_core_can_be_chosen_and_auto_follows_the_rate() {
+    let names: Vec<_> = estimator_names().collect();
+    assert_eq!(names, std::iter::once(AUTO).chain(capacity::names()).collect::<Vec<_>>());
+    let discovers = capacity::names().find(|name| *name == "bottleneck").unwrap_or("fixed");
+    for name in names {
+        let cold = with_origin(&format!("capacity.estimator = \"{name}\""));
+        let warm = with_origin(&format!("capacity = {{ estimator = \"{name}\", rate = 50 }}"));
+        assert!(capacity::by_name(cold.estimator(), &cold.capacity.options()).is_ok(), "{name}");
+        let expected = if name == AUTO { (discovers, "fixed") } else { (name, name) };
+        assert_eq!((cold.estimator(), warm.estimator()), expected, "{name}");
+        assert_eq!(warm.discovers(), !matches!(name, "auto" | "fixed"), "{name}");
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
     roles(settings, out);
     classes(settings, out);
     room(settings, out);
+    capacity(settings, out);
     if settings.session.max_age < settings.session.timeout {
         let got = super::kinds::quantity::show_duration(settings.session.max_age);
         out.conflict("session.max_age", "at least `session.timeout`", got, None);
@@ -122,6 +123,14 @@ fn room(settings: &Settings, out: &mut Reader) {
             let got = format!("id {id} again (it is also key {earlier})");
             out.conflict(&element("room.keys", i, out), "key ids that differ", got, None);
         }
+    }
+}
+
+fn capacity(settings: &Settings, out: &mut Reader) {
+    let c = &settings.capacity;
+    if c.ceiling > 0.0 && c.floor > c.ceiling {
+        let got = format!("a floor of {} above a ceiling of {}", c.floor, c.ceiling);
+        out.conflict("capacity.floor", "at most `capacity.ceiling`", got, None);
     }
 }
 

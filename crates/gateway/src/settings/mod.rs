@@ -14,6 +14,7 @@ use std::path::Path;
 #[macro_use]
 mod declare;
 mod check;
+mod estimators;
 mod kinds;
 mod mistake;
 mod overrides;
@@ -22,6 +23,7 @@ mod read;
 mod sections;
 pub mod tree;
 
+pub use estimators::{AUTO, estimator_names};
 pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
 pub use print::Change;
@@ -42,9 +44,6 @@ pub mod kind {
     pub use super::kinds::quantity::{Count, Number, Portion, Size};
     pub use super::kinds::{Choice, Flag, Named, either, toml_string};
 }
-
-/// Names of the estimators that exist.
-pub const ESTIMATORS: &[&str] = &["fixed"];
 
 /// Largest configuration file: far above any real one, and little enough to be read at once.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -8,12 +8,13 @@ use ipnet::IpNet;
 use tidegate_core::units::Rate;
 
 use super::declare::{Block, Key, Kind, Section, join};
+use super::estimators::{AUTO, EstimatorName};
 use super::kinds::net::*;
 use super::kinds::quantity::{ClassCost, Count, Number, Portion, Size, span, span_or_zero};
-use super::kinds::{Choice, Flag, List, Name, OneOf, PathName};
+use super::kinds::{Choice, Flag, List, OneOf, PathName};
 use super::read::Reader;
 use super::tree::Table;
-use super::{AccessLog, Binding, ESTIMATORS, LogFormat, Unit};
+use super::{AccessLog, Binding, LogFormat, Unit};
 
 const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -138,12 +139,18 @@ section! {
 }
 
 section! {
-    /// How much the origin can serve.
+    /// How much the origin can serve: found out, or given.
     pub struct Capacity {
-        /// Name of the estimator.
-        estimator: String = "fixed".into() => Name(ESTIMATORS);
-        /// Cost units per second; 0: unlimited until a number is set.
+        /// How it is found out: an algorithm's name, "fixed" for the number in `rate`, or "auto": "fixed" if there is one, else
+        /// "bottleneck".
+        estimator: String = AUTO.into() => EstimatorName;
+        /// Cost units per second: for "fixed" what the origin can serve (0: no limit until a number is set), for the others
+        /// where they start (0: where they see fit).
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
+        /// Never let in more than this, in cost units per second, whatever is found; 0: no bound.
+        ceiling: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
+        /// Never let in less than this, in cost units per second, whatever is found; 0: no bound.
+        floor: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
     }
 }
 

@@ -98,27 +98,6 @@ impl<T: Named> Leaf<T> for Choice {
     }
 }
 
-/// One of some names that are kept as text.
-pub(super) struct Name(pub &'static [&'static str]);
-
-impl Leaf<String> for Name {
-    fn parse(&self, value: &Value) -> Result<String, Option<String>> {
-        let Value::Text(text) = value else { return Err(None) };
-        if self.0.contains(&text.as_str()) {
-            return Ok(text.clone());
-        }
-        Err(super::read::did_you_mean(text, self.0.iter().copied()))
-    }
-
-    fn expected(&self) -> String {
-        either(self.0.iter().map(|name| format!("\"{name}\"")))
-    }
-
-    fn show(&self, value: &String) -> String {
-        toml_string(value)
-    }
-}
-
 /// Most elements of a list: each is looked at per request or compared with every other.
 const MAX_ITEMS: usize = 1024;
 
