@@ -67,7 +67,7 @@ fn main() {
         |_| {},
         |tally, k, now| {
             tally.door(now);
-            tally.origin_served(now + spread(k));
+            tally.origin_served(now + spread(k), spread(k));
         },
     );
     bench(
@@ -81,7 +81,7 @@ fn main() {
             tally.noted(&told, false, true, now);
             tally.sent(Ask::Page, now + wait, now + wait);
             tally.door(now + wait);
-            tally.origin_served(now + wait);
+            tally.origin_served(now + wait, spread(k));
             tally.ended(now + wait);
             tally.noted(&served(k, now + wait, Some(wait)), true, false, now + wait);
             tally.left(End::Done, false, now + wait);

@@ -25,6 +25,7 @@ mod child;
 mod given;
 pub mod play;
 mod real;
+mod told;
 
 pub mod output;
 mod page;

@@ -89,8 +89,29 @@ pub struct Second {
     pub origin_served: u64,
     /// Requests at the origin at the second's end.
     pub origin_present: u64,
-    /// Capacity that the gate went by at the second's end, in requests per second; 0: unknown.
+    /// Mean time that the origin took for what it served, from being sent to the answer's end, in milliseconds.
+    pub origin_response_mean_ms: f64,
+    /// The 99th percentile of the same, in milliseconds.
+    pub origin_response_p99_ms: f64,
+    /// Capacity that the gate believed in at the second's end, in cost units per second; 0: unknown.
     pub capacity_rps: f64,
+    /// Requests that the gate let the origin work on at once, at the second's end; 0: no limit.
+    pub limit: u64,
+}
+
+/// What a gate told of itself at some instant of a real run, and what it had measured by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GateSecond {
+    /// Second of the run.
+    pub t: u64,
+    /// Capacity it believed in, in cost units per second; 0: unknown.
+    pub capacity_rps: f64,
+    /// Requests it let the origin work on at once; 0: no limit.
+    pub limit: u64,
+    /// Mean time the origin took for what it served since the time before, in milliseconds.
+    pub response_mean_ms: f64,
+    /// The 99th percentile of the same, in milliseconds.
+    pub response_p99_ms: f64,
 }
 
 /// What the origin saw in one second: in a real run it tells so itself.
@@ -125,6 +146,22 @@ impl Outcome {
         self.summarise_door();
     }
 
+    /// Takes over what the gate told, in order of time. A second in which it told nothing has the levels of the one before.
+    pub fn set_gate(&mut self, told: &[GateSecond]) {
+        let (mut told, mut last) = (told.iter().peekable(), GateSecond::default());
+        for second in &mut self.series {
+            (second.origin_response_mean_ms, second.origin_response_p99_ms) = (0.0, 0.0);
+            while let Some(now) = told.next_if(|told| told.t <= second.t) {
+                last = *now;
+            }
+            (second.capacity_rps, second.limit) = (last.capacity_rps, last.limit);
+            if last.t == second.t {
+                second.origin_response_mean_ms = last.response_mean_ms;
+                second.origin_response_p99_ms = last.response_p99_ms;
+            }
+        }
+    }
+
     /// The figures of the origin's side, from the series.
     pub(crate) fn summarise_door(&mut self) {
         let total: u64 = self.series.iter().map(|second| second.door).sum();
@@ -155,7 +192,7 @@ impl Outcome {
 /// A column of the CSV: its name, and its value in a second. Counts are exact up to 2^53.
 type Column = (&'static str, fn(&Second) -> f64);
 
-const COLUMNS: [Column; 23] = [
+const COLUMNS: [Column; 26] = [
     ("t", |s| s.t as f64),
     ("offered", |s| s.offered as f64),
     ("requests", |s| s.requests as f64),
@@ -178,5 +215,8 @@ const COLUMNS: [Column; 23] = [
     ("door_units", |s| s.door_units),
     ("origin_served", |s| s.origin_served as f64),
     ("origin_present", |s| s.origin_present as f64),
+    ("origin_response_mean_ms", |s| s.origin_response_mean_ms),
+    ("origin_response_p99_ms", |s| s.origin_response_p99_ms),
     ("capacity_rps", |s| s.capacity_rps),
+    ("limit", |s| s.limit as f64),
 ];

@@ -17,11 +17,13 @@ use hdrhistogram::Histogram;
 use crate::acts::{Ask, End, Failure, Noted};
 
 mod merge;
+mod origin;
 mod rows;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use origin::Answers;
 use rows::{Bins, Row, Rows};
 pub(crate) use summary::ratio;
 
@@ -113,6 +115,8 @@ pub struct Tally {
     sums: Sums,
     rows: Rows,
     bins: Bins,
+    /// The origin's of the second under way.
+    answers: Answers,
 }
 
 /// Exact sums and extremes, where a histogram's would be off by its resolution.
@@ -156,6 +160,7 @@ impl Default for Tally {
             sums: Sums::default(),
             rows: Rows::default(),
             bins: Bins::default(),
+            answers: Answers::default(),
         }
     }
 }
@@ -261,44 +266,6 @@ impl Tally {
             End::Failed(_) => &mut self.failed,
         } += 1;
         debug_assert!(self.adds_up(), "{self:?}");
-    }
-
-    /// A request reaches the origin. Only a simulation sees this; in a real run the origin's own series is added
-    /// afterwards ([`crate::outcome::Outcome::set_door`]).
-    #[inline]
-    pub fn door(&mut self, at: Duration) {
-        self.door += 1;
-        self.row(at, |row| {
-            row.door += 1;
-            row.origin_present += 1;
-        });
-    }
-
-    /// A request that reached the origin carries this many units of cost. Only the simulator knows: over sockets, the
-    /// origin is not told a request's class.
-    #[inline]
-    pub fn door_units(&mut self, at: Duration, units: f64) {
-        self.row(at, |row| row.door_units += units);
-    }
-
-    /// The origin is done with a request.
-    #[inline]
-    pub fn origin_served(&mut self, at: Duration) {
-        self.row(at, |row| {
-            row.origin_served += 1;
-            row.origin_present -= 1;
-        });
-    }
-
-    /// The origin is rid of a request that it did not serve: refused, lost in a crash, given up.
-    #[inline]
-    pub fn origin_lost(&mut self, at: Duration) {
-        self.row(at, |row| row.origin_present -= 1);
-    }
-
-    /// The gate's capacity is this from now on, in requests per second.
-    pub fn capacity(&mut self, at: Duration, rps: f64) {
-        self.row(at, |row| row.capacity_rps = Some(rps));
     }
 
     /// Visitors who have come and not left.

@@ -48,6 +48,9 @@ of = "sum(with[door])"
 [experiment.quantity.capacity_rps]
 unit = "req/s"
 of = "with.origin_capacity_rps"
+[experiment.quantity.believed_rps]
+unit = "req/s"
+of = "max(with[capacity_rps])"
 
 [experiment.plot.door]
 title = "Door"
@@ -142,6 +145,7 @@ fn a_small_experiment_is_played_and_kept() {
         "the origin's series was merged: one request a visitor"
     );
     assert_eq!(quantity("capacity_rps")["ours"], 200.0);
+    assert_eq!(quantity("believed_rps")["ours"], 20.0, "the gate was asked");
     for file in ["index.html", "results.json", "results.csv", "small/door.svg", "small/with.csv"] {
         assert!(dir.path().join("out").join(file).is_file(), "{file}");
     }

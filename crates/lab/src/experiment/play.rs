@@ -161,14 +161,9 @@ impl<'a> Player<'a> {
 
 /// What is known beforehand.
 fn add_given(outcome: &mut Outcome, scenario: &Scenario) {
-    let gate = given::gate_capacity_rps(scenario);
-    let figures = [given::origin_capacity_rps(scenario), gate];
+    let figures = [given::origin_capacity_rps(scenario), given::gate_capacity_rps(scenario)];
     for (key, figure) in GIVEN.into_iter().zip(figures) {
         outcome.summary.insert(key.into(), figure);
-    }
-    // The simulator knows the rate in force in every second; over sockets it is the configured one.
-    for second in outcome.series.iter_mut().filter(|second| second.capacity_rps == 0.0) {
-        second.capacity_rps = gate;
     }
 }
 

@@ -6,8 +6,8 @@
 //! up to a second late. What is counted at the origin's door in one of its own seconds is exact.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tidegate_gateway::clock::Clock;
 
 use super::child::{Child, Deadline, pause};
+use super::told::{self, Listener};
 use crate::outcome::{DoorSecond, Outcome};
 use crate::scenario::{GateSpec, Scenario};
 
@@ -78,20 +79,26 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let mut others = Others(vec![origin.child]);
     let mut target =
         *origin.replicas.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
+    let mut listener = None;
     if let Some(gate) = &order.scenario.gate {
-        target = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others.0)?;
+        let gate = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others.0)?;
+        target = gate.http;
+        listener = Some(gate.listener);
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
     arguments.extend(words(&["--json", "--quiet", "--url", &format!("http://{target}/")]));
     arguments.extend(settings(order));
     let mut load = start(order, "load", &arguments, &scratch.0)?;
-    let trouble = watch(order, &mut load, &mut others.0);
+    let trouble = watch(order, &mut load, &mut others.0, &mut listener);
     let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
         let why = trouble.clone().unwrap_or_else(|| load.obituary());
         Trouble::Process(format!("the load generator left no outcome ({error}); {why}"))
     })?;
     outcome.partial = trouble.or(outcome.partial);
+    if let (Some(listener), Some(started_us)) = (listener, outcome.started_us) {
+        outcome.set_gate(&listener.seconds(started_us));
+    }
     match series(origin.admin) {
         Ok(series) => merge(&mut outcome, &series),
         Err(error) => {
@@ -114,7 +121,12 @@ impl Drop for Others {
 }
 
 /// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not live until then.
-fn watch(order: &Order, load: &mut Child, others: &mut [Child]) -> Option<String> {
+fn watch(
+    order: &Order,
+    load: &mut Child,
+    others: &mut [Child],
+    listener: &mut Option<Listener>,
+) -> Option<String> {
     let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
     let deadline = Deadline::after(order.clock, lasts);
     let mut trouble = None;
@@ -130,6 +142,9 @@ fn watch(order: &Order, load: &mut Child, others: &mut [Child]) -> Option<String
             trouble = Some(why);
             // What it has so far is kept: it prints that before it ends.
             load.stop(order.clock);
+        }
+        if let Some(listener) = listener {
+            listener.listen(order.clock);
         }
         pause();
     }
@@ -163,14 +178,20 @@ struct OriginReady {
     admin: SocketAddr,
 }
 
-/// Starts the gate, or both halves of it; where visitors go.
+/// A gate that accepts connections: where visitors go, and who listens to what it tells.
+struct GateProcess {
+    http: SocketAddr,
+    listener: Listener,
+}
+
+/// Starts the gate, or both halves of it.
 fn start_gate(
     order: &Order,
     gate: &GateSpec,
     replicas: &[SocketAddr],
     dir: &Path,
     others: &mut Vec<Child>,
-) -> Result<SocketAddr, Trouble> {
+) -> Result<GateProcess, Trouble> {
     let file = dir.join("gate.toml");
     std::fs::write(&file, &gate.text).map_err(system("the gate's configuration"))?;
     let common = |name: &str, listen: SocketAddr, admin: SocketAddr| {
@@ -189,17 +210,14 @@ fn start_gate(
     let mut begin = |name: &str, arguments: &[OsString]| {
         let mut child = start(order, name, arguments, dir)?;
         let ready = wait_ready(order, &mut child, |child| {
-            child
-                .log()
-                .lines()
-                .find_map(|line| serde_json::from_str::<GateReady>(line).ok())
-                .map(|ready| ready.http)
+            child.log().lines().find_map(|line| serde_json::from_str::<GateReady>(line).ok())
         })?;
         others.push(child);
         Ok(ready)
     };
     if !gate.split {
-        return begin("gate", &common("gate", any, any));
+        let GateReady { http, admin } = begin("gate", &common("gate", any, any))?;
+        return Ok(GateProcess { http, listener: Listener::new(admin, admin) });
     }
     let [generator, generator_admin, check] =
         free_addresses().map_err(system("free ports for the gate's halves"))?;
@@ -214,14 +232,15 @@ fn start_gate(
     arguments.extend(set("role", "\"tokencheck\""));
     arguments.extend(set("tokencheck.gen_url", &format!("\"http://{generator}\"")));
     arguments.extend(set("tokencheck.feedback_url", &format!("\"http://{generator_admin}\"")));
-    begin("tokencheck", &arguments)?;
-    Ok(generator)
+    let ready = begin("tokencheck", &arguments)?;
+    Ok(GateProcess { http: generator, listener: Listener::new(generator_admin, ready.admin) })
 }
 
 /// The gate's line when it is ready.
 #[derive(Deserialize)]
 struct GateReady {
     http: SocketAddr,
+    admin: SocketAddr,
 }
 
 /// Addresses that nobody listens on. Each half must be told the other's before either has started, so the system
@@ -293,16 +312,7 @@ struct OriginSecond {
 
 /// Asks the origin's admin port for its series.
 fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
-    let mut stream = TcpStream::connect_timeout(&admin, ADMIN_PATIENCE)?;
-    stream.set_read_timeout(Some(ADMIN_PATIENCE))?;
-    write!(stream, "GET /series HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.split(' ').nth(1) != Some("200") {
-        return Err(io::Error::other(format!("expected 200 from /series, got {:?}", head.lines().next())));
-    }
-    serde_json::from_str(body).map_err(io::Error::other)
+    serde_json::from_str(&told::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }
 
 /// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is nothing.

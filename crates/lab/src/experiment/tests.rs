@@ -282,6 +282,19 @@ fn the_origins_seconds_are_laid_beside_the_loads() {
 }
 
 #[test]
+fn a_gate_tells_what_it_believes() {
+    use serde_json::json;
+
+    let state =
+        json!({ "response_ms": { "mean": 12.5, "p50": 1.0, "p99": 40.0 }, "capacity": { "rate": 1.0 } });
+    let told = told::read(&json!({ "rate": 81.5, "max_in_flight": 12 }), &state);
+    assert_eq!((told.capacity_rps, told.limit), (81.5, 12));
+    assert_eq!((told.response_mean_ms, told.response_p99_ms), (12.5, 40.0));
+    let nothing = told::read(&json!({ "rate": null }), &json!({ "response_ms": { "mean": null } }));
+    assert_eq!(nothing, crate::outcome::GateSecond::default());
+}
+
+#[test]
 fn ratios_of_nothing_are_left_out() {
     let figure =
         |paper, ours| Figure { name: String::new(), unit: String::new(), paper, ours, of: String::new() };

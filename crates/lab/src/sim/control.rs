@@ -6,6 +6,7 @@ use tidegate_core::control::TICK;
 use tidegate_core::desk::Desk;
 use tidegate_core::gate::Woken;
 use tidegate_core::room::{Feedback, REPORT_EVERY};
+use tidegate_core::units::Rate;
 use tidegate_gateway::balance::Replicas;
 use tidegate_gateway::dispatch::budget::Budget;
 use tidegate_gateway::feedback;
@@ -23,24 +24,24 @@ impl World<'_> {
         }
         self.trace.step(self.now_us, What::Tick, 0, half as u64);
         let usable = !self.halves[half].forwards() || self.replicas.any_usable_at(|| self.now_us);
-        let before = self.halves[half].capacity();
         let late = self.halves[half].tick(self.now_us, usable);
         self.oracle.ticked(half, &self.halves[half], self.now_us);
         for Woken { id, class, .. } in late {
             self.too_long_in_queue(id, class);
         }
-        if self.halves[half].capacity() != before {
-            self.tally_capacity();
-        }
+        self.tally_capacity();
         if half + 1 == self.halves.len() {
             self.silent_too_long();
             self.wake();
         }
     }
 
+    /// What the half that estimates believes, and what the half that forwards holds the origin to.
     pub(crate) fn tally_capacity(&mut self) {
-        if let Some(half) = self.halves.first() {
-            self.tally.capacity(Duration::from_micros(self.now_us), half.capacity().get());
+        if let (Some(first), Some(last)) = (self.halves.first(), self.halves.last()) {
+            let believed = first.believed();
+            let known = if believed < Rate::MAX { believed.get() } else { 0.0 };
+            self.tally.capacity(Duration::from_micros(self.now_us), known, last.gate.limit());
         }
     }
 

@@ -205,7 +205,7 @@ impl World<'_> {
             return self.tally.origin_lost(now);
         };
         self.trace.step(self.now_us, What::Done, request.guest, replica as u64);
-        self.tally.origin_served(now);
+        self.tally.origin_served(now, Duration::from_micros(self.now_us - request.sent_us));
         if let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref()) {
             self.replicas.succeeded(flight.replica());
         }

@@ -28,6 +28,7 @@ pub(crate) struct Half {
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
     steering: Control,
+    believed: Rate,
     samples: Vec<Sample>,
     pub(crate) clock: DriftingClock,
     saved_at: Timestamp,
@@ -84,9 +85,11 @@ impl Half {
         let shard = Shard::new(live.classes.len());
         let mut steering = live.steering();
         // As the driver does before the first visitor.
-        steering.tick(&[], &Default::default(), now);
+        let (first, _) = steering.tick(&[], &Default::default(), now);
         let gate = Gate::new(&live.gate_config());
-        Ok(Self { desk, gate, shard, steering, samples: Vec::new(), clock, saved_at: now, saved, live })
+        let believed = first.capacity;
+        let samples = Vec::new();
+        Ok(Self { desk, gate, shard, steering, believed, samples, clock, saved_at: now, saved, live })
     }
 
     pub(crate) fn now(&self, now_us: u64) -> Timestamp {
@@ -107,6 +110,7 @@ impl Half {
         self.gate.take_samples(&mut self.samples);
         let (tunables, _) = self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
         self.gate.set_limit(tunables.max_in_flight);
+        self.believed = tunables.capacity;
         if now.since(self.saved_at) >= SAVE {
             self.saved = self.desk.room().map(|room| room.save(now));
             self.saved_at = now;
@@ -121,6 +125,12 @@ impl Half {
         Ok(())
     }
 
+    /// What it believes the origin's capacity to be, within the operator's bounds.
+    pub(crate) fn believed(&self) -> Rate {
+        self.believed
+    }
+
+    /// What the room lets in.
     pub(crate) fn capacity(&self) -> Rate {
         self.desk.capacity()
     }

@@ -35,6 +35,7 @@ impl Tally {
         self.sums.add(&other.sums);
         self.rows.merge(&other.rows);
         self.bins.merge(&other.bins);
+        self.answers.merge(&other.answers);
     }
 }
 

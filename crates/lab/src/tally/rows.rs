@@ -34,7 +34,10 @@ pub(super) struct Row {
     pub wait_max_us: u64,
     pub told_us: u64,
     pub door_units: f64,
+    pub origin_us: u64,
+    pub origin_p99_us: u32,
     pub capacity_rps: Option<f64>,
+    pub limit: Option<u32>,
 }
 
 impl Row {
@@ -60,8 +63,11 @@ impl Row {
         self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
         self.told_us += other.told_us;
         self.door_units += other.door_units;
-        // One gate, one capacity: at most one part of a run knows it.
+        self.origin_us += other.origin_us;
+        // One gate, one origin: at most one part of a run knows of them.
+        self.origin_p99_us = self.origin_p99_us.max(other.origin_p99_us);
         self.capacity_rps = other.capacity_rps.or(self.capacity_rps);
+        self.limit = other.limit.or(self.limit);
     }
 }
 

@@ -87,7 +87,14 @@ impl Tally {
             last = second(t, row, &last);
             last.clone()
         });
-        seconds.collect()
+        let mut seconds: Vec<Second> = seconds.collect();
+        // Of the second under way nobody has said yet that it is over.
+        if let Some((t, p99)) = self.answers.clone().p99_us()
+            && let Some(second) = usize::try_from(t).ok().and_then(|t| seconds.get_mut(t))
+        {
+            second.origin_response_p99_ms = f64::from(p99) / 1000.0;
+        }
+        seconds
     }
 }
 
@@ -118,7 +125,10 @@ fn second(t: u64, row: &Row, before: &Second) -> Second {
         door_units: row.door_units,
         origin_served: row.origin_served.into(),
         origin_present: level(before.origin_present, row.origin_present),
+        origin_response_mean_ms: ratio(row.origin_us as f64, f64::from(row.origin_served)) / 1000.0,
+        origin_response_p99_ms: f64::from(row.origin_p99_us) / 1000.0,
         capacity_rps: row.capacity_rps.unwrap_or(before.capacity_rps),
+        limit: row.limit.map_or(before.limit, u64::from),
     }
 }
 
