@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
+mod cubic;
 mod fixed;
+mod power_ratio;
 
 pub use fixed::Fixed;
+pub use power_ratio::{PowerRatio, PowerRatioConfig};
 
 /// A request that ended, or several of one class that ended in like manner.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -150,6 +153,8 @@ pub trait Estimator: Send {
 pub struct Options {
     /// The configured capacity; for `fixed` the truth (`None`: nothing is limited), for the others where to start.
     pub rate: Option<Rate>,
+    /// Of `power-ratio`.
+    pub power_ratio: PowerRatioConfig,
 }
 
 /// Makes an estimator by its configured name.
@@ -165,7 +170,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 type Make = fn(&Options) -> Box<dyn Estimator>;
 
-const KNOWN: &[(&str, Make)] = &[("fixed", |options| Box::new(Fixed::new(options.rate)))];
+const KNOWN: &[(&str, Make)] = &[
+    ("fixed", |options| Box::new(Fixed::new(options.rate))),
+    ("power-ratio", |options| Box::new(PowerRatio::new(options.power_ratio, options.rate))),
+];
 
 /// There is no estimator of this name.
 #[derive(Clone, PartialEq, Eq, Debug)]

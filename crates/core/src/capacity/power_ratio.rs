@@ -1,0 +1,285 @@
+//! Capacity as the load with the greatest power ratio: WebQ's discovery, section IV.
+//!
+//! ```text
+//! γ_i = g_i / r_i           goodput over mean response time of epoch i (8 s), in which c_i per second were let in
+//! coarse:      c_i = α c_(i-1) from c0, until the cubic fitted to (c, γ) has its peak inside the range probed;  C̄ = c_i
+//! stabilise:   c = β C̄ until |g - c| / g < ε for N_s epochs, whose γ are ignored
+//! fine:        c_i = c_(i-1) + δ C̄, until the peak was inside once, and then N_f times
+//! C            the fit's peak; stabilise; then watch for γ off the fit by twice its largest error:
+//!              above: discover anew from C;  below: from c0
+//! everywhere:  no step forward unless |g - c| / g < ε: with few visitors, discovery pauses
+//! ```
+//!
+//! What the paper leaves open is resolved as follows, each beside the place where it is done:
+//! *when a peak counts* ([`PowerRatio::sees_the_peak`]), *overload is not low load* ([`PowerRatio::judge`]), *a paused
+//! epoch's sample is dropped* and *a service that will not calm down is relieved* (`phases`), *what the largest error is*
+//! (`watch`), *what is fitted* (all samples, both phases: the fine phase's alone span a quarter of the range, and a cubic
+//! through their noise peaks anywhere), *stabilise after the fine phase too* (the paper: "a similar cool off period will also
+//! exist"), and *c_i is what came, not what was promised*: the room's hand lets in c_i per second as soon as c_i changes, and
+//! g and r are taken of requests that ended in the epoch, so that no promise made at an earlier c_i counts for this one.
+//!
+//! What it cannot do: it needs 25 epochs (200 s) of more visitors than the service can take, and overloads it for some of them;
+//! the peak lies below what a service run with bounded concurrency can serve (80 of 100 per second with ten workers); a
+//! rise by added workers does not change γ at the old load and goes unnoticed; γ mixes classes, so that a change of mix is a
+//! change of capacity.
+
+use crate::units::{Rate, Timestamp};
+
+use super::cubic::Cubic;
+use super::{Estimate, Estimator, Load, Phase, Sample, State};
+
+mod config;
+mod epoch;
+mod phases;
+mod state;
+mod watch;
+
+pub use config::PowerRatioConfig;
+
+use epoch::{Epoch, Sums};
+use watch::Watch;
+
+/// Most points kept: two for every load from 15 to a million per second and the longest fine phase seen are fewer. What
+/// comes after replaces the oldest.
+const MAX_POINTS: usize = 256;
+/// Least load probed: one request in a hundred seconds.
+const LEAST_LOAD: f64 = 0.01;
+/// A discovery that began too high at c0 itself begins again at this share of it.
+const LOWER: f64 = 0.25;
+/// Most epochs in a row in which the load is cut while the service is relieved: to 1/256 at the default share.
+const MAX_RELIEF: u32 = 8;
+
+/// What comes after the service has become stable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    Coarse,
+    Fine,
+    Watch,
+}
+
+/// Where the discovery stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stage {
+    Coarse,
+    Stabilising {
+        then: Then,
+        /// Consecutive epochs with the goodput close to the load.
+        close: u32,
+        /// Times that the load is cut by `drain` at present.
+        relief: u32,
+        /// The service was relieved before and did not bear the load afterwards.
+        relieved: bool,
+    },
+    Fine {
+        /// Epochs after the one that saw the peak; `None` before.
+        guard: Option<u32>,
+    },
+    Watching(Watch),
+}
+
+/// How an epoch's goodput compares with the load.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Seen {
+    /// |g - c| / g < ε.
+    Close,
+    /// Less, since the service cannot do more.
+    Overloaded,
+    /// Less, since fewer came.
+    Low,
+    /// More: what was let in earlier is still being served.
+    Ahead,
+    /// So many of all failed that goodput says nothing of the load, but not with longer response times.
+    Failing { share: f64 },
+    /// Nothing ended.
+    Nothing,
+}
+
+/// Why the present discovery began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    Start,
+    Asked,
+    Set,
+    Rise,
+    Fall,
+    TooHigh,
+}
+
+/// The estimator `power-ratio`.
+#[derive(Clone, Debug)]
+pub struct PowerRatio {
+    config: PowerRatioConfig,
+    /// c_i.
+    load: f64,
+    stage: Stage,
+    cause: Cause,
+    /// The load that this discovery began with.
+    began_with: f64,
+    /// C̄.
+    coarse_end: f64,
+    /// (c_i, γ_i), in order of their epochs.
+    points: Vec<(f64, f64)>,
+    fit: Option<Cubic>,
+    /// Least mean response time of an epoch of this discovery, seconds.
+    best: Option<f64>,
+    sums: Sums,
+    /// Of the last epoch.
+    seen: Option<Seen>,
+    /// Epochs in a row that failed.
+    failing: u32,
+}
+
+impl PowerRatio {
+    /// Starts from `start`, or from [`PowerRatioConfig::first_load`].
+    pub fn new(config: PowerRatioConfig, start: Option<Rate>) -> Self {
+        let config = config.sane();
+        let load = start.unwrap_or(config.first_load).get().max(LEAST_LOAD);
+        Self {
+            config,
+            load,
+            stage: Stage::Coarse,
+            cause: Cause::Start,
+            began_with: load,
+            coarse_end: load,
+            points: Vec::new(),
+            fit: None,
+            best: None,
+            sums: Sums::default(),
+            seen: None,
+            failing: 0,
+        }
+    }
+
+    /// Begins a discovery; with `calm_first` only after the service has become stable at its first load.
+    fn begin(&mut self, load: f64, cause: Cause, calm_first: bool) {
+        let load = load.clamp(LEAST_LOAD, Rate::MAX.get());
+        let sums = std::mem::take(&mut self.sums);
+        *self = Self { cause, sums, ..Self::new(self.config, Rate::per_second(load)) };
+        if calm_first {
+            self.stage = Stage::stabilising(Then::Coarse);
+        }
+    }
+
+    /// What the epoch tells of the load.
+    ///
+    /// The paper's check, goodput close to c, is meant for low load, but an overloaded service fails it just as well: read to
+    /// the letter, discovery stops at the first load that is more than ε too high, and stays there. Two things tell the
+    /// difference: visitors wait, and the service takes much longer than it did.
+    fn judge(&self, epoch: &Epoch) -> Seen {
+        let Some(response) = epoch.response else {
+            return if epoch.failed > 0 { Seen::Failing { share: 1.0 } } else { Seen::Nothing };
+        };
+        let slow = self.best.is_some_and(|best| response > self.config.overload * best);
+        let share = epoch.failed as f64 / (epoch.failed + epoch.served) as f64;
+        if epoch.is_close(self.load, self.config.closeness) {
+            Seen::Close
+        } else if epoch.goodput < self.load && slow && epoch.waited {
+            Seen::Overloaded
+        } else if share > self.config.closeness {
+            Seen::Failing { share }
+        } else if epoch.goodput < self.load {
+            Seen::Low
+        } else {
+            Seen::Ahead
+        }
+    }
+
+    /// Whether the fit's greatest value lies inside the range probed: the load has gone past the capacity.
+    ///
+    /// The paper asks for no more, and four points are a cubic. With noise in them that cubic peaks inside by chance: a
+    /// third of the discoveries then end far too low, or chase peaks until there are no visitors left. So: some more
+    /// loads, and a drop behind the peak that noise does not make, in the fit and, while loads are far apart, in the last
+    /// sample itself. "The range" ends with the greatest load probed, also after backtracking, since its sample is kept.
+    fn sees_the_peak(&self) -> bool {
+        let (Some(fit), Some((_, last))) = (&self.fit, self.points.last()) else { return false };
+        let (lo, hi) = fit.range();
+        let (at, peak) = fit.peak();
+        let dropped = (1.0 - self.config.below_peak) * peak;
+        let raw = self.stage != Stage::Coarse || *last <= dropped;
+        self.points.len() >= self.config.least_points && lo < at && at < hi && fit.at(hi) <= dropped && raw
+    }
+
+    fn add_point(&mut self, power: f64) {
+        if self.points.len() == MAX_POINTS {
+            self.points.remove(0);
+        }
+        self.points.push((self.load, power));
+        self.fit = Cubic::fit(&self.points).ok();
+    }
+
+    /// What is let in: c_i, less while the service is relieved.
+    fn rate(&self) -> f64 {
+        match self.stage {
+            Stage::Stabilising { relief, .. } => self.load * self.config.drain.powi(relief as i32),
+            _ => self.load,
+        }
+    }
+}
+
+impl Stage {
+    fn stabilising(then: Then) -> Self {
+        Self::Stabilising { then, close: 0, relief: 0, relieved: false }
+    }
+}
+
+impl Estimator for PowerRatio {
+    fn observe(&mut self, sample: &Sample) {
+        self.sums.observe(sample);
+    }
+
+    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+        if let Some(epoch) = self.sums.tick(load, self.config.epoch, now) {
+            self.end_of_epoch(&epoch);
+        }
+        Estimate {
+            capacity: Rate::per_second(self.rate()).unwrap_or(self.config.first_load),
+            gain: 1.0,
+            max_in_flight: None,
+            phase: self.phase(),
+            confidence: self.confidence(),
+        }
+    }
+
+    /// Begins a discovery at the given load.
+    fn set(&mut self, capacity: Rate, _now: Timestamp) {
+        self.begin(capacity.get(), Cause::Set, false);
+        self.sums.restart();
+    }
+
+    /// The paper's external trigger: discovers anew from the present estimate; while it is still discovering, from where
+    /// that began.
+    fn rediscover(&mut self, _now: Timestamp) {
+        let from = match self.stage {
+            Stage::Watching(_) | Stage::Stabilising { then: Then::Watch, .. } => self.load,
+            _ => self.began_with,
+        };
+        self.begin(from, Cause::Asked, false);
+        self.sums.restart();
+    }
+
+    fn state(&self) -> State {
+        self.describe()
+    }
+}
+
+impl PowerRatio {
+    fn phase(&self) -> Phase {
+        match (self.seen, self.stage) {
+            (Some(Seen::Low | Seen::Nothing | Seen::Failing { .. }), _) => Phase::Paused,
+            (_, Stage::Watching(_) | Stage::Stabilising { then: Then::Watch, .. }) => Phase::Settled,
+            _ => Phase::Searching,
+        }
+    }
+
+    /// Nothing is known before the peak was seen once; a capacity found is as certain as the fit is close.
+    fn confidence(&self) -> f64 {
+        match self.stage {
+            Stage::Coarse | Stage::Stabilising { then: Then::Coarse | Then::Fine, .. } => 0.0,
+            Stage::Fine { guard } => {
+                0.5 * f64::from(guard.unwrap_or(0)) / f64::from(self.config.guard_epochs.max(1))
+            }
+            Stage::Stabilising { then: Then::Watch, .. } => 0.5,
+            Stage::Watching(watch) => watch.confidence(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The phases (sections IV-B and IV-C): what the end of an epoch changes.
+
+use crate::units::Rate;
+
+use super::epoch::Epoch;
+use super::watch::{Change, Watch};
+use super::{Cause, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then};
+
+impl PowerRatio {
+    pub(super) fn end_of_epoch(&mut self, epoch: &Epoch) {
+        if let Some(response) = epoch.response {
+            self.best = Some(self.best.map_or(response, |best| best.min(response)));
+        }
+        let seen = self.judge(epoch);
+        self.seen = Some(seen);
+        self.failing = if matches!(seen, Seen::Failing { .. }) { self.failing + 1 } else { 0 };
+        match self.stage {
+            Stage::Coarse => self.coarse(epoch, seen),
+            Stage::Stabilising { then, close, relief: 0, relieved } => {
+                self.stabilise(epoch, seen, then, close, relieved);
+            }
+            Stage::Stabilising { then, relief, .. } => self.relieve(epoch, then, relief),
+            Stage::Fine { guard } => self.fine(epoch, seen, guard),
+            Stage::Watching(watch) => self.watch(epoch, seen, watch),
+        }
+    }
+
+    /// Multiplicative steps, until the load has gone past the peak.
+    fn coarse(&mut self, epoch: &Epoch, seen: Seen) {
+        if !self.advances(epoch, seen) {
+            if self.fails_past_the_peak() {
+                self.backtrack();
+            }
+        } else if self.sees_the_peak() {
+            self.backtrack();
+        } else if seen == Seen::Overloaded && self.points.len() < self.config.least_points {
+            // Overloaded before the curve's rising side was seen: there is no peak to be found from here on up.
+            let first = self.config.first_load.get();
+            let lower = if self.began_with > first { first } else { self.began_with * LOWER };
+            self.begin(lower, Cause::TooHigh, true);
+        } else {
+            self.load = (self.load * self.config.growth).min(Rate::MAX.get());
+        }
+    }
+
+    fn backtrack(&mut self) {
+        self.coarse_end = self.load;
+        self.load *= self.config.backtrack;
+        self.stage = Stage::stabilising(Then::Fine);
+    }
+
+    /// Linear steps, until the peak was seen and then N_f times more, without a gap: a peak that a further sample takes away
+    /// again was none.
+    fn fine(&mut self, epoch: &Epoch, seen: Seen, guard: Option<u32>) {
+        if !self.advances(epoch, seen) {
+            if self.fails_past_the_peak() {
+                self.conclude();
+            }
+            return;
+        }
+        let guard = self.sees_the_peak().then(|| guard.map_or(0, |epochs| epochs + 1));
+        self.stage = Stage::Fine { guard };
+        if guard.is_some_and(|epochs| epochs >= self.config.guard_epochs) {
+            self.conclude();
+        } else {
+            self.load = (self.load + self.config.step * self.coarse_end).min(Rate::MAX.get());
+        }
+    }
+
+    /// The capacity is the load at the fit's peak.
+    fn conclude(&mut self) {
+        if let Some(fit) = self.fit {
+            self.load = fit.peak().0;
+            self.stage = Stage::stabilising(Then::Watch);
+        }
+    }
+
+    /// Takes the epoch's sample if the load may go on from here.
+    ///
+    /// The sample of an epoch that pauses the discovery is dropped: it tells of fewer requests than c_i, and at c_i the curve
+    /// would get a dent that looks like its far side.
+    fn advances(&mut self, epoch: &Epoch, seen: Seen) -> bool {
+        match epoch.power() {
+            Some(power) if matches!(seen, Seen::Close | Seen::Overloaded) => {
+                self.add_point(power);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The service bore the loads before this one and refuses so much of it that goodput cannot follow: one that sheds load
+    /// itself, and whose response time therefore never rises. Its capacity is behind us.
+    fn fails_past_the_peak(&self) -> bool {
+        self.failing >= self.config.stable_epochs.max(1)
+            && self.points.len() >= self.config.least_points
+            && self.fit.is_some()
+    }
+
+    /// N_s epochs with the goodput close to the load. Samples are ignored, as the paper says.
+    ///
+    /// The paper expects g > c while the service works off what it was given too much. A service that suffers from overload (its
+    /// workers contend) does not get that far: fed at β C̄ it stays overloaded for good, be its goodput close to c or not. It is
+    /// relieved of load until it answers in time again. If it then fails at the same load, the load is too high, and β applies
+    /// once more.
+    fn stabilise(&mut self, epoch: &Epoch, seen: Seen, then: Then, close: u32, relieved: bool) {
+        let is_slow = self.is_slow(epoch) && epoch.waited;
+        if is_slow && seen != Seen::Ahead {
+            if relieved {
+                self.load *= self.config.backtrack;
+            }
+            self.stage = Stage::Stabilising { then, close: 0, relief: 1, relieved: true };
+            return;
+        }
+        let close = if seen == Seen::Close { close + 1 } else { 0 };
+        self.stage = if close < self.config.stable_epochs {
+            Stage::Stabilising { then, close, relief: 0, relieved }
+        } else {
+            self.stable(then)
+        };
+    }
+
+    fn stable(&self, then: Then) -> Stage {
+        match (then, self.fit) {
+            (Then::Fine, _) => Stage::Fine { guard: None },
+            (Then::Watch, Some(fit)) => Stage::Watching(Watch::new(fit, &self.points, &self.config)),
+            _ => Stage::Coarse,
+        }
+    }
+
+    /// With part of the load, until the service answers in time.
+    fn relieve(&mut self, epoch: &Epoch, then: Then, relief: u32) {
+        let relief = if self.is_slow(epoch) { (relief + 1).min(MAX_RELIEF) } else { 0 };
+        self.stage = Stage::Stabilising { then, close: 0, relief, relieved: true };
+    }
+
+    fn is_slow(&self, epoch: &Epoch) -> bool {
+        match (epoch.response, self.best) {
+            (Some(response), Some(best)) => response > self.config.relieve * best,
+            _ => false,
+        }
+    }
+
+    /// Holds the capacity found, and begins anew once the curve is no longer the one found.
+    fn watch(&mut self, epoch: &Epoch, seen: Seen, mut watch: Watch) {
+        // Failures without longer response times: the service is broken, not slower, and less load would not mend it.
+        let change = match seen {
+            Seen::Failing { .. } | Seen::Nothing | Seen::Ahead => None,
+            _ => watch.epoch(epoch, self.load, seen == Seen::Close, &self.config),
+        };
+        self.stage = Stage::Watching(watch);
+        match change {
+            Some(Change::Rise) => self.begin(self.load, Cause::Rise, false),
+            // What was let in at the old capacity must be worked off first.
+            Some(Change::Fall) => self.begin(self.config.first_load.get(), Cause::Fall, true),
+            None => {}
+        }
+    }
+}
