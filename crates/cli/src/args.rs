@@ -71,7 +71,7 @@ pub struct RunOptions {
     /// The service to protect, HOST:PORT; enough to run without a file.
     #[arg(long, value_name = "HOST:PORT")]
     pub origin: Option<String>,
-    /// What the service can take, in requests per second.
+    /// What the service can take, in requests per second; found out if not given.
     #[arg(long, value_name = "PER_SECOND")]
     pub capacity: Option<f64>,
     /// Address for visitors [default: 0.0.0.0:8080].

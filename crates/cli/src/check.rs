@@ -12,7 +12,7 @@ use crate::results::say;
 pub fn check(file: &Path) -> ExitCode {
     match Settings::load(file) {
         Ok(settings) => {
-            let keys = settings.room.keys.clone();
+            let (keys, capacity) = (settings.room.keys.clone(), settings.explain_capacity());
             // A ring without keys gets one at the start; the rest is compiled as `run` would.
             let key = format!("1:{}", "00".repeat(32));
             if let Err(e) =
@@ -21,7 +21,7 @@ pub fn check(file: &Path) -> ExitCode {
                 eprintln!("{}: {e}", file.display());
                 return ExitCode::from(2);
             }
-            said(say(format_args!("{}: ok\n", file.display())))
+            said(say(format_args!("{}: ok\ncapacity: {capacity}\n", file.display())))
         }
         Err(mistakes) => {
             for mistake in &mistakes {

@@ -28,10 +28,11 @@ pub fn run(options: &RunOptions) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if settings.capacity.rate == 0.0 && settings.capacity.estimator == "fixed" {
+    let capacity = settings.explain_capacity();
+    if settings.lets_everybody_in() {
         tracing::warn!(
-            "no capacity is set, so nobody will ever wait: give --capacity N or capacity.rate, \
-             or set it while running with PUT /v1/capacity"
+            "nobody will ever wait: capacity.estimator is \"fixed\" and there is no capacity.rate; give one, \
+             set it while running with PUT /v1/capacity, or choose an estimator that discovers it"
         );
     }
     let replicas = settings.origin.replicas.join(", ");
@@ -43,7 +44,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
         }
     };
     server.control().steer_log(log);
-    tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
+    tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, %capacity, "ready");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,
         Err(e) => {

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tidegate_core::capacity::Phase;
+use tidegate_core::control::Tunables;
+use tidegate_core::units::Rate;
 use tidegate_gateway::driver::{Control, Figures};
 
 /// A line that is being kept up to date.
@@ -48,22 +51,37 @@ impl StatusLine {
 }
 
 fn line(f: &Figures) -> String {
-    let capacity = if f.capacity < tidegate_core::units::Rate::MAX {
-        format!("{:.0}", f.capacity.get())
-    } else {
-        "∞".into()
-    };
     let total = f.window.total();
     format!(
-        "offered {:.0}/s  admitted {:.0}/s of {capacity}  waiting {} ({})  response {} (p99 {})  in flight {}",
+        "offered {:.0}/s  admitted {:.0}/s  {}  waiting {} ({})  response {} (p99 {})  at the origin {}",
         total.offered_per_s,
         total.admitted_per_s,
+        capacity(&f.tunables, f.estimate.phase),
         f.room.waiting,
         human(f.room.wait),
         known(total.response.mean),
         known(total.response.p99),
         f.gate.in_flight,
     )
+}
+
+/// "settled 98/s, 10 in flight", or whatever is known of the capacity.
+fn capacity(tunables: &Tunables, phase: Phase) -> String {
+    let doing = match phase {
+        Phase::Configured => "capacity",
+        Phase::Searching => "discovering",
+        Phase::Settled => "settled",
+        Phase::Paused => "paused",
+    };
+    let rate = if tunables.capacity < Rate::MAX {
+        format!("{:.0}/s", tunables.capacity.get())
+    } else {
+        "unlimited".into()
+    };
+    match tunables.max_in_flight {
+        Some(limit) => format!("{doing} {rate}, {limit} in flight"),
+        None => format!("{doing} {rate}"),
+    }
 }
 
 fn known(time: Option<Duration>) -> String {
@@ -75,5 +93,26 @@ fn human(d: Duration) -> String {
         s if s >= 60.0 => format!("{:.0} min", s / 60.0),
         s if s >= 1.0 => format!("{s:.1} s"),
         s => format!("{:.0} ms", s * 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_capacity_is_said_as_it_is_known() {
+        let tunables = |rate: f64, max_in_flight| {
+            let capacity = Rate::per_second(rate).unwrap_or_default();
+            Tunables { outflow: capacity, capacity, max_in_flight, keeps_queue: false }
+        };
+        for (rate, limit, phase, said) in [
+            (98.4, Some(10), Phase::Settled, "settled 98/s, 10 in flight"),
+            (20.0, Some(4), Phase::Searching, "discovering 20/s, 4 in flight"),
+            (100.0, None, Phase::Configured, "capacity 100/s"),
+            (1e9, None, Phase::Configured, "capacity unlimited"),
+        ] {
+            assert_eq!(capacity(&tunables(rate, limit), phase), said);
+        }
     }
 }

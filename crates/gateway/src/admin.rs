@@ -23,6 +23,8 @@ use tokio::net::TcpListener;
 use crate::driver::Control;
 use crate::metrics;
 
+mod capacity;
+
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// Connections at once: people, a scraper, a peer; far below what could hurt the control thread.
@@ -90,11 +92,12 @@ async fn answer(control: &Arc<Control>, request: Request<Incoming>) -> Answer {
         (&Method::GET, "/readyz") => ready(control),
         (&Method::GET, "/metrics") => metrics_text(control),
         (&Method::GET, "/v1/state") => json_answer(&metrics::state(control)),
-        (&Method::GET, "/v1/capacity") => capacity(control),
+        (&Method::GET, "/v1/capacity") => capacity::get(control),
         (&Method::PUT, "/v1/capacity") => match read_json(body).await {
-            Ok(value) => set_capacity(control, &value),
+            Ok(value) => capacity::put(control, &value),
             Err(refused) => refused,
         },
+        (&Method::POST, "/v1/capacity/rediscover") => capacity::rediscover(control),
         (&Method::POST, "/v1/reload") => reload(control),
         (&Method::POST, "/v1/drain") => {
             control.drain();
@@ -105,18 +108,24 @@ async fn answer(control: &Arc<Control>, request: Request<Incoming>) -> Answer {
                 .map_or_else(|e| problem(StatusCode::BAD_REQUEST, &e), |answer| json_answer(&answer)),
             Err(refused) => refused,
         },
-        (_, path) => no_such(path),
+        (method, path) => no_such(method, path),
     }
 }
 
-fn no_such(path: &str) -> Answer {
+fn no_such(method: &Method, path: &str) -> Answer {
     let allowed = match path {
-        "/healthz" | "/readyz" | "/metrics" | "/v1/state" => "GET",
-        "/v1/capacity" => "GET, PUT",
-        "/v1/reload" | "/v1/drain" | "/v1/feedback" => "POST",
+        "/healthz" | "/readyz" | "/metrics" | "/v1/state" => "GET, OPTIONS",
+        "/v1/capacity" => "GET, PUT, OPTIONS",
+        "/v1/capacity/rediscover" | "/v1/reload" | "/v1/drain" | "/v1/feedback" => "POST, OPTIONS",
         _ => return problem(StatusCode::NOT_FOUND, "no such resource"),
     };
-    let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{path} takes {allowed}"));
+    let mut answer = if method == Method::OPTIONS {
+        let mut empty = Response::new(Full::default());
+        *empty.status_mut() = StatusCode::NO_CONTENT;
+        empty
+    } else {
+        problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{path} takes {allowed}"))
+    };
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
@@ -179,26 +188,6 @@ fn metrics_text(control: &Control) -> Answer {
     let form = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, form);
     answer
-}
-
-fn capacity(control: &Control) -> Answer {
-    let live = control.shared.live.load();
-    json_answer(&json!({
-        "rate": finite(control.shared.desk.capacity()),
-        "estimator": live.settings.capacity.estimator,
-    }))
-}
-
-fn set_capacity(control: &Control, value: &Value) -> Answer {
-    let rate = value.get("rate").and_then(Value::as_f64).filter(|r| r.is_finite() && *r >= 0.0);
-    let Some(rate) = rate.and_then(Rate::per_second) else {
-        return problem(
-            StatusCode::BAD_REQUEST,
-            &format!("expected {{\"rate\": N}} with N >= 0 in cost units per second; got {value}"),
-        );
-    };
-    control.set_capacity(rate);
-    capacity(control)
 }
 
 fn reload(control: &Control) -> Answer {

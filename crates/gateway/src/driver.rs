@@ -4,18 +4,19 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, Load, Sample};
-use tidegate_core::control::{Control as Steering, TICK};
-use tidegate_core::gate::Totals;
+use tidegate_core::capacity::{Estimate, Sample};
+use tidegate_core::control::{TICK, Tunables};
+use tidegate_core::gate::{GateConfig, Totals};
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::room::RoomState;
 use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::Notify;
 
+use crate::capacity::{Capacity, NotHere};
 use crate::health;
 use crate::live::Live;
 use crate::log::LogHandle;
@@ -39,7 +40,7 @@ pub struct Control {
     pub shared: Arc<Shared>,
     source: Source,
     state: StateDir,
-    steering: Mutex<Steering>,
+    capacity: Mutex<Capacity>,
     figures: Mutex<Figures>,
     ended: AtomicBool,
     wake: Notify,
@@ -59,10 +60,12 @@ pub struct Figures {
     pub room: RoomState,
     /// Tier 2.
     pub gate: Totals,
-    /// Capacity in force.
-    pub capacity: Rate,
+    /// Capacity, outflow and in-flight limit in force.
+    pub tunables: Tunables,
     /// What the estimator said last.
     pub estimate: Estimate,
+    /// How often it began to look anew.
+    pub rediscoveries: u64,
 }
 
 /// Why a reload did not happen: the gate keeps what it had.
@@ -83,26 +86,26 @@ impl Control {
     /// The control side of a gate that is about to start.
     pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
         let at = shared.clock.now();
-        let live = shared.live.load();
-        let mut steering = live.steering();
+        let capacity = Capacity::new(&shared.live.load(), at);
+        // Nobody is at the origin yet, and nobody is to get there before there is a limit.
+        shared.gate.set_limit(capacity.tunables().max_in_flight);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
         let window = Window::between(&total, &total);
-        let (tunables, estimate) = steering.tick(&[], &Load::default(), at);
         let figures = Figures {
             at,
             window,
             total,
             room: shared.desk.state(at),
             gate: shared.gate.totals(),
-            capacity: tunables.capacity,
-            estimate,
+            tunables: capacity.tunables(),
+            estimate: capacity.estimate(),
+            rediscoveries: 0,
         };
-        drop(live);
         Self {
             shared,
             source,
             state,
-            steering: Mutex::new(steering),
+            capacity: Mutex::new(capacity),
             figures: Mutex::new(figures),
             ended: AtomicBool::new(false),
             wake: Notify::new(),
@@ -121,11 +124,29 @@ impl Control {
     }
 
     /// Sets the capacity while running.
-    pub fn set_capacity(&self, rate: Rate) {
-        let now = self.shared.clock.now();
-        lock(&self.steering).set_capacity(rate, now);
-        self.shared.desk.publish(rate, now);
+    ///
+    /// # Errors
+    /// It is kept elsewhere.
+    pub fn set_capacity(&self, rate: Rate) -> Result<(), NotHere> {
+        let mut capacity = lock(&self.capacity);
+        capacity.set(&self.shared, rate, self.shared.clock.now())?;
         tracing::info!(per_second = rate.get(), "capacity set");
+        Ok(())
+    }
+
+    /// Has the capacity looked for anew.
+    ///
+    /// # Errors
+    /// It is not discovered, or not here.
+    pub fn rediscover(&self) -> Result<(), NotHere> {
+        lock(&self.capacity).rediscover(&self.shared.live.load(), self.shared.clock.now())?;
+        tracing::info!("the capacity is looked for anew");
+        Ok(())
+    }
+
+    /// The estimator at work, for `/v1/capacity`.
+    pub fn capacity(&self) -> MutexGuard<'_, Capacity> {
+        lock(&self.capacity)
     }
 
     /// Reads the configuration again and puts it in force without dropping a connection.
@@ -152,13 +173,12 @@ impl Control {
         {
             tracing::warn!("{e}: room.max_wait and room.grace take effect with the next start only");
         }
-        self.shared.gate.reconfigure(&live.gate_config());
         self.shared.replicas.reconfigure(&live.settings.origin);
-        if live.settings.capacity != old.settings.capacity {
-            *lock(&self.steering) = live.steering();
-        } else {
-            lock(&self.steering).reconfigure(live.bounds());
-        }
+        let mut capacity = lock(&self.capacity);
+        capacity.reconfigure(&old, &live, now);
+        let max_in_flight = capacity.limit(&live);
+        self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..live.gate_config() });
+        drop(capacity);
         if let Some(log) = self.log.get()
             && let Err(e) = log.set_level(&live.settings.log.level)
         {
@@ -200,14 +220,13 @@ impl Control {
         shared.clock.discipline();
         let now = shared.clock.now();
         shared.gate.tick(now);
-        let gate = shared.gate.totals();
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
+        let mut capacity = lock(&self.capacity);
         ticker.samples.clear();
-        shared.gate.take_samples(&mut ticker.samples);
-        let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
-        let (tunables, estimate) =
-            lock(&self.steering).steer(&shared.desk, &gate, usable, &ticker.samples, now);
-        shared.gate.set_limit(tunables.max_in_flight);
+        let gate = capacity.tick(shared, &mut ticker.samples, now);
+        let (tunables, estimate, rediscoveries) =
+            (capacity.tunables(), capacity.estimate(), capacity.rediscoveries());
+        drop(capacity);
         let busy = shared.desk.busy(now);
         let since = &shared.busy_since_us;
         if !busy {
@@ -224,8 +243,9 @@ impl Control {
                 window,
                 room: shared.desk.state(now),
                 gate,
-                capacity: tunables.capacity,
+                tunables,
                 estimate,
+                rediscoveries,
             };
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
@@ -342,6 +362,6 @@ async fn run(control: Arc<Control>) {
 }
 
 /// A poisoned lock guards figures, not invariants: go on.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

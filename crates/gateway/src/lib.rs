@@ -44,6 +44,7 @@ pub mod access;
 pub mod log;
 pub mod logged;
 
+pub mod capacity;
 pub mod driver;
 
 pub mod admin;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_core::capacity::Phase;
 use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
@@ -25,7 +26,7 @@ pub fn prometheus(control: &Control) -> String {
         let count = figures.total.event(*event) + of_dispatch(&control.shared, *event);
         let _ = writeln!(out, "tidegate_{name}_total {count}");
     }
-    extra_counters(&mut out, control);
+    extra_counters(&mut out, control, &figures);
     gauges(&mut out, control, &figures);
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
@@ -45,7 +46,7 @@ fn of_dispatch(shared: &Shared, event: Event) -> u64 {
     }
 }
 
-fn extra_counters(out: &mut String, control: &Control) {
+fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
     let shared = &control.shared;
     let mut counter = |name: &str, help: &str, value: u64| {
         let _ = writeln!(
@@ -55,6 +56,11 @@ fn extra_counters(out: &mut String, control: &Control) {
     };
     counter("origin_connects", "Connections to replicas begun.", shared.upstream(|s| &s.connects));
     counter("origin_reused", "Requests sent on a pooled connection.", shared.upstream(|s| &s.reused));
+    counter(
+        "capacity_rediscoveries",
+        "How often the estimator began to look anew after it had settled.",
+        figures.rediscoveries,
+    );
     if let Some(access) = &shared.access {
         counter(
             "access_log_dropped",
@@ -70,7 +76,8 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
     let mut gauge = |name: &str, help: &str, value: f64| {
         let _ = writeln!(
             out,
-            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} gauge\ntidegate_{name} {value}"
+            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} gauge\ntidegate_{name} {}",
+            number(value)
         );
     };
     gauge("open_connections", "Visitor connections open now.", connections as f64);
@@ -79,7 +86,18 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
         "Upgraded connections open now.",
         control.shared.upstream(|s| &s.tunnels_open) as f64,
     );
-    gauge("capacity", "Capacity in force, in cost units per second.", f.capacity.get());
+    gauge("capacity", "Capacity in force, in cost units per second.", f.tunables.capacity.get());
+    gauge(
+        "capacity_outflow",
+        "Work that the room lets in, in cost units per second.",
+        f.tunables.outflow.get(),
+    );
+    gauge("capacity_confidence", "How sure the estimator is, from 0 to 1.", f.estimate.confidence);
+    gauge(
+        "max_in_flight",
+        "Requests that the gate lets the origin work on at once.",
+        f.tunables.max_in_flight.map_or(f64::INFINITY, f64::from),
+    );
     gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
     gauge("promised_cost", "Work promised to them.", f.room.promised.units());
     gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
@@ -92,6 +110,19 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
     gauge("overbooking", "Promises per second as a multiple of capacity.", f.room.overbook);
     gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight as f64);
     gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued as f64);
+    let _ = writeln!(
+        out,
+        "# HELP tidegate_capacity_phase 1 for what the estimator is doing.\n# TYPE tidegate_capacity_phase gauge"
+    );
+    for phase in Phase::ALL {
+        let is = u8::from(phase == f.estimate.phase);
+        let _ = writeln!(out, "tidegate_capacity_phase{{phase=\"{}\"}} {is}", phase.name());
+    }
+}
+
+/// As the text form writes it.
+fn number(value: f64) -> String {
+    if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
 fn classes(out: &mut String, control: &Control, f: &Figures) {
@@ -203,7 +234,11 @@ pub fn state(control: &Control) -> Value {
         "admitted_per_s": total.admitted_per_s,
         "goodput_per_s": total.goodput_per_s,
         "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
-        "capacity": { "rate": finite(f.capacity), "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence },
+        "capacity": {
+            "rate": finite(f.tunables.capacity), "outflow": finite(f.tunables.outflow),
+            "max_in_flight": f.tunables.max_in_flight, "estimator": live.settings.estimator(),
+            "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence,
+        },
         "room": {
             "waiting": f.room.waiting, "promised": f.room.promised.units(),
             "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,

@@ -87,6 +87,9 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 4] = [Self::Configured, Self::Searching, Self::Settled, Self::Paused];
+
     /// Its name in metrics and the API.
     pub const fn name(self) -> &'static str {
         match self {

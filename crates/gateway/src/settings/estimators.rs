@@ -59,6 +59,11 @@ impl Capacity {
         bound(self.floor).unwrap_or(Rate::ZERO)
     }
 
+    /// Whether the estimator called `name` has the same parameters in `other`. Other estimators' are no matter.
+    pub fn is_tuned_like(&self, _other: &Self, _name: &str) -> bool {
+        true
+    }
+
     /// What the core's estimators are made with.
     pub fn options(&self) -> Options {
         Options { rate: self.given() }
@@ -77,9 +82,44 @@ impl Settings {
         }
     }
 
+    /// Whether nothing limits what is let in: a number was asked for and none is given.
+    pub fn lets_everybody_in(&self) -> bool {
+        let is_told = matches!(self.role, Role::TokenCheck { .. });
+        !is_told && !self.discovers() && self.capacity.given().is_none() && self.capacity.most().is_none()
+    }
+
     /// Whether the estimator in force finds the capacity out.
     pub fn discovers(&self) -> bool {
         self.estimator() != FIXED
+    }
+}
+
+impl Settings {
+    /// What the gate will go by, in a sentence for operators.
+    pub fn explain_capacity(&self) -> String {
+        let c = &self.capacity;
+        if let Role::TokenCheck { feedback_url, .. } = &self.role {
+            return format!("as the tokengen process says ({feedback_url})");
+        }
+        let mut text = match (self.discovers(), c.given()) {
+            (true, None) => format!("discovered by \"{}\"", self.estimator()),
+            (true, Some(rate)) => {
+                format!("discovered by \"{}\", starting from {} cost units/s", self.estimator(), rate.get())
+            }
+            (false, Some(rate)) => format!("{} cost units/s, as given", rate.get()),
+            (false, None) => "unlimited: nobody waits until PUT /v1/capacity sets one".into(),
+        };
+        if let Some(most) = c.most() {
+            text.push_str(&format!(", at most {}/s", most.get()));
+        }
+        if c.least() > Rate::ZERO {
+            text.push_str(&format!(", at least {}/s", c.least().get()));
+        }
+        match self.origin.max_in_flight {
+            0 => {}
+            n => text.push_str(&format!(", at most {n} in flight")),
+        }
+        text
     }
 }
 
