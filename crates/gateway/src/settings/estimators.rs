@@ -66,7 +66,7 @@ impl Capacity {
 
     /// What the core's estimators are made with.
     pub fn options(&self) -> Options {
-        Options { rate: self.given() }
+        Options { rate: self.given(), ..Options::default() }
     }
 }
 
