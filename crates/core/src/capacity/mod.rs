@@ -12,9 +12,11 @@ use std::time::Duration;
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod cubic;
+mod bottleneck;
 mod fixed;
 mod power_ratio;
 
+pub use bottleneck::{Bottleneck, BottleneckConfig};
 pub use fixed::Fixed;
 pub use power_ratio::{PowerRatio, PowerRatioConfig};
 
@@ -158,6 +160,8 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Of `power-ratio`.
     pub power_ratio: PowerRatioConfig,
+    /// For `bottleneck`.
+    pub bottleneck: BottleneckConfig,
 }
 
 /// Makes an estimator by its configured name.
@@ -176,6 +180,7 @@ type Make = fn(&Options) -> Box<dyn Estimator>;
 const KNOWN: &[(&str, Make)] = &[
     ("fixed", |options| Box::new(Fixed::new(options.rate))),
     ("power-ratio", |options| Box::new(PowerRatio::new(options.power_ratio, options.rate))),
+    ("bottleneck", |options| Box::new(Bottleneck::new(options.bottleneck, options.rate))),
 ];
 
 /// There is no estimator of this name.

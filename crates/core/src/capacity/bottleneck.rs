@@ -1,0 +1,506 @@
+//! Tidegate's own estimator: hold as many requests at the origin as its bottleneck can work on, and count what comes back.
+//!
+//! An origin of K workers driven at a rate must stay well below its capacity or queue. The same origin fed from the gate's
+//! queue with K in flight runs at all of it with its unloaded response time, because the waiting happens in the gate. So the
+//! in-flight limit L is held at the knee K of the curve of response time over requests in flight,
+//!
+//! ```text
+//! R(n) = B · max(1, (n/K)^p)            curve.rs: which K, B, p are likeliest
+//! L    = K · headroom                   plan.rs: how it is found, held and probed
+//! C    = Σ work / Σ R/n  at n >= K      meter.rs: what the origin serves there (Little's law)
+//! ```
+//!
+//! and every sample is tested against the fit: [`change`] tells within some dozens of completions that the origin has become
+//! slower or faster, [`costs`] what of it is the mix of classes, [`dispersion`] how sure all this can be, [`pause`] what is none of it.
+//! Samples without a backlog are not looked at: they tell of the load (application-limited, as BBR says).
+//!
+//! As BBR does for a path (Cardwell et al. 2016) but fitted instead of min- and max-filtered: with noisy service the
+//! minimum response time is a fraction of the mean, and a limit that follows from it starves the origin.
+//!
+//! What it cannot do: tell a knee from an origin that refuses beyond it without delay; learn without a backlog; find a change smaller than
+//! the noise of some hundred samples.
+
+use std::time::Duration;
+
+use super::{Estimate, Estimator, Load, Phase, Sample, State};
+use crate::units::{Rate, Timestamp};
+
+mod change;
+mod costs;
+mod curve;
+mod dispersion;
+mod guess;
+mod meter;
+mod pause;
+mod plan;
+
+use change::{Change, Changes, Onset};
+use costs::Costs;
+use curve::{Curve, Hinge};
+use dispersion::Dispersion;
+use guess::{Guess, starves};
+use meter::{Meter, Work};
+use pause::Pauses;
+use plan::Purpose;
+
+/// What may be set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BottleneckConfig {
+    /// Least requests in flight.
+    pub min_in_flight: u32,
+    /// Most requests in flight.
+    pub max_in_flight: u32,
+    /// Requests in flight to begin with.
+    pub start_in_flight: u32,
+    /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential service).
+    pub memory: f64,
+}
+
+impl Default for BottleneckConfig {
+    fn default() -> Self {
+        Self { min_in_flight: 1, max_in_flight: 20_000, start_in_flight: 4, memory: 2500.0 }
+    }
+}
+
+/// See the file's head.
+pub struct Bottleneck {
+    config: BottleneckConfig,
+    guess: Guess,
+    costs: Costs,
+    curve: Curve,
+    dispersion: Dispersion,
+    changes: Changes,
+    meter: Meter,
+    pauses: Pauses,
+    /// The last fit, if it has a knee.
+    hinge: Option<Hinge>,
+    /// The limit wanted, with its fraction, and what is in force.
+    wanted: f64,
+    limit: u32,
+    carried: f64,
+    purpose: Purpose,
+    /// Rounds since the cruise began.
+    rounds: u32,
+    round: Round,
+    /// Correction of the headroom by what the probes up have shown.
+    adjusted: f64,
+    gain: f64,
+    alarm: Option<(Change, Onset)>,
+    /// Mean work and cost per request at present.
+    mix: Work,
+    units_per_request: f64,
+    ticked: Option<Timestamp>,
+    judged_in_tick: u64,
+    idle_ticks: u32,
+    errors: u64,
+    served: u64,
+    reason: &'static str,
+}
+
+/// What came of the present level.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    began: Timestamp,
+    work: Work,
+    response_s: f64,
+}
+
+impl Round {
+    fn new(began: Timestamp) -> Self {
+        Self { began, work: Work::default(), response_s: 0.0 }
+    }
+}
+
+impl Bottleneck {
+    /// An estimator that starts from `start` cost units per second, or from little.
+    pub fn new(config: BottleneckConfig, start: Option<Rate>) -> Self {
+        let first =
+            f64::from(config.start_in_flight.clamp(config.min_in_flight.max(1), config.max_in_flight.max(1)));
+        Self {
+            config,
+            guess: Guess::new(start.map(Rate::get)),
+            costs: Costs::new(),
+            curve: Curve::new(),
+            dispersion: Dispersion::new(),
+            changes: Changes::default(),
+            meter: Meter::new(),
+            pauses: Pauses::default(),
+            hinge: None,
+            wanted: first,
+            limit: first as u32,
+            carried: 0.0,
+            purpose: Purpose::Ramp,
+            rounds: 0,
+            round: Round::new(Timestamp::default()),
+            adjusted: 0.0,
+            gain: 1.0,
+            alarm: None,
+            mix: Work::default(),
+            units_per_request: 1.0,
+            ticked: None,
+            judged_in_tick: 0,
+            idle_ticks: 0,
+            errors: 0,
+            served: 0,
+            reason: "waiting for load",
+        }
+    }
+
+    /// A sample that was sent while others waited.
+    fn judge(&mut self, sample: &Sample, units: f64) {
+        let count = sample.count as f64;
+        let n = f64::from(sample.in_flight.max(1));
+        let response_s = sample.response.as_secs_f64().max(1e-6);
+        let sent = sample.ended.saturating_sub(sample.response);
+        if self.pauses.forgives(sent, sample.ended, self.expected(), f64::from(self.limit)) {
+            return;
+        }
+        self.judged_in_tick += sample.count;
+        let ok = if sample.ok { count } else { 0.0 };
+        let work = Work {
+            count: ok,
+            units: ok * units,
+            cost: ok * sample.cost.units(),
+            time_s: count * response_s / n,
+        };
+        if sent >= self.round.began {
+            self.round.work.add(&work);
+            self.round.response_s += count * response_s;
+        }
+        self.weigh(n, &work);
+        if !sample.ok {
+            return;
+        }
+        self.curve.add(n, count, units, response_s);
+        if let Some(hinge) = self.hinge.filter(|_| self.purpose != Purpose::Ramp) {
+            self.compare(&hinge, sample, n, units, response_s);
+        } else if self.round.work.count > 1.0 {
+            let mean = self.round.response_s / self.round.work.units.max(1e-9);
+            self.dispersion.add(count, response_s / (units * mean), f64::INFINITY);
+        }
+    }
+
+    /// What the origin serves at saturation.
+    fn weigh(&mut self, n: f64, work: &Work) {
+        let Some(hinge) = self.hinge.filter(|_| self.purpose != Purpose::Ramp) else { return };
+        let most = if hinge.contends() { 1.2 } else { 1.8 };
+        if n < 0.98 * hinge.knee || n > most * hinge.knee {
+            return;
+        }
+        let beyond = n / (hinge.knee * hinge.slowdown(n));
+        let phi = self.dispersion.get();
+        let memory = self.config.memory * phi.clamp(0.15, 4.0);
+        let work = Work { time_s: work.time_s * beyond, ..*work };
+        self.meter.add(&work, f64::from(self.limit).max(16.0), memory, phi);
+    }
+
+    /// A sample against the fit.
+    fn compare(&mut self, hinge: &Hinge, sample: &Sample, n: f64, units: f64, response_s: f64) {
+        let count = sample.count as f64;
+        let slowdown = hinge.slowdown(n);
+        let waited = self.units_per_request * (slowdown - 1.0);
+        self.costs.learn(sample.class, count, response_s / hinge.base_s - waited);
+        let expected_s = hinge.base_s * (units + waited);
+        self.dispersion.add(count, response_s / expected_s, (2.0 * f64::from(self.limit)).max(16.0));
+        let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.meter.total().count));
+        let onset =
+            Onset { count, in_flight: count * n, units: count * units, response_s: count * response_s };
+        self.changes.add(&onset, expected_s / count, slowdown, phi);
+        if self.alarm.is_none() {
+            self.alarm = self.changes.fired(self.expected().0);
+        }
+    }
+
+    /// Requests per second and seconds per response to be expected, for the tests of pauses.
+    fn expected(&self) -> (f64, f64) {
+        match self.hinge {
+            Some(hinge) => {
+                let base = hinge.base_s * self.units_per_request;
+                let n = f64::from(self.limit);
+                (n.min(hinge.knee) / base, base * hinge.slowdown(n))
+            }
+            None if self.round.work.count >= 8.0 => (
+                self.round.work.count / self.round.work.time_s,
+                self.round.response_s / self.round.work.count,
+            ),
+            None => (0.01, f64::INFINITY),
+        }
+    }
+
+    /// The origin is not what it was.
+    fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
+        let Some(hinge) = self.hinge else { return };
+        let n = onset.in_flight / onset.count;
+        let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
+        let since = Work {
+            count: onset.count,
+            units: onset.units,
+            cost: onset.units * self.cost_per_unit(),
+            time_s: onset.response_s / n,
+        };
+        match change {
+            Change::Slower => {
+                self.meter.restart(since);
+                self.curve.clear();
+                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
+                self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
+                self.reason = "origin slower: looking below";
+                self.rounds = 0;
+                self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
+            }
+            Change::Faster => {
+                self.curve.clear();
+                self.reason = "origin faster: looking for its knee";
+                self.meter.restart(since);
+                self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
+            }
+            Change::Unsaturated => {
+                self.curve.clear_above(hinge.knee);
+                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
+                self.reason = "no wait beyond the knee: looking for more";
+                self.meter.restart(since);
+                self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
+            }
+        }
+        self.changes.clear();
+        self.dispersion.cut();
+    }
+
+    /// The round is over: fits, and goes where the plan says.
+    fn next_round(&mut self, now: Timestamp) {
+        self.anchor();
+        let phi = self.dispersion.get();
+        let fitted = self.curve.fit(phi);
+        if self.purpose == Purpose::Ramp {
+            return self.ramp_on(fitted, phi, now);
+        }
+        if self.purpose == Purpose::Up {
+            self.adjust();
+        }
+        let Some(fitted) = fitted else { return self.go(self.purpose, self.wanted, now) };
+        let old = self.hinge.unwrap_or(fitted);
+        let step = if self.rounds < 20 { 1.2 } else { 1.1 };
+        let knee = fitted.knee.clamp(old.knee / step, old.knee * step);
+        let hinge = Hinge { knee, ..fitted };
+        self.hinge = Some(hinge);
+        self.curve.fade(knee, 600.0, 2000.0);
+        self.rounds += 1;
+        self.reason = "holds the knee";
+        let mut purpose = plan::after(self.rounds, hinge.contends());
+        if fitted.at_edge && self.rounds % 3 == 1 {
+            purpose = Purpose::Down;
+        }
+        let cruise = knee * plan::headroom(hinge.contends(), phi, self.adjusted);
+        let level = match purpose {
+            Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
+            Purpose::Down => plan::DOWN * knee,
+            Purpose::Cruise | Purpose::Ramp => cruise,
+        };
+        self.go(purpose, level, now);
+    }
+
+    fn ramp_on(&mut self, fitted: Option<Hinge>, phi: f64, now: Timestamp) {
+        let level = self.wanted;
+        let found = fitted.filter(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 6.0);
+        if let Some(hinge) = found {
+            self.hinge = Some(hinge);
+            self.rounds = 0;
+            self.adjusted = 0.0;
+            let most = if hinge.contends() { 1.2 } else { 2.0 };
+            let (units, time_s, count) = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
+            let cost = units * self.cost_per_unit();
+            let seen = Work { count, units, cost, time_s };
+            self.meter.restart(seen);
+            self.changes.clear();
+            self.reason = "knee found";
+            return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contends(), phi, 0.0), now);
+        }
+        let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
+        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown), now);
+    }
+
+    /// Compares throughput above with that of the cruise.
+    fn adjust(&mut self) {
+        let Some(hinge) = self.hinge else { return };
+        let phi = self.dispersion.get();
+        let cruise = hinge.knee * plan::headroom(hinge.contends(), phi, self.adjusted);
+        let (up, time, samples) = self.curve.work_between(1.08 * cruise, 2.5 * cruise);
+        let (units, time_s, count) = self.curve.work_between(0.95 * cruise, 1.08 * cruise);
+        if samples < 10.0 || count < 10.0 {
+            return;
+        }
+        let gain = ((up / time) / (units / time_s)).ln();
+        let error = (phi * (1.0 / samples + 1.0 / count)).sqrt();
+        let step = if gain > 1.3 * error && gain > 0.01 { 0.02 } else { -0.02 };
+        self.adjusted = (self.adjusted + step).clamp(0.0, 0.3);
+    }
+
+    /// Learned costs keep their scale.
+    fn anchor(&mut self) {
+        let factor = self.costs.anchor(2000.0);
+        if factor != 1.0 {
+            self.curve.rescale_units(factor);
+            self.meter.rescale_units(factor);
+            self.mix.units *= factor;
+            self.units_per_request *= factor;
+            if let Some(hinge) = &mut self.hinge {
+                hinge.base_s /= factor;
+            }
+        }
+    }
+
+    fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
+        let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
+        let level = if level.is_finite() { level } else { f64::from(self.limit) };
+        self.wanted = level.clamp(f64::from(least), f64::from(most.max(least)));
+        // The fraction is carried over, so that the mean over rounds is the level wanted.
+        let carried = self.wanted + self.carried;
+        self.limit = (carried.round() as u32).clamp(least, most.max(least));
+        self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
+        if self.purpose != purpose {
+            self.dispersion.cut();
+        }
+        self.purpose = purpose;
+        self.round = Round::new(now);
+    }
+
+    fn cost_per_unit(&self) -> f64 {
+        if self.mix.units > 0.0 { self.mix.cost / self.mix.units } else { 1.0 }
+    }
+
+    fn note_mix(&mut self, sample: &Sample, units: f64) {
+        let count = sample.count as f64;
+        self.mix.add(&Work { count, units: count * units, cost: count * sample.cost.units(), time_s: 0.0 });
+        if self.mix.count > 400.0 {
+            let factor = 300.0 / self.mix.count;
+            self.mix = Work {
+                count: 300.0,
+                units: self.mix.units * factor,
+                cost: self.mix.cost * factor,
+                time_s: 0.0,
+            };
+        }
+        self.units_per_request = self.mix.units / self.mix.count;
+    }
+
+    /// Cost units per second, as configured.
+    fn capacity(&self) -> f64 {
+        let learned = self.meter.rate().map(|rate| rate * self.cost_per_unit());
+        let round = &self.round.work;
+        let now = (round.count >= 10.0).then(|| round.cost / round.time_s);
+        match (self.purpose, learned, now) {
+            (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
+            (Purpose::Ramp, None, now) => now.unwrap_or(0.0).max(self.guess.rate()),
+            (_, learned, _) => learned.unwrap_or(self.guess.rate()),
+        }
+    }
+}
+
+impl Estimator for Bottleneck {
+    fn observe(&mut self, sample: &Sample) {
+        if sample.count == 0 {
+            return;
+        }
+        let units = self.costs.units(sample.class, sample.cost.units());
+        if sample.ok {
+            self.served += sample.count;
+            self.guess.served(sample.cost.units() * sample.count as f64);
+            self.note_mix(sample, units);
+        } else {
+            self.errors += sample.count;
+        }
+        if sample.backlog {
+            self.judge(sample, units);
+        } else {
+            self.pauses.pass(sample.ended);
+        }
+    }
+
+    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+        let elapsed = self.ticked.map_or(Duration::ZERO, |last| now.since(last));
+        self.ticked = Some(now);
+        let guess = self.guess.tick(load, self.limit, elapsed.as_secs_f64());
+        self.idle_ticks = if self.judged_in_tick == 0 { self.idle_ticks.saturating_add(1) } else { 0 };
+        self.judged_in_tick = 0;
+        if let Some((change, onset)) = self.alarm.take() {
+            self.on_change(change, &onset, now);
+        } else {
+            let phi = self.dispersion.get();
+            let need = plan::round_length(self.purpose, f64::from(self.limit), phi, self.expected().0);
+            if self.round.work.count >= need {
+                self.next_round(now);
+            }
+        }
+        self.gain =
+            if starves(load, self.limit) { (self.gain * 1.1).min(4.0) } else { (self.gain * 0.9).max(1.0) };
+        let searching = self.purpose == Purpose::Ramp;
+        let pacing = match self.purpose {
+            Purpose::Ramp => 2.0,
+            Purpose::Up => 1.3,
+            Purpose::Cruise | Purpose::Down => 1.05,
+        };
+        let capacity = if self.hinge.is_some() { self.capacity() } else { self.capacity().max(guess) };
+        Estimate {
+            capacity: Rate::per_second(capacity).unwrap_or(Rate::ZERO),
+            gain: pacing * self.gain,
+            max_in_flight: Some(self.limit),
+            phase: if self.idle_ticks > 10 {
+                Phase::Paused
+            } else if searching {
+                Phase::Searching
+            } else {
+                Phase::Settled
+            },
+            confidence: self.confidence(),
+        }
+    }
+
+    fn set(&mut self, capacity: Rate, now: Timestamp) {
+        self.guess = Guess::new(Some(capacity.get()));
+        self.rediscover(now);
+    }
+
+    fn rediscover(&mut self, now: Timestamp) {
+        self.curve.clear();
+        self.meter.clear();
+        self.changes.clear();
+        self.dispersion.cut();
+        self.reason = "told to look anew";
+        let from = self.hinge.map_or(f64::from(self.limit), |hinge| 0.8 * hinge.knee);
+        self.hinge = None;
+        self.alarm = None;
+        self.go(Purpose::Ramp, from, now);
+    }
+
+    fn state(&self) -> State {
+        let (mut figures, mut curve) = (Vec::new(), Vec::new());
+        if let Some(hinge) = &self.hinge {
+            figures.push(("knee", hinge.knee));
+            figures.push(("base_response_ms", hinge.base_s * 1e3));
+            figures.push(("exponent", hinge.exponent));
+            let at = |n: f64| (n, 1e3 * hinge.base_s * hinge.slowdown(n));
+            curve = (1..=40).map(|i| at(hinge.knee * f64::from(i) / 20.0)).collect();
+        }
+        figures.push(("dispersion", self.dispersion.get()));
+        figures.push(("limit", f64::from(self.limit)));
+        figures.push(("pauses", self.pauses.count as f64));
+        State {
+            reason: self.reason.into(),
+            samples: self.curve.samples() as u64,
+            figures,
+            points: self.curve.points().map(|(n, s)| (n, s * 1e3)).collect(),
+            curve,
+        }
+    }
+}
+
+impl Bottleneck {
+    /// One minus twice the standard error of the capacity.
+    fn confidence(&self) -> f64 {
+        let samples = self.meter.total().count;
+        if samples < 1.0 {
+            return 0.0;
+        }
+        (1.0 - 2.0 * (self.dispersion.get() / samples).sqrt()).clamp(0.0, 1.0)
+    }
+}

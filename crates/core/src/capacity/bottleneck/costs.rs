@@ -1,0 +1,102 @@
+//! What a request of each class costs the origin, learned from response times.
+//!
+//! In an origin with K workers a request of cost w takes B·w, and everybody waits alike: B·w̄·(m(n) − 1). So
+//!
+//! ```text
+//! w = mean of R/B − w̄·(m(n) − 1)
+//! ```
+//!
+//! from a prior of some samples at the configured cost, and within bounds. Only ratios can be learned, since a slower origin and
+//! costlier requests look alike: the scale is fixed by letting the mean cost over all traffic be the configured one.
+//!
+//! Learned costs are used to tell "the origin is slower" from "the mix is harder"; what the room charges stays the configured cost.
+
+use crate::units::{ClassId, MAX_CLASSES};
+
+/// Samples that the configured cost counts as.
+const PRIOR: f64 = 12.0;
+/// Samples of a class remembered.
+const MEMORY: f64 = 1000.0;
+/// Bounds of a learned cost, relative to the configured one.
+const LEAST: f64 = 0.02;
+const MOST: f64 = 50.0;
+/// One response counts as at most so many times the expected one.
+const CUT: f64 = 12.0;
+
+#[derive(Clone, Copy, Debug)]
+struct ClassCost {
+    /// As configured, of the last sample.
+    configured: f64,
+    learned: f64,
+    samples: f64,
+    /// Share of the traffic: samples of all classes fade alike.
+    traffic: f64,
+}
+
+/// All classes'.
+pub(super) struct Costs {
+    classes: Vec<Option<ClassCost>>,
+    seen: usize,
+    traffic: f64,
+}
+
+impl Costs {
+    pub fn new() -> Self {
+        Self { classes: vec![None; MAX_CLASSES], seen: 0, traffic: 0.0 }
+    }
+
+    /// Work of a request of `class`, configured to cost `configured`.
+    pub fn units(&mut self, class: ClassId, configured: f64) -> f64 {
+        let known = self.classes[class.index()].get_or_insert_with(|| {
+            self.seen += 1;
+            ClassCost { configured, learned: configured, samples: 0.0, traffic: 0.0 }
+        });
+        if known.configured != configured {
+            known.learned *= configured / known.configured;
+            known.configured = configured;
+        }
+        known.learned
+    }
+
+    /// A request of `class` took `alone` cost units, as far as one can tell; what it waited is taken off.
+    pub fn learn(&mut self, class: ClassId, count: f64, alone: f64) {
+        let several = self.seen > 1;
+        let Some(known) = &mut self.classes[class.index()] else { return };
+        known.traffic += count;
+        self.traffic += count;
+        if !several {
+            return;
+        }
+        known.samples = (known.samples + count).min(MEMORY);
+        let alone = alone.clamp(0.0, CUT * known.learned);
+        known.learned += count / (known.samples + PRIOR) * (alone - known.learned);
+        known.learned = known.learned.clamp(LEAST * known.configured, MOST * known.configured);
+    }
+
+    /// Fixes the scale. Returns by how much all learned costs were multiplied: 1 if there is one class only.
+    pub fn anchor(&mut self, memory: f64) -> f64 {
+        let of = |class: &ClassCost, cost: f64| class.traffic * cost;
+        let known = || self.classes.iter().flatten();
+        let configured: f64 = known().map(|class| of(class, class.configured)).sum();
+        let learned: f64 = known().map(|class| of(class, class.learned)).sum();
+        let factor =
+            if self.seen > 1 && learned > 0.0 && configured > 0.0 { configured / learned } else { 1.0 };
+        let fade = if self.traffic > memory { memory / self.traffic } else { 1.0 };
+        self.traffic *= fade;
+        for class in self.classes.iter_mut().flatten() {
+            class.learned *= factor;
+            class.traffic *= fade;
+        }
+        factor
+    }
+
+    /// Several classes were seen.
+    pub fn several(&self) -> bool {
+        self.seen > 1
+    }
+
+    /// Learned costs of the classes seen.
+    pub fn learned(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.classes.iter().enumerate().filter_map(|(id, class)| class.map(|class| (id, class.learned)))
+    }
+}

@@ -1,0 +1,248 @@
+//! How response time grows with the requests in flight: a hinge, fitted to what was seen at each level.
+//!
+//! ```text
+//! R(n) = B · m(n),   m(n) = max(1, (n/K)^p)         n requests in flight when sent, itself included
+//! ```
+//!
+//! B is the response time per cost unit of an origin with workers to spare, K the knee, p the exponent: 1 where those
+//! beyond K merely wait (then B/K seconds per unit is what the bottleneck needs, by Little's law), more where they also get in
+//! the way of those in service (contention). Samples lie in bins by n; each bin counts for its mean response time per
+//! unit by the likelihood of a gamma law, whose error is relative, as that of service times is:
+//!
+//! ```text
+//! −ln L = Σ cᵢ (ln μᵢ + yᵢ/μᵢ),   μᵢ = B m(nᵢ)      B has a closed form: Σ cᵢ yᵢ/m(nᵢ) / Σ cᵢ
+//! ```
+//!
+//! so that only K and p are searched for, on a grid that is refined once. Rejected: least squares (a bin of slow ones
+//! counts most), and the minimum response time for B (with noisy service it is a tenth of the mean, and the limit
+//! that follows starves the origin).
+//!
+//! It cannot see a knee that it has no samples on both sides of: [`Hinge::at_edge`] tells.
+
+/// Levels with a bin of their own; above, bins grow.
+const LINEAR: usize = 32;
+/// Each further bin is this much wider: finer than any fit.
+const GROWTH: f64 = 1.03;
+/// Bins in all: the last one begins at 32 · 1.03³⁰⁰, some 227,000 requests in flight.
+const BINS: usize = LINEAR + 300;
+/// Exponents that are tried: none, the middle, and the full quadratic loss of pairs in each other's way.
+const EXPONENTS: [f64; 3] = [1.0, 1.5, 2.0];
+/// Nats by which an exponent above 1 must be likelier, per unit of dispersion: without contention 1 % are wrongly given one.
+const CONTENTION_GAIN: f64 = 3.0;
+/// Steps of the search for K: coarse over the whole range, then fine about the best.
+const COARSE: f64 = 1.10;
+const FINE: f64 = 1.015;
+
+/// Samples at about one level, with forgetting: sums.
+#[derive(Clone, Copy, Default, Debug)]
+struct Bin {
+    count: f64,
+    in_flight: f64,
+    units: f64,
+    response_s: f64,
+}
+
+/// A bin's means as the fit needs them.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    ln_n: f64,
+    count: f64,
+    /// Mean response per unit.
+    y: f64,
+}
+
+/// What was fitted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Hinge {
+    /// Response time of one cost unit where nobody waits, in seconds.
+    pub base_s: f64,
+    /// Requests in flight from which on they wait.
+    pub knee: f64,
+    /// How response time grows beyond the knee.
+    pub exponent: f64,
+    /// Nats by which the hinge is likelier than a response time that does not depend on n, before dispersion.
+    pub gain: f64,
+    /// Samples below the knee are too few to place it: it may be lower.
+    pub at_edge: bool,
+}
+
+impl Hinge {
+    /// How many times longer than alone a request takes among `n`.
+    pub fn slowdown(&self, n: f64) -> f64 {
+        if n <= self.knee {
+            1.0
+        } else if self.exponent == 1.0 {
+            n / self.knee
+        } else {
+            (n / self.knee).powf(self.exponent)
+        }
+    }
+
+    /// Units per second at the knee.
+    pub fn throughput(&self) -> f64 {
+        self.knee / self.base_s
+    }
+
+    /// Whether more in flight than the knee costs throughput.
+    pub fn contends(&self) -> bool {
+        self.exponent > 1.2
+    }
+}
+
+/// The bins.
+pub(super) struct Curve {
+    bins: Vec<Bin>,
+    /// Kept so that a fit allocates nothing.
+    points: Vec<Point>,
+}
+
+impl Curve {
+    pub fn new() -> Self {
+        Self { bins: vec![Bin::default(); BINS], points: Vec::with_capacity(BINS) }
+    }
+
+    /// `count` requests of `units` work each, sent among `n`, took `response_s`.
+    pub fn add(&mut self, n: f64, count: f64, units: f64, response_s: f64) {
+        let bin = &mut self.bins[index(n)];
+        bin.count += count;
+        bin.in_flight += count * n;
+        bin.units += count * units;
+        bin.response_s += count * response_s;
+    }
+
+    pub fn clear(&mut self) {
+        self.bins.fill(Bin::default());
+    }
+
+    /// Forgets all samples of more than `n` in flight.
+    pub fn clear_above(&mut self, n: f64) {
+        let from = (index(n) + 1).min(BINS);
+        self.bins[from..].fill(Bin::default());
+    }
+
+    /// Samples at no more than `n` in flight.
+    pub fn samples_below(&self, n: f64) -> f64 {
+        self.bins[..=index(n)].iter().map(|bin| bin.count).sum()
+    }
+
+    /// Samples in all.
+    pub fn samples(&self) -> f64 {
+        self.bins.iter().map(|bin| bin.count).sum()
+    }
+
+    /// Forgets so much that below the knee and above it no more than these samples count: old ones fade as new ones come,
+    /// and only on the side where new ones come.
+    pub fn fade(&mut self, knee: f64, below: f64, above: f64) {
+        let (low, high) = self.bins.split_at_mut((index(knee) + 1).min(BINS));
+        for (side, most) in [(low, below), (high, above)] {
+            let sum: f64 = side.iter().map(|bin| bin.count).sum();
+            if sum > most {
+                side.iter_mut().for_each(|bin| bin.scale(most / sum));
+            }
+        }
+    }
+
+    /// The unit of work has become `factor` times smaller.
+    pub fn rescale_units(&mut self, factor: f64) {
+        self.bins.iter_mut().for_each(|bin| bin.units *= factor);
+    }
+
+    /// Units, and the time they took per request in flight, between two levels: their quotient is a throughput.
+    pub fn work_between(&self, low: f64, high: f64) -> (f64, f64, f64) {
+        let inside = self.used().filter(|bin| {
+            let n = bin.in_flight / bin.count;
+            n >= low && n <= high
+        });
+        inside.fold((0.0, 0.0, 0.0), |(units, time, count), bin| {
+            let n = bin.in_flight / bin.count;
+            (units + bin.units, time + bin.response_s / n, count + bin.count)
+        })
+    }
+
+    /// What was seen: (requests in flight, response time per unit in seconds).
+    pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.used()
+            .filter(|bin| bin.count >= 1.0)
+            .map(|bin| (bin.in_flight / bin.count, bin.response_s / bin.units))
+    }
+
+    fn used(&self) -> impl Iterator<Item = &Bin> {
+        self.bins.iter().filter(|bin| bin.count > 0.01 && bin.units > 0.0 && bin.response_s > 0.0)
+    }
+
+    /// The likeliest hinge at a dispersion; `None` without samples.
+    pub fn fit(&mut self, dispersion: f64) -> Option<Hinge> {
+        let mut points = std::mem::take(&mut self.points);
+        points.clear();
+        points.extend(self.used().map(|bin| Point {
+            ln_n: (bin.in_flight / bin.count).ln(),
+            count: bin.count,
+            y: bin.response_s / bin.units,
+        }));
+        let hinge = likeliest(&points, dispersion);
+        self.points = points;
+        hinge
+    }
+}
+
+impl Bin {
+    fn scale(&mut self, factor: f64) {
+        self.count *= factor;
+        self.in_flight *= factor;
+        self.units *= factor;
+        self.response_s *= factor;
+    }
+}
+
+fn index(n: f64) -> usize {
+    if n <= LINEAR as f64 {
+        return (n.max(1.0).round() as usize).min(LINEAR) - 1;
+    }
+    let beyond = (n / LINEAR as f64).ln() / GROWTH.ln();
+    (LINEAR - 1 + beyond.ceil() as usize).min(BINS - 1)
+}
+
+/// The points' mean log-likelihood loss under a knee and an exponent, and the base that fits best.
+fn loss(points: &[Point], ln_knee: f64, exponent: f64) -> (f64, f64) {
+    let (mut samples, mut scaled, mut logs) = (0.0, 0.0, 0.0);
+    for point in points {
+        let ln_m = (exponent * (point.ln_n - ln_knee)).max(0.0);
+        samples += point.count;
+        scaled += point.count * point.y * (-ln_m).exp();
+        logs += point.count * ln_m;
+    }
+    let base = scaled / samples;
+    (samples * (base.ln() + 1.0) + logs, base)
+}
+
+fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
+    let (first, last) = (points.first()?.ln_n, points.last()?.ln_n);
+    let (flat, flat_base) = loss(points, last, 1.0);
+    let mut best = Hinge { base_s: flat_base, knee: last.exp(), exponent: 1.0, gain: 0.0, at_edge: false };
+    let mut least = flat;
+    for exponent in EXPONENTS {
+        let handicap = if exponent > 1.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
+        let mut search = |from: f64, to: f64, step: f64| {
+            let mut at = from;
+            let mut found = (f64::INFINITY, from);
+            while at <= to {
+                let (loss, base) = loss(points, at, exponent);
+                if loss < found.0 {
+                    found = (loss, at);
+                }
+                if loss + handicap < least {
+                    least = loss + handicap;
+                    best =
+                        Hinge { base_s: base, knee: at.exp(), exponent, gain: flat - loss, at_edge: false };
+                }
+                at += step;
+            }
+            found.1
+        };
+        let near = search(first, last, COARSE.ln());
+        search((near - COARSE.ln()).max(first), (near + COARSE.ln()).min(last), FINE.ln());
+    }
+    let limit = (best.knee.ln() - first) < 0.05;
+    best.at_edge = limit && best.gain > 0.0;
+    (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
+}

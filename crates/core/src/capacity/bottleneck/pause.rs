@@ -1,0 +1,58 @@
+//! Pauses: the origin answers nobody for a while (a garbage collection, a checkpoint) and then goes on as before.
+//!
+//! ```text
+//! no completion for more than max(15/X, 1.5 · mean response time)      X completions per second
+//! ```
+//!
+//! With independent service times one gap in e^15 is as long by chance. What was in flight then has waited for the pause, which tells
+//! nothing of how many the origin can work on at once: those samples are forgiven. Only once per so many samples: an origin
+//! that has become slow pauses all the time, and must not be forgiven.
+
+use std::time::Duration;
+
+use crate::units::Timestamp;
+
+const GAP_COMPLETIONS: f64 = 15.0;
+const GAP_RESPONSES: f64 = 1.5;
+/// Samples between two pauses, in multiples of the limit.
+const APART_LIMITS: f64 = 2.0;
+/// And at least.
+const APART: f64 = 20.0;
+
+/// Watches for pauses.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Pauses {
+    last: Option<Timestamp>,
+    forgiven_until: Timestamp,
+    /// Requests that ended since the last one forgiven.
+    since: f64,
+    /// Pauses forgiven.
+    pub count: u64,
+}
+
+impl Pauses {
+    /// A request sent at `sent` ended at `ended`; `per_second` and `response_s` are what is expected. Returns whether it is to be
+    /// forgiven.
+    pub fn forgives(&mut self, sent: Timestamp, ended: Timestamp, expected: (f64, f64), limit: f64) -> bool {
+        let (per_second, response_s) = expected;
+        let gap = self.last.map_or(Duration::ZERO, |last| ended.since(last));
+        self.last = self.last.max(Some(ended));
+        let long = (GAP_COMPLETIONS / per_second).max(GAP_RESPONSES * response_s);
+        let apart = self.since >= (APART_LIMITS * limit).max(APART);
+        if apart && gap.as_secs_f64() > long {
+            self.forgiven_until = ended;
+            self.since = 0.0;
+            self.count += 1;
+        }
+        let forgiven = sent < self.forgiven_until;
+        if !forgiven {
+            self.since += 1.0;
+        }
+        forgiven
+    }
+
+    /// A request ended at `ended` that is not judged.
+    pub fn pass(&mut self, ended: Timestamp) {
+        self.last = self.last.max(Some(ended));
+    }
+}

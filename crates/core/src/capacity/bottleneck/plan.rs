@@ -1,0 +1,80 @@
+//! How many to have in flight next: the ramp that finds the knee, and the cruise that holds it.
+//!
+//! ```text
+//! ramp     L = 4, ×2, ×2, ... a round at each, until the fit shows a knee below L
+//! cruise   L = K · headroom, refitted every round; now and then
+//!            up     to see whether the origin can do more by now
+//!            down   below the knee, to see what a response takes where nobody waits
+//! ```
+//!
+//! A round is a number of completions of requests that were sent in it, so that each level is judged by its own.
+
+/// What the limit is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// Growing until the knee is passed.
+    Ramp,
+    /// Holding the knee.
+    Cruise,
+    /// Above it for a round.
+    Up,
+    /// Below it for a round.
+    Down,
+}
+
+/// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
+const DOUBLE: f64 = 2.0;
+const CAREFUL: f64 = 1.6;
+/// Completions per round at dispersion 0 and 1.
+const ROUND_LEAST: f64 = 10.0;
+const ROUND_NOISE: f64 = 20.0;
+/// Share of a second that a round lasts at least, when cruising.
+const ROUND_SECONDS: f64 = 0.03;
+/// Rounds between two probes up; and under contention, where they cost goodput.
+const UP_EVERY: u32 = 5;
+const UP_EVERY_CONTENDING: u32 = 20;
+const UP_CONTENDING: f64 = 1.25;
+/// Rounds of a new cruise after which it is probed down, and then the period.
+const DOWN_AT: [u32; 3] = [3, 8, 16];
+const DOWN_EVERY: u32 = 150;
+/// Share of the knee that is probed down to.
+pub(super) const DOWN: f64 = 0.8;
+
+/// Completions in a round at a limit.
+pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
+    let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
+    match purpose {
+        Purpose::Ramp => limit.max(least),
+        Purpose::Cruise | Purpose::Up | Purpose::Down => {
+            (2.0 * limit).max(least).max(ROUND_SECONDS * per_second)
+        }
+    }
+}
+
+/// By how much a ramp's next round is larger.
+pub(super) fn ramp_growth(slowdown: f64) -> f64 {
+    if slowdown > 1.15 { CAREFUL } else { DOUBLE }
+}
+
+/// What the round after number `round` of a cruise is for.
+pub(super) fn after(round: u32, contends: bool) -> Purpose {
+    let up_every = if contends { UP_EVERY_CONTENDING } else { UP_EVERY };
+    if DOWN_AT.contains(&round) || round % DOWN_EVERY == DOWN_EVERY - 1 {
+        Purpose::Down
+    } else if round % up_every == up_every - 1 {
+        Purpose::Up
+    } else {
+        Purpose::Cruise
+    }
+}
+
+/// How far up a probe goes, as a multiple of the cruise.
+pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
+    if contends { UP_CONTENDING } else { 1.0 + 0.75 * (0.4 + 0.6 * dispersion.min(1.0)) }
+}
+
+/// The cruise over the knee: room for the error of the knee, which grows with the noise.
+pub(super) fn headroom(contends: bool, dispersion: f64, adjusted: f64) -> f64 {
+    let most = if contends { 1.05 } else { 1.5 };
+    (1.1 + 0.08 * dispersion.sqrt() + adjusted).clamp(1.0, most)
+}
