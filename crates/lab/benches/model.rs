@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_lab::dist::Dist;
 use tidegate_lab::model::Model;
-use tidegate_lab::scenario::{OriginSpec, Stage};
+use tidegate_lab::scenario::{Discipline, OriginSpec, Spell, Stage};
 
 const REQUESTS: u64 = 10_000_000;
 
@@ -34,7 +34,19 @@ fn main() {
         bench(&format!("one stage, {workers} workers, exponential"), &spec);
     }
     let mut spec = OriginSpec::pool(20, Duration::ZERO, 128, 0.01);
-    spec.stages.push(Stage { name: "db".into(), servers: 4 });
+    spec.stages.push(Stage::new("db", 4));
     spec.paths[0].demand = vec![(0, Dist::Exponential(2e-6)), (1, Dist::Exponential(3e-6))];
     bench("two stages, 20 workers, 4 at the database", &spec);
+    for servers in [10, 1000] {
+        let service = 0.8e-6 * f64::from(servers);
+        let mut spec = OriginSpec::pool(servers, Duration::ZERO, 128, 0.01);
+        spec.workers = 100_000;
+        spec.stages[0].discipline = Discipline::Sharing;
+        spec.paths[0].demand = vec![(0, Dist::Exponential(service))];
+        bench(&format!("{servers} shared servers, exponential"), &spec);
+    }
+    let mut spec = OriginSpec::pool(10, Duration::from_micros(8), 1_000_000, 0.0);
+    let (every, lasts) = (Dist::Exponential(0.1), Dist::Exponential(0.001));
+    spec.pause = Some(Spell { every, lasts, speed: 0.0 });
+    bench("one stage, 10 workers, fixed, pauses", &spec);
 }

@@ -7,6 +7,8 @@
 //! | `exponential(2s)` | mean 2 s: memoryless, as calls on a switchboard |
 //! | `normal(100ms, 20ms)` | mean and standard deviation, cut at zero |
 //! | `lognormal(100ms, 0.5)` | median and shape sigma: the long tail of human and of database times |
+//! | `lognormal(100ms, cv 1.5)` | mean and coefficient of variation |
+//! | `bimodal(10ms, 500ms, 0.1)` | the one, or the other with that probability: a cache and its misses |
 //! | `never` | longer than any run |
 //!
 //! Randomness comes in as an argument; the formulas are `rand_distr`'s.
@@ -34,6 +36,15 @@ pub enum Dist {
     Normal(f64, f64),
     /// By median and the standard deviation of the logarithm (no unit).
     LogNormal(f64, f64),
+    /// One of two times.
+    Bimodal {
+        /// The one.
+        short: f64,
+        /// The other.
+        long: f64,
+        /// How often it is `long`, from 0 to 1.
+        share: f64,
+    },
     /// `Duration::MAX`.
     Never,
 }
@@ -42,6 +53,13 @@ impl Dist {
     /// A fixed time.
     pub fn fixed(time: Duration) -> Self {
         if time == Duration::MAX { Self::Never } else { Self::Fixed(time.as_secs_f64()) }
+    }
+
+    /// Log-normal, by its mean in seconds and its coefficient of variation (standard deviation over mean, no unit).
+    pub fn lognormal(mean: f64, cv: f64) -> Self {
+        // Mean m·exp(σ²/2), variance (exp(σ²) − 1)·mean².
+        let variance = (cv * cv).ln_1p();
+        Self::LogNormal(mean * (-variance / 2.0).exp(), variance.sqrt())
     }
 
     /// One draw.
@@ -54,6 +72,13 @@ impl Dist {
             Self::LogNormal(median, sigma) => {
                 median * (sigma * Distribution::<f64>::sample(&StandardNormal, rng)).exp()
             }
+            Self::Bimodal { short, long, share } => {
+                if rng.random::<f64>() < share {
+                    long
+                } else {
+                    short
+                }
+            }
             Self::Never => return Duration::MAX,
         };
         Duration::from_secs_f64(seconds.clamp(0.0, MAX_TIME.as_secs_f64()))
@@ -65,6 +90,7 @@ impl Dist {
             Self::Fixed(time) | Self::Exponential(time) | Self::Normal(time, _) => time,
             Self::Uniform(low, high) => (low + high) / 2.0,
             Self::LogNormal(median, sigma) => median * (sigma * sigma / 2.0).exp(),
+            Self::Bimodal { short, long, share } => short + (long - short) * share,
             Self::Never => return Duration::MAX,
         };
         Duration::from_secs_f64(seconds.clamp(0.0, MAX_TIME.as_secs_f64()))
@@ -74,8 +100,8 @@ impl Dist {
 /// Not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a time such as 100ms, uniform(1s, 3s), exponential(2s), normal(100ms, 20ms), lognormal(100ms, 0.5) or \
-     never; got {0:?}"
+    "expected a time such as 100ms, uniform(1s, 3s), exponential(2s), normal(100ms, 20ms), lognormal(100ms, 0.5), \
+     lognormal(100ms, cv 1.5), bimodal(10ms, 500ms, 0.1) or never; got {0:?}"
 )]
 pub struct NotADist(pub String);
 
@@ -100,6 +126,16 @@ fn parse(text: &str) -> Option<Dist> {
         }
         ("exponential", [mean]) => seconds(mean).map(Dist::Exponential),
         ("normal", [mean, sd]) => Some(Dist::Normal(seconds(mean)?, seconds(sd)?)),
+        ("lognormal", [mean, shape]) if shape.starts_with("cv") => {
+            let cv: f64 = shape.strip_prefix("cv")?.trim().parse().ok()?;
+            // As for sigma: beyond, it is a slip.
+            (0.0..=100.0).contains(&cv).then_some(Dist::lognormal(seconds(mean)?, cv))
+        }
+        ("bimodal", [short, long, share]) => {
+            let share: f64 = share.parse().ok()?;
+            let (short, long) = (seconds(short)?, seconds(long)?);
+            (0.0..=1.0).contains(&share).then_some(Dist::Bimodal { short, long, share })
+        }
         ("lognormal", [median, sigma]) => {
             let sigma: f64 = sigma.parse().ok()?;
             // Beyond 5 the mean is 270,000 medians: a slip, not a model.
@@ -151,6 +187,7 @@ impl fmt::Display for Dist {
             Self::Exponential(mean) => write!(f, "exponential({mean}s)"),
             Self::Normal(mean, sd) => write!(f, "normal({mean}s, {sd}s)"),
             Self::LogNormal(median, sigma) => write!(f, "lognormal({median}s, {sigma})"),
+            Self::Bimodal { short, long, share } => write!(f, "bimodal({short}s, {long}s, {share})"),
             Self::Never => write!(f, "never"),
         }
     }
@@ -179,6 +216,13 @@ mod tests {
             ("exponential( 2s )", Some(Dist::Exponential(2.0))),
             ("normal(100ms, 20ms)", Some(Dist::Normal(0.1, 0.02))),
             ("lognormal(100ms, 0.5)", Some(Dist::LogNormal(0.1, 0.5))),
+            ("lognormal(2s, cv 0)", Some(Dist::LogNormal(2.0, 0.0))),
+            ("bimodal(10ms, 500ms, 0.1)", Some(Dist::Bimodal { short: 0.01, long: 0.5, share: 0.1 })),
+            ("bimodal(10ms, 500ms, 1.1)", None),
+            ("bimodal(10ms, 500ms)", None),
+            ("lognormal(1s, cv)", None),
+            ("lognormal(1s, cv -1)", None),
+            ("lognormal(1s, cv 101)", None),
             ("5", None),
             ("-1s", None),
             ("nan s", None),
@@ -201,15 +245,25 @@ mod tests {
     #[test]
     fn draws_have_the_mean_they_say() {
         let mut rng = StdRng::seed_from_u64(1);
-        for text in
-            ["100ms", "uniform(1s, 3s)", "exponential(2s)", "normal(100ms, 20ms)", "lognormal(1s, 0.5)"]
-        {
+        for text in [
+            "100ms",
+            "uniform(1s, 3s)",
+            "exponential(2s)",
+            "normal(100ms, 20ms)",
+            "lognormal(1s, 0.5)",
+            "lognormal(1s, cv 1.5)",
+            "bimodal(10ms, 500ms, 0.1)",
+        ] {
             let dist: Dist = text.parse().expect(text);
             let n = 100_000;
             let sum: f64 = (0..n).map(|_| dist.sample(&mut rng).as_secs_f64()).sum();
             let (mean, said) = (sum / f64::from(n), dist.mean().as_secs_f64());
             assert!((mean / said - 1.0).abs() < 0.02, "{text}: {mean}, said {said}");
         }
+        let cv: Dist = "lognormal(1s, cv 1.5)".parse().expect("a distribution");
+        assert!((cv.mean().as_secs_f64() - 1.0).abs() < 1e-9);
+        let squares: f64 = (0..400_000).map(|_| (cv.sample(&mut rng).as_secs_f64() - 1.0).powi(2)).sum();
+        assert!(((squares / 400_000.0).sqrt() / 1.5 - 1.0).abs() < 0.1, "its cv: {squares}");
         assert_eq!(Dist::Never.sample(&mut rng), Duration::MAX);
         assert!(Dist::Normal(0.001, 1.0).sample(&mut rng) <= MAX_TIME);
     }

@@ -31,6 +31,9 @@
 //! A demand is fixed when its service starts, the contention when a worker takes the request. A worker that finds the
 //! next request waiting starts it at the instant the last one was due to end, not when somebody looked, so that the
 //! granularity of a timer takes nothing of the capacity.
+//!
+//! What a spec may add: stages whose servers are shared by all present instead of a line (`share.rs`), pauses and
+//! neighbours (`weather.rs`), answers that go on without a worker and errors that cost none (`fate.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,20 +43,26 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::dist::Dist;
-use crate::scenario::{OriginSpec, PathSpec, Stage};
+use crate::scenario::{OriginSpec, PathSpec};
 
+mod change;
+mod due;
+mod fate;
+mod flow;
 mod law;
 mod pace;
 mod paths;
+mod share;
 mod slab;
 mod stage;
 mod stats;
+mod weather;
 
-#[cfg(test)]
-mod queueing_tests;
 #[cfg(test)]
 mod tests;
 
+use due::Due;
+use fate::Fates;
 pub use law::contention_factor;
 use pace::{NEVER, Pace};
 pub use paths::{Paths, path_index};
@@ -61,6 +70,7 @@ use slab::{Line, Place, Slab};
 use stage::StageState;
 pub use stage::StageStats;
 pub use stats::{Full, Stats};
+use weather::Weather;
 
 /// Names a request present in a [`Model`], for [`Model::leave`]. Outlives its request harmlessly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +79,7 @@ pub struct Ticket {
     generation: u32,
 }
 
-/// A request has been served.
+/// A request has been answered, or a part of the answer has been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// As given to [`Model::submit`].
@@ -78,6 +88,25 @@ pub struct Done {
     pub at_us: u64,
     /// The visitor had left.
     pub wasted: bool,
+    /// What of the answer.
+    pub part: Part,
+}
+
+/// What of an answer has been sent. Where no path has a `stream` or `errors`, always [`Part::Whole`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// The head: the request has been served and holds no worker any more, but the answer goes on until then
+    /// (microseconds), and another [`Done`] says so.
+    Head {
+        /// When it ends, unless the visitor leaves before.
+        ends_us: u64,
+    },
+    /// The rest of an answer whose head has been told before.
+    Rest,
+    /// An error in place of the answer.
+    Error,
 }
 
 /// One replica. Time is in microseconds since any start and never runs backwards; what is due must be taken with
@@ -96,6 +125,16 @@ pub struct Model {
     /// instant in the order they started; its overflow after 2³² starts could swap two of one nanosecond.
     ends: BinaryHeap<Reverse<(u64, u32, u32)>>,
     starts: u32,
+    /// Nothing but `ends` makes anything due: no sharing, no streams, no weather.
+    plain: bool,
+    /// The stages whose servers are shared.
+    sharing: Vec<u32>,
+    /// When answers that go on end, in microseconds.
+    streams: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    weather: Option<Weather>,
+    fates: Fates,
+    /// As it was set; the weather slows it.
+    speed: f64,
     pace: Pace,
     now_us: u64,
     rng: SmallRng,
@@ -105,21 +144,29 @@ pub struct Model {
 impl Model {
     /// An idle replica. Same spec, same seed, same calls: same answers.
     pub fn new(spec: &OriginSpec, seed: u64) -> Self {
-        let stage =
-            |stage: &Stage| StageState::new(stage.name.clone(), stage.servers, stage.servers == spec.workers);
         let route =
             |path: &PathSpec| path.demand.iter().map(|(stage, dist)| (*stage as u32, *dist)).collect();
+        let stages: Vec<_> = spec.stages.iter().map(|stage| StageState::new(stage, spec.workers)).collect();
+        let shared = (0u32..).zip(&stages).filter(|(_, stage)| stage.shared.is_some());
+        let sharing: Vec<u32> = shared.map(|(index, _)| index).collect();
+        let (fates, weather) = (Fates::new(spec, seed), Weather::new(spec, seed));
         Self {
             workers: spec.workers,
             backlog: spec.backlog,
             contention: spec.contention,
             notices_leavers: spec.notices_leavers,
             routes: spec.paths.iter().map(route).collect(),
-            stages: spec.stages.iter().map(stage).collect(),
+            stages,
             jobs: Slab::default(),
             waiting: Line::default(),
             ends: BinaryHeap::new(),
             starts: 0,
+            plain: sharing.is_empty() && !fates.may_stream && weather.is_none(),
+            sharing,
+            streams: BinaryHeap::new(),
+            weather,
+            fates,
+            speed: 1.0,
             pace: Pace::new(),
             now_us: 0,
             rng: SmallRng::seed_from_u64(seed),
@@ -134,6 +181,11 @@ impl Model {
     pub fn submit(&mut self, id: u64, path: usize, now_us: u64) -> Result<Ticket, Full> {
         self.tell(now_us);
         self.stats.submitted += 1;
+        if self.fates.may_fail
+            && let Some(demand) = self.fates.error(path)
+        {
+            return Ok(self.fail(id, path, demand, now_us));
+        }
         let idle = self.in_service() < self.workers;
         if !idle && self.waiting.len() >= self.backlog {
             self.stats.refused += 1;
@@ -147,112 +199,41 @@ impl Model {
         } else {
             self.waiting.push(&mut self.jobs, slot);
         }
-        let present = self.stats.in_service + self.waiting.len() as usize;
-        self.stats.peak = self.stats.peak.max(present);
+        self.stats.peak = self.stats.peak.max(self.present());
         Ok(Ticket { slot, generation: self.jobs.get(slot).generation })
     }
 
-    /// The visitor has gone. Work goes on and is wasted, unless the spec says that leavers are noticed. Returns whether
-    /// a [`Done`] for the request is still to come; a ticket of a request that is over changes nothing.
+    /// The visitor has gone. Work goes on and is wasted, unless the spec says that leavers are noticed; an answer that goes on
+    /// breaks off: who writes notices. Returns whether a [`Done`] for the request is still to come; a ticket of a request
+    /// that is over changes nothing.
     pub fn leave(&mut self, ticket: Ticket, now_us: u64) -> bool {
         self.tell(now_us);
         let Some(job) = self.jobs.find(ticket.slot, ticket.generation) else { return false };
         job.gone = true;
-        if !self.notices_leavers {
+        if !self.notices_leavers && job.place != Place::Streaming {
             return true;
         }
         self.stats.abandoned += 1;
-        let (slot, work) = (ticket.slot, self.pace.work(now_us));
-        let (place, path, step) = (job.place, job.path as usize, job.step as usize);
-        let stage = self.routes[path].get(step).map(|(stage, _)| *stage as usize);
-        match (place, stage) {
-            (Place::Backlog | Place::Nowhere, _) => self.waiting.remove(&mut self.jobs, slot),
-            (Place::Line, Some(stage)) => self.stages[stage].line.remove(&mut self.jobs, slot),
-            (Place::Server | Place::Line, stage) => {
-                self.ends.retain(|Reverse((_, _, other))| *other != slot);
-                if let Some(stage) = stage {
-                    self.free_server(stage, work);
-                }
-            }
-        }
-        self.jobs.remove(slot);
-        if place != Place::Backlog {
-            self.free_worker(work);
-        }
+        self.drop_out(ticket.slot, now_us);
         false
     }
 
     /// When [`Model::advance`] has something to do next.
     pub fn next_event(&self) -> Option<u64> {
-        let Reverse((work, ..)) = self.ends.peek()?;
-        Some(self.pace.time(*work)).filter(|time| *time < u64::MAX)
+        self.due().map(|(at_us, _)| at_us)
     }
 
     /// Does everything due until `now_us`, in order of time.
     pub fn advance(&mut self, now_us: u64, done: &mut impl FnMut(Done)) {
-        while let Some(&Reverse((work, _, slot))) = self.ends.peek() {
-            let at_us = self.pace.time(work);
-            if at_us > now_us || at_us == u64::MAX {
-                break;
-            }
-            self.ends.pop();
-            self.end_of_stage(slot, work, at_us, done);
-        }
-        self.tell(now_us);
-    }
-
-    /// From now on every server works at `speed` (1.0: as the spec says), also on what it has under way.
-    ///
-    /// # Panics
-    /// The speed is not above zero: callers check what they read.
-    pub fn set_speed(&mut self, speed: f64, now_us: u64) {
-        assert!(speed > 0.0 && speed.is_finite(), "speed {speed}");
-        self.tell(now_us);
-        for stage in &mut self.stages {
-            stage.flush(&self.pace, now_us);
-        }
-        self.pace.change(speed, now_us);
-    }
-
-    /// Changes the number of workers. More of them start on the backlog at once; of fewer, those too many end what they
-    /// have first. A stage with as many servers as workers keeps it so.
-    pub fn set_workers(&mut self, workers: u32, now_us: u64) {
-        self.tell(now_us);
-        self.workers = workers;
-        let work = self.pace.work(now_us);
-        for index in 0..self.stages.len() {
-            if self.stages[index].follows_workers {
-                self.stages[index].flush(&self.pace, now_us);
-                self.stages[index].resize(workers);
-                self.feed_servers(index, work);
+        while let Some((at_us, due)) = self.due().filter(|(at_us, _)| *at_us <= now_us) {
+            match due {
+                Due::Server => self.end_of_server(at_us, done),
+                Due::Shared(stage) => self.end_of_share(stage, at_us, done),
+                Due::Stream => self.end_of_stream(at_us, done),
+                Due::Weather => self.turn(at_us),
             }
         }
-        while self.in_service() < self.workers
-            && let Some(slot) = self.waiting.pop(&mut self.jobs)
-        {
-            self.stats.in_service += 1;
-            self.begin(slot, work);
-        }
-    }
-
-    /// The process dies and is back at once, empty. Returns the ids of all requests present: they are lost.
-    pub fn crash(&mut self, now_us: u64) -> Vec<u64> {
-        self.tell(now_us);
-        let work = self.pace.work(now_us);
-        let slots: Vec<u32> = self.jobs.slots().collect();
-        let lost = slots.iter().map(|slot| self.jobs.get(*slot).id).collect();
-        slots.iter().for_each(|slot| self.jobs.remove(*slot));
-        self.ends.clear();
-        self.waiting = Line::default();
-        for stage in &mut self.stages {
-            stage.line = Line::default();
-            while stage.busy > 0 {
-                stage.release(work);
-            }
-        }
-        self.stats.lost += slots.len() as u64;
-        self.stats.in_service = 0;
-        lost
+        self.note(now_us);
     }
 
     /// The figures, as of the last time told. Allocates nothing.
@@ -270,111 +251,32 @@ impl Model {
         self.workers
     }
 
-    /// Speed in force.
+    /// Speed as it was set.
     pub fn speed(&self) -> f64 {
+        self.speed
+    }
+
+    /// Speed in force as of the last request: nothing in a pause, less than was set beside a neighbour.
+    pub fn pace(&self) -> f64 {
         self.pace.speed()
     }
 
+    /// Something happens at `now_us`.
     fn tell(&mut self, now_us: u64) {
+        self.note(now_us);
+        // While nobody is served, no change of the weather is due: it is caught up with here.
+        while !self.plain && self.weather_us() < now_us {
+            self.turn(self.weather_us());
+        }
+    }
+
+    fn note(&mut self, now_us: u64) {
         debug_assert!(now_us >= self.now_us, "time ran backwards: {now_us} after {}", self.now_us);
         debug_assert!(
             self.next_event().is_none_or(|due| due >= now_us),
             "told of {now_us} before what was due was taken"
         );
         self.now_us = self.now_us.max(now_us);
-    }
-
-    fn in_service(&self) -> u32 {
-        self.stats.in_service as u32
-    }
-
-    /// A worker, already counted in service, takes a request.
-    fn begin(&mut self, slot: u32, work: u64) {
-        let present = self.in_service() + self.waiting.len();
-        if present > self.workers {
-            self.jobs.get_mut(slot).factor = contention_factor(self.contention, self.workers, present);
-        }
-        self.enter(slot, work);
-    }
-
-    /// A request comes to the stage its step names.
-    fn enter(&mut self, slot: u32, work: u64) {
-        let job = self.jobs.get_mut(slot);
-        let Some(&(index, _)) = self.routes[job.path as usize].get(job.step as usize) else {
-            // A path that demands nothing: over at once, but not before somebody asks.
-            return self.schedule(slot, work);
-        };
-        let stage = &mut self.stages[index as usize];
-        if stage.busy < stage.servers {
-            stage.occupy(work);
-            self.serve(slot, work);
-        } else {
-            job.place = Place::Line;
-            stage.line.push(&mut self.jobs, slot);
-        }
-    }
-
-    /// A server, already counted busy, starts on a request.
-    fn serve(&mut self, slot: u32, work: u64) {
-        let job = self.jobs.get(slot);
-        let (_, dist) = self.routes[job.path as usize][job.step as usize];
-        let drawn = nanoseconds(dist.sample(&mut self.rng));
-        let demand = if job.factor == 1.0 { drawn } else { (drawn as f64 * job.factor).round() as u64 };
-        self.schedule(slot, work.saturating_add(demand));
-    }
-
-    fn schedule(&mut self, slot: u32, end: u64) {
-        self.jobs.get_mut(slot).place = Place::Server;
-        self.starts = self.starts.wrapping_add(1);
-        self.ends.push(Reverse((end, self.starts, slot)));
-    }
-
-    fn end_of_stage(&mut self, slot: u32, work: u64, at_us: u64, done: &mut impl FnMut(Done)) {
-        let job = self.jobs.get_mut(slot);
-        let route = &self.routes[job.path as usize];
-        let stage = route.get(job.step as usize).map(|(stage, _)| *stage as usize);
-        job.step += 1;
-        let last = job.step as usize >= route.len();
-        let (id, wasted) = (job.id, job.gone);
-        if let Some(stage) = stage {
-            self.free_server(stage, work);
-        }
-        if !last {
-            return self.enter(slot, work);
-        }
-        self.jobs.remove(slot);
-        *(if wasted { &mut self.stats.wasted } else { &mut self.stats.served }) += 1;
-        self.free_worker(work);
-        done(Done { id, at_us, wasted });
-    }
-
-    fn free_server(&mut self, stage: usize, work: u64) {
-        self.stages[stage].release(work);
-        self.feed_servers(stage, work);
-    }
-
-    /// Idle servers start on those in line.
-    fn feed_servers(&mut self, index: usize, work: u64) {
-        loop {
-            let stage = &mut self.stages[index];
-            if stage.busy >= stage.servers {
-                return;
-            }
-            let Some(slot) = stage.line.pop(&mut self.jobs) else { return };
-            stage.occupy(work);
-            self.serve(slot, work);
-        }
-    }
-
-    /// A worker has ended; it takes the next of the backlog unless there are too many workers.
-    fn free_worker(&mut self, work: u64) {
-        self.stats.in_service -= 1;
-        if self.in_service() < self.workers
-            && let Some(slot) = self.waiting.pop(&mut self.jobs)
-        {
-            self.stats.in_service += 1;
-            self.begin(slot, work);
-        }
     }
 }
 

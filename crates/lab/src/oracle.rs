@@ -390,11 +390,9 @@ impl Oracle {
 
 /// Every request that came to the origin is accounted for.
 fn books_of(origin: &Stats) -> Finding {
-    let o = origin;
-    let sum = o.served + o.refused + o.wasted + o.abandoned + o.lost + o.present() as u64;
-    if sum == o.submitted {
+    if origin.adds_up() {
         Ok(())
     } else {
-        Err(("ledger", format!("the origin's books: {o:?} sum up to {sum}")))
+        Err(("ledger", format!("the origin's books do not add up: {origin:?}")))
     }
 }

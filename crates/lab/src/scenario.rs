@@ -26,6 +26,7 @@ mod kinds;
 mod read;
 mod section;
 mod service;
+mod spec;
 mod visitors;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod tests;
 pub use defaults::DEFAULT_BODY_BYTES;
 pub use read::{Mistakes, keys};
 pub use section::Key;
+pub use spec::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 
 /// A whole scenario.
 #[derive(Clone, Debug)]
@@ -180,72 +182,6 @@ pub struct Step {
     pub form: Option<String>,
     /// Time between the answer and the next step.
     pub think: Dist,
-}
-
-/// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a request
-/// through its stages, one after another, each with a number of servers and a queue of its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OriginSpec {
-    /// Requests a replica serves at once (w).
-    pub workers: u32,
-    /// Requests that may wait for a worker; further ones are refused.
-    pub backlog: u32,
-    /// Strength of contention (a): a request taken with n present takes 1 + a((n − w)/w)² times as long, n > w.
-    pub contention: f64,
-    /// How many replicas.
-    pub replicas: u32,
-    /// What a demand is.
-    pub mode: Mode,
-    /// Named resources; at least one.
-    pub stages: Vec<Stage>,
-    /// Work by URL; the first that matches counts, the last one matches everything.
-    pub paths: Vec<PathSpec>,
-    /// Whether a worker stops when its visitor has left. Most services do not.
-    pub notices_leavers: bool,
-    /// What changes while running, in order of time.
-    pub changes: Vec<Change>,
-}
-
-/// What a demand is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Time passes: virtual servers, any number on one core.
-    Sleep,
-    /// CPU time is burnt.
-    Spin,
-}
-
-/// A named resource of each replica.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stage {
-    /// `app`, `db`, ...
-    pub name: String,
-    /// How many requests it works on at once.
-    pub servers: u32,
-}
-
-/// What requests for some URLs ask of the service.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PathSpec {
-    /// Glob over the path, as in a gate's `class.match.path`.
-    pub path: String,
-    /// Service demand at each stage, by its index, in the order they are visited.
-    pub demand: Vec<(usize, Dist)>,
-    /// Length of the answer's body.
-    pub body_bytes: usize,
-}
-
-/// A change of capacity while running. What is `None` stays.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
-    /// When, from the start.
-    pub at: Duration,
-    /// Replicas that serve.
-    pub replicas: Option<u32>,
-    /// Workers of each.
-    pub workers: Option<u32>,
-    /// Speed of every server: 0.5 doubles all demands.
-    pub speed: Option<f64>,
 }
 
 /// The gate in front.

@@ -44,7 +44,12 @@ fn kinds() -> Vec<Kind> {
 
 #[test]
 fn everybody_gets_in_once_and_no_attacker_by_the_attack() {
-    let quick = PathSpec { path: "**".into(), demand: vec![(0, Dist::Fixed(0.01))], body_bytes: 100 };
+    let quick = PathSpec {
+        path: "**".into(),
+        demand: vec![(0, Dist::Fixed(0.01))],
+        body_bytes: 100,
+        ..PathSpec::default()
+    };
     let spec = OriginSpec { paths: vec![quick], ..OriginSpec::default() };
     let origin = Origin::start(OriginConfig::new(spec)).expect("origin");
     let state = std::env::temp_dir().join(format!("tidegate-visitors-{}", std::process::id()));

@@ -39,7 +39,8 @@ impl Pace {
 
     /// The first whole microsecond by which `work` is done; `u64::MAX` if never.
     pub fn time(&self, work: u64) -> u64 {
-        if work == NEVER {
+        // What servers that stand still would have to do does not end, not even if nothing is left of it.
+        if work == NEVER || self.speed == 0.0 {
             return u64::MAX;
         }
         let rest = work.saturating_sub(self.since_work);
@@ -51,12 +52,12 @@ impl Pace {
         self.since_us.saturating_add(us)
     }
 
-    /// Nanoseconds that an amount of work takes at the present speed.
+    /// Nanoseconds that an amount of work takes at the present speed. Servers that stand still do none.
     pub fn duration_ns(&self, work: u128) -> u128 {
-        if self.speed == 1.0 { work } else { (work as f64 / self.speed) as u128 }
+        if self.speed == 1.0 || self.speed == 0.0 { work } else { (work as f64 / self.speed) as u128 }
     }
 
-    /// From `now_us` on, servers work at `speed`.
+    /// From `now_us` on, servers work at `speed`; 0: they stand still.
     pub fn change(&mut self, speed: f64, now_us: u64) {
         *self = Self { speed, since_work: self.work(now_us), since_us: now_us };
     }

@@ -18,6 +18,10 @@ pub(super) enum Place {
     Line,
     /// A server works on it.
     Server,
+    /// It is answered with an error in a moment.
+    Failing,
+    /// Its answer goes on, without a worker.
+    Streaming,
 }
 
 /// A request present.

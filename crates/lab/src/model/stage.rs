@@ -2,12 +2,15 @@
 //!
 //! The integral is kept without a sum per change: a request that occupies a server from work instant a to b adds b − a,
 //! so starts subtract their instant and ends add theirs; those still in service add the present one each. A server
-//! that passes from one request to the next changes nothing.
+//! that passes from one request to the next changes nothing. A stage whose servers are shared has no line: as many of them
+//! are busy as there are requests.
 
 use serde::Serialize;
 
 use super::pace::Pace;
+use super::share::Shared;
 use super::slab::Line;
+use crate::scenario::{Discipline, Stage};
 
 /// A stage's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +21,7 @@ pub struct StageStats {
     pub servers: u32,
     /// Servers at work now.
     pub busy: u32,
-    /// Requests in line for a server now.
+    /// Requests in line for a server now; where servers are shared: requests beyond one for each.
     pub queued: u32,
     /// Time that each server has been busy since the start, in microseconds, with as many entries as there have ever been
     /// servers. The model's servers are alike: what they did together is spread evenly over those there were.
@@ -41,6 +44,8 @@ pub(super) struct StageState {
     pub follows_workers: bool,
     pub busy: u32,
     pub line: Line,
+    /// Who shares the servers; `None`: first come, first served.
+    pub shared: Option<Shared>,
     /// Work since `flushed_us` is `ended + busy · now`; see above.
     ended: i128,
     flushed_us: u64,
@@ -49,13 +54,15 @@ pub(super) struct StageState {
 }
 
 impl StageState {
-    pub fn new(name: String, servers: u32, follows_workers: bool) -> Self {
+    pub fn new(stage: &Stage, workers: u32) -> Self {
+        let servers = stage.servers;
         Self {
-            name,
+            name: stage.name.clone(),
             servers,
-            follows_workers,
+            follows_workers: servers == workers,
             busy: 0,
             line: Line::default(),
+            shared: (stage.discipline == Discipline::Sharing).then(|| Shared::new(servers)),
             ended: 0,
             flushed_us: 0,
             past_busy_ns: vec![0; servers as usize],
@@ -75,6 +82,52 @@ impl StageState {
         self.ended += i128::from(work);
     }
 
+    /// A request comes to share the servers.
+    pub fn join(&mut self, slot: u32, demand: u64, work: u64) {
+        if let Some(shared) = &mut self.shared {
+            shared.join(slot, demand, work);
+        }
+        self.balance(work);
+    }
+
+    /// The next of those who share the servers ends.
+    pub fn pop_shared(&mut self, work: u64) -> Option<u32> {
+        let slot = self.shared.as_mut().and_then(Shared::pop);
+        self.balance(work);
+        slot
+    }
+
+    /// One of those who share the servers goes before its end.
+    pub fn remove_shared(&mut self, slot: u32, work: u64) {
+        if let Some(shared) = &mut self.shared {
+            shared.remove(slot, work);
+        }
+        self.balance(work);
+    }
+
+    /// All requests are gone.
+    pub fn empty(&mut self, work: u64) {
+        self.line = Line::default();
+        if let Some(shared) = &mut self.shared {
+            shared.clear(work);
+        }
+        while self.busy > 0 {
+            self.release(work);
+        }
+    }
+
+    /// As many shared servers are busy as there are requests.
+    fn balance(&mut self, work: u64) {
+        let Some(shared) = &self.shared else { return };
+        let busy = shared.len().min(self.servers);
+        while self.busy < busy {
+            self.occupy(work);
+        }
+        while self.busy > busy {
+            self.release(work);
+        }
+    }
+
     /// Settles the integral before the speed or the number of servers changes.
     pub fn flush(&mut self, pace: &Pace, now_us: u64) {
         let (busy, idle) = self.since_flush(pace, now_us);
@@ -89,8 +142,12 @@ impl StageState {
     }
 
     /// Changes the number of servers, after [`StageState::flush`].
-    pub fn resize(&mut self, servers: u32) {
+    pub fn resize(&mut self, servers: u32, work: u64) {
         self.servers = servers;
+        if let Some(shared) = &mut self.shared {
+            shared.resize(servers, work);
+        }
+        self.balance(work);
         let most = self.past_busy_ns.len().max(servers as usize);
         self.past_busy_ns.resize(most, 0);
         self.past_idle_ns.resize(most, 0);
@@ -102,11 +159,12 @@ impl StageState {
             let since = spread(since, self.servers).chain(std::iter::repeat(0));
             past.iter().zip(since).map(|(past, more)| ((past + more) / 1000) as u64).collect()
         };
+        let sharing = self.shared.as_ref().map_or(0, Shared::len);
         StageStats {
             name: self.name.clone(),
             servers: self.servers,
             busy: self.busy,
-            queued: self.line.len(),
+            queued: self.line.len() + sharing.saturating_sub(self.busy),
             busy_us: sum(&self.past_busy_ns, busy),
             idle_us: sum(&self.past_idle_ns, idle),
         }

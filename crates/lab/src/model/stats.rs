@@ -5,7 +5,8 @@ use serde::Serialize;
 /// What a replica has done and is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
-    /// Requests that came: the sum of all below but `peak`, `in_service` and `queued` being those still there.
+    /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming` are those
+    /// still there.
     pub submitted: u64,
     /// Requests served to visitors who still waited for the answer.
     pub served: u64,
@@ -17,18 +18,30 @@ pub struct Stats {
     pub abandoned: u64,
     /// Requests lost in a crash.
     pub lost: u64,
+    /// Requests answered with an error at once (`errors`), whether or not their visitors still waited.
+    pub failed: u64,
     /// Requests that hold a worker now.
     pub in_service: usize,
     /// Requests waiting for a worker now.
     pub queued: usize,
+    /// Requests to be answered with an error in a moment; they hold no worker.
+    pub failing: usize,
+    /// Requests whose answer goes on; they hold no worker any more.
+    pub streaming: usize,
     /// Most requests present at once so far.
     pub peak: usize,
 }
 
 impl Stats {
-    /// Requests present now: in service and waiting.
+    /// Requests present now: in service, waiting, failing and streaming.
     pub fn present(&self) -> usize {
-        self.in_service + self.queued
+        self.in_service + self.queued + self.failing + self.streaming
+    }
+
+    /// Whether every request that came is accounted for.
+    pub fn adds_up(&self) -> bool {
+        let over = self.served + self.refused + self.wasted + self.abandoned + self.lost + self.failed;
+        self.submitted == over + self.present() as u64
     }
 
     /// The figures of two replicas together. `peak` becomes the sum of the peaks: an upper bound.
@@ -40,8 +53,11 @@ impl Stats {
             wasted: self.wasted + other.wasted,
             abandoned: self.abandoned + other.abandoned,
             lost: self.lost + other.lost,
+            failed: self.failed + other.failed,
             in_service: self.in_service + other.in_service,
             queued: self.queued + other.queued,
+            failing: self.failing + other.failing,
+            streaming: self.streaming + other.streaming,
             peak: self.peak + other.peak,
         }
     }

@@ -6,7 +6,7 @@
 //! | `GET /metrics/STAGE` | that stage, as a host's own node_exporter would show it |
 //! | `GET /series` | what happened at the door, second by second |
 //! | `GET /stats` | totals, replicas, stages |
-//! | `PUT /change` | `{"replicas": 2, "workers": 5, "speed": 0.5}`, each optional |
+//! | `PUT /change` | `{"replicas": 2, "workers": 5, "speed": 0.5, "errors": 0.1}`, each optional |
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +29,7 @@ use super::figures;
 use super::service::{Answer, answer};
 use crate::scenario::Change;
 
-/// A change is three numbers.
+/// A change is four numbers.
 const MAX_BODY: usize = 4096;
 const JSON: &str = "application/json";
 /// As node_exporter sends it.
@@ -102,6 +102,7 @@ struct Wanted {
     replicas: Option<u32>,
     workers: Option<u32>,
     speed: Option<f64>,
+    errors: Option<f64>,
 }
 
 async fn change(control: &Control, body: Incoming) -> Answer {
@@ -112,16 +113,17 @@ async fn change(control: &Control, body: Incoming) -> Answer {
             return mistake(StatusCode::BAD_REQUEST, &what);
         }
     };
-    let Wanted { replicas, workers, speed } = match serde_json::from_slice(&body) {
+    let Wanted { replicas, workers, speed, errors } = match serde_json::from_slice(&body) {
         Ok(wanted) => wanted,
         Err(error) => {
             let what = format!(
-                "expected an object such as {{\"replicas\": 2, \"workers\": 5, \"speed\": 0.5}}, each optional; {error}"
+                "expected an object such as {{\"replicas\": 2, \"workers\": 5, \"speed\": 0.5, \"errors\": 0.1}}, each \
+                 optional; {error}"
             );
             return mistake(StatusCode::BAD_REQUEST, &what);
         }
     };
-    let wanted = Change { at: Duration::ZERO, replicas, workers, speed };
+    let wanted = Change { at: Duration::ZERO, replicas, workers, speed, errors };
     match control.change(&wanted) {
         Ok(()) => answer(StatusCode::OK, JSON, figures::stats(control).to_string()),
         Err(error) => mistake(StatusCode::BAD_REQUEST, &error.to_string()),

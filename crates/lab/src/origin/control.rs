@@ -86,7 +86,7 @@ impl Control {
     /// # Errors
     /// See [`ChangeError`].
     pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
-        let Change { replicas, workers, speed, .. } = *change;
+        let Change { replicas, workers, speed, errors, .. } = *change;
         let wrong = |name, expected, got| Err(ChangeError::Value { name, expected, got });
         let most = self.doors.len();
         if let Some(replicas) = replicas.filter(|replicas| *replicas as usize > most) {
@@ -99,16 +99,19 @@ impl Control {
         if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
             return wrong("speed", format!("{} to {}", SPEEDS.start(), SPEEDS.end()), speed);
         }
+        if let Some(errors) = errors.filter(|errors| !(0.0..=1.0).contains(errors)) {
+            return wrong("errors", "a share from 0 to 1".into(), errors);
+        }
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        if workers.is_some() || speed.is_some() {
+        if workers.is_some() || speed.is_some() || errors.is_some() {
             for service in &self.services {
-                service.change(workers, speed).map_err(ChangeError::Service)?;
+                service.change(change).map_err(ChangeError::Service)?;
             }
         }
         if let Some(replicas) = replicas {
             self.set_replicas(replicas);
         }
-        tracing::info!(?replicas, ?workers, ?speed, "the origin's capacity was changed");
+        tracing::info!(?replicas, ?workers, ?speed, ?errors, "the origin was changed");
         Ok(())
     }
 }

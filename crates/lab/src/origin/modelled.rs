@@ -12,7 +12,7 @@ use super::sleep::SleepPool;
 use super::spin::SpinPool;
 use super::{Full, Stats, Visit};
 use crate::model::{Paths, StageStats};
-use crate::scenario::PathSpec;
+use crate::scenario::{Change, PathSpec};
 
 /// What a visitor came for. About as long as the smallest of real pages.
 const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Model origin</title>\
@@ -104,10 +104,11 @@ impl Service for Modelled {
         }
     }
 
-    fn change(&self, workers: Option<u32>, speed: Option<f64>) -> Result<(), String> {
+    fn change(&self, change: &Change) -> Result<(), String> {
         match &self.pool {
-            Pool::Sleep(pool) => pool.change(workers, speed),
-            Pool::Spin(pool) => pool.change(workers, speed).map_err(|e| e.to_string())?,
+            Pool::Sleep(pool) => pool.change(change),
+            Pool::Spin(_) if change.errors.is_some() => return Err("errors need mode \"sleep\"".into()),
+            Pool::Spin(pool) => pool.change(change.workers, change.speed).map_err(|e| e.to_string())?,
         }
         Ok(())
     }

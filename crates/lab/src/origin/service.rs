@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 
 use super::{Stats, Visit};
 use crate::model::StageStats;
+use crate::scenario::Change;
 
 /// An answer: its body lies ready.
 pub type Answer = Response<Whole<Bytes>>;
@@ -32,12 +33,13 @@ pub trait Service: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Changes the number of workers or the speed of every server; values have been checked.
+    /// Changes the number of workers, the speed of every server or the share of errors; values have been checked. Replicas
+    /// are not its concern.
     ///
     /// # Errors
     /// It cannot; says why.
-    fn change(&self, _workers: Option<u32>, _speed: Option<f64>) -> Result<(), String> {
-        Err("workers and speed of this service cannot be changed".into())
+    fn change(&self, _change: &Change) -> Result<(), String> {
+        Err("workers, speed and errors of this service cannot be changed".into())
     }
 
     /// Ends what goes on in the background; blocks until it has ended.

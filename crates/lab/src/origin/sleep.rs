@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::modelled::{Leaving, Taken};
 use super::{Full, Stats, Visit};
 use crate::model::{Model, StageStats, Ticket};
+use crate::scenario::Change;
 
 /// Longest sleep of the driver: no event may be due in a year, and a timer has a range.
 const MAX_SLEEP_US: u64 = 60 * 1_000_000;
@@ -83,12 +84,15 @@ impl SleepPool {
         self.settled().0.model.stages()
     }
 
-    pub fn change(&self, workers: Option<u32>, speed: Option<f64>) {
+    pub fn change(&self, change: &Change) {
         let (mut state, now) = self.settled();
-        if let Some(speed) = speed {
+        if let Some(errors) = change.errors {
+            state.model.set_errors(errors, now);
+        }
+        if let Some(speed) = change.speed {
             state.model.set_speed(speed, now);
         }
-        if let Some(workers) = workers {
+        if let Some(workers) = change.workers {
             state.model.set_workers(workers, now);
         }
         self.wake_earlier(&mut state);

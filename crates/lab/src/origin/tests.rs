@@ -22,7 +22,12 @@ fn spec() -> OriginSpec {
 
 /// Requests that never end on `/never`, others at once.
 fn held(spec: OriginSpec) -> OriginSpec {
-    let path = |path: &str, demand| PathSpec { path: path.into(), demand: vec![(0, demand)], body_bytes: 0 };
+    let path = |path: &str, demand| PathSpec {
+        path: path.into(),
+        demand: vec![(0, demand)],
+        body_bytes: 0,
+        ..PathSpec::default()
+    };
     OriginSpec { paths: vec![path("/never", Dist::Never), path("**", Dist::Fixed(0.0))], ..spec }
 }
 
@@ -81,7 +86,12 @@ fn under_way(addr: SocketAddr, path: &'static str) -> tokio::task::JoinHandle<(S
 #[tokio::test]
 async fn a_connection_is_kept_and_a_page_is_as_long_as_it_should() {
     let mut spec = spec();
-    let path = |path: &str, body_bytes| PathSpec { path: path.into(), demand: Vec::new(), body_bytes };
+    let path = |path: &str, body_bytes| PathSpec {
+        path: path.into(),
+        demand: Vec::new(),
+        body_bytes,
+        ..PathSpec::default()
+    };
     spec.paths = vec![path("/long", 100_000), path("**", 0)];
     let origin = start(spec);
     let mut client = connect(origin.addr()).await.expect("connect");
@@ -149,8 +159,7 @@ async fn work_that_ends_after_its_visitor_left_is_wasted() {
 
 #[tokio::test]
 async fn replicas_come_and_go_and_keep_their_ports() {
-    let changes =
-        vec![Change { at: Duration::from_secs(3600), replicas: Some(3), workers: None, speed: None }];
+    let changes = vec![Change { at: Duration::from_secs(3600), replicas: Some(3), ..Change::default() }];
     let origin = start(OriginSpec { replicas: 2, changes, ..spec() });
     let addrs = origin.addrs();
     assert_eq!(addrs.len(), 3, "a port for each that will ever be");
@@ -159,8 +168,7 @@ async fn replicas_come_and_go_and_keep_their_ports() {
     let refused = connect(addrs[2]).await.expect_err("the third is not");
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
-    let change =
-        |replicas| Change { at: Duration::ZERO, replicas: Some(replicas), workers: None, speed: None };
+    let change = |replicas| Change { at: Duration::ZERO, replicas: Some(replicas), ..Change::default() };
     for _ in 0..2 {
         origin.change(&change(1)).expect("a change");
         until("the kept connection to be closed", || kept.is_closed()).await;
@@ -195,7 +203,7 @@ async fn wait_open(addr: SocketAddr) -> Client {
 
 #[tokio::test]
 async fn the_spec_changes_at_its_times() {
-    let change = Change { at: 50 * MS, replicas: None, workers: Some(7), speed: None };
+    let change = Change { at: 50 * MS, workers: Some(7), ..Change::default() };
     let origin = start(OriginSpec { changes: vec![change], ..spec() });
     until("seven workers", || origin.control.services()[0].stages()[0].servers == 7).await;
 }
@@ -227,7 +235,7 @@ async fn consecutive_ports_and_ports_in_use() {
 async fn stages_look_like_hosts() {
     for mode in [Mode::Sleep, Mode::Spin] {
         let mut spec = OriginSpec { mode, ..held(OriginSpec { replicas: 2, ..spec() }) };
-        spec.stages.push(Stage { name: "db".into(), servers: 3 });
+        spec.stages.push(Stage::new("db", 3));
         spec.paths[1].demand = vec![(0, Dist::Fixed(0.001)), (1, Dist::Fixed(0.02))];
         let origin = start(spec);
         let mut client = connect(origin.addrs()[1]).await.expect("connect");
@@ -301,7 +309,7 @@ fn a_thread_each_has_its_limit() {
     let error = error.err().expect("too many").to_string();
     assert_eq!(error, "cannot start: workers: expected at most 4096 where each is a thread; got 5000");
     let origin = start(OriginSpec { mode: Mode::Spin, ..spec() });
-    let change = Change { at: Duration::ZERO, replicas: None, workers: Some(5000), speed: None };
+    let change = Change { at: Duration::ZERO, workers: Some(5000), ..Change::default() };
     let error = origin.change(&change).expect_err("too many").to_string();
     assert_eq!(error, "workers: expected at most 4096 where each is a thread; got 5000");
 }

@@ -1,6 +1,6 @@
 //! What a scenario means where it says nothing.
 
-use super::{Follow, Kind, Mode, OriginSpec, PathSpec, Stage, Step};
+use super::{Discipline, Errors, Follow, Kind, Mode, OriginSpec, PathSpec, Stage, Step};
 use crate::dist::Dist;
 
 impl Default for Kind {
@@ -45,15 +45,40 @@ impl Default for OriginSpec {
             contention: 0.01,
             replicas: 1,
             mode: Mode::Sleep,
-            stages: vec![Stage { name: "app".into(), servers: 10 }],
-            paths: vec![PathSpec {
-                path: "**".into(),
-                demand: vec![(0, Dist::Fixed(0.1))],
-                body_bytes: DEFAULT_BODY_BYTES,
-            }],
+            stages: vec![Stage::new("app", 10)],
+            paths: vec![PathSpec { demand: vec![(0, Dist::Fixed(0.1))], ..PathSpec::default() }],
             notices_leavers: false,
+            pause: None,
+            neighbour: None,
             changes: Vec::new(),
         }
+    }
+}
+
+impl Stage {
+    /// First come, first served.
+    pub fn new(name: &str, servers: u32) -> Self {
+        Self { name: name.into(), servers, discipline: Discipline::Fifo }
+    }
+}
+
+impl Default for PathSpec {
+    /// Every path, without work.
+    fn default() -> Self {
+        Self {
+            path: "**".into(),
+            demand: Vec::new(),
+            body_bytes: DEFAULT_BODY_BYTES,
+            stream: None,
+            errors: Errors::default(),
+        }
+    }
+}
+
+impl Default for Errors {
+    /// None. An error that costs no work is an answer of a millisecond.
+    fn default() -> Self {
+        Self { share: 0.0, demand: Dist::Fixed(0.001), status: 500 }
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_gateway::settings::tree::Value;
 
 use crate::dist::{self, Dist, MAX_TIME};
 
-use super::{Follow, Mode, Process};
+use super::{Discipline, Follow, Mode, Process};
 
 /// A time: `"4s"`, `"1h30m"`.
 pub(super) struct Time {
@@ -81,7 +81,7 @@ impl Leaf<Dist> for Drawn {
         let never = if self.never { " or \"never\"" } else { "" };
         format!(
             "a time like \"100ms\", \"uniform(1s, 3s)\", \"exponential(2s)\", \"normal(100ms, 20ms)\", \
-             \"lognormal(100ms, 0.5)\"{never}"
+             \"lognormal(100ms, 0.5)\", \"lognormal(100ms, cv 1.5)\", \"bimodal(10ms, 500ms, 0.1)\"{never}"
         )
     }
 
@@ -189,4 +189,8 @@ impl Named for Follow {
 
 impl Named for Mode {
     const NAMES: &'static [(&'static str, Self)] = &[("sleep", Self::Sleep), ("spin", Self::Spin)];
+}
+
+impl Named for Discipline {
+    const NAMES: &'static [(&'static str, Self)] = &[("fifo", Self::Fifo), ("sharing", Self::Sharing)];
 }

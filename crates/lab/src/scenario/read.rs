@@ -179,6 +179,8 @@ diurnal = {}
 [[visitor]]
 [[visitor.step]]
 [origin]
+[origin.pause]
+[origin.neighbour]
 [[origin.stage]]
 [[origin.path]]
 [[origin.change]]

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tidegate_gateway::settings::did_you_mean;
-use tidegate_gateway::settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Size, either};
+use tidegate_gateway::settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Portion, Size, either};
 use tidegate_gateway::settings::tree::{Entry, Value, quoted};
 
 use tidegate_core::units::MAX_CLASSES;
 
 use super::kinds::{Drawn, MOMENT, NAME};
 use super::section::{Key, Section};
-use super::{Change, DEFAULT_BODY_BYTES, Mode, OriginSpec, PathSpec, Stage};
+use super::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 use crate::dist::Dist;
 use crate::model::Paths;
 
@@ -27,6 +27,9 @@ const MAX_CHANGES: usize = 10_000;
 /// What matches every path.
 const EVERYTHING: [&str; 2] = ["**", "/**"];
 
+/// Shortest mean time from one spell to the next: below, it is a slower server.
+const SHORTEST_EVERY: Duration = Duration::from_millis(1);
+
 const WORK: Drawn = Drawn { never: false };
 const BODY: Size = Size { bounds: 0..=1 << 30, zero: false };
 
@@ -35,9 +38,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
     let usual = OriginSpec::default();
     let Some(mut section) = root.inside("origin") else { return usual };
     let workers = section.take("workers", &Count(1..=MAX_WORKERS), usual.workers);
-    let stages = stages(&mut section, workers);
-    let paths = paths(&mut section, &stages);
     let mode = section.take("mode", &Choice, usual.mode);
+    let stages = stages(&mut section, workers, mode);
+    let paths = paths(&mut section, &stages, mode);
     // Threads that burn CPU time contend by themselves.
     let contention = if mode == Mode::Spin { 0.0 } else { usual.contention };
     let spec = OriginSpec {
@@ -49,13 +52,48 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
         stages,
         paths,
         notices_leavers: section.take("notices_leavers", &Flag, usual.notices_leavers),
-        changes: changes(&mut section),
+        pause: spell(&mut section, "pause", mode, |_| 0.0),
+        neighbour: spell(&mut section, "neighbour", mode, |inside| {
+            inside.need("speed", &Number(0.001..=1.0), 1.0)
+        }),
+        changes: changes(&mut section, mode),
     };
     section.finish();
     spec
 }
 
-fn stages(section: &mut Section<'_, '_>, workers: u32) -> Vec<Stage> {
+/// What mode `spin` cannot do: there, threads burn CPU time, and nobody holds them up or answers in their place.
+fn only_slept(section: &mut Section<'_, '_>, mode: Mode, keys: &[&str]) {
+    for key in keys {
+        if mode == Mode::Spin && section.has(key) {
+            section.conflict(key, format!("mode \"sleep\" with `{key}`"), "mode \"spin\"");
+        }
+    }
+}
+
+/// `[origin.pause]`, `[origin.neighbour]`.
+fn spell(
+    section: &mut Section<'_, '_>,
+    name: &'static str,
+    mode: Mode,
+    speed: impl Fn(&mut Section<'_, '_>) -> f64,
+) -> Option<Spell> {
+    only_slept(section, mode, &[name]);
+    let mut inside = section.inside(name)?;
+    let every = inside.need("every", &WORK, Dist::Fixed(1.0));
+    let lasts = inside.need("lasts", &WORK, Dist::Fixed(0.0));
+    if every.mean() < SHORTEST_EVERY {
+        inside.conflict("every", "a time of 1 ms or more in the mean", format!("\"{every}\""));
+    } else if lasts.mean() >= every.mean() {
+        let expected = "a time shorter than `every` in the mean";
+        inside.conflict("lasts", expected, format!("\"{lasts}\" every \"{every}\""));
+    }
+    let spell = Spell { every, lasts, speed: speed(&mut inside) };
+    inside.finish();
+    Some(spell)
+}
+
+fn stages(section: &mut Section<'_, '_>, workers: u32, mode: Mode) -> Vec<Stage> {
     let items = section.items("stage", MAX_STAGES);
     let mut stages: Vec<Stage> = Vec::with_capacity(items.len());
     for item in &items {
@@ -63,7 +101,11 @@ fn stages(section: &mut Section<'_, '_>, workers: u32) -> Vec<Stage> {
         let stage = Stage {
             name: inside.need("name", &NAME, String::new()),
             servers: inside.maybe("servers", &Count(1..=MAX_WORKERS)).unwrap_or(workers),
+            discipline: inside.take("discipline", &Choice, Discipline::Fifo),
         };
+        if stage.discipline == Discipline::Sharing {
+            only_slept(&mut inside, mode, &["discipline"]);
+        }
         if !stage.name.is_empty() && stages.iter().any(|earlier| earlier.name == stage.name) {
             inside.conflict("name", "names that differ", format!("\"{}\" again", stage.name));
         }
@@ -71,14 +113,15 @@ fn stages(section: &mut Section<'_, '_>, workers: u32) -> Vec<Stage> {
         stages.push(stage);
     }
     if stages.is_empty() {
-        stages.push(Stage { name: "app".into(), servers: workers });
+        stages.push(Stage::new("app", workers));
     }
     stages
 }
 
 /// Work by URL. `service` is what all URLs ask that no path names, of the first stage.
-fn paths(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<PathSpec> {
+fn paths(section: &mut Section<'_, '_>, stages: &[Stage], mode: Mode) -> Vec<PathSpec> {
     let service = section.take("service", &WORK, Dist::Fixed(0.1));
+    let usual = PathSpec::default();
     let items = section.items("path", MAX_PATHS);
     let mut paths: Vec<PathSpec> = Vec::with_capacity(items.len() + 1);
     for item in &items {
@@ -90,8 +133,11 @@ fn paths(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<PathSpec> {
         let path = PathSpec {
             path: inside.need("path", &PATH_GLOB, "/".into()),
             demand: demand(&mut inside, stages),
-            body_bytes: inside.take("body_bytes", &BODY, DEFAULT_BODY_BYTES),
+            body_bytes: inside.take("body_bytes", &BODY, usual.body_bytes),
+            stream: inside.maybe("stream", &WORK),
+            errors: errors(&mut inside),
         };
+        only_slept(&mut inside, mode, &["stream", "errors"]);
         if let Err(error) = Paths::compile(std::slice::from_ref(&path)) {
             inside.conflict("path", "a glob that can be compiled", error.to_string());
         }
@@ -99,13 +145,23 @@ fn paths(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<PathSpec> {
         paths.push(path);
     }
     if !paths.last().is_some_and(|path| EVERYTHING.contains(&path.path.as_str())) {
-        let everything = EVERYTHING[0].into();
-        paths.push(PathSpec { path: everything, demand: vec![(0, service)], body_bytes: DEFAULT_BODY_BYTES });
+        paths.push(PathSpec { demand: vec![(0, service)], ..usual });
     } else if section.has("service") {
         let expected = "`service` or a path that matches everything";
         section.conflict("service", expected, "both: `service` would have no effect");
     }
     paths
+}
+
+/// Requests that fail at once. How they do may be said although none does at first: a change may bring errors.
+fn errors(section: &mut Section<'_, '_>) -> Errors {
+    let usual = Errors::default();
+    let status = section.take("error_status", &Count(500..=599), u32::from(usual.status));
+    Errors {
+        share: section.take("errors", &Portion, usual.share),
+        demand: section.take("error_demand", &WORK, usual.demand),
+        status: u16::try_from(status).unwrap_or(usual.status),
+    }
 }
 
 /// Stages and the work there, in the order in which they are written: the parser sorts names.
@@ -142,7 +198,7 @@ fn demand(section: &mut Section<'_, '_>, stages: &[Stage]) -> Vec<(usize, Dist)>
     demand
 }
 
-fn changes(section: &mut Section<'_, '_>) -> Vec<Change> {
+fn changes(section: &mut Section<'_, '_>, mode: Mode) -> Vec<Change> {
     let items = section.items("change", MAX_CHANGES);
     let mut changes: Vec<Change> = Vec::with_capacity(items.len());
     for item in &items {
@@ -152,10 +208,13 @@ fn changes(section: &mut Section<'_, '_>) -> Vec<Change> {
             replicas: inside.maybe("replicas", &Count(0..=MAX_REPLICAS)),
             workers: inside.maybe("workers", &Count(1..=MAX_WORKERS)),
             speed: inside.maybe("speed", &Number(0.001..=1000.0)),
+            errors: inside.maybe("errors", &Portion),
         };
-        if !["replicas", "workers", "speed"].iter().any(|key| inside.has(key)) {
-            inside.conflict("at", "`replicas`, `workers` or `speed` beside it", "a change of nothing");
+        if !["replicas", "workers", "speed", "errors"].iter().any(|key| inside.has(key)) {
+            let expected = "`replicas`, `workers`, `speed` or `errors` beside it";
+            inside.conflict("at", expected, "a change of nothing");
         }
+        only_slept(&mut inside, mode, &["errors"]);
         inside.finish();
         changes.push(change);
     }

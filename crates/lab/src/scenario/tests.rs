@@ -185,7 +185,7 @@ fn silly_values_are_refused() {
         ),
         (
             "[origin]\nchange = [{ at = \"1s\" }]",
-            "2:18: origin.change.0.at: expected `replicas`, `workers` or `speed` beside it",
+            "2:18: origin.change.0.at: expected `replicas`, `workers`, `speed` or `errors` beside it",
         ),
         (
             "[origin]\nchange = [{ at = \"1s\", speed = 0 }]",

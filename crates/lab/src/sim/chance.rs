@@ -122,7 +122,7 @@ fn origin(scenario: &mut Scenario, rng: &mut SmallRng) {
     if rng.random_bool(0.2) {
         let at = span(scenario).mul_f64(rng.random_range(0.0..1.0));
         let speed = Some(rng.random_range(0.3..1.5));
-        scenario.origin.changes.push(Change { at, replicas: None, workers: None, speed });
+        scenario.origin.changes.push(Change { at, speed, ..Change::default() });
         scenario.origin.changes.sort_by_key(|change| change.at);
     }
 }

@@ -97,6 +97,9 @@ impl Farm {
             if change.speed.is_some() {
                 site.model.set_speed(self.speed / site.slowness, now_us);
             }
+            if let Some(errors) = change.errors {
+                site.model.set_errors(errors, now_us);
+            }
             if let Some(replicas) = change.replicas {
                 let absent = i as u32 >= replicas;
                 if absent && !site.absent {

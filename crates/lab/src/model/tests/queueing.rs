@@ -2,23 +2,25 @@
 //!
 //! Seeds are fixed, so the bounds cannot flicker; they are some four standard deviations of the estimates.
 
-use super::*;
 use rand::Rng;
 
+use crate::model::*;
+use crate::scenario::Stage;
+
 /// What a run measured.
-struct Run {
+pub(super) struct Run {
     /// Mean time from arrival to answer, in seconds.
-    response: f64,
+    pub response: f64,
     /// Mean of requests present, over time.
-    present: f64,
+    pub present: f64,
     /// Share of the first stage's servers busy.
-    utilisation: Vec<f64>,
+    pub utilisation: Vec<f64>,
     /// Share refused.
-    refused: f64,
+    pub refused: f64,
 }
 
 /// `n` Poisson arrivals at `rate` a second.
-fn poisson(spec: &OriginSpec, rate: f64, n: u64, seed: u64) -> Run {
+pub(super) fn poisson(spec: &OriginSpec, rate: f64, n: u64, seed: u64) -> Run {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut model = Model::new(spec, seed + 1000);
     let (mut at, mut last) = (0.0, 0u64);
@@ -52,19 +54,19 @@ fn poisson(spec: &OriginSpec, rate: f64, n: u64, seed: u64) -> Run {
 }
 
 #[track_caller]
-fn close(ours: f64, theory: f64, within: f64, what: &str) {
+pub(super) fn close(ours: f64, theory: f64, within: f64, what: &str) {
     assert!((ours / theory - 1.0).abs() < within, "{what}: {ours}, theory {theory}");
 }
 
 /// One stage of `servers` with an unbounded backlog, in seconds.
-fn queue(servers: u32, demand: Dist) -> OriginSpec {
+pub(super) fn queue(servers: u32, demand: Dist) -> OriginSpec {
     let mut spec = OriginSpec::pool(servers, Duration::ZERO, u32::MAX, 0.0);
     spec.paths[0].demand = vec![(0, demand)];
     spec
 }
 
 /// Probability that an arrival at M/M/c waits; `a` = λ/μ.
-fn erlang_c(c: u32, a: f64) -> f64 {
+pub(super) fn erlang_c(c: u32, a: f64) -> f64 {
     let b = erlang_b(c, a);
     let rho = a / f64::from(c);
     b / (1.0 - rho * (1.0 - b))
@@ -132,7 +134,7 @@ fn m_g_1_by_pollaczek_and_khinchine() {
 fn a_tandem_of_two() {
     // Jackson: with workers to spare, each stage is an M/M/c of its own.
     let mut spec = queue(100_000, Dist::Never);
-    spec.stages = vec![Stage { name: "app".into(), servers: 4 }, Stage { name: "db".into(), servers: 1 }];
+    spec.stages = vec![Stage::new("app", 4), Stage::new("db", 1)];
     spec.paths[0].demand = vec![(0, Dist::Exponential(0.040)), (1, Dist::Exponential(0.010))];
     let run = poisson(&spec, 60.0, 400_000, 7);
     let app = 0.040 + erlang_c(4, 2.4) / (100.0 - 60.0);

@@ -1,0 +1,58 @@
+//! What a replica has to do next, and when.
+//!
+//! Work of servers is ordered by work instants, finer than a microsecond; what is bound to time (the end of a stream, the
+//! weather) comes after the work due in the same microsecond, so that a pause does not hold what was over when it began.
+
+use std::cmp::Reverse;
+
+use super::share::Shared;
+use super::{Model, NEVER};
+
+/// What is due.
+#[derive(Clone, Copy)]
+pub(super) enum Due {
+    /// The first of `ends`.
+    Server,
+    /// The first of those who share this stage.
+    Shared(u32),
+    /// The first of `streams`.
+    Stream,
+    /// A spell begins or ends.
+    Weather,
+}
+
+impl Model {
+    /// What is due next, and when, in microseconds.
+    #[inline]
+    pub(super) fn due(&self) -> Option<(u64, Due)> {
+        if !self.plain {
+            return self.due_of_all();
+        }
+        let Reverse((work, ..)) = self.ends.peek()?;
+        Some((self.pace.time(*work), Due::Server)).filter(|(at_us, _)| *at_us < u64::MAX)
+    }
+
+    #[inline(never)]
+    fn due_of_all(&self) -> Option<(u64, Due)> {
+        let mut work = self.ends.peek().map_or(NEVER, |Reverse((work, ..))| *work);
+        let mut due = Due::Server;
+        for index in &self.sharing {
+            let shared = self.stages[*index as usize].shared.as_ref().map_or(NEVER, Shared::due);
+            if shared < work {
+                (work, due) = (shared, Due::Shared(*index));
+            }
+        }
+        // What came while servers stood still may seem to be over before.
+        let mut at_us = if work == NEVER { u64::MAX } else { self.pace.time(work).max(self.now_us) };
+        if let Some(Reverse((ends_us, ..))) = self.streams.peek()
+            && *ends_us < at_us
+        {
+            (at_us, due) = (*ends_us, Due::Stream);
+        }
+        // Without work that ends, the weather is nobody's business.
+        if work < NEVER && self.weather_us() < at_us {
+            (at_us, due) = (self.weather_us(), Due::Weather);
+        }
+        (at_us < u64::MAX).then_some((at_us, due))
+    }
+}

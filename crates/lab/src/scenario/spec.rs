@@ -1,0 +1,115 @@
+//! What `[origin]` says, checked: the service as a model.
+
+use std::time::Duration;
+
+use crate::dist::Dist;
+
+/// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a request
+/// through its stages, one after another, each with a number of servers and a queue of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OriginSpec {
+    /// Requests a replica serves at once (w).
+    pub workers: u32,
+    /// Requests that may wait for a worker; further ones are refused.
+    pub backlog: u32,
+    /// Strength of contention (a): a request taken with n present takes 1 + a((n − w)/w)² times as long, n > w.
+    pub contention: f64,
+    /// How many replicas.
+    pub replicas: u32,
+    /// What a demand is.
+    pub mode: Mode,
+    /// Named resources; at least one.
+    pub stages: Vec<Stage>,
+    /// Work by URL; the first that matches counts, the last one matches everything.
+    pub paths: Vec<PathSpec>,
+    /// Whether a worker stops when its visitor has left. Most services do not.
+    pub notices_leavers: bool,
+    /// Times in which all servers of a replica stand still, as while a runtime collects its garbage; speed 0.
+    pub pause: Option<Spell>,
+    /// Times in which all servers of a replica are slower, as beside a busy neighbour on the same host.
+    pub neighbour: Option<Spell>,
+    /// What changes while running, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// What a demand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Time passes: virtual servers, any number on one core.
+    Sleep,
+    /// CPU time is burnt.
+    Spin,
+}
+
+/// A named resource of each replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// `app`, `db`, ...
+    pub name: String,
+    /// How many requests it works on at once.
+    pub servers: u32,
+    /// Who is served when there are more requests than servers.
+    pub discipline: Discipline,
+}
+
+/// Who is served when there are more requests than servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// First come, first served; the others stand in line.
+    #[default]
+    Fifo,
+    /// Everybody at once, each at an even share: c servers serve n requests at min(1, c/n) each.
+    Sharing,
+}
+
+/// What comes over each replica from time to time, at times of its own, and slows all of its servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spell {
+    /// Time from the begin of one to the begin of the next, or its end if that is later; at least 1 ms.
+    pub every: Dist,
+    /// Time from begin to end.
+    pub lasts: Dist,
+    /// Speed of the servers meanwhile, as a factor: 0 stands still.
+    pub speed: f64,
+}
+
+/// What requests for some URLs ask of the service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSpec {
+    /// Glob over the path, as in a gate's `class.match.path`.
+    pub path: String,
+    /// Service demand at each stage, by its index, in the order they are visited.
+    pub demand: Vec<(usize, Dist)>,
+    /// Length of the answer's body.
+    pub body_bytes: usize,
+    /// How long the answer goes on after its head, without holding a server or a worker; `None`: it is sent at once.
+    pub stream: Option<Dist>,
+    /// Requests answered with an error instead.
+    pub errors: Errors,
+}
+
+/// Requests that are answered with an error at once, without a worker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// Share of all requests.
+    pub share: f64,
+    /// Time until the answer, at a speed of 1.
+    pub demand: Dist,
+    /// Status of the answer, 500 to 599.
+    pub status: u16,
+}
+
+/// A change of the service while running. What is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Change {
+    /// When, from the start.
+    pub at: Duration,
+    /// Replicas that serve.
+    pub replicas: Option<u32>,
+    /// Workers of each.
+    pub workers: Option<u32>,
+    /// Speed of every server: 0.5 doubles all demands.
+    pub speed: Option<f64>,
+    /// Share of all requests answered with an error, whatever their paths say.
+    pub errors: Option<f64>,
+}
