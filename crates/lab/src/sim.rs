@@ -40,6 +40,7 @@ mod farm;
 mod forward;
 mod guest;
 pub(crate) mod half;
+pub mod record;
 pub(crate) mod request;
 mod sweep;
 pub mod trace;
@@ -47,6 +48,7 @@ mod world;
 
 pub use sweep::{SweepReport, sweep};
 
+use record::Record;
 use trace::Step;
 use world::World;
 
@@ -66,12 +68,14 @@ pub struct SimOptions {
     pub trace: usize,
     /// Whether to check what must always hold.
     pub check: bool,
+    /// Whether to keep every belief of the gate and every answer of the origin.
+    pub record: bool,
 }
 
 impl SimOptions {
-    /// Everything is checked; no steps are returned.
+    /// Everything is checked; no steps are returned, nothing is recorded.
     pub fn new(seed: u64) -> Self {
-        Self { seed, trace: 0, check: true }
+        Self { seed, trace: 0, check: true, record: false }
     }
 }
 
@@ -90,6 +94,8 @@ pub struct SimRun {
     pub steps: Vec<Step>,
     /// By how much what was let in ran ahead of the capacity at most, and the bound, in seconds of work.
     pub lead_s: (f64, f64),
+    /// What was to be kept; empty unless asked for.
+    pub record: Record,
 }
 
 /// Why nothing was simulated.
@@ -129,5 +135,6 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError
         digest: world.trace.digest(),
         steps: world.trace.last(options.trace),
         lead_s: world.oracle.lead(),
+        record: world.record.take().unwrap_or_default(),
     })
 }

@@ -42,6 +42,9 @@ impl World<'_> {
             let believed = first.believed();
             let known = if believed < Rate::MAX { believed.get() } else { 0.0 };
             self.tally.capacity(Duration::from_micros(self.now_us), known, last.gate.limit());
+            if let Some(record) = &mut self.record {
+                record.believes(self.now_us, believed, last.gate.limit());
+            }
         }
     }
 

@@ -205,7 +205,11 @@ impl World<'_> {
             return self.tally.origin_lost(now);
         };
         self.trace.step(self.now_us, What::Done, request.guest, replica as u64);
-        self.tally.origin_served(now, Duration::from_micros(self.now_us - request.sent_us));
+        let took_us = self.now_us - request.sent_us;
+        self.tally.origin_served(now, Duration::from_micros(took_us));
+        if let Some(record) = &mut self.record {
+            record.answered(self.now_us, took_us);
+        }
         if let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref()) {
             self.replicas.succeeded(flight.replica());
         }

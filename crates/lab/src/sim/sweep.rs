@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use super::chance::perturb;
+use super::record::Record;
 use super::{SimError, SimOptions, SimRun, run};
 use crate::oracle::Violation;
 use crate::outcome::Way;
@@ -81,6 +82,7 @@ fn run_seed(scenario: &Scenario, seed: u64, random_faults: bool) -> Result<SimRu
             Tally::default().outcome(&scenario.name, Way::Sim, seed, Some(format!("panicked: {what}")));
         let violation = Violation { seed, at_us: 0, event: 0, rule: "panic", what, steps: Vec::new() };
         let (events, digest, steps, lead_s) = (0, 0, Vec::new(), (0.0, 0.0));
-        Ok(SimRun { outcome, violations: vec![violation], events, digest, steps, lead_s })
+        let record = Record::default();
+        Ok(SimRun { outcome, violations: vec![violation], events, digest, steps, lead_s, record })
     })
 }

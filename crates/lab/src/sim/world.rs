@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::farm::{Farm, most_replicas};
 use super::guest::Guest;
 use super::half::{Half, settings_of};
+use super::record::Record;
 use super::request::Request;
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
@@ -97,6 +98,7 @@ pub(crate) struct World<'s> {
     /// Requests at the origin by the time they were sent, for the limit on silence.
     pub(crate) sent: VecDeque<(u64, u32, u32)>,
     pub(crate) tally: Tally,
+    pub(crate) record: Option<Record>,
     pub(crate) trace: Trace,
     pub(crate) oracle: Oracle,
     pub(crate) rng: SmallRng,
@@ -148,6 +150,7 @@ impl<'s> World<'s> {
             farm: Farm::new(&scenario.origin, options.seed),
             sent: VecDeque::new(),
             tally: Tally::default(),
+            record: options.record.then(Record::default),
             trace: Trace::new(options.trace.max(if options.check { super::STEPS_SHOWN } else { 0 })),
             rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
             key,
