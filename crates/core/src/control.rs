@@ -12,12 +12,11 @@ use std::time::Duration;
 use crate::capacity::{Estimate, Estimator, Load, Sample};
 use crate::desk::Desk;
 use crate::gate::Totals;
-use crate::units::{Cost, Rate, Timestamp};
+use crate::room::Course;
+use crate::units::{Rate, Timestamp};
 
 /// Between two ticks of the control side: a visitor's page never waits long for a decision of second scale.
 pub const TICK: Duration = Duration::from_millis(100);
-/// Work that stands for "the origin is gone": the schedule's hand stands still.
-const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
 
 /// What the control side sets and the request path obeys.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,6 +29,16 @@ pub struct Tunables {
     pub max_in_flight: Option<u32>,
     /// The estimator governs by the in-flight limit: the room keeps the gate's queue from running dry.
     pub keeps_queue: bool,
+    /// The operator's bound on what is let in, which a kept queue would not heed; [`Rate::MAX`] for none.
+    pub ceiling: Rate,
+}
+
+impl Tunables {
+    /// What the room goes by.
+    pub fn course(&self) -> Course {
+        let Self { capacity, outflow, ceiling, keeps_queue, .. } = *self;
+        Course { capacity, outflow, ceiling, keeps_queue }
+    }
 }
 
 /// The operator's bounds, which no estimate exceeds.
@@ -79,8 +88,8 @@ impl Control {
     ) -> (Tunables, Estimate) {
         let load = Load { room_waits: desk.busy(now), queued: gate.queued, in_flight: gate.in_flight };
         let (tunables, estimate) = self.tick(samples, &load, now);
-        desk.publish(tunables.outflow, now);
-        desk.tick(now, if is_origin_usable { gate.queued_cost } else { ORIGIN_GONE });
+        desk.steer(&tunables.course(), now);
+        desk.tick(gate, is_origin_usable, now);
         (tunables, estimate)
     }
 
@@ -115,6 +124,7 @@ impl Bounds {
             capacity,
             max_in_flight: limits.into_iter().flatten().min(),
             keeps_queue: estimate.max_in_flight.is_some(),
+            ceiling: self.capacity,
         }
     }
 }

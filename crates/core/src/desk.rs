@@ -12,8 +12,9 @@
 
 use std::time::Duration;
 
+use crate::gate::Totals;
 use crate::measure::Event;
-use crate::room::{Arrival, Checker, Look, Redemption, Room, RoomState, Wait};
+use crate::room::{Arrival, Checker, Course, Look, Redemption, Room, RoomState, Wait};
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -21,6 +22,7 @@ use crate::units::{ClassId, Cost, Rate, Timestamp};
 pub const RETRY_DOWN: Duration = Duration::from_secs(5);
 
 /// One process's part of the waiting room.
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum Desk {
     /// All of it, or tokengen's half.
     Room(Box<Room>),
@@ -279,20 +281,23 @@ impl Desk {
         self.room().is_some_and(|room| room.busy(now))
     }
 
-    /// What the room lets in from now on. Tokencheck gets its orders from tokengen instead.
+    /// What the room lets in from now on, by itself. Tokencheck gets its orders from tokengen instead.
     pub fn publish(&self, capacity: Rate, now: Timestamp) {
-        if let Self::Room(room) = self
-            && capacity != room.capacity()
-        {
-            room.set_capacity(capacity, now);
+        self.steer(&capacity.into(), now);
+    }
+
+    /// What the room goes by from now on.
+    pub fn steer(&self, course: &Course, now: Timestamp) {
+        if let Self::Room(room) = self {
+            room.set_course(course, now);
         }
     }
 
-    /// The control tick.
-    pub fn tick(&self, now: Timestamp, queued: Cost) {
+    /// The control tick, with the gate as it is. With no origin to go to nobody enters.
+    pub fn tick(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         match self {
-            Self::Room(room) => room.tick(now, queued),
-            Self::Checker { checker, .. } => checker.tick(now, queued),
+            Self::Room(room) => room.tick_with(gate, is_origin_usable, now),
+            Self::Checker { checker, .. } => checker.tick_with(gate, is_origin_usable, now),
         }
     }
 

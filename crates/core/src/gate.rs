@@ -100,7 +100,7 @@ pub struct Served {
     pub ok: bool,
 }
 
-/// What went through the gate since it was made, and what is in it.
+/// What went through the gate since it was made, what is in it, and what may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Requests that arrived.
@@ -123,6 +123,21 @@ pub struct Totals {
     pub in_flight: u32,
     /// Work at the origin.
     pub in_flight_cost: Cost,
+    /// Work sent to the origin, at once or out of the queue.
+    pub forwarded_cost: Cost,
+    /// Requests that may be at the origin; `None`: no limit.
+    pub limit: Option<u32>,
+    /// Requests that may wait.
+    pub max_queue: usize,
+    /// How long each of them may.
+    pub max_queue_wait: Duration,
+}
+
+impl Totals {
+    /// Whether the origin may be sent another request.
+    pub fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| self.in_flight < limit)
+    }
 }
 
 /// The state machine. One per process, behind a mutex.
@@ -301,7 +316,8 @@ impl Gate {
 
     /// What went through and what is inside.
     pub fn totals(&self) -> Totals {
-        self.totals
+        let (limit, max_queue, max_queue_wait) = (self.limit, self.max_queue, self.max_queue_wait);
+        Totals { limit, max_queue, max_queue_wait, ..self.totals }
     }
 
     /// The in-flight limit in force.
@@ -333,6 +349,7 @@ impl Gate {
         self.totals.in_flight += 1;
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
+        self.totals.forwarded_cost += cost;
     }
 
     fn leave_queue(&mut self, waiting: &Waiting) {

@@ -6,13 +6,25 @@
 //! the ticket's due instant:
 //!
 //! ```text
-//! work admitted in dt  =  (C - A) * dt * clamp(1 + g * (target - max(B, Q) / C), 0, 4)  /  show-up ratio
+//! work called in dt  =  (C - A) * dt * clamp(1 + g * (target - max(B, Q) / C), 0, 4)  /  show-up ratio
 //! ```
 //!
 //! * `A` work per second admitted past the schedule (sessions by their pass), as measured.
 //! * `B` virtual backlog: work admitted minus what capacity C has done since, never below minus one burst.
 //! * `Q` work queued for the origin; `target` 50 ms, plus half an average visitor, since work comes in whole visitors.
 //! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than its grain.
+//!
+//! That is the law where a rate governs. Where an estimator governs by the in-flight limit, the queue at the gate is the truth
+//! and B is not asked: the hand keeps a short queue there, with the work already called taken into account (`room/window.rs`):
+//!
+//! ```text
+//! work called per second  =  (z - A + (Q* - Q + (z - A) * 0.5 s - P) / 1 s)  /  show-up ratio,      z = k * F
+//! ```
+//!
+//! * `F` work per second that leaves the queue, as measured; `k` about 1, set right by the queue.
+//! * `P` work called that is still on its way; `Q*` 0.1 s of work and a deviation of the number that comes in a second.
+//!
+//! The capacity C is then for places and waits only; the operator's ceiling bounds the hand by the first law.
 //!
 //! What follows without touching a ticket: capacity falls -> V slows, everybody keeps the order, nobody is refused
 //! (re-slotting with seniority); no-shows, spare origin or more capacity -> V speeds up, and those of the waiting who
@@ -86,13 +98,14 @@ pub(crate) fn target_s(grain_s: f64) -> f64 {
 }
 
 /// Moves from `from` towards `until`, over at most `work` hundredths of promises. `cell` tells what a second holds and how
-/// densely, in hundredths. Stretches without promises are free, but not if there is no work to give at all.
+/// densely, in hundredths. Stretches without promises are free, but not if there is no work to give at all. Also returns the
+/// work that is left over.
 pub(crate) fn advance(
     from: Timestamp,
     until: Timestamp,
     mut work: f64,
     cell: impl Fn(u64) -> (u64, u64),
-) -> Timestamp {
+) -> (Timestamp, f64) {
     let mut at = from;
     while at < until && work > 0.0 {
         let end = Timestamp::from_secs(at.second() + 1).min(until);
@@ -105,10 +118,10 @@ pub(crate) fn advance(
             at = end;
         } else {
             let us = (work * 1e6 / density as f64).round() as u64;
-            return Timestamp::from_micros(at.as_micros() + us).min(end);
+            return (Timestamp::from_micros(at.as_micros() + us).min(end), 0.0);
         }
     }
-    at
+    (at, work)
 }
 
 /// Work admitted but not yet done by an origin of the given capacity, as the instant when it will be done (GCRA's
@@ -279,8 +292,9 @@ mod tests {
             (16_000, 15_000, 100.0, 16_000),
         ];
         for (from, until, work, expected) in table {
-            let at = advance(Timestamp::from_millis(from), Timestamp::from_millis(until), work, cell);
+            let (at, left) = advance(Timestamp::from_millis(from), Timestamp::from_millis(until), work, cell);
             assert_eq!(at.as_millis(), expected, "from {from} until {until} with {work}");
+            assert!(at.as_millis() >= until || left == 0.0, "{left} of {work} is left at {at:?}");
         }
     }
 

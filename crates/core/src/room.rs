@@ -31,12 +31,15 @@ use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 mod adopt;
 mod checker;
 mod control;
+mod course;
 mod door;
 mod saved;
+mod window;
 
 use adopt::Adoption;
 pub use checker::{Checker, Feedback, Orders, REPORT_EVERY};
 use control::Control;
+pub use course::Course;
 use door::{AGAIN, Door, Word};
 pub use saved::RestoreError;
 
@@ -203,7 +206,7 @@ impl Room {
             queued_remote: AtomicU64::new(0),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
-            control: Mutex::new(Control::new(config.clone(), now)),
+            control: Mutex::new(Control::new(config.clone(), capacity, now)),
         };
         room.configure(&config);
         room.slots.set_limit(capacity.over(Duration::from_secs(1)));
@@ -244,7 +247,7 @@ impl Room {
         let Some(placed) = self.slots.take(cost, now, oldest) else {
             return Arrival::Full { retry_after: RETRY_FULL };
         };
-        if at_once(placed.due, hand, burst) {
+        if at_once(placed.due, hand, burst) && !self.door.is_full(now) {
             self.enter_new(cost);
             return Arrival::Enter;
         }
@@ -348,25 +351,24 @@ impl Room {
         set.max(Duration::from_secs_f64(least)).min(Duration::from_secs(1))
     }
 
-    /// Cost units per second that are left to the schedule: the capacity without what is admitted past it. Not less
-    /// than a tenth, so that a wait can be told at all.
-    fn outflow(&self) -> f64 {
-        let capacity = self.door.capacity().get();
-        let aside = f64::from_bits(self.aside_per_s.load(Ordering::Relaxed));
-        (capacity - aside).max(capacity / 10.0)
+    /// Cost units per second that are left to the schedule of `rate`: without what is admitted past it. Not less than a
+    /// tenth, so that a wait can be told at all.
+    fn left_of(&self, rate: Rate) -> f64 {
+        let (rate, aside) = (rate.get(), f64::from_bits(self.aside_per_s.load(Ordering::Relaxed)));
+        (rate - aside).max(rate / 10.0)
     }
 
     /// Time until the hand reaches `due`.
     fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
         let hand = self.door.hand.at(now);
         let ahead = self.slots.between(hand, due);
-        let outflow = self.outflow();
+        let outflow = self.left_of(self.door.capacity());
         let wait = if self.door.hand.value().follows_clock || due > self.last_due() {
             // Nothing known is in the way: the clock decides. (Also a ticket of a life this room remembers nothing of.)
             // What comes in past the schedule will hold the hand back all the same.
             due.since(hand).as_secs_f64() * self.door.capacity().get() / outflow.max(f64::MIN_POSITIVE)
         } else if outflow > 0.0 {
-            let behind = self.door.backlog_s(now) - crate::hand::target_s(self.door.grain_s());
+            let behind = self.door.backlog_s(now) - self.door.target_s();
             ahead.cost.units() * self.show_up() / outflow + behind.max(0.0)
         } else {
             due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())

@@ -6,8 +6,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::door::{AGAIN, Door, Word};
+use super::door::{AGAIN, Door, ORIGIN_GONE, Word};
 use super::{Look, MIN_WAIT, Redemption, Room, RoomConfig, Wait, soon};
+use crate::gate::Totals;
 use crate::hand::HandValue;
 use crate::sync::{AtomicU64, Ordering};
 use crate::ticket::Ticket;
@@ -114,6 +115,19 @@ impl Checker {
     /// The control tick.
     pub fn tick(&self, now: Timestamp, queued: Cost) {
         self.door.set_queued(queued);
+        self.step(now);
+    }
+
+    /// The same with the whole gate in view. With no origin to go to nobody enters.
+    pub fn tick_with(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
+        self.door.see(gate, now);
+        if !is_origin_usable {
+            self.door.set_queued(ORIGIN_GONE);
+        }
+        self.step(now);
+    }
+
+    fn step(&self, now: Timestamp) {
         let ordered = Timestamp::from_micros(self.ordered.load(Ordering::Relaxed));
         if now.since(ordered) > ORDERS_HOLD {
             let at = self.door.hand.at(now);
@@ -137,7 +151,7 @@ impl Checker {
     /// Follows tokengen's orders.
     pub fn follow(&self, orders: Orders, now: Timestamp) {
         if orders.capacity != self.door.capacity() {
-            self.door.set_capacity(orders.capacity, now);
+            self.door.set_course(&orders.capacity.into(), now);
         }
         self.door.hand.set(orders.hand);
         self.ordered.store(now.as_micros(), Ordering::Relaxed);
@@ -164,7 +178,7 @@ impl Room {
     /// what tokencheck reports, not whom this room sent on; of a report late in coming, what the origin has not done since.
     pub fn feedback(&self, feedback: &Feedback) -> Orders {
         self.remote.store(1, Ordering::Relaxed);
-        let capacity = self.door.capacity();
+        let capacity = self.door.drain();
         let mut control = self.control();
         control.hear();
         let booked = control.spare.book(feedback.admitted, feedback.over, REPORT_EVERY, capacity);

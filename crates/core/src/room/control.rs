@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
+use super::door::ORIGIN_GONE;
+use super::window::{Going, Seen, Window};
+use super::{Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
+use crate::gate::Totals;
 use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
 use crate::ring::Load;
 use crate::sync::Ordering;
@@ -12,6 +15,8 @@ use crate::units::{Cost, Rate, Timestamp};
 const JUDGE_AFTER_S: u64 = 2;
 /// Overbooking is changed in steps: every change leaves a seam of one second in the schedule.
 const OVERBOOK_STEP: f64 = 0.02;
+/// Estimates that differ by less leave the schedule as it is.
+const SCHEDULE_STEP: f64 = 0.05;
 /// Memory of the average visitor, in seconds.
 const GRAIN_MEMORY_S: f64 = 10.0;
 /// Memory of the work admitted past the schedule, in seconds: sessions come and go over minutes.
@@ -35,10 +40,18 @@ pub(super) struct Control {
     pub(super) spare: Spare,
     /// When tokencheck last reported.
     heard: Option<Timestamp>,
+    course: Course,
+    window: Window,
+    /// Work forwarded when the gate was last looked at, and when that was.
+    forwarded: Option<(Cost, Timestamp)>,
+    /// Most work its queue may hold, in cost units.
+    most_queued: f64,
+    /// There is no replica to go to.
+    is_origin_gone: bool,
 }
 
 impl Control {
-    pub(super) fn new(config: RoomConfig, now: Timestamp) -> Self {
+    pub(super) fn new(config: RoomConfig, capacity: Rate, now: Timestamp) -> Self {
         Self {
             config,
             last_tick: now,
@@ -51,6 +64,11 @@ impl Control {
             aside_over_s: 0.0,
             spare: Spare::default(),
             heard: None,
+            course: capacity.into(),
+            window: Window::new(),
+            forwarded: None,
+            most_queued: f64::MAX,
+            is_origin_gone: false,
         }
     }
 
@@ -62,31 +80,79 @@ impl Control {
 
 impl Room {
     /// The control tick, every 100 ms or so: moves the hand, learns, forgets. `queued`: admitted work that waits
-    /// for the origin.
+    /// for the origin. Enough where the outflow governs; where a queue is kept: [`Room::tick_with`].
     pub fn tick(&self, now: Timestamp, queued: Cost) {
         let remote = Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed));
         self.door.set_queued(queued.max(remote));
         let control = &mut *self.control();
-        self.step(control, now);
+        self.step(control, None, now);
     }
 
-    fn step(&self, control: &mut Control, now: Timestamp) {
+    /// The same with the whole gate in view. With no origin to go to the schedule stands still.
+    pub fn tick_with(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
+        let control = &mut *self.control();
+        control.is_origin_gone = !is_origin_usable;
+        // In the two-process form this one forwards nothing: what tokencheck told of its gate is in force.
+        let is_here = self.remote.load(Ordering::Relaxed) == 0;
+        if is_here {
+            self.door.see(gate, now);
+            control.most_queued = self.door.most_queued(gate);
+        } else {
+            self.door.set_queued(Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed)));
+        }
+        if !is_origin_usable {
+            self.door.set_queued(ORIGIN_GONE);
+        }
+        self.step(control, Some(gate).filter(|_| is_here), now);
+    }
+
+    fn step(&self, control: &mut Control, gate: Option<&Totals>, now: Timestamp) {
         let dt_s = now.since(control.last_tick).as_secs_f64();
         let before = control.last_tick;
         control.last_tick = before.max(now);
-        let capacity = self.door.capacity();
-        if capacity > Rate::ZERO {
-            let forgotten_s = self.door.backlog.floor(now, self.burst(capacity).as_secs_f64());
-            control.spare.forgot(forgotten_s, capacity);
+        let drain = self.door.drain();
+        if drain > Rate::ZERO {
+            let forgotten_s = self.door.backlog.floor(now, self.burst(drain).as_secs_f64());
+            control.spare.forgot(forgotten_s, drain);
         }
         self.learn_grain(control, dt_s);
         self.learn_aside(control, dt_s);
-        self.move_hand(before, now, dt_s);
+        control.window.pass(dt_s);
+        if let Some(gate) = gate {
+            self.look_at(control, gate, now);
+        }
+        self.move_hand(control, before, now, dt_s);
         self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
         let oldest = self.door.oldest_valid(now);
         self.door.redeemed.forget_before(oldest);
         self.slots.forget_before(oldest.saturating_sub(SLACK_S / 2));
+    }
+
+    /// What the window law learns from the gate.
+    fn look_at(&self, control: &mut Control, gate: &Totals, now: Timestamp) {
+        let (sum, at) = control.forwarded.replace((gate.forwarded_cost, now)).unwrap_or_default();
+        let seen = Seen {
+            queued: gate.queued_cost.units(),
+            forwarded: gate.forwarded_cost.saturating_sub(sum).units(),
+            over_s: if at == Timestamp::default() { 0.0 } else { now.since(at).as_secs_f64() },
+            is_starved: gate.has_room(),
+        };
+        if !self.busy(now) {
+            control.window.rest(control.course.outflow);
+        } else if !control.is_origin_gone {
+            control.window.see(&seen, &self.going(control));
+        }
+    }
+
+    fn going(&self, control: &Control) -> Going {
+        Going {
+            outflow: control.course.outflow.get(),
+            aside: f64::from_bits(self.aside_per_s.load(Ordering::Relaxed)),
+            grain: self.door.grain().units(),
+            most_queued: control.most_queued,
+            show_up: self.show_up(),
+        }
     }
 
     fn learn_grain(&self, control: &mut Control, dt_s: f64) {
@@ -114,7 +180,7 @@ impl Room {
         self.aside_per_s.store(per_s.to_bits(), Ordering::Relaxed);
     }
 
-    fn move_hand(&self, before: Timestamp, now: Timestamp, dt_s: f64) {
+    fn move_hand(&self, control: &mut Control, before: Timestamp, now: Timestamp, dt_s: f64) {
         let capacity = self.door.capacity();
         let last = self.last_due();
         let until = last.max(now);
@@ -123,19 +189,38 @@ impl Room {
             self.door.hand.set(HandValue { at: from.max(now), follows_clock: true });
             return;
         }
-        let pace = pace(self.door.backlog_s(now), self.door.grain_s());
-        // Without what comes in past the schedule: left to the gain alone, it would stand as a backlog of a second and more.
-        let work = self.outflow() * 100.0 * dt_s * pace / self.show_up();
+        let pace = if control.course.keeps_queue { self.by_queue(control, now) } else { self.by_rate(now) };
+        let work = pace * 100.0 * dt_s;
         // Beyond the ring nothing is known: a clock that jumped is followed.
         let known = until.saturating_sub(Duration::from_secs(self.slots.seconds()));
-        let at = advance(from.max(known.min(now)), until, work, |second| {
+        let (at, left) = advance(from.max(known.min(now)), until, work, |second| {
             let load = self.slots.promised(second);
             (load.cost.hundredths(), self.slots.density(second, load))
         });
         let at = at.max(from);
+        let going = self.going(control);
+        control.window.called((work - left) / 100.0, &going);
         self.door
             .hand
             .set(HandValue { at, follows_clock: at >= last && pace > 0.0 && capacity > Rate::ZERO });
+    }
+
+    /// Promised work to call per second where the outflow governs.
+    fn by_rate(&self, now: Timestamp) -> f64 {
+        let drain = self.door.drain();
+        // Without what comes in past the schedule: left to the gain alone, it would stand as a backlog of a second and more.
+        self.left_of(drain) * pace(self.door.backlog_s(now), self.door.grain_s()) / self.show_up()
+    }
+
+    /// The same where a queue is kept at the gate: as that law has it, but no more than at the operator's ceiling.
+    fn by_queue(&self, control: &mut Control, now: Timestamp) -> f64 {
+        if control.is_origin_gone || self.door.capacity() == Rate::ZERO {
+            return 0.0;
+        }
+        let going = self.going(control);
+        let pace = control.window.pace(&going);
+        let ceiling = control.course.ceiling;
+        if ceiling >= Rate::MAX { pace } else { pace.min(self.by_rate(now)) }
     }
 
     fn learn_show_up(&self, control: &mut Control, now: Timestamp, dt_s: f64) {
@@ -167,13 +252,28 @@ impl Room {
         }
     }
 
-    /// Sets the capacity. A fall moves newcomers behind everything promised (WebQ III-D: T' + 1), a rise
-    /// speeds up the hand, or goes to newcomers if so configured.
+    /// Sets the capacity, which governs by itself: [`Room::set_course`].
     pub fn set_capacity(&self, rate: Rate, now: Timestamp) {
+        self.set_course(&rate.into(), now);
+    }
+
+    /// What to go by from now on. A fall of the capacity moves newcomers behind everything promised (WebQ III-D: T' + 1), a
+    /// rise speeds up the hand, or goes to newcomers if so configured.
+    pub fn set_course(&self, course: &Course, now: Timestamp) {
         let control = &mut *self.control();
-        self.step(control, now);
-        self.door.set_capacity(rate, now);
-        if rate == Rate::ZERO {
+        let before = std::mem::replace(&mut control.course, *course);
+        if *course == before {
+            return;
+        }
+        if !(course.keeps_queue && before.keeps_queue) {
+            // The time until now was under the old course. (A queue is kept whatever the capacity.)
+            control.course = before;
+            self.step(control, None, now);
+            control.course = *course;
+        }
+        self.door.set_course(course, now);
+        let rate = course.capacity;
+        if rate == Rate::ZERO || course.keeps_queue && self.is_near(rate, control.overbook) {
             return;
         }
         let new = limit(rate, control.overbook);
@@ -197,6 +297,13 @@ impl Room {
         }
     }
 
+    /// Whether the schedule is as good as made for `rate`. Every fall leaves a seam in it: an estimate that trembles must not
+    /// make it all seams. The waits told go by the capacity in force, and the hand by the queue.
+    fn is_near(&self, rate: Rate, overbook: f64) -> bool {
+        let (new, old) = (limit(rate, overbook).units(), self.slots.limit().units());
+        (new / old - 1.0).abs() < SCHEDULE_STEP
+    }
+
     /// New settings; promises stay. What a class costs holds for visitors to come.
     pub fn reconfigure(&self, config: RoomConfig, now: Timestamp) -> Result<(), NeedsNewRoom> {
         let needed_s = seconds_needed(&config);
@@ -204,7 +311,7 @@ impl Room {
             return Err(NeedsNewRoom { needed_s, has_s: self.slots.seconds() });
         }
         let control = &mut *self.control();
-        self.step(control, now);
+        self.step(control, None, now);
         self.door.configure(&config);
         self.slots.set_max_wait(config.max_wait);
         self.configure(&config);

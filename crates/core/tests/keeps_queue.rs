@@ -1,0 +1,371 @@
+//! An estimator governs by the in-flight limit: whatever it believes the capacity to be, the origin is kept at the limit while
+//! people wait, they wait in the room, and the gate's queue neither runs dry nor over. In virtual time, with visitors who
+//! behave as the page does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidegate_core::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
+use tidegate_core::control::{Bounds, Control};
+use tidegate_core::desk::{Asking, Desk, Shown, Verdict};
+use tidegate_core::gate::{Decision, Gate, GateConfig, Request, Served};
+use tidegate_core::room::{Room, RoomConfig};
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const TICK_US: u64 = 100_000;
+
+/// What an estimator believes, by second.
+#[derive(Clone, Copy)]
+struct Belief {
+    from_s: u64,
+    limit: u32,
+    capacity: f64,
+}
+
+/// Says what it is told to say, when it is told to.
+struct Scripted(Vec<Belief>);
+
+impl Estimator for Scripted {
+    fn observe(&mut self, _sample: &Sample) {}
+
+    fn tick(&mut self, _load: &Load, now: Timestamp) -> Estimate {
+        let here = self.0.iter().rev().find(|belief| now >= at(belief.from_s * 1_000_000));
+        let belief = here.expect("a belief from the start");
+        Estimate {
+            capacity: rate(belief.capacity),
+            gain: 1.0,
+            max_in_flight: Some(belief.limit),
+            phase: Phase::Settled,
+            confidence: 1.0,
+        }
+    }
+
+    fn set(&mut self, _capacity: Rate, _now: Timestamp) {}
+
+    fn rediscover(&mut self, _now: Timestamp) {}
+
+    fn state(&self) -> State {
+        State::default()
+    }
+}
+
+fn at(us: u64) -> Timestamp {
+    Timestamp::from_micros(1_800_000_000_000_000 + us)
+}
+
+fn rate(per_s: f64) -> Rate {
+    Rate::per_second(per_s).expect("a rate")
+}
+
+#[derive(Clone, Copy)]
+struct Visitor {
+    ticket: Option<Ticket>,
+    class: ClassId,
+}
+
+#[derive(Clone, Copy)]
+enum Item {
+    Visit(Visitor),
+    Done { class: ClassId, sent: u64, in_flight: u32 },
+}
+
+/// A crowd in front of an origin that takes `response_s` for a visitor of cost one, however many there are.
+struct World {
+    desk: Desk,
+    gate: Gate,
+    control: Control,
+    rng: SmallRng,
+    agenda: BTreeMap<(u64, u64), Item>,
+    next_id: u64,
+    now: u64,
+    response_s: f64,
+    no_show: f64,
+    /// Share of requests that never wait in the room.
+    aside: f64,
+    /// Seconds from being called to being here, at most.
+    slow_s: f64,
+    queued: BTreeMap<u64, Visitor>,
+    seen: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    arrived: usize,
+    served: usize,
+    absent: usize,
+    full: usize,
+    /// By tick: people wait in the room, in flight as a share of the limit, work queued.
+    ticks: Vec<(bool, f64, f64)>,
+    /// Work done, by tick.
+    done: Vec<f64>,
+}
+
+const COSTS: [Cost; 2] = [Cost::ONE, Cost::from_hundredths(400)];
+
+impl World {
+    fn new(beliefs: &[Belief], response_s: f64, queue: usize, bounds: Bounds) -> Self {
+        let config = RoomConfig {
+            max_wait: Duration::from_secs(7_200),
+            grace: Duration::from_secs(60),
+            tolerance: Duration::from_secs(1),
+            burst: Duration::from_millis(200),
+            overbook_max: 1.5,
+            rise_to_newcomers: false,
+            after_restart_accept: true,
+            class_costs: COSTS.to_vec(),
+        };
+        let gate = GateConfig {
+            max_in_flight: Some(beliefs[0].limit),
+            max_queue: queue,
+            max_queue_wait: Duration::from_secs(30),
+            priorities: vec![],
+        };
+        let mut world = Self {
+            desk: Desk::Room(Box::new(Room::new(config, rate(beliefs[0].capacity), at(0)))),
+            gate: Gate::new(&gate),
+            control: Control::new(Box::new(Scripted(beliefs.to_vec())), bounds),
+            rng: SmallRng::seed_from_u64(7),
+            agenda: BTreeMap::new(),
+            next_id: 0,
+            now: 0,
+            response_s,
+            no_show: 0.0,
+            aside: 0.0,
+            slow_s: 0.3,
+            queued: BTreeMap::new(),
+            seen: Seen::default(),
+        };
+        world.tick();
+        world
+    }
+
+    /// Newcomers, Poisson at `per_s`, of whom a share `dear` costs four.
+    fn arrivals(&mut self, from_s: f64, seconds: f64, per_s: f64, dear: f64) {
+        let mut t = from_s;
+        loop {
+            t -= (1.0 - self.rng.random::<f64>()).ln() / per_s;
+            if t >= from_s + seconds {
+                return;
+            }
+            let class = ClassId(u8::from(self.rng.random::<f64>() < dear));
+            self.schedule((t * 1e6) as u64, Item::Visit(Visitor { ticket: None, class }));
+            self.seen.arrived += 1;
+        }
+    }
+
+    fn schedule(&mut self, at_us: u64, item: Item) {
+        self.next_id += 1;
+        self.agenda.insert((at_us, self.next_id), item);
+    }
+
+    fn run_to(&mut self, until_s: u64) {
+        while self.now < until_s * 1_000_000 {
+            let tick = self.now + TICK_US;
+            while let Some(first) = self.agenda.first_entry().filter(|first| first.key().0 <= tick) {
+                let at_us = first.key().0;
+                match first.remove() {
+                    Item::Visit(visitor) => self.visit(at_us, visitor),
+                    Item::Done { class, sent, in_flight } => {
+                        let served = Served { sent: at(sent), in_flight, ok: true };
+                        self.gate.complete(class, COSTS[class.index()], &served, at(at_us));
+                        self.seen.served += 1;
+                        if let Some(done) = self.seen.done.last_mut() {
+                            *done += COSTS[class.index()].units();
+                        }
+                        self.wake(at_us);
+                    }
+                }
+            }
+            self.now = tick;
+            self.tick();
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = at(self.now);
+        assert_eq!(self.gate.tick(now), None, "nobody waits too long at the gate");
+        let totals = self.gate.totals();
+        let mut samples = Vec::new();
+        self.gate.take_samples(&mut samples);
+        let (tunables, _) = self.control.steer(&self.desk, &totals, true, &samples, now);
+        let limit = f64::from(totals.limit.unwrap_or(u32::MAX));
+        let share = f64::from(totals.in_flight) / limit;
+        self.seen.ticks.push((self.desk.busy(now), share, totals.queued_cost.units()));
+        self.seen.done.push(0.0);
+        self.gate.set_limit(tunables.max_in_flight);
+        self.wake(self.now);
+    }
+
+    fn visit(&mut self, t: u64, mut visitor: Visitor) {
+        let (class, cost) = (visitor.class, COSTS[visitor.class.index()]);
+        if visitor.ticket.is_none() && self.rng.random::<f64>() < self.aside {
+            self.desk.charge(cost);
+            return self.enter(t, visitor);
+        }
+        let shown = visitor.ticket.map_or(Shown::Nothing, Shown::Ticket);
+        let asking = Asking { class, cost, shown, sends_on: false };
+        let nonce = self.next_id;
+        match self.desk.ask(&asking, &mut || nonce, &|_| {}, at(t)) {
+            Verdict::Enter { .. } => self.enter(t, visitor),
+            Verdict::Wait { ticket, wait, .. } => {
+                let is_new = visitor.ticket.replace(ticket).is_none();
+                if is_new && self.rng.random::<f64>() < self.no_show {
+                    self.seen.absent += 1;
+                    return;
+                }
+                let poll_s =
+                    (wait.wait.as_secs_f64() / 8.0).clamp(1.0, 20.0) * self.rng.random_range(0.9..1.1);
+                let pause = poll_s.min(wait.wait.as_secs_f64());
+                let late = self.rng.random_range(0.02..self.slow_s);
+                self.schedule(t + ((pause + late) * 1e6) as u64, Item::Visit(visitor));
+            }
+            Verdict::Full { .. } => self.seen.full += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn enter(&mut self, t: u64, visitor: Visitor) {
+        self.next_id += 1;
+        let (id, class) = (self.next_id, visitor.class);
+        let cost = COSTS[class.index()];
+        match self.gate.arrive(Request { id, class, cost }, at(t)) {
+            Decision::Forward => self.send(t, visitor.class),
+            Decision::Queued => drop(self.queued.insert(id, visitor)),
+            Decision::Shed(reason) => panic!("shed at {t} us: {reason:?}"),
+        }
+    }
+
+    fn send(&mut self, t: u64, class: ClassId) {
+        let in_flight = self.gate.in_flight_now();
+        let took = self.response_s * COSTS[class.index()].units();
+        self.schedule(t + (took * 1e6) as u64, Item::Done { class, sent: t, in_flight });
+    }
+
+    fn wake(&mut self, t: u64) {
+        while let Some(woken) = self.gate.next(at(t)) {
+            self.queued.remove(&woken.id);
+            self.send(t, woken.class);
+        }
+    }
+
+    /// Between two seconds, while people wait: the share of the limit that was in use, the mean and the most work queued.
+    fn used(&self, from_s: u64, to_s: u64) -> (f64, f64, f64) {
+        let ticks = &self.seen.ticks[(from_s * 10) as usize..(to_s * 10) as usize];
+        let busy: Vec<_> = ticks.iter().filter(|(busy, ..)| *busy).collect();
+        assert!(busy.len() * 10 > ticks.len() * 9, "people wait: {} of {} ticks", busy.len(), ticks.len());
+        let n = busy.len() as f64;
+        let share = busy.iter().map(|(_, share, _)| share).sum::<f64>() / n;
+        let queued = busy.iter().map(|(.., queued)| queued).sum::<f64>() / n;
+        (share, queued, busy.iter().map(|(.., queued)| *queued).fold(0.0, f64::max))
+    }
+}
+
+const FREE: Bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
+
+fn belief(limit: u32, capacity: f64) -> Belief {
+    Belief { from_s: 0, limit, capacity }
+}
+
+/// (limit, response time): capacities of 2, 20, 100 and 1,000 units a second.
+const ORIGINS: [(u32, f64); 4] = [(2, 1.0), (4, 0.2), (20, 0.2), (50, 0.05)];
+
+#[test]
+fn the_origin_is_kept_at_the_limit_whatever_the_capacity_is_believed_to_be() {
+    for (limit, response_s) in ORIGINS {
+        for factor in [0.5, 1.0, 2.0] {
+            for (no_show, slow_s) in [(0.0, 0.3), (0.0, 1.0), (0.3, 0.3)] {
+                let truth = f64::from(limit) / response_s;
+                let mut world = World::new(&[belief(limit, truth * factor)], response_s, 10_000, FREE);
+                (world.no_show, world.slow_s) = (no_show, slow_s);
+                world.arrivals(0.0, 10.0, 20.0 * truth, 0.0);
+                world.run_to(100);
+                let (share, queued, most) = world.used(10, 100);
+                let case = format!("{truth}/s believed x {factor}, {no_show} absent, {slow_s} s slow");
+                println!("{case}: {share:.4} used, {queued:.1} queued, {most} at most");
+                assert!(share >= if truth < 10.0 { 0.98 } else { 0.99 }, "{case}: {share}");
+                assert!(queued <= 0.25 * truth + 5.0 && most <= truth + 5.0, "{case}: {queued}, {most}");
+                assert_eq!(world.seen.full, 0, "{case}");
+            }
+        }
+    }
+}
+
+/// A tenth of the limit is left; the estimator takes 3 s to notice what that means for the capacity.
+#[test]
+fn a_limit_that_falls_to_a_tenth_floods_nothing() {
+    for (limit, response_s) in [(20, 0.2), (50, 0.05), (100, 1.0)] {
+        let truth = f64::from(limit) / response_s;
+        let then = |from_s, share| Belief { from_s, limit: limit / 10, capacity: truth * share };
+        let beliefs = [belief(limit, truth), then(30, 1.0), then(33, 0.1)];
+        let mut world = World::new(&beliefs, response_s, 10_000, FREE);
+        world.slow_s = 1.0;
+        world.arrivals(0.0, 10.0, 20.0 * truth, 0.0);
+        world.run_to(120);
+        let (share, queued, most) = world.used(30, 120);
+        let (after, settled, _) = world.used(60, 120);
+        println!(
+            "{truth}/s: {share:.4} used, {queued:.1} queued, {most} at most; {after:.4} and {settled:.1} from 60 s"
+        );
+        assert!(share >= 0.99, "{truth}/s: {share}");
+        // Who was on the way when the limit fell, a second's worth, finds the queue there was.
+        assert!(most <= 1.25 * truth && settled <= 0.05 * truth + 5.0, "{truth}/s: {most}, {settled}");
+    }
+}
+
+/// And one that rises tenfold is used at once.
+#[test]
+fn a_limit_that_rises_is_filled() {
+    let then = |from_s, capacity| Belief { from_s, limit: 200, capacity };
+    // The estimator learns of it as completions come in.
+    let beliefs = [belief(20, 100.0), then(30, 200.0), then(32, 400.0), then(34, 800.0), then(36, 1_000.0)];
+    let mut world = World::new(&beliefs, 0.2, 10_000, FREE);
+    world.arrivals(0.0, 20.0, 3_000.0, 0.0);
+    world.run_to(75);
+    let ((rising, ..), (share, queued, most)) = (world.used(30, 40), world.used(40, 75));
+    println!("{rising:.4} used while it rises, {share:.4} after: {queued:.1} queued, {most} at most");
+    assert!(rising >= 0.7 && share >= 0.99, "{rising}, {share}");
+    assert!(queued <= 250.0 && most <= 1_500.0, "{queued}, {most}");
+}
+
+/// Two sizes of work, some of it past the schedule.
+#[test]
+fn what_comes_past_the_room_is_part_of_the_queue() {
+    for aside in [0.02, 0.05] {
+        let mut world = World::new(&[belief(20, 50.0)], 0.2, 10_000, FREE);
+        world.aside = aside;
+        world.arrivals(0.0, 300.0, 300.0, 0.2);
+        world.run_to(200);
+        let (share, queued, most) = world.used(10, 200);
+        println!("{aside} aside: {share:.4} used, {queued:.1} queued, {most} at most");
+        assert!(share >= 0.99, "{aside}: {share}");
+        assert!(queued <= 60.0 && most <= 200.0, "{aside}: {queued}, {most}");
+    }
+}
+
+/// The queue has few places: nobody whose turn has come is refused for it.
+#[test]
+fn a_short_queue_is_not_overrun() {
+    for places in [40, 100] {
+        let mut world = World::new(&[belief(50, 1_000.0)], 0.05, places, FREE);
+        world.arrivals(0.0, 5.0, 10_000.0, 0.0);
+        world.run_to(40);
+        assert!(world.seen.served >= 35_000, "{places}: {}", world.seen.served);
+    }
+}
+
+/// The operator's ceiling holds, whatever the origin could take.
+#[test]
+fn a_ceiling_bounds_a_kept_queue() {
+    for believed in [20.0, 60.0, 100.0] {
+        let bounds = Bounds { capacity: rate(60.0), ..FREE };
+        let mut world = World::new(&[belief(20, believed)], 0.2, 10_000, bounds);
+        world.arrivals(0.0, 20.0, 500.0, 0.0);
+        world.run_to(110);
+        let done = world.seen.done[100..1_100].iter().sum::<f64>() / 100.0;
+        println!("believed {believed}: {done}/s");
+        assert!((57.0..=60.5).contains(&done), "{believed}: {done}/s");
+    }
+}
