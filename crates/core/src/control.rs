@@ -29,16 +29,6 @@ pub struct Tunables {
     pub max_in_flight: Option<u32>,
     /// The estimator governs by the in-flight limit: the room keeps the gate's queue from running dry.
     pub keeps_queue: bool,
-    /// The operator's bound on what is let in, which a kept queue would not heed; [`Rate::MAX`] for none.
-    pub ceiling: Rate,
-}
-
-impl Tunables {
-    /// What the room goes by.
-    pub fn course(&self) -> Course {
-        let Self { capacity, outflow, ceiling, keeps_queue, .. } = *self;
-        Course { capacity, outflow, ceiling, keeps_queue }
-    }
 }
 
 /// The operator's bounds, which no estimate exceeds.
@@ -88,7 +78,8 @@ impl Control {
     ) -> (Tunables, Estimate) {
         let load = Load { room_waits: desk.busy(now), queued: gate.queued, in_flight: gate.in_flight };
         let (tunables, estimate) = self.tick(samples, &load, now);
-        desk.steer(&tunables.course(), now);
+        let Tunables { capacity, outflow, keeps_queue, .. } = tunables;
+        desk.steer(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
         desk.tick(gate, is_origin_usable, now);
         (tunables, estimate)
     }
@@ -124,7 +115,6 @@ impl Bounds {
             capacity,
             max_in_flight: limits.into_iter().flatten().min(),
             keeps_queue: estimate.max_in_flight.is_some(),
-            ceiling: self.capacity,
         }
     }
 }

@@ -44,13 +44,7 @@ fn the_fixed_capacity_is_what_was_set_last() {
             control.set_capacity(rate, NOW);
         }
         let (tunables, estimate) = control.tick(&[], &Load::default(), NOW);
-        let expected = Tunables {
-            capacity,
-            outflow: capacity,
-            max_in_flight: None,
-            keeps_queue: false,
-            ceiling: Rate::MAX,
-        };
+        let expected = Tunables { capacity, outflow: capacity, max_in_flight: None, keeps_queue: false };
         assert_eq!(tunables, expected);
         assert_eq!((estimate.phase.name(), estimate.confidence), ("configured", confidence));
     }
@@ -115,8 +109,7 @@ fn no_estimate_exceeds_the_operators_bounds() {
         control.reconfigure(bounds);
         let (tunables, _) = control.tick(&[], &Load::default(), NOW);
         let (capacity, outflow, keeps_queue) = (rate(capacity), rate(outflow), limit.is_some());
-        let ceiling = bounds.capacity;
-        let expected = Tunables { outflow, capacity, max_in_flight, keeps_queue, ceiling };
+        let expected = Tunables { outflow, capacity, max_in_flight, keeps_queue };
         assert_eq!(tunables, expected, "{bounds:?} {believed} {gain} {limit:?}");
     }
 }

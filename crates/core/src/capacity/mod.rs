@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
-mod cubic;
 mod bottleneck;
+mod cubic;
 mod fixed;
 mod power_ratio;
 

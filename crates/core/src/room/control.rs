@@ -118,6 +118,7 @@ impl Room {
         self.learn_grain(control, dt_s);
         self.learn_aside(control, dt_s);
         control.window.pass(dt_s);
+        control.window.sent_away(self.door.take_sent_away().units());
         if let Some(gate) = gate {
             self.look_at(control, gate, now);
         }

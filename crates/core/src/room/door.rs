@@ -53,6 +53,8 @@ pub(crate) struct Door {
     /// Most work at the gate, in hundredths, that visitors whose turn has come may join. [`RATE_GOVERNS`]: no queue is kept
     /// at the gate, and the virtual backlog is what counts.
     most_queued: AtomicU64,
+    /// Work of those who were asked to come again since this was last looked at, in hundredths.
+    sent_away: AtomicU64,
     /// Work per second that the gate sends to the origin, as of late (the bits of an `f64`), and what that was reckoned from:
     /// work, in hundredths, and when, in microseconds.
     flow: AtomicU64,
@@ -84,6 +86,7 @@ impl Door {
             capacity: AtomicU64::new(capacity.get().to_bits()),
             drain: AtomicU64::new(capacity.get().to_bits()),
             most_queued: AtomicU64::new(RATE_GOVERNS),
+            sent_away: AtomicU64::new(0),
             flow: AtomicU64::new(0f64.to_bits()),
             forwarded: AtomicU64::new(0),
             seen_at: AtomicU64::new(now.as_micros()),
@@ -294,6 +297,11 @@ impl Door {
         Word::Enter
     }
 
+    /// Work that was called, came and was asked to come again since the last call.
+    pub(crate) fn take_sent_away(&self) -> Cost {
+        Cost::from_hundredths(self.sent_away.swap(0, Ordering::Relaxed))
+    }
+
     /// Whether a kept queue has no places left but those for requests that never wait in the room.
     pub(crate) fn is_full(&self, now: Timestamp) -> bool {
         let (queued, most) = (self.queued.load(Ordering::Relaxed), self.most_queued.load(Ordering::Relaxed));
@@ -334,6 +342,9 @@ impl Door {
     /// with [`Door::admit`].
     pub(crate) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Word {
         let word = self.judge_unused(ticket, now);
+        if word == Word::Behind {
+            self.sent_away.fetch_add(ticket.cost.hundredths(), Ordering::Relaxed);
+        }
         if word != Word::Enter {
             let used = self.redeemed.contains(ticket.due().second(), ticket.nonce);
             return if used { Word::Replayed } else { word };

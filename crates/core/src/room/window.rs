@@ -138,6 +138,11 @@ impl Window {
         pace.min(most).max(0.0) / going.show_up
     }
 
+    /// So much came, and was asked to come again: it is on its way once more.
+    pub(super) fn sent_away(&mut self, work: f64) {
+        self.coming += work;
+    }
+
     /// So much of the promised work has been called.
     pub(super) fn called(&mut self, work: f64, going: &Going) {
         self.coming += work * going.show_up;
