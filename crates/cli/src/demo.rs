@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use tidegate_core::capacity::Phase;
 use tidegate_gateway::server::{Server, Source};
 use tidegate_gateway::settings::Settings;
-use tidegate_lab::demo::{self, DemoOptions as LabOptions, Gatekeeper, RunningGate};
+use tidegate_lab::demo::{self, Belief, DemoOptions as LabOptions, Gatekeeper, RunningGate};
 
 use crate::args::DemoOptions;
 
@@ -35,23 +36,30 @@ pub fn demo(options: &DemoOptions) -> ExitCode {
 struct RealGate;
 
 impl Gatekeeper for RealGate {
-    fn start(&self, origin: SocketAddr, capacity: f64, max_in_flight: usize) -> io::Result<RunningGate> {
+    fn start(&self, origin: SocketAddr) -> io::Result<RunningGate> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let state = Scratch::new()?;
         let mut settings = Settings::default();
         settings.origin.replicas = vec![origin.to_string()];
-        settings.origin.max_in_flight = max_in_flight;
-        settings.capacity.rate = capacity;
         settings.listen.http = loopback;
         settings.listen.admin = loopback;
         settings.room.state_dir = Some(state.0.clone());
         let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;
         let (addr, admin) = (server.http(), server.admin());
+        let control = server.control().clone();
+        let belief = Box::new(move || {
+            let capacity = control.capacity();
+            Belief {
+                capacity_rps: capacity.tunables().capacity.get(),
+                in_flight: capacity.tunables().max_in_flight,
+                is_settled: matches!(capacity.estimate().phase, Phase::Settled | Phase::Configured),
+            }
+        });
         let stop = Box::new(move || {
             server.stop();
             drop(state);
         });
-        Ok(RunningGate { addr, admin, stop })
+        Ok(RunningGate { addr, admin, belief, stop })
     }
 }
 

@@ -1,8 +1,9 @@
 //! `tidegate demo`: the same flash crowd at the same service, first alone and then behind the gate.
 //!
 //! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over real
-//! sockets on loopback, and the gate is the one that `tidegate run` starts. Each way gets a fresh origin, so
-//! that the second does not suffer from the first.
+//! sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the origin but its address:
+//! what the origin can take, it has to find out while the crowd is at the door. Each way gets a fresh origin, so that the
+//! second does not suffer from the first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,16 +14,10 @@ use tokio::time::Instant;
 use crate::load::{self, LoadError, LoadOptions, Stop};
 use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
-use crate::report::{DemoReport, Gated, Side};
+use crate::report::{DemoReport, Found, Gated, Side};
 use crate::scenario::{Arrivals, OriginSpec, Phase, Process, Scenario, Shape};
 use crate::tally::Tally;
 
-/// Share of the capacity that the gate is told to let through. At exactly the capacity, a queue behind the gate
-/// never shrinks again once a hiccup has filled it; one percent empties it.
-const GATE_SHARE: f64 = 0.99;
-/// Requests in flight that the gate is allowed beyond the origin's workers, as a share: the next request lies
-/// ready when a worker gets free. Two on ten workers cost 0.04 % of contention.
-const IN_FLIGHT_SHARE: f64 = 1.2;
 /// Requests that measure the idle origin.
 const PROBES: usize = 10;
 /// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times their
@@ -35,12 +30,11 @@ const MAX_VISITORS: f64 = 1e6;
 
 /// Starts a gate in front of an origin. The binary implements it with the real gate.
 pub trait Gatekeeper {
-    /// Starts a gate in front of `origin` that lets `capacity` requests per second through, at most
-    /// `max_in_flight` at once. It listens when this returns.
+    /// Starts a gate in front of `origin`, of which it knows nothing more. It listens when this returns.
     ///
     /// # Errors
     /// The gate did not start.
-    fn start(&self, origin: SocketAddr, capacity: f64, max_in_flight: usize) -> io::Result<RunningGate>;
+    fn start(&self, origin: SocketAddr) -> io::Result<RunningGate>;
 }
 
 /// A gate that runs.
@@ -49,8 +43,21 @@ pub struct RunningGate {
     pub addr: SocketAddr,
     /// Where the operator connects.
     pub admin: SocketAddr,
+    /// What it goes by at present.
+    pub belief: Box<dyn Fn() -> Belief>,
     /// Stops it.
     pub stop: Box<dyn FnOnce()>,
+}
+
+/// What a gate believes the origin can take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Belief {
+    /// Requests per second.
+    pub capacity_rps: f64,
+    /// Requests at once; `None`: no limit.
+    pub in_flight: Option<u32>,
+    /// It is sure enough to stop looking.
+    pub is_settled: bool,
 }
 
 /// What to demonstrate.
@@ -134,6 +141,7 @@ pub struct Stage {
     origin: OriginHandle,
     gate: SocketAddr,
     admin: SocketAddr,
+    belief: Box<dyn Fn() -> Belief>,
     stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -174,16 +182,19 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
     let direct = Side::direct(&tally, &alone.stats(), busy);
     alone.stop();
 
-    let stage = raise(&options, law.clone(), gatekeeper)?;
+    let stage = raise(law.clone(), gatekeeper)?;
     // Twice the time that the crowd takes at capacity: a gate that needs longer has failed.
     let drain = Duration::from_secs_f64(2.0 * tally.offered as f64 / options.capacity);
     let deadline = crowd_lasts + drain + GRACE;
-    let tally = play(&options, "through the gate", &crowd, stage.gate, deadline)?;
+    let mut found = Found::default();
+    let tally = play(&options, "through the gate", &crowd, stage.gate, deadline, |tally, now| {
+        found.look(&(stage.belief)(), tally.present() > 0, now);
+    })?;
     let report = DemoReport {
         capacity_rps: law.capacity(0),
         offered_rps: tally.offered as f64 / options.crowd_secs,
         crowd_s: options.crowd_secs,
-        gate_rps: options.capacity * GATE_SHARE,
+        found,
         unloaded_ms: median_ms(unloaded),
         direct,
         gated: Gated::new(&tally, &stage.origin.stats()),
@@ -228,12 +239,11 @@ fn law(options: &DemoOptions) -> OriginSpec {
     OriginSpec::pool(10, Duration::from_secs_f64(10.0 / options.capacity), 128, 0.01)
 }
 
-fn raise(options: &DemoOptions, law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
-    let origin = Origin::start(OriginConfig::new(law.clone())).map_err(DemoError::Origin)?;
-    let in_flight = (f64::from(law.workers) * IN_FLIGHT_SHARE).round() as usize;
-    let gate =
-        gatekeeper.start(origin.addr(), options.capacity * GATE_SHARE, in_flight).map_err(DemoError::Gate)?;
-    Ok(Stage { origin, gate: gate.addr, admin: gate.admin, stop: Some(gate.stop) })
+fn raise(law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
+    let origin = Origin::start(OriginConfig::new(law)).map_err(DemoError::Origin)?;
+    let RunningGate { addr, admin, belief, stop } =
+        gatekeeper.start(origin.addr()).map_err(DemoError::Gate)?;
+    Ok(Stage { origin, gate: addr, admin, belief, stop: Some(stop) })
 }
 
 /// Straight at the origin. Also returns how long the origin was busy with the crowd.
@@ -244,7 +254,7 @@ fn play_direct(
 ) -> Result<(Tally, Duration), DemoError> {
     let deadline = Duration::from_secs_f64(options.crowd_secs) + GRACE;
     let start = Instant::now();
-    let tally = play(options, "directly", crowd, origin.addr(), deadline)?;
+    let tally = play(options, "directly", crowd, origin.addr(), deadline, |_, _| {})?;
     // The visitors are gone; the origin works off what they left behind.
     while origin.stats().present() > 0 && start.elapsed() < deadline + GRACE {
         std::thread::sleep(Duration::from_millis(5));
@@ -258,20 +268,25 @@ fn play(
     crowd: &Scenario,
     target: SocketAddr,
     deadline: Duration,
+    mut watch: impl FnMut(&Tally, Duration),
 ) -> Result<Tally, DemoError> {
     let scenario = Scenario { deadline: Some(deadline), ..crowd.clone() };
     let visitors = scenario.cast().map_err(LoadError::from)?.1.count() as u64;
     let mut progress = Progress::new(options.json, name, visitors);
     let how = LoadOptions { url: Some(url(target)), ..LoadOptions::default() };
-    let played = load::run(&scenario, &how, |tally, now| progress.show(tally, now))?;
+    let played = load::run(&scenario, &how, |tally, now| {
+        watch(tally, now);
+        progress.show(tally, now);
+    })?;
     progress.finish();
     Ok(played.tally)
 }
 
 /// Keeps the stage alive with a crowd that makes a newcomer wait about twenty seconds, until Ctrl-C.
 fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
-    let rate = options.capacity * GATE_SHARE;
-    // First a crowd that fills the room for that long, then as many as leave it.
+    // First a crowd that fills the room for that long, then as many as leave it: by what the gate found, since more would
+    // make the wait grow without end.
+    let rate = (stage.belief)().capacity_rps.clamp(1.0, options.capacity);
     let rush = Duration::from_secs(2);
     let filling = rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64();
     let phase = |rate, lasts| Phase { rate: Shape::Flat(rate), lasts, mix: Vec::new() };

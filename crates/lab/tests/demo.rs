@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::client::{Client, Connections, Order, Place};
-use tidegate_lab::demo::{DemoError, DemoOptions, Gatekeeper, RunningGate, compare};
+use tidegate_lab::demo::{Belief, DemoError, DemoOptions, Gatekeeper, RunningGate, compare};
 use tidegate_lab::visitor::Ask;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
@@ -93,10 +93,14 @@ fn poll_ms(due: Duration, now: Duration) -> u128 {
     (wait / 8).max(200).min(wait + 20)
 }
 
+/// Lets through what [`small`]'s origin can take, which no gate could know.
 struct FakeKeeper;
 
+/// Requests per second, and at once.
+const BELIEF: Belief = Belief { capacity_rps: 495.0, in_flight: Some(12), is_settled: true };
+
 impl Gatekeeper for FakeKeeper {
-    fn start(&self, origin: SocketAddr, capacity: f64, max_in_flight: usize) -> io::Result<RunningGate> {
+    fn start(&self, origin: SocketAddr) -> io::Result<RunningGate> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
@@ -107,10 +111,10 @@ impl Gatekeeper for FakeKeeper {
             runtime.block_on(async move {
                 let gate = Arc::new(FakeGate {
                     origin: Client::new(Place::at(origin), Connections::Keep),
-                    turn: Duration::from_secs_f64(1.0 / capacity),
+                    turn: Duration::from_secs_f64(1.0 / BELIEF.capacity_rps),
                     start: Instant::now(),
                     book: Mutex::default(),
-                    in_flight: Semaphore::new(max_in_flight),
+                    in_flight: Semaphore::new(12),
                     expired_once: AtomicU64::new(0),
                 });
                 let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
@@ -124,7 +128,7 @@ impl Gatekeeper for FakeKeeper {
             let _ = stop.send(());
             thread.join().expect("the gate ends");
         });
-        Ok(RunningGate { addr, admin: addr, stop })
+        Ok(RunningGate { addr, admin: addr, belief: Box::new(|| BELIEF), stop })
     }
 }
 
@@ -163,6 +167,8 @@ fn the_crowd_fails_alone_and_is_served_behind_a_gate() {
     assert!(gated.side.goodput_rps > 0.0);
     assert_eq!(stage.origin().served, gated.side.served, "the origin saw every visitor once");
     assert_eq!(stage.origin().refused, 0);
+    assert_eq!((report.found.capacity_rps, report.found.in_flight), (BELIEF.capacity_rps, BELIEF.in_flight));
+    assert!(report.found.settled_s.is_some_and(|s| s < 1.0), "{:?}", report.found);
 }
 
 #[test]
@@ -182,6 +188,9 @@ fn json_has_the_promised_keys() {
     for key in [
         "/capacity_rps",
         "/offered_rps",
+        "/found/capacity_rps",
+        "/found/in_flight",
+        "/found/settled_s",
         "/direct/offered",
         "/direct/served",
         "/direct/failed",
@@ -226,7 +235,7 @@ fn silly_options_are_refused_with_a_reason() {
 fn a_gate_that_does_not_start_is_an_error() {
     struct Broken;
     impl Gatekeeper for Broken {
-        fn start(&self, _: SocketAddr, _: f64, _: usize) -> io::Result<RunningGate> {
+        fn start(&self, _: SocketAddr) -> io::Result<RunningGate> {
             Err(io::Error::other("no"))
         }
     }

@@ -92,6 +92,7 @@ impl Config {
             .text("listen.http", free_address())
             .text("listen.admin", free_address())
             .set("listen.workers", 2)
+            .text("capacity.estimator", "fixed")
             .set("origin.replicas", format!("[{}]", names.join(", ")))
             .text("log.level", "info")
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::measure::{Event, Snapshot};
 use tidegate_gateway::server::{Server, Source};
-use tidegate_gateway::settings::{Override, Settings};
+use tidegate_gateway::settings::{Capacity, Override, Settings};
 
 /// A test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -120,6 +120,10 @@ impl Gate {
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
         let mut settings =
             Settings::parse(&toml.replace("ORIGIN", &origin.address.to_string()), "test").unwrap();
+        // Everybody is let in, unless a test says otherwise.
+        if settings.capacity == Capacity::default() {
+            settings.capacity.estimator = "fixed".into();
+        }
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.listen.http = loopback;
         settings.listen.admin = loopback;

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::units::{count, millis, per_second, percent, seconds};
+use crate::demo::Belief;
 use crate::origin::Stats;
 use crate::tally::Tally;
 
@@ -119,6 +120,30 @@ impl Gated {
     }
 }
 
+/// What the gate found out about the origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Found {
+    /// Requests per second that it went by when last looked at with anybody there.
+    pub capacity_rps: f64,
+    /// Requests at once that it let the origin work on then; `None`: no limit.
+    pub in_flight: Option<u32>,
+    /// From the start of the crowd until it first was sure enough to stop looking; `None`: it never was.
+    pub settled_s: Option<f64>,
+}
+
+impl Found {
+    /// The gate as it is at `now`, counted from the start of the crowd. With nobody there it does not learn.
+    pub fn look(&mut self, belief: &Belief, is_anybody_there: bool, now: Duration) {
+        if !is_anybody_there {
+            return;
+        }
+        (self.capacity_rps, self.in_flight) = (belief.capacity_rps, belief.in_flight);
+        if belief.is_settled && self.settled_s.is_none() {
+            self.settled_s = Some(now.as_secs_f64());
+        }
+    }
+}
+
 /// Both ways, side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DemoReport {
@@ -128,8 +153,8 @@ pub struct DemoReport {
     pub offered_rps: f64,
     /// For how long the crowd came.
     pub crowd_s: f64,
-    /// Capacity the gate was told.
-    pub gate_rps: f64,
+    /// What the gate, which was told nothing, found out.
+    pub found: Found,
     /// Response time of the idle origin (median of a few requests, before any crowd).
     pub unloaded_ms: f64,
     /// Straight at the origin.
@@ -166,6 +191,7 @@ impl DemoReport {
             ("told to wait", "-".into(), count(self.gated.waited)),
             ("wait p50", "-".into(), seconds(self.gated.wait_s.p50)),
             ("wait max", "-".into(), seconds(self.gated.wait_s.max)),
+            ("capacity found", "-".into(), per_second(self.found.capacity_rps)),
         ]);
         let mut out = format!(
             "\n  The same flash crowd twice: {} visitors in {} ({} a second)\n  at a service that can take {} \
@@ -211,6 +237,7 @@ impl DemoReport {
             percent(shares.1),
             seconds(self.gated.wait_s.p50),
         );
+        text.push_str(&self.discovery());
         let lag = direct.lag_ms.p99.max(gated.lag_ms.p99);
         if lag > LATE_MS {
             let _ = write!(
@@ -225,6 +252,25 @@ impl DemoReport {
             );
         }
         text
+    }
+
+    /// What the gate found, when, and the truth.
+    fn discovery(&self) -> String {
+        let Found { capacity_rps, in_flight, settled_s } = self.found;
+        let found = format!("{} requests a second", count(capacity_rps.round() as u64));
+        let at_once = in_flight.map_or_else(String::new, |n| format!(", {} at once", count(n.into())));
+        let truth = count(self.capacity_rps.round() as u64);
+        match settled_s {
+            Some(s) => format!(
+                " Nobody told the gate what the service can take: it had settled after {} and in the end let {found}{at_once} \
+                 through; the truth is {truth}.",
+                seconds(s),
+            ),
+            None => format!(
+                " Nobody told the gate what the service can take, and it was still looking at the end, at {found}{at_once}; \
+                 the truth is {truth}.",
+            ),
+        }
     }
 }
 

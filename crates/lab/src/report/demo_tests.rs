@@ -34,7 +34,7 @@ fn report() -> DemoReport {
         capacity_rps: 100.0,
         offered_rps: 1000.0,
         crowd_s: 4.0,
-        gate_rps: 98.0,
+        found: Found { capacity_rps: 98.0, in_flight: Some(10), settled_s: Some(1.5) },
         unloaded_ms: 100.0,
         direct: Side::direct(&alone, &Stats { wasted: 77, ..Stats::default() }, Duration::from_secs(10)),
         gated: Gated::new(&gated, &Stats::default()),
@@ -65,12 +65,23 @@ fn the_conclusion_does_not_flatter() {
     let good = report.conclusion();
     assert!(good.contains("40 % of what it can do and 3,600 of 4,000 visitors left"), "{good}");
     assert!(good.contains("no request failed") && !good.contains("busy"), "{good}");
+    assert!(
+        good.contains("settled after 1.5 s and in the end let 98 requests a second, 10 at once"),
+        "{good}"
+    );
+    report.found.settled_s = None;
     report.gated.side.failed = 5;
     report.gated.side.failed_requests = 12;
     report.gated.side.lag_ms.p99 = 31.0;
     report.direct.bench_failures = 1;
     let bad = report.conclusion();
-    for part in ["12 requests failed", "5 of 4,000 visitors still failed", "31 ms late", "out of sockets"] {
+    for part in [
+        "still looking at the end, at 98",
+        "12 requests failed",
+        "5 of 4,000 visitors still failed",
+        "31 ms late",
+        "out of sockets",
+    ] {
         assert!(bad.contains(part), "{part}: {bad}");
     }
 }
@@ -80,4 +91,21 @@ fn numbers_are_grouped() {
     for (n, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
         assert_eq!(count(n), expected);
     }
+}
+
+#[test]
+fn what_the_gate_found_is_what_it_believed_while_anybody_was_there() {
+    let mut found = Found::default();
+    let looks = [
+        (20.0, false, true),
+        (80.0, true, true),
+        (97.0, true, true),
+        (98.0, false, true),
+        (5.0, true, false),
+    ];
+    for (k, (capacity_rps, is_settled, is_anybody_there)) in looks.into_iter().enumerate() {
+        let belief = Belief { capacity_rps, in_flight: Some(10), is_settled };
+        found.look(&belief, is_anybody_there, k as u32 * 500 * MS);
+    }
+    assert_eq!(found, Found { capacity_rps: 98.0, in_flight: Some(10), settled_s: Some(0.5) });
 }
