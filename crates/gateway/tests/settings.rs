@@ -197,6 +197,52 @@ fn every_estimator_of_the_core_can_be_chosen_and_auto_follows_the_rate() {
     }
 }
 
+/// `section.key` of every parameter of the core's estimators, from how their configurations print themselves.
+fn parameters_of_the_core() -> BTreeSet<String> {
+    let (mut estimator, mut all) = (String::new(), BTreeSet::new());
+    for line in format!("{:#?}", capacity::Options::default()).lines() {
+        let indent = line.len() - line.trim_start().len();
+        match (indent, line.trim_start().split_once(':')) {
+            (4, Some((name, _))) => estimator = name.to_owned(),
+            (8, Some((name, _))) => _ = all.insert(format!("capacity.{estimator}.{name}")),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_parameter_of_an_estimator_can_be_set() {
+    assert_eq!(with_origin("").capacity.options(), capacity::Options::default());
+    let mut keys = BTreeSet::new();
+    for (section, key, value) in printed_keys() {
+        if !section.starts_with("capacity.") {
+            continue;
+        }
+        let number = value.parse::<f64>().unwrap_or(1.0);
+        let close = [0.9, 0.5, 1.1].map(|factor| format!("{:?}", number * factor));
+        let others = ["true", "false", "\"9s\"", "1", "2", "3", "5"].map(str::to_owned);
+        let origin = Override::set("origin.replicas=app:80");
+        let takes = close.iter().chain(&others).any(|other| {
+            let text = format!("[{section}]\n{key} = {other}\n");
+            let read = Settings::parse_with(&text, "f", std::slice::from_ref(&origin));
+            read.is_ok_and(|s| s.capacity.options() != capacity::Options::default())
+        });
+        assert!(takes, "{section}.{key} changes nothing");
+        keys.insert(format!("{section}.{key}"));
+    }
+    assert_eq!(keys, parameters_of_the_core());
+}
+
+#[test]
+fn only_an_estimator_s_own_parameters_tune_it() {
+    let plain = with_origin("").capacity;
+    let other =
+        with_origin("[capacity]\nrate = 5\nfloor = 1\n[capacity.power_ratio]\nepoch = \"4s\"").capacity;
+    assert!(plain.is_tuned_like(&other, "bottleneck") && plain.is_tuned_like(&other, "fixed"));
+    assert!(!plain.is_tuned_like(&other, "power-ratio"));
+}
+
 #[test]
 fn an_origin_is_enough() {
     for (origin, replica) in [

@@ -132,6 +132,16 @@ fn capacity(settings: &Settings, out: &mut Reader) {
         let got = format!("a floor of {} above a ceiling of {}", c.floor, c.ceiling);
         out.conflict("capacity.floor", "at most `capacity.ceiling`", got, None);
     }
+    let b = &c.bottleneck;
+    let bounds =
+        format!("from `min_in_flight` to `max_in_flight` ({} to {})", b.min_in_flight, b.max_in_flight);
+    if b.min_in_flight > b.max_in_flight {
+        let got = format!("a least of {} above a most of {}", b.min_in_flight, b.max_in_flight);
+        out.conflict("capacity.bottleneck.min_in_flight", "at most `max_in_flight`", got, None);
+    } else if !(b.min_in_flight..=b.max_in_flight).contains(&b.start_in_flight) {
+        let got = b.start_in_flight.to_string();
+        out.conflict("capacity.bottleneck.start_in_flight", &bounds, got, None);
+    }
 }
 
 fn repeated(values: &[String], key: &str, out: &mut Reader) {

@@ -5,11 +5,12 @@
 use tidegate_core::capacity::{self, Options};
 use tidegate_core::units::Rate;
 
-use super::declare::Leaf;
+use super::declare::{Leaf, Section as _};
 use super::kinds::{either, toml_string};
 use super::read::did_you_mean;
 use super::sections::Capacity;
 use super::tree::Value;
+use super::tuning;
 use super::{Role, Settings};
 
 /// The estimator that fits what is configured.
@@ -60,13 +61,23 @@ impl Capacity {
     }
 
     /// Whether the estimator called `name` has the same parameters in `other`. Other estimators' are no matter.
-    pub fn is_tuned_like(&self, _other: &Self, _name: &str) -> bool {
-        true
+    pub fn is_tuned_like(&self, other: &Self, name: &str) -> bool {
+        self.parameters(name) == other.parameters(name)
+    }
+
+    /// What is written in the section of the estimator called `name`.
+    fn parameters(&self, name: &str) -> Vec<String> {
+        let mut blocks = Vec::new();
+        self.blocks("capacity", &mut blocks);
+        blocks.retain(|block| block.path == format!("capacity.{}", name.replace('-', "_")));
+        blocks.into_iter().flat_map(|block| block.keys).map(|key| key.value).collect()
     }
 
     /// What the core's estimators are made with.
     pub fn options(&self) -> Options {
-        Options { rate: self.given(), ..Options::default() }
+        let mut options = Options { rate: self.given(), ..Options::default() };
+        tuning::fill(self, &mut options);
+        options
     }
 }
 

@@ -22,6 +22,7 @@ mod print;
 mod read;
 mod sections;
 pub mod tree;
+mod tuning;
 
 pub use estimators::{AUTO, estimator_names};
 pub use mistake::{Excerpt, Found, Mistake, place};
@@ -31,6 +32,7 @@ pub use read::{did_you_mean, plain_key};
 pub use sections::{
     Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
 };
+pub use tuning::{Bottleneck, PowerRatio};
 
 use declare::{Block, Section as _};
 use kinds::Named;

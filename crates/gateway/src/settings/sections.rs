@@ -14,6 +14,7 @@ use super::kinds::quantity::{ClassCost, Count, Number, Portion, Size, span, span
 use super::kinds::{Choice, Flag, List, OneOf, PathName};
 use super::read::Reader;
 use super::tree::Table;
+use super::tuning::{Bottleneck, PowerRatio};
 use super::{AccessLog, Binding, LogFormat, Unit};
 
 const fn secs(s: u64) -> Duration {
@@ -151,6 +152,12 @@ section! {
         ceiling: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
         /// Never let in less than this, in cost units per second, whatever is found; 0: no bound.
         floor: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
+    }
+    with {
+        /// Of "bottleneck".
+        bottleneck: Bottleneck;
+        /// Of "power-ratio".
+        power_ratio: PowerRatio;
     }
 }
 
