@@ -34,6 +34,8 @@ pub mod wheel;
 pub mod oracle;
 pub mod sim;
 
+pub mod arena;
+
 pub mod client;
 pub mod load;
 pub mod tally;

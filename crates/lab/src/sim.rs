@@ -36,7 +36,7 @@ use crate::scenario::Scenario;
 pub mod chance;
 mod control;
 mod door;
-mod farm;
+pub(crate) mod farm;
 mod forward;
 mod guest;
 pub(crate) mod half;

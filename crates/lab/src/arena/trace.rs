@@ -1,0 +1,159 @@
+//! What a run was like, second by second.
+
+use std::time::Duration;
+
+use tidegate_core::capacity::Estimate;
+use tidegate_core::units::Cost;
+
+/// One second of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Second {
+    /// Its beginning, in seconds from the start.
+    pub t: f64,
+    /// Mean of the capacity believed, in cost units per second.
+    pub capacity: f64,
+    /// Mean of the in-flight limit; `None`: there was none.
+    pub limit: Option<f64>,
+    /// Requests served well.
+    pub served: u64,
+    /// Cost units served well.
+    pub goodput: f64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Cost units that arrived; `None`: there were always more.
+    pub offered: Option<f64>,
+    /// Sum of the response times of those served well, in seconds.
+    pub response_s: f64,
+    /// 99th percentile of the response times of those served well, in seconds; 0 if there were none.
+    pub p99_s: f64,
+    /// Waiting at the gate, or to be released, at its end.
+    pub queued: usize,
+    /// The estimator's phase at its end.
+    pub phase: &'static str,
+}
+
+impl Second {
+    /// Mean response time of those served well, in seconds; not a number if there were none.
+    pub fn mean_response_s(&self) -> f64 {
+        self.response_s / self.served as f64
+    }
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trace {
+    /// Between two ticks.
+    pub tick: Duration,
+    /// The capacity believed after every tick, the first at the start, in cost units per second.
+    pub capacity: Vec<f64>,
+    /// Second by second.
+    pub seconds: Vec<Second>,
+    /// Response times in microseconds of all served well, in order of their ends.
+    pub responses_us: Vec<u32>,
+}
+
+impl Trace {
+    /// Response times of those served in these seconds, in microseconds, in order of their ends.
+    pub fn responses_us(&self, from_s: usize, to_s: usize) -> &[u32] {
+        let sum = |until: usize| self.seconds.iter().take(until).map(|s| s.served as usize).sum::<usize>();
+        &self.responses_us[sum(from_s)..sum(to_s)]
+    }
+}
+
+/// Writes a trace.
+pub(super) struct Scribe {
+    trace: Trace,
+    now: Second,
+    limits: (f64, u32),
+    beliefs: (f64, u32),
+    first_response: usize,
+    endless: bool,
+}
+
+impl Scribe {
+    /// `endless`: the feed is a backlog.
+    pub(super) fn new(tick: Duration, endless: bool) -> Self {
+        Self {
+            trace: Trace { tick, capacity: Vec::new(), seconds: Vec::new(), responses_us: Vec::new() },
+            now: blank(0.0, endless),
+            limits: (0.0, 0),
+            beliefs: (0.0, 0),
+            first_response: 0,
+            endless,
+        }
+    }
+
+    pub(super) fn arrived(&mut self, cost: Cost) {
+        if let Some(offered) = &mut self.now.offered {
+            *offered += cost.units();
+        }
+    }
+
+    pub(super) fn ended(&mut self, cost: Cost, response_us: u64, ok: bool) {
+        if !ok {
+            self.now.failed += 1;
+            return;
+        }
+        self.now.served += 1;
+        self.now.goodput += cost.units();
+        self.now.response_s += response_us as f64 / 1e6;
+        self.trace.responses_us.push(u32::try_from(response_us).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn ticked(&mut self, estimate: &Estimate, limit: Option<u32>) {
+        let capacity = estimate.capacity.get();
+        self.trace.capacity.push(capacity);
+        self.beliefs = (self.beliefs.0 + capacity, self.beliefs.1 + 1);
+        if let Some(limit) = limit {
+            self.limits = (self.limits.0 + f64::from(limit), self.limits.1 + 1);
+        }
+        self.now.phase = estimate.phase.name();
+    }
+
+    /// A second is over.
+    pub(super) fn turn(&mut self, queued: usize) {
+        let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
+        let before = self.trace.seconds.last().map_or(0.0, |s| s.capacity);
+        let next = blank(self.now.t + 1.0, self.endless);
+        let phase = self.now.phase;
+        let mut second = std::mem::replace(&mut self.now, next);
+        second.capacity = mean(std::mem::take(&mut self.beliefs)).unwrap_or(before);
+        second.limit = mean(std::mem::take(&mut self.limits));
+        second.queued = queued;
+        let responses = &self.trace.responses_us[self.first_response..];
+        second.p99_s = percentile(&mut responses.to_vec(), 0.99).unwrap_or(0.0);
+        self.first_response = self.trace.responses_us.len();
+        self.now.phase = phase;
+        self.trace.seconds.push(second);
+    }
+
+    pub(super) fn finish(self) -> Trace {
+        self.trace
+    }
+}
+
+fn blank(t: f64, endless: bool) -> Second {
+    Second {
+        t,
+        capacity: 0.0,
+        limit: None,
+        served: 0,
+        goodput: 0.0,
+        failed: 0,
+        offered: (!endless).then_some(0.0),
+        response_s: 0.0,
+        p99_s: 0.0,
+        queued: 0,
+        phase: "",
+    }
+}
+
+/// The value of rank ⌈share·n⌉, in seconds; `None` of none. Reorders them.
+pub(super) fn percentile(times_us: &mut [u32], share: f64) -> Option<f64> {
+    let rank = ((share * times_us.len() as f64).ceil() as usize).max(1);
+    if times_us.is_empty() {
+        return None;
+    }
+    let (_, value, _) = times_us.select_nth_unstable(rank - 1);
+    Some(f64::from(*value) / 1e6)
+}
