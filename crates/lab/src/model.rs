@@ -220,14 +220,22 @@ impl Model {
 
     /// When [`Model::advance`] has something to do next.
     pub fn next_event(&self) -> Option<u64> {
-        self.due().map(|(at_us, _)| at_us)
+        if !self.plain {
+            return self.due().map(|(at_us, _)| at_us);
+        }
+        let Reverse((work, ..)) = self.ends.peek()?;
+        Some(self.pace.time(*work)).filter(|time| *time < u64::MAX)
     }
 
     /// Does everything due until `now_us`, in order of time.
     pub fn advance(&mut self, now_us: u64, done: &mut impl FnMut(Done)) {
+        if self.plain {
+            self.advance_servers(now_us, done);
+            return self.note(now_us);
+        }
         while let Some((at_us, due)) = self.due().filter(|(at_us, _)| *at_us <= now_us) {
             match due {
-                Due::Server => self.end_of_server(at_us, done),
+                Due::Server(work, slot) => self.end_of_server(work, slot, at_us, done),
                 Due::Shared(stage) => self.end_of_share(stage, at_us, done),
                 Due::Stream => self.end_of_stream(at_us, done),
                 Due::Weather => self.turn(at_us),
@@ -262,6 +270,7 @@ impl Model {
     }
 
     /// Something happens at `now_us`.
+    #[inline]
     fn tell(&mut self, now_us: u64) {
         self.note(now_us);
         // While nobody is served, no change of the weather is due: it is caught up with here.
@@ -270,6 +279,7 @@ impl Model {
         }
     }
 
+    #[inline]
     fn note(&mut self, now_us: u64) {
         debug_assert!(now_us >= self.now_us, "time ran backwards: {now_us} after {}", self.now_us);
         debug_assert!(

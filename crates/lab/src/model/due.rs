@@ -6,13 +6,13 @@
 use std::cmp::Reverse;
 
 use super::share::Shared;
-use super::{Model, NEVER};
+use super::{Done, Model, NEVER};
 
 /// What is due.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
-    /// The first of `ends`.
-    Server,
+    /// The first of `ends`: work instant and slot.
+    Server(u64, u32),
     /// The first of those who share this stage.
     Shared(u32),
     /// The first of `streams`.
@@ -23,19 +23,12 @@ pub(super) enum Due {
 
 impl Model {
     /// What is due next, and when, in microseconds.
-    #[inline]
     pub(super) fn due(&self) -> Option<(u64, Due)> {
-        if !self.plain {
-            return self.due_of_all();
+        let mut work = NEVER;
+        let mut due = Due::Weather;
+        if let Some(&Reverse((ends, _, slot))) = self.ends.peek() {
+            (work, due) = (ends, Due::Server(ends, slot));
         }
-        let Reverse((work, ..)) = self.ends.peek()?;
-        Some((self.pace.time(*work), Due::Server)).filter(|(at_us, _)| *at_us < u64::MAX)
-    }
-
-    #[inline(never)]
-    fn due_of_all(&self) -> Option<(u64, Due)> {
-        let mut work = self.ends.peek().map_or(NEVER, |Reverse((work, ..))| *work);
-        let mut due = Due::Server;
         for index in &self.sharing {
             let shared = self.stages[*index as usize].shared.as_ref().map_or(NEVER, Shared::due);
             if shared < work {
@@ -54,5 +47,16 @@ impl Model {
             (at_us, due) = (self.weather_us(), Due::Weather);
         }
         (at_us < u64::MAX).then_some((at_us, due))
+    }
+
+    /// [`Model::advance`] where nothing but servers makes anything due.
+    pub(super) fn advance_servers(&mut self, now_us: u64, done: &mut impl FnMut(Done)) {
+        while let Some(&Reverse((work, _, slot))) = self.ends.peek() {
+            let at_us = self.pace.time(work);
+            if at_us > now_us || at_us == u64::MAX {
+                break;
+            }
+            self.end_of_server(work, slot, at_us, done);
+        }
     }
 }

@@ -7,15 +7,18 @@ use super::slab::Place;
 use super::{Done, Model, Part, Ticket, contention_factor, nanoseconds};
 
 impl Model {
+    #[inline]
     pub(super) fn in_service(&self) -> u32 {
         self.stats.in_service as u32
     }
 
+    #[inline]
     pub(super) fn present(&self) -> usize {
         self.stats.present() + self.waiting.len() as usize
     }
 
     /// A worker, already counted in service, takes a request.
+    #[inline]
     pub(super) fn begin(&mut self, slot: u32, work: u64) {
         let present = self.in_service() + self.waiting.len();
         if present > self.workers {
@@ -25,6 +28,7 @@ impl Model {
     }
 
     /// A request comes to the stage its step names.
+    #[inline]
     fn enter(&mut self, slot: u32, work: u64) {
         let job = self.jobs.get_mut(slot);
         let Some(&(index, _)) = self.routes[job.path as usize].get(job.step as usize) else {
@@ -46,12 +50,14 @@ impl Model {
     }
 
     /// A server, already counted busy, starts on a request.
+    #[inline]
     fn serve(&mut self, slot: u32, work: u64) {
         let demand = self.demand(slot);
         self.schedule(slot, work.saturating_add(demand));
     }
 
     /// Draws what a request demands of the stage it is at.
+    #[inline]
     fn demand(&mut self, slot: u32) -> u64 {
         let job = self.jobs.get(slot);
         let (_, dist) = self.routes[job.path as usize][job.step as usize];
@@ -59,6 +65,7 @@ impl Model {
         if job.factor == 1.0 { drawn } else { (drawn as f64 * job.factor).round() as u64 }
     }
 
+    #[inline]
     fn schedule(&mut self, slot: u32, end: u64) {
         self.jobs.get_mut(slot).place = Place::Server;
         self.starts = self.starts.wrapping_add(1);
@@ -66,17 +73,23 @@ impl Model {
     }
 
     /// The first of `ends` is over.
-    pub(super) fn end_of_server(&mut self, at_us: u64, done: &mut impl FnMut(Done)) {
-        let Some(Reverse((work, _, slot))) = self.ends.pop() else { return };
-        let job = self.jobs.get(slot);
-        if job.place == Place::Failing {
-            let (id, wasted) = (job.id, job.gone);
-            self.jobs.remove(slot);
-            self.stats.failing -= 1;
-            self.stats.failed += 1;
-            return done(Done { id, at_us, wasted, part: Part::Error });
+    #[inline]
+    pub(super) fn end_of_server(&mut self, work: u64, slot: u32, at_us: u64, done: &mut impl FnMut(Done)) {
+        self.ends.pop();
+        if self.jobs.get(slot).place == Place::Failing {
+            return self.end_of_error(slot, at_us, done);
         }
         self.end_of_stage(slot, work, at_us, done);
+    }
+
+    /// The error is sent.
+    fn end_of_error(&mut self, slot: u32, at_us: u64, done: &mut impl FnMut(Done)) {
+        let job = self.jobs.get(slot);
+        let (id, wasted) = (job.id, job.gone);
+        self.jobs.remove(slot);
+        self.stats.failing -= 1;
+        self.stats.failed += 1;
+        done(Done { id, at_us, wasted, part: Part::Error });
     }
 
     /// The first of those who share a stage is over.
