@@ -1,5 +1,6 @@
 //! `tidegate experiment`: the papers' figures, played again.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,12 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum, value_parser};
 use tidegate_lab::experiment::play::{Player, word};
 use tidegate_lab::experiment::report::Report;
-use tidegate_lab::experiment::{Experiment, catalog, output};
+use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
 use tidegate_lab::outcome::Way;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::MAX_SEED;
 use crate::results::{directory, say};
+
+/// The name that stands for every experiment.
+const ALL: &str = "all";
+/// Most threads: more than there are cores only get into each other's way.
+const MAX_THREADS: i64 = 256;
 
 /// `tidegate experiment`
 #[derive(ClapArgs, Debug)]
@@ -46,6 +52,12 @@ struct RunOptions {
     /// Same seed, same crowds [default: the scenario's].
     #[arg(long, value_parser = value_parser!(u64).range(..=MAX_SEED))]
     seed: Option<u64>,
+    /// The seeds of tournaments [default: the file's].
+    #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = seeds)]
+    seeds: Option<RangeInclusive<u64>>,
+    /// Threads for tournaments; they do not change what comes out [default: one per core].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=MAX_THREADS))]
+    threads: Option<u16>,
     /// Write tables, series, plots and a page there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -112,7 +124,7 @@ fn select(names: &[String], mode: Option<Mode>) -> Result<Vec<Entry>, String> {
     let mut chosen: Vec<Entry> = Vec::new();
     for name in names {
         let candidates = match name.as_str() {
-            "all" => everything()?,
+            ALL => everything()?,
             name => one(name, mode)?,
         };
         for (experiment, way) in candidates {
@@ -184,6 +196,9 @@ fn run(options: &RunOptions) -> ExitCode {
         }
     };
     let mut player = Player::new(program, options.seed, Arc::clone(&stop), &mut tell);
+    player.seeds.clone_from(&options.seeds);
+    player.threads = options.threads.map_or(player.threads, usize::from);
+    player.plays_all = options.names.iter().any(|name| name == ALL);
     let mut reports: Vec<Report> = Vec::new();
     let mut written = Ok(());
     for (experiment, way) in &entries {

@@ -10,19 +10,21 @@
 //!
 //! An experiment's file is a scenario, playable as it is by `load`, `origin` and `sim`, with one more section: which
 //! runs of that scenario make the figure (gate on or off, keys set, a key swept), which quantities follow from them
-//! and what the paper says they were. Nothing is computed outside the file's formulas.
+//! and what the paper says they were. Nothing is computed outside the file's formulas. A tournament ([`crate::tournament`])
+//! takes the place of runs and quantities where hundreds of runs are compared.
 
 use std::path::PathBuf;
 
 use crate::outcome::Way;
 use crate::scenario::{Mistakes, Scenario};
+use crate::tournament::Tournament;
 
 pub mod catalog;
 pub mod formula;
 mod read;
 
 mod child;
-mod given;
+pub(crate) mod given;
 pub mod play;
 mod real;
 mod told;
@@ -30,11 +32,13 @@ mod told;
 pub mod output;
 mod page;
 pub mod report;
+mod standings;
 
 #[cfg(test)]
 mod tests;
 
 use formula::Formula;
+pub use read::seeds;
 
 /// A figure of a paper: how it is made again, and what the paper says.
 #[derive(Clone, Debug)]
@@ -51,12 +55,14 @@ pub struct Experiment {
     pub ways: Vec<Way>,
     /// The file whose scenario its runs play: its own, or that of the experiment it takes them from.
     pub stage: Stage,
-    /// At least one.
+    /// At least one, unless it is a tournament.
     pub runs: Vec<Run>,
-    /// At least one.
+    /// At least one, unless it is a tournament.
     pub quantities: Vec<Quantity>,
     /// What is drawn.
     pub plots: Vec<PlotSpec>,
+    /// Played instead of runs.
+    pub tournament: Option<Tournament>,
 }
 
 /// A scenario's text and where its relative paths start.

@@ -49,4 +49,6 @@ pub mod report;
 
 pub mod demo;
 
+pub mod tournament;
+
 pub mod experiment;

@@ -9,7 +9,7 @@ use super::formula::Names;
 use super::read::{self, Draft, Placed};
 use super::{Experiment, Run, Stage, play};
 use crate::outcome::Way;
-use crate::scenario::Mistakes;
+use crate::scenario::{Arrivals, Mistakes};
 
 /// Largest file read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -33,6 +33,7 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-vi-a",
     "million-sim",
     "hundred-thousand-real",
+    "estimator-tournament",
 ];
 
 /// The project's own experiment of that name.
@@ -129,6 +130,7 @@ pub fn parse(
         runs,
         quantities: draft.quantities,
         plots: draft.plots,
+        tournament: draft.tournament,
     };
     check_scenarios(&experiment)?;
     Ok(experiment)
@@ -159,8 +161,21 @@ fn as_strs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// Every run must make a scenario, and one over real processes must have an end.
+/// Every run must make a scenario, and one over real processes must have an end, as must those of a tournament.
 fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
+    for arena in experiment.tournament.iter().flat_map(|tournament| &tournament.scenarios) {
+        let scenario = arena.scenario(&experiment.stage)?;
+        let what = [
+            ("deadline", "a deadline", scenario.deadline.is_none()),
+            ("gate", "a [gate], whose estimator the tournament sets", scenario.gate.is_none()),
+            ("arrivals", "phases of arrivals", !matches!(scenario.arrivals, Arrivals::Phases { .. })),
+        ];
+        let mut missing = what.into_iter().filter(|(.., is_missing)| *is_missing);
+        if let Some((key, expected, _)) = missing.next() {
+            let found = read::found(None, key, expected, format!("none in scenario {}", arena.name));
+            return Err(Mistakes(placed(vec![found], &experiment.stage.name, &experiment.stage.text)));
+        }
+    }
     for run in &experiment.runs {
         let ways = run.way.as_ref().map_or(experiment.ways.as_slice(), std::slice::from_ref);
         for value in run.values() {

@@ -5,7 +5,7 @@ use crate::scenario::{OriginSpec, Scenario, Stage};
 
 /// Requests per second that the service can take, by the people its scenario sends: what its busiest part allows. Zero
 /// where it takes no time at all, and so has no limit.
-pub(super) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
+pub(crate) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
     let origin = &scenario.origin;
     let total: f64 = scenario.visitors.iter().map(|kind| kind.weight * kind.steps.len() as f64).sum();
     let mut busy = vec![0.0; origin.stages.len()];
@@ -22,6 +22,17 @@ pub(super) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
         origin.stages.iter().zip(&busy).map(|(Stage { servers, .. }, busy)| f64::from(*servers) / busy);
     let least = by_stage.fold(by_workers, f64::min) * f64::from(origin.replicas);
     if least.is_finite() { least } else { 0.0 }
+}
+
+/// Mean seconds of work that a request of the people its scenario sends asks for, at a speed of 1.
+pub(crate) fn mean_demand_s(scenario: &Scenario) -> f64 {
+    let steps = scenario.visitors.iter().flat_map(|kind| kind.steps.iter().map(|step| (kind.weight, step)));
+    let (mut total, mut work) = (0.0, 0.0);
+    for (weight, step) in steps {
+        let seconds: f64 = demands(&scenario.origin, &step.path).iter().map(|(_, seconds)| seconds).sum();
+        (total, work) = (total + weight, work + weight * seconds);
+    }
+    work / total
 }
 
 /// Mean seconds at each stage of a request for this path.

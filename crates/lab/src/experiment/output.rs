@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::page;
 use super::play::{Played, word};
-use super::report::Report;
+use super::report::{Report, Table};
 
 /// Size of a plot's file, in CSS pixels.
 const PLOT_SIZE: (u32, u32) = (860, 420);
@@ -34,22 +34,46 @@ pub fn table(reports: &[Report]) -> String {
             word(report.way),
             report.seconds,
         );
-        let wide = report.figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0).max(8);
-        let _ =
-            writeln!(out, "  {:wide$}  {:>10}  {:>10}  {:>8}  unit", "quantity", "ours", "paper", "ratio");
-        for figure in &report.figures {
-            let (ours, paper, ratio) = (cell(figure.ours), cell(figure.paper), cell(figure.ratio()));
-            let _ = writeln!(
-                out,
-                "  {:wide$}  {ours:>10}  {paper:>10}  {ratio:>8}  {}",
-                figure.name, figure.unit
-            );
+        for table in &report.tables {
+            text_table(&mut out, table);
+        }
+        if report.tables.is_empty() {
+            quantities(&mut out, report);
         }
         for missing in report.missing() {
             let _ = writeln!(out, "  PARTIAL: {missing}");
         }
     }
     out
+}
+
+/// Every quantity in a line.
+fn quantities(out: &mut String, report: &Report) {
+    let wide = report.figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0).max(8);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "  {:wide$}  {:>10}  {:>10}  {:>8}  unit", "quantity", "ours", "paper", "ratio");
+    for figure in &report.figures {
+        let (ours, paper, ratio) = (cell(figure.ours), cell(figure.paper), cell(figure.ratio()));
+        let _ =
+            writeln!(out, "  {:wide$}  {ours:>10}  {paper:>10}  {ratio:>8}  {}", figure.name, figure.unit);
+    }
+}
+
+/// Columns as wide as they need be; the first to the left, the others to the right.
+fn text_table(out: &mut String, table: &Table) {
+    let lines = || std::iter::once(&table.head).chain(&table.rows);
+    let wide = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.len()).max();
+    let widths: Vec<usize> = (0..table.head.len()).map(|column| wide(column).unwrap_or(0)).collect();
+    let _ = writeln!(out, "\n  {}", table.title);
+    for line in lines() {
+        let cells = line.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, wide))| match column {
+            0 => format!("{cell:wide$}"),
+            _ => format!("{cell:>wide$}"),
+        });
+        let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    let _ = writeln!(out, "  {}", table.note);
 }
 
 /// A figure with three significant digits, or a dash.

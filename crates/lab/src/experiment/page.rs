@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use super::output::cell;
 use super::play::word;
-use super::report::{Figure, Report};
+use super::report::{Figure, Report, Table};
 use crate::html::escape;
 
 /// Size of a plot within the page, in CSS pixels; it shrinks with the window.
 const PLOT_SIZE: (u32, u32) = (860, 420);
+/// The same of one among many, side by side.
+const SMALL_SIZE: (u32, u32) = (430, 280);
 
 const HEAD: &str = r#"<!doctype html>
 <html lang="en">
@@ -26,6 +28,11 @@ const HEAD: &str = r#"<!doctype html>
   svg { width: 100%; height: auto; display: block }
   .partial { color: #b00020; font-weight: 600 }
   @media (prefers-color-scheme: dark) { .partial { color: #ff8a80 } }
+  .many { display: grid; grid-template-columns: repeat(auto-fill, minmax(24rem, 1fr)); gap: 1rem; width: min(96rem, 96vw); margin-left: calc(50% - min(48rem, 48vw)) }
+  .many figure { margin: 0 }
+  .scroll { overflow-x: auto }
+  .scroll td { white-space: nowrap }
+  .scroll td:last-child { text-align: right; font: inherit }
   nav li { display: inline; margin-right: 1rem }
   nav ul { padding: 0 }
 </style>
@@ -65,13 +72,31 @@ fn section(out: &mut String, report: &Report) {
     for missing in report.missing() {
         let _ = writeln!(out, "<p class=\"partial\">Partial: {}</p>", escape(&missing));
     }
+    for found in &report.tables {
+        table(out, found);
+    }
+    let many = !report.tables.is_empty();
+    if many {
+        out.push_str("<details><summary>Every quantity</summary>\n");
+    }
     out.push_str("<table>\n<tr><th>quantity</th><th>ours</th><th>paper</th><th>ratio</th><th>unit</th><th>formula</th></tr>\n");
     for figure in &report.figures {
         row(out, figure);
     }
     out.push_str("</table>\n");
+    if many {
+        out.push_str("</details>\n<div class=\"many\">\n");
+    }
+    let (width, height) = if many { SMALL_SIZE } else { PLOT_SIZE };
     for (_, plot) in &report.plots {
-        let _ = writeln!(out, "<figure>{}</figure>", plot.svg(PLOT_SIZE.0, PLOT_SIZE.1));
+        let _ = writeln!(out, "<figure>{}</figure>", plot.svg(width, height));
+    }
+    if many {
+        out.push_str("</div>\n");
+    }
+    if report.runs.is_empty() {
+        out.push_str("</section>\n");
+        return;
     }
     let _ = write!(out, "<p>Data ({}):", word(report.way));
     for run in &report.runs {
@@ -79,6 +104,22 @@ fn section(out: &mut String, report: &Report) {
         let _ = write!(out, " <a href=\"{file}\">{}</a>", escape(&run.name));
     }
     out.push_str("</p>\n</section>\n");
+}
+
+fn table(out: &mut String, table: &Table) {
+    let title = escape(&table.title);
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\">\n<table>\n<caption>{title}</caption>"
+    );
+    let cells = |tag: &str, cells: &[String]| -> String {
+        cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+    };
+    let _ = writeln!(out, "<tr>{}</tr>", cells("th", &table.head));
+    for row in &table.rows {
+        let _ = writeln!(out, "<tr>{}</tr>", cells("td", row));
+    }
+    let _ = writeln!(out, "</table>\n</div>\n<p>{}</p>", escape(&table.note));
 }
 
 fn row(out: &mut String, figure: &Figure) {

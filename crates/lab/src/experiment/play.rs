@@ -1,6 +1,7 @@
 //! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs (WebQ's 5, 6
 //! and 7 are one measurement) are made from the same ones.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,11 +12,12 @@ use tidegate_gateway::clock::Clock;
 use super::formula::{Source, Value};
 use super::output::cell;
 use super::report::Report;
-use super::{Experiment, Run, Stage, given, real};
+use super::{Experiment, Run, Stage, given, real, standings};
 use crate::outcome::{Outcome, Second, Way};
 use crate::scenario::Scenario;
 use crate::sim::{self, SimOptions};
 use crate::tally::Tally;
+use crate::tournament::{self, Tournament};
 
 /// Figures that are known before a run begins and that formulas may use beside those of the run.
 const GIVEN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
@@ -54,6 +56,12 @@ pub struct Player<'a> {
     pub program: PathBuf,
     /// The seed of all runs, if not the scenarios' own.
     pub seed: Option<u64>,
+    /// The seeds of tournaments, if not the file's own.
+    pub seeds: Option<RangeInclusive<u64>>,
+    /// Whether tournaments are played on the fewer seeds of a run of everything.
+    pub plays_all: bool,
+    /// Threads for tournaments: everything else must not be disturbed.
+    pub threads: usize,
     /// Set from outside when everything shall end.
     pub stop: Arc<AtomicBool>,
     /// Takes a line of progress.
@@ -78,18 +86,40 @@ impl<'a> Player<'a> {
         stop: Arc<AtomicBool>,
         say: &'a mut dyn FnMut(&str),
     ) -> Self {
-        Self { program, seed, stop, say, clock: Clock::new(), kept: Vec::new() }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (clock, kept) = (Clock::new(), Vec::new());
+        Self { program, seed, seeds: None, plays_all: false, threads, stop, say, clock, kept }
     }
 
     /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the reason.
     pub fn play(&mut self, experiment: &Experiment, way: Way) -> Report {
         let begun = self.clock.now();
         let name = experiment.name_as(way);
+        if let Some(tournament) = &experiment.tournament {
+            return self.tournament(experiment, tournament, way);
+        }
         let needed = experiment.needed_runs();
         let runs: Vec<Rc<Played>> =
             needed.into_iter().map(|run| self.run(&name, experiment, run, run.way.unwrap_or(way))).collect();
         let seconds = self.clock.now().since(begun).as_secs_f64();
         Report::new(experiment, way, seconds, runs)
+    }
+
+    /// The seeds are those asked for, or the file's: all of them, or the fewer of a run of everything.
+    fn tournament(&mut self, experiment: &Experiment, tournament: &Tournament, way: Way) -> Report {
+        let begun = self.clock.now();
+        let name = experiment.name_as(way);
+        let own = if self.plays_all { &tournament.all_seeds } else { &tournament.seeds };
+        let asked = self.seeds.clone().or(self.seed.map(|seed| seed..=seed));
+        let seeds = asked.unwrap_or_else(|| own.clone());
+        let shown = format!("{}..{}", seeds.start(), seeds.end());
+        (self.say)(&format!("{name}: seeds {shown}, {} threads", self.threads));
+        let order = tournament::play::Order { seeds, threads: self.threads, stop: &self.stop };
+        let say = &mut self.say;
+        let mut line = |line: &str| say(&format!("{name}: {line}"));
+        let played = tournament::play::play(tournament, &experiment.stage, &order, &mut line);
+        let seconds = self.clock.now().since(begun).as_secs_f64();
+        standings::report(experiment, way, seconds, &shown, played)
     }
 
     fn run(&mut self, name: &str, experiment: &Experiment, run: &Run, way: Way) -> Rc<Played> {

@@ -9,6 +9,11 @@ use tidegate_gateway::settings::{Found, did_you_mean};
 use super::formula::{Formula, Kind, Mistake};
 use super::{PlotSpec, Quantity, Run, Sweep};
 use crate::outcome::Way;
+use crate::tournament::Tournament;
+
+mod tournament;
+
+pub use tournament::seeds;
 
 /// Longest sweep: ten times what a figure needs.
 const MAX_VALUES: usize = 100;
@@ -26,6 +31,7 @@ pub(super) struct Draft {
     pub runs: Vec<(At, Run)>,
     pub quantities: Vec<Quantity>,
     pub plots: Vec<PlotSpec>,
+    pub tournament: Option<Tournament>,
     pub formulas: Vec<Placed>,
     /// What is wrong so far.
     pub found: Vec<Found>,
@@ -93,15 +99,23 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn section(&mut self, keys: &Keys) -> Draft {
-        self.only(keys, &["paper", "figure", "about", "runs_of", "ways", "run", "quantity", "plot"]);
+        self.only(
+            keys,
+            &["paper", "figure", "about", "runs_of", "ways", "run", "quantity", "plot", "tournament"],
+        );
         let mut draft = Draft {
             paper: self.text(keys, "paper"),
             figure: self.text(keys, "figure"),
             about: self.text(keys, "about"),
             runs_of: keys.get("runs_of").map(|node| (node.at, self.text(keys, "runs_of"))),
             ways: self.ways(keys),
+            tournament: self.tournament(keys),
             ..Draft::default()
         };
+        if draft.tournament.is_some() {
+            self.tournament_alone(keys, &draft.ways);
+            return draft;
+        }
         for (name, keys) in self.tables(keys, "run") {
             draft.runs.push((keys.at, self.run(name, &keys)));
         }
@@ -128,6 +142,19 @@ impl Reader<'_> {
             );
         }
         draft
+    }
+
+    /// A tournament has its own runs, quantities and plots, and takes too long for real time.
+    fn tournament_alone(&mut self, keys: &Keys, ways: &[Way]) {
+        for name in ["runs_of", "run", "quantity", "plot"] {
+            if let Some(node) = keys.get(name) {
+                let expected = "nothing beside a tournament, which has its own";
+                self.wrong(Some(node.at), &keys.key(name), expected, node.value.describe());
+            }
+        }
+        if ways != [Way::Sim] {
+            self.wrong(Some(keys.at), &keys.key("ways"), "[\"sim\"] with a tournament", "others");
+        }
     }
 
     fn ways(&mut self, keys: &Keys) -> Vec<Way> {
@@ -157,16 +184,19 @@ impl Reader<'_> {
             }
             found
         });
-        // The text as it stands is the value in TOML, whatever its type.
-        let source = |entry: &Entry| self.text[entry.node.at.start..entry.node.at.end].to_owned();
-        let set = self
-            .table(keys, "set")
-            .map(|set| set.in_order().into_iter().map(|e| (e.name.clone(), source(e))).collect());
+        let set = self.set(keys);
         let sweep = self.table(keys, "sweep").map(|sweep| {
             self.only(&sweep, &["key", "values"]);
             Sweep { key: self.text(&sweep, "key"), values: self.values(&sweep) }
         });
-        Run { name, way, gate: self.boolean(keys, "gate", true), set: set.unwrap_or_default(), sweep }
+        Run { name, way, gate: self.boolean(keys, "gate", true), set, sweep }
+    }
+
+    /// Keys that are set: the text as it stands is the value in TOML, whatever its type.
+    fn set(&mut self, keys: &Keys) -> Vec<(String, String)> {
+        let Some(set) = self.table(keys, "set") else { return Vec::new() };
+        let source = |entry: &Entry| self.text[entry.node.at.start..entry.node.at.end].to_owned();
+        set.in_order().into_iter().map(|entry| (entry.name.clone(), source(entry))).collect()
     }
 
     fn values(&mut self, keys: &Keys) -> Vec<f64> {

@@ -33,6 +33,25 @@ pub struct Report {
     pub plots: Vec<(String, Plot)>,
     /// What they were made from.
     pub runs: Vec<Rc<Played>>,
+    /// Of a tournament: what people are shown in place of hundreds of quantities.
+    pub tables: Vec<Table>,
+    /// Of a tournament: who was first, by scenario.
+    pub verdicts: Vec<(String, Json)>,
+    /// What is missing beside what the runs say.
+    pub broken: Vec<String>,
+}
+
+/// A table for people: the first column is text, the others are figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    pub note: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// As many cells each as there are columns.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// A quantity, ours and the paper's.
@@ -79,12 +98,15 @@ impl Report {
             figures: figures.collect(),
             plots: experiment.plots.iter().map(|spec| (spec.name.clone(), plot(spec, source))).collect(),
             runs,
+            tables: Vec::new(),
+            verdicts: Vec::new(),
+            broken: Vec::new(),
         }
     }
 
-    /// What is missing, run by run; empty if the runs are whole.
+    /// What is missing, run by run; empty if everything is whole.
     pub fn missing(&self) -> Vec<String> {
-        self.runs.iter().flat_map(|run| run.missing.iter().cloned()).collect()
+        self.runs.iter().flat_map(|run| &run.missing).chain(&self.broken).cloned().collect()
     }
 
     /// One element of `experiments`. `partial` is there only if something is missing.
@@ -99,6 +121,9 @@ impl Report {
             ("seconds".to_owned(), json!(self.seconds)),
             ("quantities".to_owned(), Json::Object(self.figures.iter().map(figure).collect())),
         ]);
+        if !self.verdicts.is_empty() {
+            object.insert("verdicts".into(), Json::Object(self.verdicts.iter().cloned().collect()));
+        }
         let missing = self.missing();
         if !missing.is_empty() {
             object.insert("partial".into(), json!(missing));

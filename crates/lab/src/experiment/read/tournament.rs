@@ -1,0 +1,142 @@
+//! `[experiment.tournament]`: which estimators meet in which scenarios, over which seeds.
+
+use std::ops::RangeInclusive;
+
+use tidegate_core::capacity;
+use tidegate_gateway::settings::did_you_mean;
+use tidegate_gateway::settings::tree::{Value, quoted};
+
+use super::{Keys, Reader};
+use crate::tournament::{Arena, Tournament};
+
+/// The estimator that estimates nothing has no place in a tournament, unless it is named.
+const NOT_BY_ITSELF: &str = "fixed";
+/// Most seeds: a hundred times what medians need.
+const MAX_SEEDS: u64 = 10_000;
+/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and after the last
+/// four seeds to 0.4 %.
+const TRUTH_REQUESTS: u32 = 20_000;
+/// Most of them.
+const MAX_TRUTH_REQUESTS: i64 = 10_000_000;
+
+impl Reader<'_> {
+    /// The section; `None` if there is none.
+    pub(super) fn tournament(&mut self, keys: &Keys) -> Option<Tournament> {
+        let keys = self.table(keys, "tournament")?;
+        self.only(&keys, &["estimators", "seeds", "all_seeds", "tune_seeds", "truth_requests", "scenario"]);
+        let seeds = self.seeds(&keys, "seeds");
+        let all_seeds =
+            if keys.get("all_seeds").is_some() { self.seeds(&keys, "all_seeds") } else { seeds.clone() };
+        let tournament = Tournament {
+            estimators: self.estimators(&keys),
+            scenarios: self.scenarios(&keys),
+            all_seeds,
+            tune_seeds: self.seeds(&keys, "tune_seeds"),
+            seeds,
+            truth_requests: self.truth_requests(&keys),
+        };
+        if tournament.scenarios.is_empty() {
+            let expected = "at least one [experiment.tournament.scenario.NAME]";
+            self.wrong(Some(keys.at), &keys.key("scenario"), expected, "none");
+        }
+        let (tune, report) = (&tournament.tune_seeds, &tournament.seeds);
+        if tune.start() <= report.end() && report.start() <= tune.end() {
+            let expected = "other seeds than `tune_seeds`: parameters must not be fixed on what is reported";
+            self.wrong(Some(keys.at), &keys.key("seeds"), expected, shown(report));
+        }
+        Some(tournament)
+    }
+
+    fn scenarios(&mut self, keys: &Keys) -> Vec<Arena> {
+        let mut arenas = Vec::new();
+        let Some(parent) = self.table(keys, "scenario") else { return arenas };
+        for entry in parent.in_order() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
+                let expected = "a name of letters, digits and \"-\" that begins with a letter";
+                self.wrong(Some(entry.at), &parent.path, expected, quoted(&entry.name));
+            }
+            if let Some(table) = self.table(&parent, &entry.name) {
+                self.only(&table, &["about", "set"]);
+                let (about, set) = (self.text(&table, "about"), self.set(&table));
+                arenas.push(Arena { name: entry.name.clone(), about, set });
+            }
+        }
+        arenas
+    }
+
+    /// Every estimator but `fixed`, unless the file names some.
+    fn estimators(&mut self, keys: &Keys) -> Vec<String> {
+        let known = || capacity::names().filter(|name| *name != NOT_BY_ITSELF);
+        let Some(node) = keys.get("estimators") else { return known().map(str::to_owned).collect() };
+        let expected =
+            format!("an array of estimators ({})", capacity::names().collect::<Vec<_>>().join(", "));
+        let mut names = Vec::new();
+        match &node.value {
+            Value::List(items) if !items.is_empty() => {
+                for item in items {
+                    match &item.value {
+                        Value::Text(name) if capacity::names().any(|known| known == name) => {
+                            names.push(name.clone());
+                        }
+                        Value::Text(name) => {
+                            let hint = did_you_mean(name, capacity::names());
+                            let expected = format!("{expected} {}", hint.unwrap_or_default());
+                            let key = keys.key("estimators");
+                            self.wrong(Some(item.at), &key, expected.trim_end(), quoted(name));
+                        }
+                        other => {
+                            self.wrong(Some(item.at), &keys.key("estimators"), &expected, other.describe());
+                        }
+                    }
+                }
+            }
+            other => self.wrong(Some(node.at), &keys.key("estimators"), &expected, other.describe()),
+        }
+        names
+    }
+
+    fn seeds(&mut self, keys: &Keys, name: &str) -> RangeInclusive<u64> {
+        let text = self.text(keys, name);
+        seeds(&text).unwrap_or_else(|expected| {
+            // Of no text at all it has been said already.
+            if !text.is_empty() {
+                self.wrong(keys.get(name).map(|node| node.at), &keys.key(name), &expected, quoted(&text));
+            }
+            1..=1
+        })
+    }
+
+    fn truth_requests(&mut self, keys: &Keys) -> u32 {
+        match keys.get("truth_requests") {
+            None => TRUTH_REQUESTS,
+            Some(node) => match &node.value {
+                Value::Integer(n) if (100..=MAX_TRUTH_REQUESTS).contains(n) => *n as u32,
+                other => {
+                    let expected = format!("a number from 100 to {MAX_TRUTH_REQUESTS}");
+                    self.wrong(Some(node.at), &keys.key("truth_requests"), &expected, other.describe());
+                    TRUTH_REQUESTS
+                }
+            },
+        }
+    }
+}
+
+/// Seeds as they are written: `A..B`, both included; `A` alone is one.
+///
+/// # Errors
+/// What was expected.
+pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let number = |text: &str| text.trim_start_matches('=').trim().parse::<u64>().ok();
+    match (number(from), number(to)) {
+        (Some(from), Some(to)) if from <= to && to - from < MAX_SEEDS && i64::try_from(to).is_ok() => {
+            Ok(from..=to)
+        }
+        _ => Err(format!("seeds A..B with A at most B, such as 101..200, {MAX_SEEDS} at most")),
+    }
+}
+
+fn shown(seeds: &RangeInclusive<u64>) -> String {
+    format!("{}..{}", seeds.start(), seeds.end())
+}

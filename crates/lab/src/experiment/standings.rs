@@ -1,0 +1,186 @@
+//! The report of a tournament: every figure by its name, two tables for people, and who was first where.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::Experiment;
+use super::report::{Figure, Report, Table};
+use crate::outcome::Way;
+use crate::tournament::play::Played;
+use crate::tournament::summary::{NEAR_FIRST, OURS, Standing, Told, Verdict, names, overall, verdicts};
+use crate::tournament::truth::MOST_RESPONSE;
+
+/// Puts a tournament's results into a report. `seeds`: how they were chosen, in words.
+pub(super) fn report(experiment: &Experiment, way: Way, seconds: f64, seeds: &str, played: Played) -> Report {
+    let standings = &played.standings;
+    let verdicts = verdicts(standings);
+    let told =
+        standings.iter().flat_map(Standing::told).chain(overall(standings)).chain(near_first(&verdicts));
+    let figure = |told: Told| Figure {
+        unit: told.unit.into(),
+        paper: None,
+        // A figure that most seeds never got is none.
+        ours: told.value.filter(|value| value.is_finite()),
+        of: format!("over seeds {seeds}"),
+        name: told.name,
+    };
+    Report {
+        name: experiment.name_as(way),
+        paper: experiment.paper.clone(),
+        figure: experiment.figure.clone(),
+        about: experiment.about.clone(),
+        way,
+        seconds,
+        figures: told.map(figure).collect(),
+        tables: tables(&played, &verdicts, seeds),
+        verdicts: verdicts.iter().map(verdict_json).collect(),
+        plots: played.plots,
+        runs: Vec::new(),
+        broken: played.missing,
+    }
+}
+
+/// In how many of the scenarios the rule holds.
+fn near_first(verdicts: &[Verdict]) -> Option<Told> {
+    let holds = verdicts.iter().filter(|verdict| verdict.holds).count() as f64;
+    let name = format!("{OURS}.all.near_first_pct");
+    let value = (!verdicts.is_empty()).then(|| holds / verdicts.len() as f64 * 100.0);
+    verdicts.iter().any(|verdict| verdict.ours.is_some()).then_some(Told { name, unit: "%", value })
+}
+
+/// A scenario and its verdict.
+fn verdict_json(verdict: &Verdict) -> (String, Json) {
+    let first = verdict.first.as_ref();
+    let object = Map::from_iter([
+        ("first".to_owned(), json!(first.map(|(name, _)| name))),
+        ("goodput_share".to_owned(), json!(first.map(|(_, share)| share))),
+        (OURS.to_owned(), json!(verdict.ours)),
+        ("holds".to_owned(), json!(verdict.holds)),
+    ]);
+    (verdict.scenario.clone(), Json::Object(object))
+}
+
+fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
+    let laws = names(&played.standings);
+    let with = |first: &str, last: &str| -> Vec<String> {
+        let laws = laws.iter().map(|law| (*law).to_owned());
+        std::iter::once(first.to_owned())
+            .chain(laws)
+            .chain((!last.is_empty()).then(|| last.to_owned()))
+            .collect()
+    };
+    let rows = |cell: fn(&Standing) -> String| -> Vec<Vec<String>> {
+        let row = |verdict: &Verdict| {
+            let of = |law: &&str| {
+                let standing =
+                    played.standings.iter().find(|s| s.scenario == verdict.scenario && s.estimator == **law);
+                standing.map_or("-".into(), cell)
+            };
+            std::iter::once(verdict.scenario.clone()).chain(laws.iter().map(of)).collect()
+        };
+        verdicts.iter().map(row).collect()
+    };
+    let mut shares = rows(share_cell);
+    for (row, verdict) in shares.iter_mut().zip(verdicts) {
+        row.push(rule_cell(verdict));
+    }
+    shares.push(means(played, &laws, verdicts));
+    vec![
+        Table {
+            title: "Goodput as a share of the oracle's / mean response time over unloaded".into(),
+            note: format!(
+                "Medians over seeds {seeds}. In brackets: a mean response time of more than {MOST_RESPONSE} times the \
+                 unloaded one, which the oracle does not take. The rule: {OURS} is first or within {:.0} % of the first of \
+                 the others.",
+                NEAR_FIRST * 100.0
+            ),
+            head: with("scenario", "rule"),
+            rows: shares,
+        },
+        Table {
+            title: "Settle time (s) / error (%) / oscillation (%)".into(),
+            note: "Medians: until the believed capacity stays within 5 % of the truth (never: in most seeds it does not), \
+                   its error and 1.96 standard deviations over the last third. With changes, the worst stretch after \
+                   the first; a dash: nobody ever had to wait for long."
+                .into(),
+            head: with("scenario", ""),
+            rows: rows(belief_cell),
+        },
+        truths(played),
+    ]
+}
+
+/// The means over the scenarios.
+fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {
+    let told = overall(&played.standings);
+    let of = |name: String| told.iter().find(|told| told.name == name).and_then(|told| told.value);
+    let cell = |law: &&str| {
+        let (share, ratio) = (of(format!("{law}.all.goodput_share")), of(format!("{law}.all.mean_rt_ratio")));
+        format!("{} / {}", decimals(share, 3), decimals(ratio, 2))
+    };
+    let held = verdicts.iter().filter(|verdict| verdict.holds).count();
+    let rule = format!("{held} of {}", verdicts.len());
+    std::iter::once("mean".to_owned()).chain(laws.iter().map(cell)).chain([rule]).collect()
+}
+
+fn share_cell(standing: &Standing) -> String {
+    let share = decimals(standing.figure("goodput_share"), 3);
+    let ratio = decimals(standing.figure("mean_rt_ratio"), 2);
+    if standing.is_prompt() { format!("{share} / {ratio}") } else { format!("({share} / {ratio})") }
+}
+
+fn belief_cell(standing: &Standing) -> String {
+    let figures = ["settle_s", "error_pct", "oscillation_pct"].map(|name| standing.figure(name));
+    match figures {
+        [None, None, None] => "-".into(),
+        figures => figures.map(|figure| decimals(figure, 1)).join(" / "),
+    }
+}
+
+fn rule_cell(verdict: &Verdict) -> String {
+    let (Some((first, most)), Some(ours)) = (&verdict.first, verdict.ours) else { return "-".into() };
+    match verdict.holds {
+        true if first == OURS => "first".into(),
+        true => format!("{:+.1} % of {first}", (ours / most - 1.0) * 100.0),
+        false => format!("NO: {:+.1} % of {first}", (ours / most - 1.0) * 100.0),
+    }
+}
+
+/// What the laws are measured by.
+fn truths(played: &Played) -> Table {
+    let mut rows = Vec::new();
+    for (scenario, known) in &played.truths {
+        for (stretch, truth) in known {
+            let time = format!("{}-{}", stretch.from.as_secs(), stretch.to.as_secs());
+            let figures = [truth.capacity, truth.response_ms, truth.unloaded_ms, truth.unloaded_p99_ms];
+            let [capacity, response, unloaded, p99] = figures.map(|figure| super::output::cell(Some(figure)));
+            rows.push(vec![
+                scenario.clone(),
+                time,
+                capacity,
+                truth.limit.to_string(),
+                response,
+                unloaded,
+                p99,
+            ]);
+        }
+    }
+    let head =
+        ["scenario", "from-to (s)", "capacity (/s)", "limit", "response (ms)", "unloaded (ms)", "p99 (ms)"];
+    Table {
+        title: "The oracle".into(),
+        note: format!(
+            "The best fixed number of requests in flight of each stretch: highest goodput with a mean response time of \
+             at most {MOST_RESPONSE} times the unloaded one."
+        ),
+        head: head.map(str::to_owned).to_vec(),
+        rows,
+    }
+}
+
+fn decimals(figure: Option<f64>, decimals: usize) -> String {
+    match figure {
+        None => "-".into(),
+        Some(figure) if figure.is_infinite() => "never".into(),
+        Some(figure) => format!("{figure:.decimals$}"),
+    }
+}

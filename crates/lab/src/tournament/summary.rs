@@ -1,0 +1,168 @@
+//! What many runs came to: medians over the seeds, means over the scenarios, and who was first where.
+
+use super::figures::{FIGURES, Figures, percentile};
+use super::truth::MOST_RESPONSE;
+
+/// The law whose rule is checked: this project's own, and its default.
+pub const OURS: &str = "bottleneck";
+/// How far behind the first it may be, as a part of the first one's goodput share.
+pub const NEAR_FIRST: f64 = 0.02;
+/// Figures that are also told at their 90th percentile over the seeds.
+const WITH_P90: [&str; 8] = [
+    "settle_s",
+    "error_pct",
+    "error_1s_pct",
+    "error_5s_pct",
+    "error_10s_pct",
+    "oscillation_pct",
+    "p99_ratio",
+    "mean_rt_ratio",
+];
+
+/// A figure over the seeds, by name, with its unit. Infinite where most runs never got there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// `ESTIMATOR.SCENARIO.FIGURE`
+    pub name: String,
+    /// Its unit; `1` for shares and ratios.
+    pub unit: &'static str,
+    /// Its value; `None` where it has no sense.
+    pub value: Option<f64>,
+}
+
+/// One law in one scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// The law.
+    pub estimator: String,
+    /// The scenario.
+    pub scenario: String,
+    /// Medians over the seeds.
+    pub median: Figures,
+    /// 90th percentiles.
+    pub p90: Figures,
+    /// Goodput share that nine of ten seeds reach.
+    pub worst_goodput: Option<f64>,
+    /// Share of the seeds in which the belief settled; `None` if it could not.
+    pub settled: Option<f64>,
+}
+
+/// Whether our law is first or near the first in a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The scenario.
+    pub scenario: String,
+    /// Highest goodput share among the laws that keep the response time, and whose it is; `None`: none keeps it.
+    pub first: Option<(String, f64)>,
+    /// Our goodput share, whether or not it counts; `None`: there is none.
+    pub ours: Option<f64>,
+    /// Whether ours keeps the response time and is first or within 2 % of it.
+    pub holds: bool,
+}
+
+impl Standing {
+    /// Sums up the runs of one law in one scenario.
+    pub fn new(estimator: &str, scenario: &str, runs: &[Figures]) -> Self {
+        let over = |share: f64| {
+            let of = |(name, _): &(&'static str, &str)| Some((*name, self::over(runs, name, share)?));
+            FIGURES.iter().filter_map(of).collect::<Figures>()
+        };
+        let settle: Vec<f64> = runs.iter().filter_map(|run| run.get("settle_s").copied()).collect();
+        let settled = settle.iter().filter(|s| s.is_finite()).count() as f64 / settle.len() as f64;
+        Self {
+            estimator: estimator.into(),
+            scenario: scenario.into(),
+            median: over(0.5),
+            p90: over(0.9),
+            worst_goodput: self::over(runs, "goodput_share", 0.1),
+            settled: (!settle.is_empty()).then_some(settled),
+        }
+    }
+
+    /// Whether the law keeps the mean response time within what the oracle may take.
+    pub fn is_prompt(&self) -> bool {
+        self.median.get("mean_rt_ratio").is_some_and(|ratio| *ratio <= MOST_RESPONSE)
+    }
+
+    /// A median.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.median.get(name).copied()
+    }
+
+    /// Everything of it by name.
+    pub fn told(&self) -> Vec<Told> {
+        let name = |figure: &str| format!("{}.{}.{figure}", self.estimator, self.scenario);
+        let mut told = Vec::new();
+        for (figure, unit) in FIGURES {
+            told.push(Told { name: name(figure), unit, value: self.figure(figure) });
+            if WITH_P90.contains(&figure) {
+                let value = self.p90.get(figure).copied();
+                told.push(Told { name: name(&format!("{figure}_p90")), unit, value });
+            }
+        }
+        told.push(Told { name: name("goodput_share_p10"), unit: "1", value: self.worst_goodput });
+        let settled = self.settled.map(|share| share * 100.0);
+        told.push(Told { name: name("settled_pct"), unit: "%", value: settled });
+        told
+    }
+}
+
+/// The value over the seeds that so large a share does not exceed.
+fn over(runs: &[Figures], name: &str, share: f64) -> Option<f64> {
+    let mut values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
+    percentile(&mut values, share)
+}
+
+/// Means over the scenarios, for each law.
+pub fn overall(standings: &[Standing]) -> Vec<Told> {
+    let mut told = Vec::new();
+    for estimator in names(standings) {
+        let of = || standings.iter().filter(|standing| standing.estimator == estimator);
+        for figure in ["goodput_share", "mean_rt_ratio"] {
+            let values: Vec<f64> = of().filter_map(|standing| standing.figure(figure)).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let value = (!values.is_empty()).then_some(mean);
+            told.push(Told { name: format!("{estimator}.all.{figure}"), unit: "1", value });
+        }
+    }
+    told
+}
+
+/// The laws, in the order in which they appear.
+pub fn names(standings: &[Standing]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for standing in standings {
+        if !names.contains(&standing.estimator.as_str()) {
+            names.push(&standing.estimator);
+        }
+    }
+    names
+}
+
+/// Who is first, scenario by scenario.
+pub fn verdicts(standings: &[Standing]) -> Vec<Verdict> {
+    let mut by_scenario: Vec<(&str, Vec<&Standing>)> = Vec::new();
+    for standing in standings {
+        match by_scenario.iter_mut().find(|(name, _)| *name == standing.scenario) {
+            Some((_, all)) => all.push(standing),
+            None => by_scenario.push((&standing.scenario, vec![standing])),
+        }
+    }
+    by_scenario.into_iter().map(|(scenario, all)| verdict(scenario, &all)).collect()
+}
+
+fn verdict(scenario: &str, all: &[&Standing]) -> Verdict {
+    let share = |standing: &Standing| standing.figure("goodput_share");
+    let prompt = all.iter().filter(|standing| standing.is_prompt());
+    let first = prompt
+        .filter_map(|standing| Some((standing.estimator.clone(), share(standing)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let ours = all.iter().find(|standing| standing.estimator == OURS).copied();
+    let holds = match (&first, ours) {
+        (Some((_, first)), Some(ours)) => {
+            ours.is_prompt() && share(ours).is_some_and(|ours| ours >= first * (1.0 - NEAR_FIRST))
+        }
+        _ => false,
+    };
+    Verdict { scenario: scenario.into(), first, ours: ours.and_then(share), holds }
+}
