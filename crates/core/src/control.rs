@@ -9,11 +9,18 @@
 
 use std::time::Duration;
 
-use crate::capacity::{Estimate, Estimator, Load, Sample};
+use crate::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::desk::Desk;
 use crate::gate::Totals;
-use crate::room::Course;
+use crate::room::{Course, Orders, Reported, Room};
 use crate::units::{Rate, Timestamp};
+
+mod history;
+mod silence;
+
+pub use history::Change;
+use history::History;
+use silence::Silence;
 
 /// Between two ticks of the control side: a visitor's page never waits long for a decision of second scale.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -46,12 +53,16 @@ pub struct Bounds {
 pub struct Control {
     estimator: Box<dyn Estimator>,
     bounds: Bounds,
+    history: History,
+    silence: Silence,
+    /// The estimator's last.
+    last: Option<Estimate>,
 }
 
 impl Control {
     /// A control side that starts from what the estimator starts from.
     pub fn new(estimator: Box<dyn Estimator>, bounds: Bounds) -> Self {
-        Self { estimator, bounds }
+        Self { estimator, bounds, history: History::default(), silence: Silence::default(), last: None }
     }
 
     /// One tick: shows the estimator what ended since the last one and returns its estimate and what follows from it.
@@ -60,14 +71,16 @@ impl Control {
             self.estimator.observe(sample);
         }
         let estimate = self.estimator.tick(load, now);
-        (self.bounds.apply(&estimate), estimate)
+        self.last = Some(estimate);
+        self.put_in_force(estimate, now)
     }
 
     /// One tick of the whole: looks where requests stand, has the estimator say what it believes, and sets the room
     /// accordingly. The in-flight limit is the caller's to hand to the gate, which may be behind a lock.
     ///
     /// `gate` is tier 2 as it is now and `samples` what it has kept; `is_origin_usable`: there is a replica to go to. With
-    /// none the schedule stands still; when one comes back it goes on where it stood.
+    /// none the schedule stands still; when one comes back it goes on where it stood. In the two-process form tokencheck's
+    /// samples go to tokengen, whose estimator sees them here, and whose limit tokencheck returns from here.
     pub fn steer(
         &mut self,
         desk: &Desk,
@@ -76,17 +89,80 @@ impl Control {
         samples: &[Sample],
         now: Timestamp,
     ) -> (Tunables, Estimate) {
-        let load = Load { room_waits: desk.busy(now), queued: gate.queued, in_flight: gate.in_flight };
-        let (tunables, estimate) = self.tick(samples, &load, now);
+        let room = match desk {
+            Desk::Room(room) => room,
+            Desk::Checker { checker, .. } => {
+                checker.observe(samples);
+                desk.tick(gate, is_origin_usable, now);
+                return self.ordered(desk, checker.orders(), now);
+            }
+        };
+        let (tunables, estimate) = match room.reported(now) {
+            Reported::Here => self.tick(samples, &load(room, gate, now), now),
+            Reported::Heard(gate, samples) => {
+                self.silence = Silence::default();
+                self.tick(&samples, &load(room, &gate, now), now)
+            }
+            Reported::Silent(silence) => self.unheard(silence, now),
+        };
         let Tunables { capacity, outflow, keeps_queue, .. } = tunables;
+        room.order_limit(tunables.max_in_flight);
+        // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
+        let keeps_queue = keeps_queue && !self.silence.is_silent();
         desk.steer(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
         desk.tick(gate, is_origin_usable, now);
+        (tunables, estimate)
+    }
+
+    /// Nothing is known of the origin: what was believed last, for a while.
+    fn unheard(&mut self, silence: Duration, now: Timestamp) -> (Tunables, Estimate) {
+        let Some(last) = self.last else { return self.tick(&[], &Load::default(), now) };
+        self.silence = Silence::new(silence, &last);
+        let estimate = self.silence.decayed(&last, self.bounds.floor);
+        self.put_in_force(estimate, now)
+    }
+
+    /// Tokencheck's: what tokengen has ordered, within its own operator's bound on requests in flight.
+    fn ordered(&mut self, desk: &Desk, orders: Option<Orders>, now: Timestamp) -> (Tunables, Estimate) {
+        let capacity = desk.capacity();
+        let max_in_flight = orders.and_then(|orders| orders.max_in_flight);
+        let estimate =
+            Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence: 1.0 };
+        let (tunables, estimate) = self.put_in_force(estimate, now);
+        (Tunables { capacity, outflow: capacity, ..tunables }, estimate)
+    }
+
+    fn put_in_force(&mut self, estimate: Estimate, now: Timestamp) -> (Tunables, Estimate) {
+        let tunables = self.bounds.apply(&estimate);
+        if self.history.is_news(tunables.capacity, estimate.phase) {
+            let reason = self.state().reason;
+            self.history.note(tunables.capacity, estimate.phase, reason, now);
+        }
         (tunables, estimate)
     }
 
     /// The estimator, to be asked how it came to its estimate or told to look anew.
     pub fn estimator(&mut self) -> &mut dyn Estimator {
         &mut *self.estimator
+    }
+
+    /// How the capacity in force came about.
+    pub fn state(&self) -> State {
+        let mut state = self.estimator.state();
+        if let Some(reason) = self.silence.reason() {
+            state.reason = reason;
+        }
+        state
+    }
+
+    /// The changes of the capacity in force, the latest last.
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Change> + ExactSizeIterator {
+        self.history.changes()
+    }
+
+    /// An operator wants the capacity looked for anew (`POST /v1/capacity/rediscover`).
+    pub fn rediscover(&mut self, now: Timestamp) {
+        self.estimator.rediscover(now);
     }
 
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.
@@ -98,6 +174,10 @@ impl Control {
     pub fn reconfigure(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
+}
+
+fn load(room: &Room, gate: &Totals, now: Timestamp) -> Load {
+    Load { room_waits: room.busy(now), queued: gate.queued, in_flight: gate.in_flight }
 }
 
 impl Bounds {

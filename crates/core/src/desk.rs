@@ -193,6 +193,9 @@ impl Desk {
         now: Timestamp,
     ) -> Verdict {
         let Self::Room(room) = self else { return Verdict::SendBack };
+        if asking.sends_on {
+            room.sends_on();
+        }
         let nonce = nonce();
         match room.arrive(asking.class, nonce, arrived, now) {
             Arrival::Enter if asking.sends_on => {

@@ -33,14 +33,18 @@ mod checker;
 mod control;
 mod course;
 mod door;
+mod remote;
+mod report;
 mod saved;
 mod window;
 
 use adopt::Adoption;
-pub use checker::{Checker, Feedback, Orders, REPORT_EVERY};
+pub use checker::Checker;
 use control::Control;
 pub use course::Course;
 use door::{AGAIN, Door, Word};
+pub use remote::Reported;
+pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
 pub use saved::RestoreError;
 
 /// Tickets count whole milliseconds.
@@ -181,6 +185,8 @@ pub struct Room {
     /// One if admissions are reported by tokencheck.
     remote: AtomicU64,
     queued_remote: AtomicU64,
+    /// One if this process sends visitors on to tokencheck.
+    sends: AtomicU64,
     class_costs: Box<[AtomicU64]>,
     adoption: Adoption,
     control: Mutex<Control>,
@@ -204,6 +210,7 @@ impl Room {
             aside_per_s: AtomicU64::new(0f64.to_bits()),
             remote: AtomicU64::new(0),
             queued_remote: AtomicU64::new(0),
+            sends: AtomicU64::new(0),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
             control: Mutex::new(Control::new(config.clone(), capacity, now)),

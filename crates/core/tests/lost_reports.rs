@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::gate::Totals;
 use tidegate_core::room::{Arrival, Checker, Feedback, REPORT_EVERY, Redemption, Room, RoomConfig};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -73,7 +74,7 @@ impl Halves {
 
     /// What tokencheck has to tell, which is everything since it last told something.
     fn report(&self) -> Feedback {
-        self.checker.report(Cost::ZERO, self.now)
+        self.checker.report(&Totals::default(), self.now)
     }
 
     fn exchange(&self) {

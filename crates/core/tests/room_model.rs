@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_core::gate::Totals;
 use tidegate_core::room::{Arrival, Checker, Look, Redemption, RestoreError, Room, RoomConfig};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -315,7 +316,7 @@ fn a_checker_follows_orders_and_falls_back_to_the_clock() {
     let ticket = tickets.iter().find(|t| t.due() > after(6_000)).unwrap();
     for ms in (100..=7_000).step_by(100) {
         room.tick(after(ms), Cost::ZERO);
-        let orders = room.feedback(&checker.report(Cost::ZERO, after(ms)));
+        let orders = room.feedback(&checker.report(&Totals::default(), after(ms)));
         checker.follow(orders, after(ms));
         checker.tick(after(ms), Cost::ZERO);
     }
@@ -323,9 +324,9 @@ fn a_checker_follows_orders_and_falls_back_to_the_clock() {
     checker.tick(after(13_000), Cost::ZERO);
     assert_eq!(checker.redeem(ticket, after(13_000)), Redemption::Enter, "no orders: as promised");
     assert_eq!(checker.redeem(ticket, after(13_000)), Redemption::Replayed);
-    let report = checker.report(Cost::ZERO, after(13_000));
+    let report = checker.report(&Totals::default(), after(13_000));
     assert_eq!((report.admitted, report.shown), (Cost::ONE, vec![(ticket.due().second(), Cost::ONE)]));
-    assert_eq!(checker.report(Cost::ZERO, after(13_500)).admitted, Cost::ZERO);
+    assert_eq!(checker.report(&Totals::default(), after(13_500)).admitted, Cost::ZERO);
 }
 
 #[derive(Clone, Debug)]

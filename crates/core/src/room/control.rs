@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::door::ORIGIN_GONE;
+use super::remote::Link;
 use super::window::{Going, Seen, Window};
 use super::{Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
 use crate::gate::Totals;
@@ -25,7 +26,7 @@ const ASIDE_MEMORY_S: f64 = 10.0;
 /// What only the control side knows.
 pub(super) struct Control {
     pub(super) config: RoomConfig,
-    last_tick: Timestamp,
+    pub(super) last_tick: Timestamp,
     pub(super) show_up: ShowUp,
     pub(super) overbook: f64,
     /// Sums at the last tick, and their decaying averages.
@@ -40,10 +41,12 @@ pub(super) struct Control {
     pub(super) spare: Spare,
     /// When tokencheck last reported.
     heard: Option<Timestamp>,
-    course: Course,
+    pub(super) course: Course,
+    pub(super) link: Link,
     window: Window,
-    /// Work forwarded when the gate was last looked at, and when that was.
+    /// Work forwarded until the gate was last looked at, when that was, and what was seen there if it is news.
     forwarded: Option<(Cost, Timestamp)>,
+    seen: Option<Seen>,
     /// Most work its queue may hold, in cost units.
     most_queued: f64,
     /// There is no replica to go to.
@@ -65,8 +68,10 @@ impl Control {
             spare: Spare::default(),
             heard: None,
             course: capacity.into(),
+            link: Link::default(),
             window: Window::new(),
             forwarded: None,
+            seen: None,
             most_queued: f64::MAX,
             is_origin_gone: false,
         }
@@ -85,28 +90,44 @@ impl Room {
         let remote = Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed));
         self.door.set_queued(queued.max(remote));
         let control = &mut *self.control();
-        self.step(control, None, now);
+        self.step(control, now);
     }
 
     /// The same with the whole gate in view. With no origin to go to the schedule stands still.
     pub fn tick_with(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         let control = &mut *self.control();
-        control.is_origin_gone = !is_origin_usable;
         // In the two-process form this one forwards nothing: what tokencheck told of its gate is in force.
-        let is_here = self.remote.load(Ordering::Relaxed) == 0;
-        if is_here {
-            self.door.see(gate, now);
-            control.most_queued = self.door.most_queued(gate);
+        if self.remote.load(Ordering::Relaxed) == 0 {
+            control.is_origin_gone = !is_origin_usable;
+            self.look_at(control, gate, now);
         } else {
+            control.is_origin_gone = control.link.is_origin_gone();
+            match control.link.news() {
+                Some(gate) => self.look_at(control, &gate, now),
+                None => control.seen = None,
+            }
             self.door.set_queued(Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed)));
         }
-        if !is_origin_usable {
+        if control.is_origin_gone {
             self.door.set_queued(ORIGIN_GONE);
         }
-        self.step(control, Some(gate).filter(|_| is_here), now);
+        self.step(control, now);
     }
 
-    fn step(&self, control: &mut Control, gate: Option<&Totals>, now: Timestamp) {
+    fn look_at(&self, control: &mut Control, gate: &Totals, now: Timestamp) {
+        self.door.see(gate, now);
+        control.most_queued = self.door.most_queued(gate);
+        let last = control.forwarded.replace((gate.forwarded_cost, now));
+        let (before, at) = last.unwrap_or((gate.forwarded_cost, now));
+        control.seen = Some(Seen {
+            queued: gate.queued_cost.units(),
+            forwarded: gate.forwarded_cost.saturating_sub(before).units(),
+            over_s: now.since(at).as_secs_f64(),
+            is_starved: gate.has_room(),
+        });
+    }
+
+    fn step(&self, control: &mut Control, now: Timestamp) {
         let dt_s = now.since(control.last_tick).as_secs_f64();
         let before = control.last_tick;
         control.last_tick = before.max(now);
@@ -119,9 +140,7 @@ impl Room {
         self.learn_aside(control, dt_s);
         control.window.pass(dt_s);
         control.window.sent_away(self.door.take_sent_away().units());
-        if let Some(gate) = gate {
-            self.look_at(control, gate, now);
-        }
+        self.learn_window(control, now);
         self.move_hand(control, before, now, dt_s);
         self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
@@ -131,17 +150,11 @@ impl Room {
     }
 
     /// What the window law learns from the gate.
-    fn look_at(&self, control: &mut Control, gate: &Totals, now: Timestamp) {
-        let (sum, at) = control.forwarded.replace((gate.forwarded_cost, now)).unwrap_or_default();
-        let seen = Seen {
-            queued: gate.queued_cost.units(),
-            forwarded: gate.forwarded_cost.saturating_sub(sum).units(),
-            over_s: if at == Timestamp::default() { 0.0 } else { now.since(at).as_secs_f64() },
-            is_starved: gate.has_room(),
-        };
+    fn learn_window(&self, control: &mut Control, now: Timestamp) {
+        let seen = control.seen.take();
         if !self.busy(now) {
             control.window.rest(control.course.outflow);
-        } else if !control.is_origin_gone {
+        } else if let Some(seen) = seen.filter(|_| !control.is_origin_gone) {
             control.window.see(&seen, &self.going(control));
         }
     }
@@ -269,7 +282,7 @@ impl Room {
         if !(course.keeps_queue && before.keeps_queue) {
             // The time until now was under the old course. (A queue is kept whatever the capacity.)
             control.course = before;
-            self.step(control, None, now);
+            self.step(control, now);
             control.course = *course;
         }
         self.door.set_course(course, now);
@@ -312,7 +325,7 @@ impl Room {
             return Err(NeedsNewRoom { needed_s, has_s: self.slots.seconds() });
         }
         let control = &mut *self.control();
-        self.step(control, None, now);
+        self.step(control, now);
         self.door.configure(&config);
         self.slots.set_max_wait(config.max_wait);
         self.configure(&config);

@@ -9,7 +9,6 @@ use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::units::Rate;
 use tidegate_gateway::balance::Replicas;
 use tidegate_gateway::dispatch::budget::Budget;
-use tidegate_gateway::feedback;
 
 use super::SimError;
 use super::trace::What;
@@ -60,7 +59,7 @@ impl World<'_> {
         else {
             return;
         };
-        feedback::merge(&mut self.unsent, desk.report(checker.gate.totals().queued_cost, now));
+        self.unsent.merge(desk.report(&checker.gate.totals(), now));
         self.trace.step(self.now_us, What::Feedback, 0, u64::from(!self.reports_lost));
         self.oracle.reported(!self.reports_lost);
         if self.reports_lost {

@@ -1,0 +1,67 @@
+//! What tokengen believes while it hears nothing from tokencheck.
+//!
+//! ```text
+//! silent for t <= 5 s:  C = the last estimate
+//! then                  C = floor + (C - floor) * exp(-(t - 5 s) / 10 s)
+//! ```
+//!
+//! The estimator is not asked meanwhile: where nobody is seen at the origin, it would take it for idle. It goes on from what it
+//! believed when reports come back. Holding for ever would let an origin that has become slower be flooded by a tokengen that
+//! cannot know; falling at once would punish every restart of a link. A capacity that was given needs no reports and stays.
+
+use std::time::Duration;
+
+use crate::capacity::{Estimate, Phase};
+use crate::units::Rate;
+
+/// The last estimate holds for so long. Tokencheck goes by its orders for as long, then by the clock, and a connection that
+/// must be made anew takes a second or two.
+const HOLD: Duration = Duration::from_secs(5);
+/// Then it falls to a third within this, in seconds: slower than origins fail, faster than a crowd passes.
+const DECAY_S: f64 = 10.0;
+/// What it falls to where the operator gave no floor, as a share of the last estimate: few origins lose more than that, and
+/// visitors still get in.
+const FLOOR: f64 = 0.1;
+
+/// The silence at present.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Silence(Duration);
+
+impl Silence {
+    pub(super) fn new(silence: Duration, last: &Estimate) -> Self {
+        Self(if last.phase == Phase::Configured { Duration::ZERO } else { silence })
+    }
+
+    /// What is left of the last estimate.
+    pub(super) fn decayed(&self, last: &Estimate, floor: Rate) -> Estimate {
+        if self.0.is_zero() {
+            return *last;
+        }
+        let known = last.capacity.get();
+        let floor = if floor > Rate::ZERO { floor.get().min(known) } else { known * FLOOR };
+        let over_s = self.0.saturating_sub(HOLD).as_secs_f64();
+        let left = floor + (known - floor) * (-over_s / DECAY_S).exp();
+        Estimate {
+            capacity: Rate::per_second(left).unwrap_or_default(),
+            gain: 1.0,
+            phase: Phase::Paused,
+            confidence: if known > 0.0 { last.confidence * left / known } else { 0.0 },
+            ..*last
+        }
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        !self.0.is_zero()
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        let s = self.0.as_secs();
+        match self.0 {
+            Duration::ZERO => None,
+            silence if silence <= HOLD => {
+                Some(format!("nothing heard of tokencheck's gate for {s} s: holding"))
+            }
+            _ => Some(format!("nothing heard of tokencheck's gate for {s} s: falling to the floor")),
+        }
+    }
+}
