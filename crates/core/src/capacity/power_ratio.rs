@@ -46,8 +46,10 @@ const MAX_POINTS: usize = 256;
 const LEAST_LOAD: f64 = 0.01;
 /// A discovery that began too high at c0 itself begins again at this share of it.
 const LOWER: f64 = 0.25;
-/// Most epochs in a row in which the load is cut while the service is relieved: to 1/256 at the default share.
-const MAX_RELIEF: u32 = 8;
+/// Requests at the service that are never too many: bursts of visitors, pauses of a slow service.
+const LEAST_CROWD: f64 = 32.0;
+/// Most times that the load is cut by the same share while the service is relieved.
+const MAX_RELIEF: u32 = 3;
 
 /// What comes after the service has become stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,10 +67,18 @@ enum Stage {
         then: Then,
         /// Consecutive epochs with the goodput close to the load.
         close: u32,
-        /// Times that the load is cut by `drain` at present.
-        relief: u32,
-        /// The service was relieved before and did not bear the load afterwards.
+        /// The service was relieved before.
         relieved: bool,
+    },
+    /// Little is let in until the service has worked off what it has.
+    Relieving {
+        then: Then,
+        /// Epochs of it so far.
+        epochs: u32,
+        /// Requests at the service that it bears.
+        enough: f64,
+        /// More than these were seen.
+        crowded: bool,
     },
     Fine {
         /// Epochs after the one that saw the peak; `None` before.
@@ -170,8 +180,10 @@ impl PowerRatio {
             return if epoch.failed > 0 { Seen::Failing { share: 1.0 } } else { Seen::Nothing };
         };
         let slow = self.best.is_some_and(|best| response > self.config.overload * best);
-        let share = epoch.failed as f64 / (epoch.failed + epoch.served) as f64;
-        if epoch.is_close(self.load, self.config.closeness) {
+        let share = epoch.failed as f64 / (epoch.failed as f64 + epoch.served as f64);
+        if epoch.broken_off {
+            Seen::Overloaded
+        } else if epoch.is_close(self.load, self.config.closeness) {
             Seen::Close
         } else if epoch.goodput < self.load && slow && epoch.waited {
             Seen::Overloaded
@@ -207,10 +219,22 @@ impl PowerRatio {
         self.fit = Cubic::fit(&self.points).ok();
     }
 
+    /// Requests at the service at which an epoch is broken off.
+    ///
+    /// Not the paper's. A service that suffers from overload does so with the square of what waits there: after eight seconds
+    /// of it, it takes minutes to recover, where after one it takes seconds. And that it cannot take this load is as plain
+    /// after one.
+    fn crowd(&self) -> f64 {
+        match (self.stage, self.best) {
+            (Stage::Relieving { .. }, _) | (_, None) => f64::INFINITY,
+            (_, Some(best)) => (self.config.break_off * self.load * best).max(LEAST_CROWD),
+        }
+    }
+
     /// What is let in: c_i, less while the service is relieved.
     fn rate(&self) -> f64 {
         match self.stage {
-            Stage::Stabilising { relief, .. } => self.load * self.config.drain.powi(relief as i32),
+            Stage::Relieving { epochs, .. } => self.load * self.config.drain.powi(epochs as i32 + 1),
             _ => self.load,
         }
     }
@@ -218,7 +242,11 @@ impl PowerRatio {
 
 impl Stage {
     fn stabilising(then: Then) -> Self {
-        Self::Stabilising { then, close: 0, relief: 0, relieved: false }
+        Self::Stabilising { then, close: 0, relieved: false }
+    }
+
+    fn relieving(then: Then, enough: f64) -> Self {
+        Self::Relieving { then, epochs: 0, enough, crowded: false }
     }
 }
 
@@ -228,9 +256,10 @@ impl Estimator for PowerRatio {
     }
 
     fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
-        if let Some(epoch) = self.sums.tick(load, self.config.epoch, now) {
+        if let Some(epoch) = self.sums.tick(load, self.config.epoch, self.crowd(), now) {
             self.end_of_epoch(&epoch);
         }
+        self.end_of_relief(load);
         Estimate {
             capacity: Rate::per_second(self.rate()).unwrap_or(self.config.first_load),
             gain: 1.0,
@@ -249,10 +278,7 @@ impl Estimator for PowerRatio {
     /// The paper's external trigger: discovers anew from the present estimate; while it is still discovering, from where
     /// that began.
     fn rediscover(&mut self, _now: Timestamp) {
-        let from = match self.stage {
-            Stage::Watching(_) | Stage::Stabilising { then: Then::Watch, .. } => self.load,
-            _ => self.began_with,
-        };
+        let from = if self.is_found() { self.load } else { self.began_with };
         self.begin(from, Cause::Asked, false);
         self.sums.restart();
     }
@@ -263,10 +289,21 @@ impl Estimator for PowerRatio {
 }
 
 impl PowerRatio {
+    /// Whether the load is a capacity that was found.
+    fn is_found(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Watching(_)
+                | Stage::Stabilising { then: Then::Watch, .. }
+                | Stage::Relieving { then: Then::Watch, .. }
+        )
+    }
+
     fn phase(&self) -> Phase {
-        match (self.seen, self.stage) {
-            (Some(Seen::Low | Seen::Nothing | Seen::Failing { .. }), _) => Phase::Paused,
-            (_, Stage::Watching(_) | Stage::Stabilising { then: Then::Watch, .. }) => Phase::Settled,
+        match self.seen {
+            Some(Seen::Low | Seen::Nothing | Seen::Failing { .. }) => Phase::Paused,
+            // Relief lets in far less than was found.
+            _ if self.is_found() && !matches!(self.stage, Stage::Relieving { .. }) => Phase::Settled,
             _ => Phase::Searching,
         }
     }
@@ -274,12 +311,12 @@ impl PowerRatio {
     /// Nothing is known before the peak was seen once; a capacity found is as certain as the fit is close.
     fn confidence(&self) -> f64 {
         match self.stage {
-            Stage::Coarse | Stage::Stabilising { then: Then::Coarse | Then::Fine, .. } => 0.0,
+            Stage::Watching(watch) => watch.confidence(),
+            _ if self.is_found() => 0.5,
             Stage::Fine { guard } => {
                 0.5 * f64::from(guard.unwrap_or(0)) / f64::from(self.config.guard_epochs.max(1))
             }
-            Stage::Stabilising { then: Then::Watch, .. } => 0.5,
-            Stage::Watching(watch) => watch.confidence(),
+            Stage::Coarse | Stage::Stabilising { .. } | Stage::Relieving { .. } => 0.0,
         }
     }
 }

@@ -40,8 +40,11 @@ pub struct PowerRatioConfig {
     /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
     /// Literal: infinite.
     pub relieve: f64,
-    /// The load while the service is relieved, as a share; again for every epoch that did not help. In 0..1.
+    /// The load while the service is relieved, as a share; again for every epoch that did not help. In 0..=1.
     pub drain: f64,
+    /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken off. Literal:
+    /// infinite.
+    pub break_off: f64,
     /// How far from the peak, as a share of its load, points count for the largest error. Literal: infinite.
     pub peak_window: f64,
     /// Consecutive epochs off the fit, on the same side, before the capacity has changed. Literal: 1.
@@ -64,7 +67,8 @@ impl Default for PowerRatioConfig {
             below_peak: 0.1,
             overload: 1.5,
             relieve: 2.0,
-            drain: 0.5,
+            drain: 0.1,
+            break_off: 10.0,
             peak_window: 0.2,
             alarms: 2,
         }
@@ -95,7 +99,8 @@ impl PowerRatioConfig {
             below_peak: within(self.below_peak, usual.below_peak, 0.0, 0.9),
             overload: within(self.overload, usual.overload, 1.01, f64::INFINITY),
             relieve: within(self.relieve, usual.relieve, 1.01, f64::INFINITY),
-            drain: within(self.drain, usual.drain, 0.05, 0.95),
+            drain: within(self.drain, usual.drain, 0.0, 1.0),
+            break_off: within(self.break_off, usual.break_off, 1.0, f64::INFINITY),
             peak_window: within(self.peak_window, usual.peak_window, 0.0, f64::INFINITY),
             alarms: self.alarms.max(1),
         }

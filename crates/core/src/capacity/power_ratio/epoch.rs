@@ -16,6 +16,7 @@ pub(super) struct Sums {
     response_ns: u128,
     ticks: u32,
     waiting_ticks: u32,
+    present: u32,
 }
 
 /// An epoch, over.
@@ -31,6 +32,10 @@ pub(super) struct Epoch {
     pub failed: u64,
     /// Whether visitors waited most of the time, so that the goodput could have been the load.
     pub waited: bool,
+    /// Requests at the service at its end.
+    pub present: u32,
+    /// It was ended early, since the service was filling up.
+    pub broken_off: bool,
 }
 
 impl Epoch {
@@ -60,20 +65,23 @@ impl Sums {
     /// A tick of the control side: the epoch, if it is over, and the next one has begun.
     ///
     /// An epoch in which the clock went back, or in which ticks were missing for longer than it lasts (a suspended host),
-    /// is thrown away: nobody knows what load it saw.
-    pub fn tick(&mut self, load: &Load, length: Duration, now: Timestamp) -> Option<Epoch> {
+    /// is thrown away: nobody knows what load it saw. One in which more than `crowd` requests are at the service is over at
+    /// once.
+    pub fn tick(&mut self, load: &Load, length: Duration, crowd: f64, now: Timestamp) -> Option<Epoch> {
         self.ticks = self.ticks.saturating_add(1);
         self.waiting_ticks = self.waiting_ticks.saturating_add(u32::from(load.backlog()));
+        self.present = load.in_flight;
         let Some(began) = self.began.filter(|began| *began <= now) else {
             *self = Self { began: Some(now), ..Self::default() };
             return None;
         };
         let lasted = now.since(began);
-        if lasted < length {
+        let broken_off = f64::from(load.in_flight) > crowd && !lasted.is_zero();
+        if lasted < length && !broken_off {
             return None;
         }
         let over = std::mem::replace(self, Self { began: Some(now), ..Self::default() });
-        (lasted < 2 * length).then(|| over.close(lasted))
+        (lasted < 2 * length).then(|| over.close(lasted, broken_off))
     }
 
     /// Throws away what was seen; the next epoch begins with the next tick.
@@ -81,14 +89,20 @@ impl Sums {
         *self = Self::default();
     }
 
-    fn close(&self, lasted: Duration) -> Epoch {
-        let response_s = self.response_ns as f64 / 1e9;
+    fn close(&self, lasted: Duration, broken_off: bool) -> Epoch {
+        let goodput = self.work as f64 / 100.0 / lasted.as_secs_f64();
+        let mean = (self.served > 0).then(|| self.response_ns as f64 / 1e9 / self.served as f64);
+        // Those who have ended had the luck to come first; those present will have waited as long as Little's law says.
+        let per_second = self.served as f64 / lasted.as_secs_f64();
+        let little = f64::from(self.present) / per_second;
         Epoch {
-            goodput: self.work as f64 / 100.0 / lasted.as_secs_f64(),
-            response: (self.served > 0).then(|| response_s / self.served as f64),
+            goodput,
+            response: mean.map(|mean| if broken_off { mean.max(little) } else { mean }),
             served: self.served,
             failed: self.failed,
             waited: 2 * self.waiting_ticks >= self.ticks,
+            present: self.present,
+            broken_off,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The phases (sections IV-B and IV-C): what the end of an epoch changes.
 
+use crate::capacity::Load;
 use crate::units::Rate;
 
 use super::epoch::Epoch;
@@ -8,18 +9,20 @@ use super::{Cause, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then};
 
 impl PowerRatio {
     pub(super) fn end_of_epoch(&mut self, epoch: &Epoch) {
-        if let Some(response) = epoch.response {
+        // What took no time was not measured, and beside it everything would be slow.
+        if let Some(response) = epoch.response.filter(|response| *response > 0.0) {
             self.best = Some(self.best.map_or(response, |best| best.min(response)));
         }
         let seen = self.judge(epoch);
-        self.seen = Some(seen);
+        // Relief says nothing of the load.
+        self.seen = Some(seen).filter(|_| !matches!(self.stage, Stage::Relieving { .. }));
         self.failing = if matches!(seen, Seen::Failing { .. }) { self.failing + 1 } else { 0 };
         match self.stage {
             Stage::Coarse => self.coarse(epoch, seen),
-            Stage::Stabilising { then, close, relief: 0, relieved } => {
+            Stage::Stabilising { then, close, relieved } => {
                 self.stabilise(epoch, seen, then, close, relieved);
             }
-            Stage::Stabilising { then, relief, .. } => self.relieve(epoch, then, relief),
+            Stage::Relieving { .. } => self.relieve(epoch),
             Stage::Fine { guard } => self.fine(epoch, seen, guard),
             Stage::Watching(watch) => self.watch(epoch, seen, watch),
         }
@@ -60,7 +63,10 @@ impl PowerRatio {
         }
         let guard = self.sees_the_peak().then(|| guard.map_or(0, |epochs| epochs + 1));
         self.stage = Stage::Fine { guard };
-        if guard.is_some_and(|epochs| epochs >= self.config.guard_epochs) {
+        // The guard is against a peak that noise has made. Goodput that stays behind the load is no noise, and further epochs
+        // would only measure how a service fares that is overloaded already, whatever the load.
+        let is_sure = |epochs| epochs >= self.config.guard_epochs || seen == Seen::Overloaded;
+        if guard.is_some_and(is_sure) {
             self.conclude();
         } else {
             self.load = (self.load + self.config.step * self.coarse_end).min(Rate::MAX.get());
@@ -109,12 +115,12 @@ impl PowerRatio {
             if relieved {
                 self.load *= self.config.backtrack;
             }
-            self.stage = Stage::Stabilising { then, close: 0, relief: 1, relieved: true };
+            self.stage = Stage::relieving(then, self.bearable(self.load));
             return;
         }
         let close = if seen == Seen::Close { close + 1 } else { 0 };
         self.stage = if close < self.config.stable_epochs {
-            Stage::Stabilising { then, close, relief: 0, relieved }
+            Stage::Stabilising { then, close, relieved }
         } else {
             self.stable(then)
         };
@@ -128,16 +134,44 @@ impl PowerRatio {
         }
     }
 
-    /// With part of the load, until the service answers in time.
-    fn relieve(&mut self, epoch: &Epoch, then: Then, relief: u32) {
-        let relief = if self.is_slow(epoch) { (relief + 1).min(MAX_RELIEF) } else { 0 };
-        self.stage = Stage::Stabilising { then, close: 0, relief, relieved: true };
+    /// An epoch with a share of the load is over. If it did not help, the next has a share of that share.
+    fn relieve(&mut self, epoch: &Epoch) {
+        let is_slow = self.is_slow(epoch);
+        let Stage::Relieving { then, epochs, crowded, .. } = &mut self.stage else { return };
+        if is_slow {
+            *epochs = (*epochs + 1).min(MAX_RELIEF);
+        } else if !*crowded {
+            self.stage = Stage::Stabilising { then: *then, close: 0, relieved: true };
+        }
     }
 
+    /// Ends the relief on the tick on which no more requests are at the service than it bears. Where they cannot be seen
+    /// from here (tokengen), the end of an epoch decides.
+    pub(super) fn end_of_relief(&mut self, load: &Load) {
+        let Stage::Relieving { then, enough, crowded, .. } = &mut self.stage else { return };
+        if f64::from(load.in_flight) > *enough {
+            *crowded = true;
+        } else if *crowded {
+            if *then == Then::Coarse {
+                // What was answered so far came from before the fall.
+                self.best = None;
+            }
+            self.stage = Stage::Stabilising { then: *then, close: 0, relieved: true };
+            self.sums.restart();
+        }
+    }
+
+    /// Requests at the service that belong to a load by Little's law, at the response time that counts as slow.
+    fn bearable(&self, load: f64) -> f64 {
+        load * self.best.unwrap_or(0.0) * self.config.relieve
+    }
+
+    /// Whether the service should be relieved. One that has requests and answers none of them is as slow as can be.
     fn is_slow(&self, epoch: &Epoch) -> bool {
         match (epoch.response, self.best) {
             (Some(response), Some(best)) => response > self.config.relieve * best,
-            _ => false,
+            (Some(_), None) => false,
+            (None, _) => epoch.present > 0 && epoch.failed == 0 && self.config.relieve.is_finite(),
         }
     }
 
@@ -152,7 +186,12 @@ impl PowerRatio {
         match change {
             Some(Change::Rise) => self.begin(self.load, Cause::Rise, false),
             // What was let in at the old capacity must be worked off first.
-            Some(Change::Fall) => self.begin(self.config.first_load.get(), Cause::Fall, true),
+            Some(Change::Fall) => {
+                let first = self.config.first_load.get();
+                let enough = self.bearable(first);
+                self.begin(first, Cause::Fall, true);
+                self.stage = Stage::relieving(Then::Coarse, enough);
+            }
             None => {}
         }
     }

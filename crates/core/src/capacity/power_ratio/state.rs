@@ -46,7 +46,7 @@ impl PowerRatio {
         let load = self.load;
         match self.stage {
             Stage::Coarse => format!("coarse: probing {load:.1}/s{}", self.cause.in_words()),
-            Stage::Stabilising { relief, .. } if relief > 0 => {
+            Stage::Relieving { .. } => {
                 format!("stabilising: relieved to {:.1}/s of {load:.1}/s", self.rate())
             }
             Stage::Stabilising { then, close, .. } => {

@@ -63,7 +63,7 @@ impl Watch {
         let suspect = self.suspicion(epoch, load, is_close, config);
         self.in_a_row = if suspect.is_some() && suspect == self.suspect { self.in_a_row + 1 } else { 1 };
         self.suspect = suspect;
-        suspect.filter(|_| self.in_a_row >= config.alarms)
+        suspect.filter(|_| epoch.broken_off || self.in_a_row >= config.alarms)
     }
 
     /// How close the fit is near its peak: 1 if exact, 0 if off by the peak's height.
