@@ -88,7 +88,9 @@ section! {
         /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
         relieve: f64 = power_ratio().relieve => Number(1.01..=NEVER);
         /// The load while the service is relieved, as a share; again for every epoch that did not help.
-        drain: f64 = power_ratio().drain => Number(0.05..=0.95);
+        drain: f64 = power_ratio().drain => Number(0.001..=1.0);
+        /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken off.
+        break_off: f64 = power_ratio().break_off => Number(1.0..=NEVER);
         /// How far from the peak, as a share of its load, points count for the largest error.
         peak_window: f64 = power_ratio().peak_window => Number(0.0..=NEVER);
         /// Epochs in a row off the fit, on the same side, before the capacity has changed.
@@ -112,6 +114,7 @@ impl PowerRatio {
         config.overload = self.overload;
         config.relieve = self.relieve;
         config.drain = self.drain;
+        config.break_off = self.break_off;
         config.peak_window = self.peak_window;
         config.alarms = self.alarms;
     }

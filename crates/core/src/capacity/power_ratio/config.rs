@@ -40,7 +40,7 @@ pub struct PowerRatioConfig {
     /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
     /// Literal: infinite.
     pub relieve: f64,
-    /// The load while the service is relieved, as a share; again for every epoch that did not help. In 0..=1.
+    /// The load while the service is relieved, as a share; again for every epoch that did not help. In 0.001..=1.
     pub drain: f64,
     /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken off. Literal:
     /// infinite.
@@ -99,7 +99,7 @@ impl PowerRatioConfig {
             below_peak: within(self.below_peak, usual.below_peak, 0.0, 0.9),
             overload: within(self.overload, usual.overload, 1.01, f64::INFINITY),
             relieve: within(self.relieve, usual.relieve, 1.01, f64::INFINITY),
-            drain: within(self.drain, usual.drain, 0.0, 1.0),
+            drain: within(self.drain, usual.drain, 0.001, 1.0),
             break_off: within(self.break_off, usual.break_off, 1.0, f64::INFINITY),
             peak_window: within(self.peak_window, usual.peak_window, 0.0, f64::INFINITY),
             alarms: self.alarms.max(1),
