@@ -111,10 +111,14 @@ enum Function {
     Upto,
     /// The places themselves, as values.
     Place,
+    /// At each place the mean over so much before it, the place included.
+    Smooth,
+    /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a share of it.
+    Settled,
 }
 
 impl Function {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 10] = [
         ("max", Self::Max),
         ("min", Self::Min),
         ("mean", Self::Mean),
@@ -123,6 +127,8 @@ impl Function {
         ("within", Self::Within),
         ("upto", Self::Upto),
         ("place", Self::Place),
+        ("smooth", Self::Smooth),
+        ("settled", Self::Settled),
     ];
 
     fn name(self) -> &'static str {
@@ -136,6 +142,8 @@ impl Function {
             Self::Place => (&[Kind::Curve], Kind::Curve),
             Self::Within => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Curve),
             Self::Upto => (&[Kind::Curve, Kind::Number], Kind::Number),
+            Self::Smooth => (&[Kind::Curve, Kind::Number], Kind::Curve),
+            Self::Settled => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Number),
         }
     }
 }

@@ -96,6 +96,16 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
             let least = number();
             points.iter().take_while(|(_, y)| *y >= least).last().map_or(f64::NAN, |(x, _)| *x)
         }
+        Function::Settled => {
+            let (target, share) = (number(), number());
+            settled(&points, target, share)
+        }
+        Function::Smooth => {
+            let over = number();
+            // Values of a sweep come in any order.
+            points.sort_by(|(x, _), (other, _)| x.total_cmp(other));
+            return Value::Curve(points.iter().map(|(x, _)| (*x, mean_before(&points, *x, over))).collect());
+        }
         Function::Place => return Value::Curve(points.into_iter().map(|(x, _)| (x, x)).collect()),
         Function::Within => {
             let (from, to) = (number(), number());
@@ -108,4 +118,17 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
 fn argmax(points: &[(f64, f64)]) -> f64 {
     let best = points.iter().reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.map_or(f64::NAN, |(x, _)| *x)
+}
+
+/// Not a number if the curve is not near the target at its end.
+fn settled(points: &[(f64, f64)], target: f64, share: f64) -> f64 {
+    let near = |(_, y): &&(f64, f64)| (y - target).abs() <= share * target.abs();
+    points.iter().rev().take_while(near).last().map_or(f64::NAN, |(x, _)| *x)
+}
+
+/// The mean of the points in (x - over, x]; that at x is always one of them.
+fn mean_before(points: &[(f64, f64)], x: f64, over: f64) -> f64 {
+    let end = points.partition_point(|(other, _)| *other <= x);
+    let begin = points.partition_point(|(other, _)| *other <= x - over).min(end - 1);
+    points[begin..end].iter().map(|(_, y)| y).sum::<f64>() / (end - begin) as f64
 }

@@ -61,6 +61,12 @@ fn numbers_follow_from_the_runs() {
         ("upto(steps.goodput_rps / place(steps.goodput_rps), 0.99)", 20.0),
         ("max(steps.goodput_rps * 2 - 1)", 41.0),
         ("max(100 - steps.goodput_rps)", 90.0),
+        ("settled(with[door], 5, 0)", 2.0),
+        ("settled(with[door], 7, 0.3)", 1.0),
+        ("settled(with[door], 7, 0.5)", 0.0),
+        ("settled(within(with[door], 1, 3), 7, 0.5)", 1.0),
+        ("max(smooth(with[door], 2))", 7.0),
+        ("max(smooth(with[door], 1))", 9.0),
         // In the first second nothing was served: 4/0 is no value, and hides none.
         ("max(with[door] / with[served])", 3.0),
     ] {
@@ -76,6 +82,16 @@ fn curves_keep_their_places() {
     assert_eq!(formula.evaluate(&ByHand).curve(), vec![(10.0, 5.0), (20.0, 20.0 / 3.0), (30.0, 0.5)]);
     let (formula, _) = checked("within(with[door], 1, 3) + with[served]").expect("formula");
     assert_eq!(formula.evaluate(&ByHand).curve(), vec![(1.0, 12.0), (2.0, 10.0)]);
+    let (formula, kind) = checked("smooth(with[door], 2)").expect("formula");
+    assert_eq!(
+        (kind, formula.evaluate(&ByHand).curve()),
+        (Kind::Curve, vec![(0.0, 4.0), (1.0, 6.5), (2.0, 7.0)])
+    );
+    // Of no width, and beyond all: the point itself, and the mean of what there is.
+    let (formula, _) = checked("smooth(with[door], 0)").expect("formula");
+    assert_eq!(formula.evaluate(&ByHand).curve(), vec![(0.0, 4.0), (1.0, 9.0), (2.0, 5.0)]);
+    let (formula, _) = checked("smooth(with[door], 99)").expect("formula");
+    assert_eq!(formula.evaluate(&ByHand).curve(), vec![(0.0, 4.0), (1.0, 6.5), (2.0, 6.0)]);
 }
 
 #[test]
@@ -95,6 +111,8 @@ fn what_a_run_does_not_have_is_no_number() {
         "mean(with[door])",
         "argmax(steps.goodput_rps)",
         "upto(with[door], 1)",
+        "settled(with[door], 1, 0.5)",
+        "max(smooth(with[door], 5))",
     ] {
         let (formula, _) = checked(text).expect(text);
         assert_eq!(formula.evaluate(&Nothing).number(), None, "{text}");
