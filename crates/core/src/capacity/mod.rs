@@ -11,14 +11,23 @@ use std::time::Duration;
 
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
+mod aimd;
 mod bottleneck;
 mod cubic;
 mod fixed;
+mod gradient;
+mod gradient2;
 mod power_ratio;
+mod throughput;
+mod vegas;
 
+pub use aimd::{Aimd, AimdConfig};
 pub use bottleneck::{Bottleneck, BottleneckConfig};
 pub use fixed::Fixed;
+pub use gradient::{Gradient, GradientConfig};
+pub use gradient2::{Gradient2, Gradient2Config};
 pub use power_ratio::{PowerRatio, PowerRatioConfig};
+pub use vegas::{Vegas, VegasConfig};
 
 /// A request that ended, or several of one class that ended in like manner.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -160,6 +169,14 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Of `power-ratio`.
     pub power_ratio: PowerRatioConfig,
+    /// Of `aimd`.
+    pub aimd: AimdConfig,
+    /// Of `vegas`.
+    pub vegas: VegasConfig,
+    /// Of `gradient`.
+    pub gradient: GradientConfig,
+    /// Of `gradient2`.
+    pub gradient2: Gradient2Config,
     /// For `bottleneck`.
     pub bottleneck: BottleneckConfig,
 }
@@ -180,6 +197,10 @@ type Make = fn(&Options) -> Box<dyn Estimator>;
 const KNOWN: &[(&str, Make)] = &[
     ("fixed", |options| Box::new(Fixed::new(options.rate))),
     ("power-ratio", |options| Box::new(PowerRatio::new(options.power_ratio, options.rate))),
+    ("aimd", |options| Box::new(Aimd::new(options.aimd, options.rate))),
+    ("vegas", |options| Box::new(Vegas::new(options.vegas, options.rate))),
+    ("gradient", |options| Box::new(Gradient::new(options.gradient, options.rate))),
+    ("gradient2", |options| Box::new(Gradient2::new(options.gradient2, options.rate))),
     ("bottleneck", |options| Box::new(Bottleneck::new(options.bottleneck, options.rate))),
 ];
 

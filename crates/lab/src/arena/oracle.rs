@@ -1,7 +1,7 @@
 //! What could be had: the best fixed in-flight limit of each stretch, by an offline sweep.
 //!
 //! Between two changes nothing changes, so a stretch's origin is played by itself, from a backlog, with one limit after another
-//! on a grid that is fine up to twice its workers. Best is the highest goodput with a mean response time of at most 1.5 times
+//! on a grid that is fine around the number of its workers. Best is the highest goodput with a mean response time of at most 1.5 times
 //! the unloaded one (one request at a time); of limits within 0.2 % of it, which a sweep cannot tell apart, the least.
 
 use std::time::Duration;
@@ -23,6 +23,10 @@ const REQUESTS: f64 = 100_000.0;
 const AT_LEAST_S: f64 = 60.0;
 /// Part of a run that is not counted.
 const WARM_UP: f64 = 0.1;
+/// Most requests in flight per server, for answers that stream after they are served.
+const MOST_PER_SERVER: u32 = 64;
+/// Share of the best goodput seen below which more in flight is not tried.
+const BEYOND: f64 = 0.8;
 /// Seeds of the sweep, out of the way of those of runs.
 const SEED: u64 = 0x0F_AC1E;
 
@@ -107,22 +111,18 @@ fn best(spec: &ArenaSpec, from_s: usize, to_s: usize) -> Stretch {
     // The first only to know how long to play.
     let trial = play(&spec, 1, AT_LEAST_S, f64::MAX);
     let unloaded = play(&spec, 1, AT_LEAST_S, trial.mean_s);
-    let mut limits: Vec<u32> = (1..=servers * 2).collect();
-    if servers > 20 {
-        // Five percent apart, but each near the number of servers.
-        limits.retain(|l| {
-            l.abs_diff(servers) <= 3 || (f64::from(*l).ln() * 20.0).fract() < 20.0 / f64::from(*l)
-        });
-    }
-    let first = limits.partition_point(|limit| *limit < servers / 5);
+    let first = (servers / 5).max(1);
     let mut found: Vec<(u32, Found)> = Vec::new();
-    for limit in &limits[first.min(limits.len() - 1)..] {
-        let it = play(&spec, *limit, AT_LEAST_S, unloaded.mean_s);
-        let slow = it.mean_s > MOST_RESPONSE * unloaded.mean_s;
-        if slow && *limit > 1 {
+    let mut limit = first;
+    while limit <= servers * MOST_PER_SERVER {
+        let it = play(&spec, limit, AT_LEAST_S, unloaded.mean_s);
+        let most = found.iter().map(|(_, it)| it.goodput).fold(0.0, f64::max);
+        let beyond = it.mean_s > MOST_RESPONSE * unloaded.mean_s || it.goodput < BEYOND * most;
+        if beyond && limit > first {
             break;
         }
-        found.push((*limit, it));
+        found.push((limit, it));
+        limit = next(limit, servers);
     }
     let most = found.iter().map(|(_, it)| it.goodput).fold(0.0, f64::max);
     let chosen = found.iter().find(|(_, it)| it.goodput >= most * (1.0 - ALIKE));
@@ -134,6 +134,12 @@ fn best(spec: &ArenaSpec, from_s: usize, to_s: usize) -> Stretch {
         unloaded_s: unloaded.mean_s,
         unloaded_p99_s: unloaded.p99_s,
     }
+}
+
+/// The next limit of the grid: one by one up to twice a few servers and near the number of many, else 5 % apart.
+fn next(limit: u32, servers: u32) -> u32 {
+    let near = limit.abs_diff(servers) <= 3;
+    if limit < 40.min(2 * servers) || near { limit + 1 } else { (limit + limit / 20).max(limit + 1) }
 }
 
 /// What a limit gives, over some `REQUESTS` whose mean response is about `response_s`.

@@ -12,7 +12,7 @@ use tidegate_core::units::Timestamp;
 use super::feed::{Dice, exponential, next_arrival};
 use super::trace::{Scribe, Trace};
 use super::{ArenaSpec, Feed, Kind, REFUSAL_US};
-use crate::model::Done;
+use crate::model::{Done, Part};
 use crate::scenario::Process;
 use crate::sim::farm::Farm;
 use crate::slab::Slab;
@@ -163,7 +163,12 @@ impl<'a> Play<'a> {
         let mut done = std::mem::take(&mut self.done);
         self.farm.advance(self.now_us, &mut done);
         for (_, done) in done.drain(..) {
-            self.end(done.id as u32, true);
+            match done.part {
+                Part::Whole | Part::Rest => self.end(done.id as u32, true),
+                Part::Error => self.end(done.id as u32, false),
+                // For the gate a request is at the origin until the last of its answer.
+                Part::Head { .. } => {}
+            }
         }
         self.done = done;
     }

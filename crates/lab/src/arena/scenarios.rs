@@ -27,7 +27,7 @@ pub struct Named {
 const PLAIN: Named =
     Named { name: "", origin: "", lasts_s: 60, kinds: &[(0, 1.0, 0)], mix: &[(0, &[1.0])], arrivals: &[] };
 
-/// Two classes of equal configured cost, the second asking four times the work.
+/// Two classes of equal configured cost.
 const TWO_CLASSES: &[(u8, f64, usize)] = &[(0, 1.0, 0), (1, 1.0, 1)];
 
 /// All of them. Ten workers at 100 ms unless the name says otherwise; service is exponential in what is not about service.
@@ -114,6 +114,42 @@ pub const ALL: &[Named] = &[
         origin: "contention = 0.05\nservice = 'exponential(100ms)'",
         lasts_s: 120,
         arrivals: &[(0, 20.0), (100, 200.0)],
+        ..PLAIN
+    },
+    // Ten processor-sharing servers behind forty workers.
+    Named {
+        name: "sharing",
+        origin: "contention = 0\nworkers = 40\n[[origin.stage]]\nname = 'app'\nservers = 10\ndiscipline = 'sharing'\n\
+                 [[origin.path]]\npath = '/**'\ndemand = { app = 'exponential(100ms)' }",
+        ..PLAIN
+    },
+    Named {
+        name: "gc-pauses",
+        origin: "contention = 0\nservice = 'exponential(100ms)'\n[origin.pause]\nevery = 'exponential(10s)'\n\
+                 lasts = 'uniform(200ms, 600ms)'",
+        lasts_s: 120,
+        ..PLAIN
+    },
+    Named {
+        name: "neighbour",
+        origin: "contention = 0\nservice = 'exponential(100ms)'\n[origin.neighbour]\nevery = '40s'\nlasts = '20s'\nspeed = 0.6",
+        lasts_s: 160,
+        ..PLAIN
+    },
+    // One in ten answers goes on for two seconds after its head.
+    Named {
+        name: "streams",
+        origin: "contention = 0\n[[origin.path]]\npath = '/feed'\ndemand = { app = 'exponential(100ms)' }\n\
+                 stream = 'exponential(2s)'\n[[origin.path]]\npath = '/**'\ndemand = { app = 'exponential(100ms)' }",
+        kinds: TWO_CLASSES,
+        mix: &[(0, &[0.1, 0.9])],
+        ..PLAIN
+    },
+    Named {
+        name: "fast-errors",
+        origin: "contention = 0\nservice = 'exponential(100ms)'\n[[origin.change]]\nat = '60s'\nerrors = '30%'\n\
+                 [[origin.change]]\nat = '80s'\nerrors = 0",
+        lasts_s: 140,
         ..PLAIN
     },
 ];

@@ -1,0 +1,98 @@
+//! Additive increase, multiplicative decrease: TCP's rule for requests in flight.
+//!
+//! ```text
+//! on a failure, or a response slower than the timeout      L ← ⌊0.9 L⌋
+//! else, if at least L/2 were in flight                     L ← L + 1
+//! L within 20..200
+//! ```
+//!
+//! Source: `AIMDLimit` of Netflix's concurrency-limits (commit 78a74b9), after Chiu and Jain 1989. One step per request.
+//!
+//! What it cannot do: see an origin that slows down before requests fail or take 5 s; it fills any queue that does not refuse
+//! (the origin's backlog), and swings between nine tenths of that and all. With bounds as published it never goes below 20
+//! in flight, twice what a service of ten workers can use. Refusals that the law caused and errors that it did not are alike to it.
+
+use std::time::Duration;
+
+use super::throughput::{Throughput, repeats};
+use super::{Estimate, Estimator, Load, Sample, State};
+use crate::units::{Rate, Timestamp};
+
+/// What may be set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AimdConfig {
+    /// Requests in flight to begin with.
+    pub start_in_flight: u32,
+    /// Least requests in flight.
+    pub min_in_flight: u32,
+    /// Most requests in flight.
+    pub max_in_flight: u32,
+    /// Factor of the decrease, below 1.
+    pub backoff: f64,
+    /// A response that takes longer counts as a failure.
+    pub timeout: Duration,
+}
+
+impl Default for AimdConfig {
+    fn default() -> Self {
+        Self {
+            start_in_flight: 20,
+            min_in_flight: 20,
+            max_in_flight: 200,
+            backoff: 0.9,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub struct Aimd {
+    config: AimdConfig,
+    limit: u32,
+    throughput: Throughput,
+}
+
+impl Aimd {
+    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    pub fn new(config: AimdConfig, start: Option<Rate>) -> Self {
+        Self { config, limit: config.start_in_flight.max(1), throughput: Throughput::new(start) }
+    }
+
+    fn step(&mut self, sample: &Sample) {
+        let limit = if !sample.ok || sample.response > self.config.timeout {
+            (f64::from(self.limit) * self.config.backoff) as u32
+        } else if u64::from(sample.in_flight) * 2 >= u64::from(self.limit) {
+            self.limit.saturating_add(1)
+        } else {
+            self.limit
+        };
+        self.limit = limit.max(self.config.min_in_flight).min(self.config.max_in_flight).max(1);
+    }
+}
+
+impl Estimator for Aimd {
+    fn observe(&mut self, sample: &Sample) {
+        self.throughput.observe(sample);
+        for _ in 0..repeats(sample) {
+            self.step(sample);
+        }
+    }
+
+    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+        self.throughput.tick(self.limit, load, now)
+    }
+
+    fn set(&mut self, capacity: Rate, _now: Timestamp) {
+        self.throughput.set(capacity);
+    }
+
+    fn rediscover(&mut self, _now: Timestamp) {
+        self.limit = self.config.start_in_flight.max(1);
+        self.throughput.rediscover();
+    }
+
+    fn state(&self) -> State {
+        self.throughput.state(vec![("limit", f64::from(self.limit))])
+    }
+}

@@ -1,0 +1,228 @@
+//! Gradient: Envoy's adaptive concurrency. The limit follows the ratio of an unloaded response time, measured on purpose, to
+//! that of now.
+//!
+//! ```text
+//! every 60 s (+ up to 10 %), and at the start:  L ← 3, until 50 requests sent since then have ended;
+//!                                               R0 = their 90th percentile;  L ← what it was before
+//! every 100 ms otherwise:   R = 90th percentile of what ended;   g = clamp(1.25 R0/R, 0.5, 2)
+//!                           L ← ⌊g L + √(g L)⌋, within 3..1000
+//! L = 3 five times in a row: R0 is measured anew at once
+//! ```
+//!
+//! Source: `GradientController` of Envoy's adaptive_concurrency filter (commit 054694f); parameters are those of the example in its
+//! documentation, where the code's own defaults are the median and 15 %. Requests count whatever their status, as there. The
+//! jitter is drawn there and a fixed sequence here; percentiles are exact here and from a histogram there.
+//!
+//! What it cannot do: measure R0 without starving the origin: with 3 in flight a service of many workers stands still for
+//! as long as 50 requests take, once a minute. The headroom √L holds a queue wherever g is 1, and g stays 1 until the response
+//! time is 1.25 R0: response time is given away. Five samples of a window have no 90th percentile: at few requests it jumps.
+//! Fast failures look like a fast origin.
+
+use std::time::Duration;
+
+use super::throughput::{Throughput, jitter, repeats};
+use super::{Estimate, Estimator, Load, Sample, State};
+use crate::units::{Rate, Timestamp};
+
+/// Samples kept of a window: more than an origin ends in 100 ms. Further ones are left out.
+const MAX_SAMPLES: usize = 1 << 16;
+/// Times in a row at the least limit after which the unloaded response time is doubted.
+const DOUBTED: u32 = 5;
+
+/// What may be set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GradientConfig {
+    /// Least requests in flight, and how many while the unloaded response time is measured.
+    pub min_in_flight: u32,
+    /// Most requests in flight.
+    pub max_in_flight: u32,
+    /// Between two measurements of the unloaded response time.
+    pub min_rtt_interval: Duration,
+    /// Up to this share of the interval is added to it, 0 to 1.
+    pub jitter: f64,
+    /// Requests that a measurement takes.
+    pub min_rtt_requests: u32,
+    /// Share by which the response time may exceed the unloaded one, 0 for none.
+    pub buffer: f64,
+    /// Quantile of response times that stands for all, 0 to 1.
+    pub percentile: f64,
+    /// Between two changes of the limit.
+    pub update_interval: Duration,
+}
+
+impl Default for GradientConfig {
+    fn default() -> Self {
+        Self {
+            min_in_flight: 3,
+            max_in_flight: 1000,
+            min_rtt_interval: Duration::from_secs(60),
+            jitter: 0.1,
+            min_rtt_requests: 50,
+            buffer: 0.25,
+            percentile: 0.9,
+            update_interval: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the limit is for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Window {
+    /// The first tick will begin a measurement.
+    Unstarted,
+    /// The unloaded response time is measured with requests sent since `from`; then the limit is `deferred` again.
+    Unloaded { from: Timestamp, deferred: u32 },
+    /// The limit is changed at `next`, and a measurement begins at `measure`.
+    Loaded { next: Timestamp, measure: Timestamp },
+}
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    config: GradientConfig,
+    window: Window,
+    limit: u32,
+    responses_us: Vec<u64>,
+    unloaded_us: u64,
+    loaded_us: u64,
+    /// Only requests sent since then count.
+    epoch: Timestamp,
+    at_least: u32,
+    measurements: u32,
+    ticked: Timestamp,
+    throughput: Throughput,
+}
+
+impl Gradient {
+    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    pub fn new(config: GradientConfig, start: Option<Rate>) -> Self {
+        Self {
+            config,
+            window: Window::Unstarted,
+            limit: config.min_in_flight.max(1),
+            responses_us: Vec::new(),
+            unloaded_us: 0,
+            loaded_us: 0,
+            epoch: Timestamp::default(),
+            at_least: 0,
+            measurements: 0,
+            ticked: Timestamp::default(),
+            throughput: Throughput::new(start),
+        }
+    }
+
+    /// The 90th percentile of the window, at least one microsecond; the window is empty afterwards.
+    fn take_percentile(&mut self) -> Option<u64> {
+        let count = self.responses_us.len();
+        let last = count.checked_sub(1)?;
+        let rank = ((self.config.percentile * count as f64).ceil() as usize).saturating_sub(1).min(last);
+        let (_, value, _) = self.responses_us.select_nth_unstable(rank);
+        let value = (*value).max(1);
+        self.responses_us.clear();
+        Some(value)
+    }
+
+    fn begin_measurement(&mut self, now: Timestamp) {
+        self.window = Window::Unloaded { from: now, deferred: self.limit };
+        self.limit = self.config.min_in_flight.max(1);
+        self.at_least = 0;
+        self.responses_us.clear();
+        self.epoch = now;
+    }
+
+    fn end_measurement(&mut self, deferred: u32, now: Timestamp) {
+        if let Some(unloaded_us) = self.take_percentile() {
+            self.unloaded_us = unloaded_us;
+        }
+        let interval = self.config.min_rtt_interval;
+        let share = 1.0 + self.config.jitter.clamp(0.0, 1.0) * jitter(self.measurements);
+        self.measurements = self.measurements.wrapping_add(1);
+        let measure = now + interval.mul_f64(share);
+        self.window = Window::Loaded { next: now + self.config.update_interval, measure };
+        self.limit = deferred;
+        self.at_least = 0;
+    }
+
+    fn set_limit(&mut self, limit: u32) {
+        let least = self.config.min_in_flight.max(1);
+        let stays_least = self.limit == least && limit == least;
+        self.at_least = if stays_least { self.at_least + 1 } else { 0 };
+        self.limit = limit;
+    }
+
+    fn update(&mut self) {
+        let Some(loaded_us) = self.take_percentile() else { return };
+        self.loaded_us = loaded_us;
+        let buffered = self.unloaded_us as f64 * (1.0 + self.config.buffer);
+        let gradient = (buffered / loaded_us as f64).min(2.0).max(0.5);
+        let limit = f64::from(self.limit) * gradient;
+        let limit = (limit + limit.sqrt()) as u32;
+        self.set_limit(limit.min(self.config.max_in_flight).max(self.config.min_in_flight).max(1));
+    }
+}
+
+impl Estimator for Gradient {
+    fn observe(&mut self, sample: &Sample) {
+        self.throughput.observe(sample);
+        if sample.ended.saturating_sub(sample.response) < self.epoch || self.window == Window::Unstarted {
+            return;
+        }
+        let us = u64::try_from(sample.response.as_micros()).unwrap_or(u64::MAX);
+        for _ in 0..repeats(sample) {
+            if self.responses_us.len() < MAX_SAMPLES {
+                self.responses_us.push(us);
+            }
+            if let Window::Unloaded { deferred, .. } = self.window
+                && self.responses_us.len() >= self.config.min_rtt_requests as usize
+            {
+                self.end_measurement(deferred, sample.ended);
+            }
+        }
+    }
+
+    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+        let backwards = now < self.ticked;
+        self.ticked = now;
+        match self.window {
+            Window::Unstarted => self.begin_measurement(now),
+            // A clock that was put back by an hour must not keep the limit at 3 for that hour.
+            Window::Unloaded { from, deferred } if backwards && now < from => {
+                self.window = Window::Unloaded { from: now, deferred };
+                self.epoch = now;
+            }
+            Window::Unloaded { .. } => {}
+            Window::Loaded { measure, .. } if now >= measure || backwards || self.at_least >= DOUBTED => {
+                self.begin_measurement(now);
+            }
+            Window::Loaded { next, measure } if now >= next => {
+                self.update();
+                self.window = Window::Loaded { next: now + self.config.update_interval, measure };
+            }
+            Window::Loaded { .. } => {}
+        }
+        self.throughput.tick(self.limit, load, now)
+    }
+
+    fn set(&mut self, capacity: Rate, _now: Timestamp) {
+        self.throughput.set(capacity);
+    }
+
+    fn rediscover(&mut self, now: Timestamp) {
+        if !matches!(self.window, Window::Unloaded { .. }) {
+            self.begin_measurement(now);
+        }
+        self.throughput.rediscover();
+    }
+
+    fn state(&self) -> State {
+        let mut state = self.throughput.state(vec![
+            ("limit", f64::from(self.limit)),
+            ("unloaded_ms", self.unloaded_us as f64 / 1e3),
+            ("response_ms", self.loaded_us as f64 / 1e3),
+        ]);
+        if matches!(self.window, Window::Unloaded { .. }) {
+            state.reason = format!("measures the unloaded response time; {}", state.reason);
+        }
+        state
+    }
+}

@@ -1,0 +1,197 @@
+//! What a law that only chooses a limit takes for the capacity: the cost units per second that come back while others wait.
+//!
+//! ```text
+//! saturated tick    somebody queued at the gate at its end, and whenever a request ended in it
+//! C = Σ cost of requests served / Σ time      over the saturated ticks of the last 2 s
+//! ```
+//!
+//! Aimd, vegas, gradient and gradient2 have no figure of their own. L / mean response time was rejected: by Little's law it
+//! is the same number where L requests are always there, and wrong where they are not.
+//!
+//! Without a backlog the last figure holds, as what comes back then tells of the load. Where half or more of what ends are failures
+//! it holds too: an origin that only fails has not become slower. Until the origin was saturated for the first time nothing is
+//! known; the figure then starts low, is at least twice what was served in any 2 s, and grows with every tick in which visitors
+//! wait in the room while the gate could send more: an idle origin must not keep anybody waiting. The same growth, slower,
+//! leads out of a figure that has become too low.
+//!
+//! What it cannot do: 2 s at 100 requests per second are 200 of them, a standard error of 7 % with exponential service; and
+//! it takes what a bad limit gives for all that the origin could give.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Estimate, Load, Phase, Sample, State};
+use crate::units::{Rate, Timestamp};
+
+/// Time that the capacity is measured over.
+const WINDOW: Duration = Duration::from_secs(2);
+/// Least saturated time before a figure is believed.
+const LEAST: Duration = Duration::from_millis(500);
+/// Requests that make [`LEAST`] enough; with fewer it takes the whole window.
+const ENOUGH: u64 = 20;
+/// Requests served within the window that make the figure certain.
+const CERTAIN: f64 = 400.0;
+/// Cost units per second to begin with, and the least ever: who is let in at rate zero never shows that there is room.
+const START: f64 = 20.0;
+const FLOOR: f64 = 1.0;
+/// Growth per tick while visitors wait for nothing: before anything is known (doubles in 1.4 s) and after.
+const FAST: f64 = 1.05;
+const SLOW: f64 = 1.01;
+/// Growth ends at this multiple of what comes back: visitors who do not come must not lift it without end.
+const AHEAD: f64 = 4.0;
+/// Let in beyond the capacity while the gate's queue is empty and the room waits, so that the room is not the bottleneck.
+const GAIN: f64 = 1.1;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Tick {
+    time: Duration,
+    units: f64,
+    served: u64,
+    failed: u64,
+    saturated: bool,
+}
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub(super) struct Throughput {
+    ticks: VecDeque<Tick>,
+    now: Tick,
+    ticked: Option<Timestamp>,
+    capacity: f64,
+    /// The origin has been saturated.
+    known: bool,
+    served: u64,
+    reason: &'static str,
+}
+
+impl Throughput {
+    /// Starts from `start` cost units per second, or from little.
+    pub(super) fn new(start: Option<Rate>) -> Self {
+        Self {
+            ticks: VecDeque::new(),
+            now: Tick { saturated: true, ..Tick::default() },
+            ticked: None,
+            capacity: start.map_or(START, Rate::get).max(FLOOR),
+            known: false,
+            served: 0,
+            reason: "nothing has ended yet",
+        }
+    }
+
+    pub(super) fn observe(&mut self, sample: &Sample) {
+        self.now.saturated &= sample.backlog;
+        if sample.ok {
+            self.now.served = self.now.served.saturating_add(sample.count);
+            self.now.units += sample.cost.units() * sample.count as f64;
+        } else {
+            self.now.failed = self.now.failed.saturating_add(sample.count);
+        }
+    }
+
+    /// The estimate that follows from a limit.
+    pub(super) fn tick(&mut self, limit: u32, load: &Load, now: Timestamp) -> Estimate {
+        self.turn(load, now);
+        self.judge(limit, load);
+        let gain = if load.room_waits && load.queued == 0 { GAIN } else { 1.0 };
+        let phase = match (load.backlog(), self.known) {
+            (false, _) => Phase::Paused,
+            (true, false) => Phase::Searching,
+            (true, true) => Phase::Settled,
+        };
+        let confidence = if self.known { (self.served as f64 / CERTAIN).min(1.0) } else { 0.0 };
+        let capacity = Rate::per_second(self.capacity).unwrap_or_default();
+        Estimate { capacity, gain, max_in_flight: Some(limit.max(1)), phase, confidence }
+    }
+
+    /// An operator's figure: where to go on from.
+    pub(super) fn set(&mut self, capacity: Rate) {
+        self.capacity = capacity.get().max(FLOOR);
+        self.rediscover();
+        self.reason = "as an operator said";
+    }
+
+    /// What was seen counts no more; the figure holds until there is a new one.
+    pub(super) fn rediscover(&mut self) {
+        self.ticks.clear();
+        self.now = Tick { saturated: true, ..Tick::default() };
+        self.known = false;
+        self.reason = "looks anew";
+    }
+
+    /// The state, with a law's own figures.
+    pub(super) fn state(&self, figures: Vec<(&'static str, f64)>) -> State {
+        State { reason: self.reason.into(), samples: self.served, figures, ..State::default() }
+    }
+
+    /// The present tick joins the window.
+    fn turn(&mut self, load: &Load, now: Timestamp) {
+        let time = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
+        self.ticked = Some(now);
+        if time.is_zero() {
+            // The first tick, or the clock went backwards: what ended counts with the time to come.
+            return;
+        }
+        let saturated = self.now.saturated && load.queued > 0;
+        self.ticks.push_back(Tick { time, saturated, ..self.now });
+        self.now = Tick { saturated: true, ..Tick::default() };
+        let mut all: Duration = self.ticks.iter().map(|tick| tick.time).sum();
+        while all > WINDOW && self.ticks.len() > 1 {
+            all -= self.ticks.pop_front().map_or(Duration::ZERO, |tick| tick.time);
+        }
+    }
+
+    fn judge(&mut self, limit: u32, load: &Load) {
+        let sum = |only_saturated: bool| {
+            let ticks = self.ticks.iter().filter(|tick| tick.saturated || !only_saturated);
+            ticks.fold(Tick::default(), |sum, tick| Tick {
+                time: sum.time + tick.time,
+                units: sum.units + tick.units,
+                served: sum.served.saturating_add(tick.served),
+                failed: sum.failed.saturating_add(tick.failed),
+                saturated: true,
+            })
+        };
+        let (all, saturated) = (sum(false), sum(true));
+        self.served = saturated.served;
+        let rate = |tick: &Tick| {
+            let time = tick.time.max(LEAST).as_secs_f64();
+            tick.units / time
+        };
+        if all.failed > 0 && all.failed >= all.served {
+            self.reason = if all.served == 0 { "errors only: holding" } else { "mostly errors: holding" };
+            return;
+        }
+        // A tick more or less must not make a full window incomplete.
+        let full = saturated.time * 10 >= WINDOW * 9;
+        let enough = saturated.served >= ENOUGH && saturated.time >= LEAST;
+        if load.queued > 0 && (enough || full && (self.known || saturated.served > 0)) {
+            self.known = true;
+            self.capacity = rate(&saturated).max(FLOOR);
+            self.reason = "what comes back while others wait";
+            return;
+        }
+        let starved = load.room_waits && load.queued == 0 && load.in_flight < limit;
+        if starved {
+            let growth = if self.known { SLOW } else { FAST };
+            let most = AHEAD * rate(&all).max(START);
+            self.capacity = self.capacity.max((self.capacity * growth).min(most));
+        }
+        let proved = if self.known { 1.0 } else { 2.0 };
+        self.capacity = self.capacity.max(proved * rate(&all));
+        self.reason = match (starved, load.backlog()) {
+            (true, _) => "the origin could take more: letting in more",
+            (false, true) => "too few have ended while others waited: holding",
+            (false, false) => "nobody waits: holding",
+        };
+    }
+}
+
+/// Numbers in 0..1 that look drawn: multiples of the golden ratio. For jitter in a core without randomness.
+pub(super) fn jitter(turn: u32) -> f64 {
+    (f64::from(turn) * 0.618_033_988_749_894_9).fract()
+}
+
+/// Times a sample of several alike is shown to a law that looks at requests one by one: its report may stand for any number.
+pub(super) fn repeats(sample: &Sample) -> u64 {
+    sample.count.min(1_000)
+}
