@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::model::{Model, Paths};
 use crate::scenario::{Change, Mode, OriginSpec};
 
+mod body;
 mod service;
 
 mod listen;
@@ -48,6 +49,7 @@ mod figures;
 mod tests;
 
 pub use crate::model::{Full, Stats};
+pub use body::Body;
 pub use control::ChangeError;
 use control::Control;
 use listen::Door;

@@ -33,6 +33,7 @@ use crate::oracle::Violation;
 use crate::outcome::{Outcome, Way};
 use crate::scenario::Scenario;
 
+mod answered;
 pub mod chance;
 mod control;
 mod door;

@@ -1,5 +1,6 @@
 //! The model's rules, each by itself, together under random histories, and against queueing theory.
 
+mod fates;
 mod histories;
 mod queueing;
 mod rules;

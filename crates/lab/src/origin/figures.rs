@@ -108,12 +108,14 @@ fn requests(text: &mut String, stats: &Stats, replicas: usize) {
         ("wasted", stats.wasted),
         ("abandoned", stats.abandoned),
         ("lost", stats.lost),
+        ("failed", stats.failed),
     ] {
         let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
     }
     for (name, help, value) in [
         ("tidegate_origin_in_service", "Requests that hold a worker.", stats.in_service),
         ("tidegate_origin_queue", "Requests waiting for a worker.", stats.queued),
+        ("tidegate_origin_streaming", "Requests whose answer goes on.", stats.streaming),
         ("tidegate_origin_replicas", "Replicas in service.", replicas),
     ] {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");

@@ -24,7 +24,7 @@ pub struct DoorSecond {
     pub arrived: u64,
     /// Requests answered with what they came for.
     pub served: u64,
-    /// Requests refused.
+    /// Requests refused, or answered with an error.
     pub refused: u64,
     /// Requests that ended after their visitor had left, worked on to the end or given up.
     pub wasted: u64,

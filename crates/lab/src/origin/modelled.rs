@@ -6,8 +6,10 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::service::{Answering, Service, answer};
+use super::body::Body;
+use super::service::{Answer, Answering, Service, answer};
 use super::sleep::SleepPool;
 use super::spin::SpinPool;
 use super::{Full, Stats, Visit};
@@ -31,9 +33,19 @@ pub(super) enum Pool {
 
 /// A request that a pool has taken. Dropped before its end: the visitor has left.
 pub(super) struct Taken {
-    pub served: oneshot::Receiver<()>,
+    pub reply: oneshot::Receiver<Reply>,
     /// Tells a pool that cannot see it by itself.
-    pub _leaving: Option<Leaving>,
+    pub leaving: Option<Leaving>,
+}
+
+/// What a pool made of a request.
+pub(super) enum Reply {
+    /// It has been served.
+    Whole,
+    /// It has been served, and the answer takes until then.
+    Until(Instant),
+    /// The path's error.
+    Error,
 }
 
 /// Says that a visitor has left, when dropped.
@@ -61,13 +73,17 @@ impl Pool {
 pub(super) struct Modelled {
     pool: Pool,
     paths: Paths,
-    /// By path entry.
-    bodies: Vec<Bytes>,
+    /// Body and status of an error, by path entry.
+    answers: Vec<(Bytes, StatusCode)>,
 }
 
 impl Modelled {
     pub fn new(pool: Pool, paths: Paths, specs: &[PathSpec]) -> Self {
-        Self { pool, paths, bodies: specs.iter().map(|path| page(path.body_bytes)).collect() }
+        let status = |path: &PathSpec| {
+            StatusCode::from_u16(path.errors.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        };
+        let answers = specs.iter().map(|path| (page(path.body_bytes), status(path))).collect();
+        Self { pool, paths, answers }
     }
 }
 
@@ -76,16 +92,17 @@ impl Service for Modelled {
         let path = self.paths.index(request.uri().path());
         // Submitted here and not in the future: the request is present from the moment its head is read.
         let taken = self.pool.submit(path, visit);
-        let body = self.bodies[path].clone();
+        let (body, failed) = self.answers[path].clone();
         Box::pin(async move {
-            let served = match taken {
-                Ok(mut taken) => (&mut taken.served).await.is_ok(),
-                Err(Full) => false,
-            };
-            if served {
-                answer(StatusCode::OK, HTML, body)
-            } else {
-                answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "overloaded\n")
+            let Ok(mut taken) = taken else { return overloaded() };
+            match (&mut taken.reply).await {
+                Ok(Reply::Whole) => answer(StatusCode::OK, HTML, body),
+                Ok(Reply::Until(ends)) => {
+                    let slow = Body::slow(body, ends, taken.leaving.take());
+                    answer(StatusCode::OK, HTML, Bytes::new()).map(|_| slow)
+                }
+                Ok(Reply::Error) => answer(failed, TEXT, "an error\n"),
+                Err(_) => overloaded(),
             }
         })
     }
@@ -118,6 +135,10 @@ impl Service for Modelled {
             pool.stop();
         }
     }
+}
+
+fn overloaded() -> Answer {
+    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "overloaded\n")
 }
 
 /// The page, filled up with spaces to `bytes`, which HTML ignores after its end; never cut.

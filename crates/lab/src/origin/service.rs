@@ -5,15 +5,15 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Full as Whole;
 use hyper::body::Incoming;
 
+use super::body::Body;
 use super::{Stats, Visit};
 use crate::model::StageStats;
 use crate::scenario::Change;
 
-/// An answer: its body lies ready.
-pub type Answer = Response<Whole<Bytes>>;
+/// An answer.
+pub type Answer = Response<Body>;
 /// An answer in the making; dropped when its visitor closes the connection.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
@@ -48,7 +48,7 @@ pub trait Service: Send + Sync + 'static {
 
 /// An answer of text; never stored by a cache.
 pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut response = Response::new(Whole::new(body.into()));
+    let mut response = Response::new(Body::whole(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

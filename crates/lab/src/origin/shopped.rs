@@ -1,10 +1,10 @@
 //! The shop as a service behind the origin's doors.
 
-use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Full as Whole, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
+use super::body::Body;
 use super::service::{Answering, Service, answer};
 use super::shop::{self, Ended};
 use super::{Stats, Visit};
@@ -39,7 +39,7 @@ impl Service for Shopped {
                 Ended::Wasted | Ended::Abandoned => drop(visit),
             };
             let request = Request::from_parts(head, body.to_bytes());
-            self.0.answer_then(request, ended).await.map(Whole::<Bytes>::new)
+            self.0.answer_then(request, ended).await.map(Body::whole)
         })
     }
 

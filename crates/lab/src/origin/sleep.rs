@@ -5,15 +5,16 @@
 //! order, and a late timer delays an answer by its lateness but takes nothing of the capacity.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::modelled::{Leaving, Taken};
+use super::modelled::{Leaving, Reply, Taken};
 use super::{Full, Stats, Visit};
-use crate::model::{Model, StageStats, Ticket};
+use crate::model::{Done, Model, Part, StageStats, Ticket};
 use crate::scenario::Change;
 
 /// Longest sleep of the driver: no event may be due in a year, and a timer has a range.
@@ -37,7 +38,8 @@ struct State {
 
 struct Present {
     ticket: Ticket,
-    reply: oneshot::Sender<()>,
+    /// Until the answer has begun.
+    reply: Option<oneshot::Sender<Reply>>,
     visit: Visit,
 }
 
@@ -59,10 +61,10 @@ impl SleepPool {
                 return Err(Full);
             }
         };
-        let (reply, served) = oneshot::channel();
-        state.present.insert(id, Present { ticket, reply, visit });
+        let (reply, taken) = oneshot::channel();
+        state.present.insert(id, Present { ticket, reply: Some(reply), visit });
         self.wake_earlier(&mut state);
-        Ok(Taken { served, _leaving: Some(Leaving { pool: Arc::clone(self), id }) })
+        Ok(Taken { reply: taken, leaving: Some(Leaving { pool: Arc::clone(self), id }) })
     }
 
     /// A visitor may have left; after the answer this changes nothing.
@@ -130,14 +132,32 @@ impl SleepPool {
         // Read under the lock: the model's time never runs backwards.
         let now = self.start.elapsed().as_micros() as u64;
         let State { model, present, .. } = &mut *state;
-        model.advance(now, &mut |done| {
-            let Some(Present { reply, visit, .. }) = present.remove(&done.id) else { return };
-            if !done.wasted {
-                visit.served();
-                // Whoever has left meanwhile was served all the same.
-                let _ = reply.send(());
-            }
-        });
+        model.advance(now, &mut |done| self.sent(present, done));
         (state, now)
+    }
+    /// The model has sent something to a visitor.
+    fn sent(&self, present: &mut HashMap<u64, Present>, done: Done) {
+        let reply = match done.part {
+            Part::Whole => Some(Reply::Whole),
+            Part::Head { ends_us } => Some(Reply::Until(self.start + Duration::from_micros(ends_us))),
+            Part::Rest => None,
+            Part::Error => Some(Reply::Error),
+        };
+        let Entry::Occupied(mut entry) = present.entry(done.id) else { return };
+        if !done.wasted
+            && let (Some(sender), Some(reply)) = (entry.get_mut().reply.take(), reply)
+        {
+            // Whoever has left meanwhile was served all the same.
+            let _ = sender.send(reply);
+        }
+        if matches!(done.part, Part::Head { .. }) {
+            return;
+        }
+        let visit = entry.remove().visit;
+        match done.part {
+            _ if done.wasted => {}
+            Part::Error => visit.refused(),
+            _ => visit.served(),
+        }
     }
 }

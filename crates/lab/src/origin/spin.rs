@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::modelled::Taken;
+use super::modelled::{Reply, Taken};
 use super::servers::Servers;
 use super::{Full, Stats, Visit};
 use crate::dist::Dist;
@@ -53,7 +53,7 @@ struct State {
 
 struct Job {
     path: usize,
-    reply: oneshot::Sender<()>,
+    reply: oneshot::Sender<Reply>,
     visit: Visit,
 }
 
@@ -104,12 +104,12 @@ impl SpinPool {
             visit.refused();
             return Err(Full);
         }
-        let (reply, served) = oneshot::channel();
+        let (reply, taken) = oneshot::channel();
         state.waiting.push_back(Job { path, reply, visit });
         let present = state.stats.in_service + state.waiting.len();
         state.stats.peak = state.stats.peak.max(present);
         self.news.notify_one();
-        Ok(Taken { served, _leaving: None })
+        Ok(Taken { reply: taken, leaving: None })
     }
 
     /// A request for which a worker is free does not count as waiting, though its thread may not have woken yet.
@@ -223,7 +223,7 @@ impl SpinPool {
             state.stats.served += 1;
             visit.served();
             // Whoever has left meanwhile was served all the same.
-            let _ = reply.send(());
+            let _ = reply.send(Reply::Whole);
         } else if self.notices_leavers {
             state.stats.abandoned += 1;
         } else {

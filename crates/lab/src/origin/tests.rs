@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 use crate::dist::Dist;
 use crate::scenario::{PathSpec, Stage};
 
+mod hardships;
+
 const MS: Duration = Duration::from_millis(1);
 
 type Client = SendRequest<Whole<Bytes>>;
@@ -331,7 +333,7 @@ async fn a_late_timer_takes_nothing_of_the_capacity() {
     let begin = Instant::now();
     let taken: Vec<_> = (0..130).map(|_| pool.submit(0, meter.arrive()).expect("room")).collect();
     for mut taken in taken {
-        (&mut taken.served).await.expect("served");
+        (&mut taken.reply).await.expect("served");
     }
     let exact = Duration::from_micros(33_300) * 13;
     assert!(begin.elapsed() >= exact && begin.elapsed() <= exact + 2 * MS, "{:?}", begin.elapsed());

@@ -18,7 +18,6 @@ use super::trace::What;
 use super::world::{Item, World, micros};
 use crate::acts::Failure;
 use crate::answer::Answer;
-use crate::model::Done;
 
 /// How a request that left the origin without an answer fared.
 enum Attempt {
@@ -84,6 +83,7 @@ impl World<'_> {
             sent_us: self.now_us,
             in_flight: 0,
             at: None,
+            head_us: None,
             retried: false,
         });
         if let Some(guest) = self.guests.get_mut(number) {
@@ -196,26 +196,6 @@ impl World<'_> {
         }
     }
 
-    /// The origin is done with a request.
-    pub(crate) fn served(&mut self, replica: usize, done: Done) {
-        let now = Duration::from_micros(self.now_us);
-        let request = self.requests.get(slot(done.id)).filter(|r| r.generation == generation(done.id));
-        let (Some(request), false) = (request, done.wasted) else {
-            self.trace.step(self.now_us, What::Wasted, slot(done.id), replica as u64);
-            return self.tally.origin_lost(now);
-        };
-        self.trace.step(self.now_us, What::Done, request.guest, replica as u64);
-        let took_us = self.now_us - request.sent_us;
-        self.tally.origin_served(now, Duration::from_micros(took_us));
-        if let Some(record) = &mut self.record {
-            record.answered(self.now_us, took_us);
-        }
-        if let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref()) {
-            self.replicas.succeeded(flight.replica());
-        }
-        self.ended_at_origin(done.id, Outcome::Served, Ok(Answer::Served));
-    }
-
     /// A request was at the origin when that went away.
     pub(crate) fn lost(&mut self, id: u64) {
         let now = Duration::from_micros(self.now_us);
@@ -224,6 +204,10 @@ impl World<'_> {
         let Some(request) = request else { return };
         let Some(at) = request.at.take() else { return };
         self.trace.step(self.now_us, What::Lost, request.guest, at.replica as u64);
+        if request.head_us.is_some() {
+            // The visitor has seen its head: no other replica can go on with it.
+            return self.ended_at_origin(id, Outcome::OriginError, Err(Failure::Broken));
+        }
         let Some(flight) = at.flight else { return self.over(id, Err(Failure::Broken)) };
         let avoid = self.missed(id, flight.replica(), Miss::Lost);
         drop(flight);
@@ -239,7 +223,7 @@ impl World<'_> {
         let Some(half) = self.halves.last() else { return };
         let limit = micros(half.live.settings.origin.first_byte_timeout);
         while let Some(&(sent_us, at, generation)) = self.sent.front() {
-            let alive = |r: &&Request| r.generation == generation && r.at.is_some();
+            let alive = |r: &&Request| r.generation == generation && r.at.is_some() && r.head_us.is_none();
             let here = self.requests.get(at).filter(alive);
             if here.is_some() && self.now_us - sent_us < limit {
                 return;
@@ -321,7 +305,7 @@ impl World<'_> {
     }
 
     /// A request leaves the gate: its place goes to the next.
-    fn ended_at_origin(&mut self, id: u64, outcome: Outcome, answer: Result<Answer, Failure>) {
+    pub(super) fn ended_at_origin(&mut self, id: u64, outcome: Outcome, answer: Result<Answer, Failure>) {
         if let Some(half) = self.halves.last_mut()
             && let Some(request) = self.requests.get(slot(id))
         {
@@ -375,10 +359,10 @@ impl World<'_> {
     }
 }
 
-fn slot(id: u64) -> u32 {
+pub(super) fn slot(id: u64) -> u32 {
     id as u32
 }
 
-fn generation(id: u64) -> u32 {
+pub(super) fn generation(id: u64) -> u32 {
     (id >> 32) as u32
 }

@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) in_flight: u32,
     /// Where it is; `None`: in the gate's queue.
     pub(crate) at: Option<AtOrigin>,
+    /// When the head of its answer came.
+    pub(crate) head_us: Option<u64>,
     /// It is a second attempt.
     pub(crate) retried: bool,
 }

@@ -72,6 +72,8 @@ steps! {
     Fault "a fault begins; its number"
     Mended "a fault ends; its number"
     Change "the origin changes; its number"
+    Head "gets the head of an answer; replica"
+    Error "gets an error; replica"
 }
 
 impl fmt::Display for Step {

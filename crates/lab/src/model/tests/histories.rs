@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::rules::tiers;
 use crate::model::*;
+use crate::scenario::{Discipline, Spell};
 
 /// What can happen to a replica.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ enum Op {
     ToNext,
     Speed(f64),
     Workers(u32),
+    Errors(f64),
     Crash,
 }
 
@@ -27,8 +29,27 @@ fn op() -> impl Strategy<Value = Op> {
         4 => Just(Op::ToNext),
         1 => (0.1..4.0).prop_map(Op::Speed),
         1 => (0..6u32).prop_map(Op::Workers),
+        1 => (0.0..1.0).prop_map(Op::Errors),
         1 => Just(Op::Crash),
     ]
+}
+
+/// What the spec has beside workers and lines.
+#[derive(Clone, Copy, Debug)]
+struct Extras {
+    app_is_shared: bool,
+    db_is_shared: bool,
+    weather: bool,
+    streams: bool,
+}
+
+fn extras() -> impl Strategy<Value = Extras> {
+    any::<[bool; 4]>().prop_map(|[app_is_shared, db_is_shared, weather, streams]| Extras {
+        app_is_shared,
+        db_is_shared,
+        weather,
+        streams,
+    })
 }
 
 /// A history and what must be true of it.
@@ -44,7 +65,7 @@ struct History {
 }
 
 impl History {
-    fn new(notices_leavers: bool, db_servers: u32) -> Self {
+    fn new(notices_leavers: bool, db_servers: u32, extras: Extras) -> Self {
         let demands =
             |app: &str, db: &str| vec![(0, app.parse().expect("a time")), (1, db.parse().expect("a time"))];
         let path = |demand| PathSpec { path: "/**".into(), demand, body_bytes: 0, ..PathSpec::default() };
@@ -59,7 +80,20 @@ impl History {
             notices_leavers,
             ..tiers(3, 0.0, db_servers, 0.0)
         };
-        let spec = OriginSpec { backlog: 4, ..spec };
+        let mut spec = OriginSpec { backlog: 4, ..spec };
+        let discipline = |shared| if shared { Discipline::Sharing } else { Discipline::Fifo };
+        spec.stages[0].discipline = discipline(extras.app_is_shared);
+        spec.stages[1].discipline = discipline(extras.db_is_shared);
+        if extras.weather {
+            let dist = |text: &str| text.parse::<Dist>().expect("a time");
+            let spell =
+                |speed| Spell { every: dist("exponential(9ms)"), lasts: dist("uniform(0, 4ms)"), speed };
+            (spec.pause, spec.neighbour) = (Some(spell(0.0)), Some(spell(0.3)));
+        }
+        if extras.streams {
+            spec.paths[0].stream = Some(Dist::Exponential(0.003));
+            spec.paths[2].stream = Some(Dist::Uniform(0.0, 0.001));
+        }
         Self {
             model: Model::new(&spec, 7),
             now: 0,
@@ -74,7 +108,10 @@ impl History {
     fn advance(&mut self, to: u64) {
         let (mut last, present) = (0, &mut self.present);
         self.model.advance(to, &mut |done| {
-            let (came, left) = present.remove(&done.id).expect("present, and over only once");
+            let (came, left) = match done.part {
+                Part::Head { .. } => present[&done.id],
+                _ => present.remove(&done.id).expect("present, and over only once"),
+            };
             assert_eq!(done.wasted, left);
             assert!(done.at_us >= came && done.at_us >= last && done.at_us <= to, "{done:?}");
             last = done.at_us;
@@ -110,6 +147,7 @@ impl History {
                 self.model.set_workers(workers, now);
                 self.most_workers = self.most_workers.max(workers);
             }
+            Op::Errors(share) => self.model.set_errors(share, now),
             Op::Crash => {
                 let mut lost = self.model.crash(now);
                 lost.sort_unstable();
@@ -120,8 +158,7 @@ impl History {
 
     fn check(&self) {
         let stats = self.model.stats();
-        let over = stats.served + stats.refused + stats.wasted + stats.abandoned + stats.lost;
-        assert_eq!(stats.submitted, over + stats.present() as u64, "{stats:?}");
+        assert!(stats.adds_up(), "{stats:?}");
         assert_eq!(stats.submitted, self.next);
         assert_eq!(stats.present(), self.present.len());
         assert!(stats.queued <= 4 && stats.in_service <= self.most_workers as usize, "{stats:?}");
@@ -146,9 +183,10 @@ proptest! {
         ops in prop::collection::vec(op(), 1..200),
         notices_leavers: bool,
         db_servers in 1..4u32,
+        extras in extras(),
     ) {
         // Three workers at first: three database servers would follow them.
-        let mut history = History::new(notices_leavers, if db_servers == 3 { 4 } else { db_servers });
+        let mut history = History::new(notices_leavers, if db_servers == 3 { 4 } else { db_servers }, extras);
         for op in &ops {
             history.play(op);
             history.check();

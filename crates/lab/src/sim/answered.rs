@@ -1,0 +1,54 @@
+//! What the origin's replicas send back: answers, heads of answers that go on, errors.
+//!
+//! An answer that goes on is one request at the gate until it ends, as it is to the gateway; its response time at the origin is
+//! the time to its head.
+
+use std::time::Duration;
+
+use tidegate_core::measure::Outcome;
+
+use super::forward::{generation, slot};
+use super::trace::What;
+use super::world::World;
+use crate::answer::Answer;
+use crate::model::{Done, Part};
+
+impl World<'_> {
+    /// A replica has sent something.
+    pub(crate) fn served(&mut self, replica: usize, done: Done) {
+        let now = Duration::from_micros(self.now_us);
+        let request = self.requests.get_mut(slot(done.id)).filter(|r| r.generation == generation(done.id));
+        let (Some(request), false) = (request, done.wasted) else {
+            self.trace.step(self.now_us, What::Wasted, slot(done.id), replica as u64);
+            return self.tally.origin_lost(now);
+        };
+        let what = match done.part {
+            Part::Whole | Part::Rest => What::Done,
+            Part::Head { .. } => What::Head,
+            Part::Error => What::Error,
+        };
+        self.trace.step(self.now_us, what, request.guest, replica as u64);
+        let head_us = *request.head_us.get_or_insert(self.now_us);
+        let (took_us, path) = (head_us - request.sent_us, request.path as usize);
+        if done.part != Part::Rest
+            && let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref())
+        {
+            self.replicas.succeeded(flight.replica());
+        }
+        match done.part {
+            Part::Head { .. } => {}
+            Part::Whole | Part::Rest => {
+                self.tally.origin_served(now, Duration::from_micros(took_us));
+                if let Some(record) = &mut self.record {
+                    record.answered(self.now_us, took_us);
+                }
+                self.ended_at_origin(done.id, Outcome::Served, Ok(Answer::Served));
+            }
+            Part::Error => {
+                self.tally.origin_lost(now);
+                let status = self.scenario.origin.paths[path].errors.status;
+                self.ended_at_origin(done.id, Outcome::OriginError, Ok(Answer::Refused(status)));
+            }
+        }
+    }
+}
