@@ -111,6 +111,8 @@ enum Function {
     Upto,
     /// The places themselves, as values.
     Place,
+    /// The same values so much later.
+    Shift,
     /// At each place the mean over so much before it, the place included.
     Smooth,
     /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a share of it.
@@ -118,7 +120,7 @@ enum Function {
 }
 
 impl Function {
-    const ALL: [(&'static str, Self); 10] = [
+    const ALL: [(&'static str, Self); 11] = [
         ("max", Self::Max),
         ("min", Self::Min),
         ("mean", Self::Mean),
@@ -127,6 +129,7 @@ impl Function {
         ("within", Self::Within),
         ("upto", Self::Upto),
         ("place", Self::Place),
+        ("shift", Self::Shift),
         ("smooth", Self::Smooth),
         ("settled", Self::Settled),
     ];
@@ -142,7 +145,7 @@ impl Function {
             Self::Place => (&[Kind::Curve], Kind::Curve),
             Self::Within => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Curve),
             Self::Upto => (&[Kind::Curve, Kind::Number], Kind::Number),
-            Self::Smooth => (&[Kind::Curve, Kind::Number], Kind::Curve),
+            Self::Shift | Self::Smooth => (&[Kind::Curve, Kind::Number], Kind::Curve),
             Self::Settled => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Number),
         }
     }

@@ -100,6 +100,10 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
             let (target, share) = (number(), number());
             settled(&points, target, share)
         }
+        Function::Shift => {
+            let by = number();
+            return Value::Curve(points.into_iter().map(|(x, y)| (x + by, y)).collect());
+        }
         Function::Smooth => {
             let over = number();
             // Values of a sweep come in any order.

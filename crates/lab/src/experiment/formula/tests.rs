@@ -65,6 +65,7 @@ fn numbers_follow_from_the_runs() {
         ("settled(with[door], 7, 0.3)", 1.0),
         ("settled(with[door], 7, 0.5)", 0.0),
         ("settled(within(with[door], 1, 3), 7, 0.5)", 1.0),
+        ("argmax(shift(with[door], 0 - 5))", -4.0),
         ("max(smooth(with[door], 2))", 7.0),
         ("max(smooth(with[door], 1))", 9.0),
         // In the first second nothing was served: 4/0 is no value, and hides none.
