@@ -31,8 +31,10 @@ mod curve;
 mod dispersion;
 mod guess;
 mod meter;
+mod mix;
 mod pause;
 mod plan;
+mod standing;
 
 use change::{Change, Changes, Onset};
 use costs::Costs;
@@ -40,8 +42,10 @@ use curve::{Curve, Hinge};
 use dispersion::Dispersion;
 use guess::{Guess, starves};
 use meter::{Meter, Work};
+use mix::Mix;
 use pause::Pauses;
 use plan::Purpose;
+use standing::Standing;
 
 /// What may be set.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -82,14 +86,20 @@ pub struct Bottleneck {
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
+    /// By how much the origin has become slower, while that is looked into.
+    fallen: f64,
     /// Correction of the headroom by what the probes up have shown.
     adjusted: f64,
+    /// Mean log gain of throughput in probes up.
+    gained: f64,
     gain: f64,
     alarm: Option<(Change, Onset)>,
-    /// Mean work and cost per request at present.
-    mix: Work,
-    units_per_request: f64,
+    /// Throughput of the last round of a ramp, as configured.
+    seen: Option<f64>,
+    mix: Mix,
+    standing: Standing,
     ticked: Option<Timestamp>,
+    in_flight: u32,
     judged_in_tick: u64,
     idle_ticks: u32,
     errors: u64,
@@ -97,17 +107,58 @@ pub struct Bottleneck {
     reason: &'static str,
 }
 
-/// What came of the present level.
+/// What came of the present level: of requests that were sent since it began.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     began: Timestamp,
+    limit: f64,
     work: Work,
     response_s: f64,
+    /// Of squared responses per unit.
+    squares: f64,
+    /// Requests in flight that were sent before, and what those sent since have spent at the origin, ended or not.
+    old: f64,
+    exposure_s: f64,
+    until: Timestamp,
 }
 
 impl Round {
-    fn new(began: Timestamp) -> Self {
-        Self { began, work: Work::default(), response_s: 0.0 }
+    fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
+        Self {
+            began,
+            limit: f64::from(limit),
+            work: Work::default(),
+            response_s: 0.0,
+            squares: 0.0,
+            old: f64::from(in_flight),
+            exposure_s: 0.0,
+            until: began,
+        }
+    }
+
+    /// With a backlog all places are taken: by old requests, the rest by new ones.
+    fn pass(&mut self, until: Timestamp) {
+        let passed = until.since(self.until).as_secs_f64();
+        self.until = self.until.max(until);
+        self.exposure_s += passed * (self.limit - self.old).max(0.0);
+    }
+
+    /// Squared coefficient of variation of the response times.
+    fn variation(&self) -> Option<f64> {
+        let n = self.work.count;
+        let mean = self.response_s / self.work.units;
+        let squared = (self.squares / n - mean * mean) / (mean * mean) * n / (n - 1.0);
+        (n >= 5.0 && squared.is_finite()).then(|| squared.max(0.0))
+    }
+
+    /// What those still at the origin have taken so far, in seconds.
+    ///
+    /// Short requests end first: the mean of those that have ended since a limit was raised is too short where
+    /// response times vary. With an exponential law the time of those that have not belongs to the mean
+    /// (maximum likelihood under censoring), with a constant one it does not: their squared variation says how much of it.
+    fn censored_s(&self) -> f64 {
+        let open = (self.exposure_s - self.response_s).clamp(0.0, self.response_s);
+        open * self.variation().unwrap_or(0.0).min(1.0)
     }
 }
 
@@ -131,13 +182,17 @@ impl Bottleneck {
             carried: 0.0,
             purpose: Purpose::Ramp,
             rounds: 0,
-            round: Round::new(Timestamp::default()),
+            round: Round::new(Timestamp::default(), first as u32, 0),
+            fallen: 1.0,
             adjusted: 0.0,
+            gained: 0.0,
             gain: 1.0,
             alarm: None,
-            mix: Work::default(),
-            units_per_request: 1.0,
+            seen: None,
+            mix: Mix::default(),
+            standing: Standing::default(),
             ticked: None,
+            in_flight: 0,
             judged_in_tick: 0,
             idle_ticks: 0,
             errors: 0,
@@ -149,8 +204,9 @@ impl Bottleneck {
     /// A sample that was sent while others waited.
     fn judge(&mut self, sample: &Sample, units: f64) {
         let count = sample.count as f64;
-        let n = f64::from(sample.in_flight.max(1));
-        let response_s = sample.response.as_secs_f64().max(1e-6);
+        let n = (f64::from(sample.in_flight) - self.standing.level()).max(1.0);
+        let whole_s = sample.response.as_secs_f64().max(1e-6);
+        let response_s = self.standing.split(count, whole_s, self.expected().1);
         let sent = sample.ended.saturating_sub(sample.response);
         if self.pauses.forgives(sent, sample.ended, self.expected(), f64::from(self.limit)) {
             return;
@@ -166,17 +222,15 @@ impl Bottleneck {
         if sent >= self.round.began {
             self.round.work.add(&work);
             self.round.response_s += count * response_s;
+            self.round.squares += ok * (response_s / units) * (response_s / units);
         }
         self.weigh(n, &work);
         if !sample.ok {
-            return;
+            return self.curve.add_failed(n, count, response_s);
         }
         self.curve.add(n, count, units, response_s);
         if let Some(hinge) = self.hinge.filter(|_| self.purpose != Purpose::Ramp) {
             self.compare(&hinge, sample, n, units, response_s);
-        } else if self.round.work.count > 1.0 {
-            let mean = self.round.response_s / self.round.work.units.max(1e-9);
-            self.dispersion.add(count, response_s / (units * mean), f64::INFINITY);
         }
     }
 
@@ -198,14 +252,14 @@ impl Bottleneck {
     fn compare(&mut self, hinge: &Hinge, sample: &Sample, n: f64, units: f64, response_s: f64) {
         let count = sample.count as f64;
         let slowdown = hinge.slowdown(n);
-        let waited = self.units_per_request * (slowdown - 1.0);
+        let waited = self.mix.units_per_request() * (slowdown - 1.0);
         self.costs.learn(sample.class, count, response_s / hinge.base_s - waited);
         let expected_s = hinge.base_s * (units + waited);
-        self.dispersion.add(count, response_s / expected_s, (2.0 * f64::from(self.limit)).max(16.0));
+        self.dispersion.add(count, response_s, expected_s, (2.0 * f64::from(self.limit)).max(16.0));
         let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.meter.total().count));
         let onset =
             Onset { count, in_flight: count * n, units: count * units, response_s: count * response_s };
-        self.changes.add(&onset, expected_s / count, slowdown, phi);
+        self.changes.add(&onset, expected_s, phi);
         if self.alarm.is_none() {
             self.alarm = self.changes.fired(self.expected().0);
         }
@@ -215,7 +269,7 @@ impl Bottleneck {
     fn expected(&self) -> (f64, f64) {
         match self.hinge {
             Some(hinge) => {
-                let base = hinge.base_s * self.units_per_request;
+                let base = hinge.base_s * self.mix.units_per_request();
                 let n = f64::from(self.limit);
                 (n.min(hinge.knee) / base, base * hinge.slowdown(n))
             }
@@ -235,7 +289,7 @@ impl Bottleneck {
         let since = Work {
             count: onset.count,
             units: onset.units,
-            cost: onset.units * self.cost_per_unit(),
+            cost: onset.units * self.mix.cost_per_unit(),
             time_s: onset.response_s / n,
         };
         match change {
@@ -246,7 +300,12 @@ impl Bottleneck {
                 self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
                 self.reason = "origin slower: looking below";
                 self.rounds = 0;
-                self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
+                self.fallen = ratio;
+                if hinge.contends() {
+                    self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
+                } else {
+                    self.go(Purpose::Stay, self.wanted, now);
+                }
             }
             Change::Faster => {
                 self.curve.clear();
@@ -269,13 +328,29 @@ impl Bottleneck {
     /// The round is over: fits, and goes where the plan says.
     fn next_round(&mut self, now: Timestamp) {
         self.anchor();
+        if self.purpose == Purpose::Ramp
+            && let Some(squared) = self.round.variation()
+        {
+            self.dispersion.learn(self.round.work.count, squared);
+        }
+        if self.purpose == Purpose::Stay {
+            let knee = self.hinge.map_or(self.wanted, |hinge| hinge.knee);
+            return self.go(Purpose::Down, 0.9 * knee / self.fallen, now);
+        }
         let phi = self.dispersion.get();
+        let (level, open_s) = (self.round.limit, self.round.censored_s());
+        self.curve.add_failed(level, 1.0, open_s);
         let fitted = self.curve.fit(phi);
+        self.curve.add_failed(level, 1.0, -open_s);
+        self.test_saturation(phi);
         if self.purpose == Purpose::Ramp {
             return self.ramp_on(fitted, phi, now);
         }
         if self.purpose == Purpose::Up {
             self.adjust();
+        }
+        if let Some((change, onset)) = self.changes.fired(self.expected().0) {
+            return self.on_change(change, &onset, now);
         }
         let Some(fitted) = fitted else { return self.go(self.purpose, self.wanted, now) };
         let old = self.hinge.unwrap_or(fitted);
@@ -294,12 +369,15 @@ impl Bottleneck {
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down => plan::DOWN * knee,
-            Purpose::Cruise | Purpose::Ramp => cruise,
+            Purpose::Cruise | Purpose::Ramp | Purpose::Stay => cruise,
         };
         self.go(purpose, level, now);
     }
 
     fn ramp_on(&mut self, fitted: Option<Hinge>, phi: f64, now: Timestamp) {
+        let open_s = self.round.censored_s() / self.round.limit;
+        self.seen =
+            Some(self.round.work.cost / (self.round.work.time_s + open_s)).filter(|rate| rate.is_finite());
         let level = self.wanted;
         let found = fitted.filter(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 6.0);
         if let Some(hinge) = found {
@@ -308,7 +386,7 @@ impl Bottleneck {
             self.adjusted = 0.0;
             let most = if hinge.contends() { 1.2 } else { 2.0 };
             let (units, time_s, count) = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
-            let cost = units * self.cost_per_unit();
+            let cost = units * self.mix.cost_per_unit();
             let seen = Work { count, units, cost, time_s };
             self.meter.restart(seen);
             self.changes.clear();
@@ -316,22 +394,39 @@ impl Bottleneck {
             return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contends(), phi, 0.0), now);
         }
         let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
-        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown), now);
+        let passed = fitted.is_some_and(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 1.5);
+        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed), now);
     }
 
-    /// Compares throughput above with that of the cruise.
-    fn adjust(&mut self) {
-        let Some(hinge) = self.hinge else { return };
-        let phi = self.dispersion.get();
-        let cruise = hinge.knee * plan::headroom(hinge.contends(), phi, self.adjusted);
-        let (up, time, samples) = self.curve.work_between(1.08 * cruise, 2.5 * cruise);
-        let (units, time_s, count) = self.curve.work_between(0.95 * cruise, 1.08 * cruise);
-        if samples < 10.0 || count < 10.0 {
+    /// Tests whether those beyond the knee still wait: round by round, for the sake of those that have not ended yet.
+    fn test_saturation(&mut self, phi: f64) {
+        let (Some(hinge), round) = (self.hinge, &self.round) else { return };
+        if self.purpose == Purpose::Ramp || round.work.count < 1.0 {
             return;
         }
-        let gain = ((up / time) / (units / time_s)).ln();
-        let error = (phi * (1.0 / samples + 1.0 / count)).sqrt();
-        let step = if gain > 1.3 * error && gain > 0.01 { 0.02 } else { -0.02 };
+        let n = (round.limit - self.standing.level()).max(1.0);
+        let onset = Onset {
+            count: round.work.count,
+            in_flight: n * round.work.count,
+            units: round.work.units,
+            response_s: round.response_s + round.censored_s(),
+        };
+        let slowdown = hinge.slowdown(n);
+        let expected_s = hinge.base_s * slowdown * round.work.units;
+        self.changes.add_round(&onset, expected_s, slowdown, phi);
+    }
+
+    /// Compares the throughput of a probe up with that of the cruise.
+    fn adjust(&mut self) {
+        let (round, Some(cruise)) = (&self.round, self.meter.rate()) else { return };
+        let up = round.work.units / (round.work.time_s + round.censored_s() / round.limit);
+        let gain = (up / cruise).ln();
+        if !gain.is_finite() {
+            return;
+        }
+        let error = (self.dispersion.get() / round.work.count).sqrt();
+        self.gained += 0.15 * (gain.clamp(-0.3, 0.3) - self.gained);
+        let step = if self.gained > 0.02 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
         self.adjusted = (self.adjusted + step).clamp(0.0, 0.3);
     }
 
@@ -341,8 +436,7 @@ impl Bottleneck {
         if factor != 1.0 {
             self.curve.rescale_units(factor);
             self.meter.rescale_units(factor);
-            self.mix.units *= factor;
-            self.units_per_request *= factor;
+            self.mix.rescale_units(factor);
             if let Some(hinge) = &mut self.hinge {
                 hinge.base_s /= factor;
             }
@@ -354,44 +448,27 @@ impl Bottleneck {
         let level = if level.is_finite() { level } else { f64::from(self.limit) };
         self.wanted = level.clamp(f64::from(least), f64::from(most.max(least)));
         // The fraction is carried over, so that the mean over rounds is the level wanted.
-        let carried = self.wanted + self.carried;
+        let carried = self.wanted + self.standing.level() + self.carried;
         self.limit = (carried.round() as u32).clamp(least, most.max(least));
         self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
         if self.purpose != purpose {
             self.dispersion.cut();
         }
         self.purpose = purpose;
-        self.round = Round::new(now);
-    }
-
-    fn cost_per_unit(&self) -> f64 {
-        if self.mix.units > 0.0 { self.mix.cost / self.mix.units } else { 1.0 }
-    }
-
-    fn note_mix(&mut self, sample: &Sample, units: f64) {
-        let count = sample.count as f64;
-        self.mix.add(&Work { count, units: count * units, cost: count * sample.cost.units(), time_s: 0.0 });
-        if self.mix.count > 400.0 {
-            let factor = 300.0 / self.mix.count;
-            self.mix = Work {
-                count: 300.0,
-                units: self.mix.units * factor,
-                cost: self.mix.cost * factor,
-                time_s: 0.0,
-            };
-        }
-        self.units_per_request = self.mix.units / self.mix.count;
+        self.round = Round::new(now, self.limit, self.in_flight);
     }
 
     /// Cost units per second, as configured.
     fn capacity(&self) -> f64 {
-        let learned = self.meter.rate().map(|rate| rate * self.cost_per_unit());
+        let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
         let round = &self.round.work;
-        let now = (round.count >= 10.0).then(|| round.cost / round.time_s);
+        let open_s = self.round.censored_s() / self.round.limit;
+        let now = (round.count >= 10.0).then(|| round.cost / (round.time_s + open_s)).or(self.seen);
         match (self.purpose, learned, now) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
-            (Purpose::Ramp, None, now) => now.unwrap_or(0.0).max(self.guess.rate()),
-            (_, learned, _) => learned.unwrap_or(self.guess.rate()),
+            (_, Some(learned), _) => learned * self.pauses.up_share(),
+            (_, None, Some(now)) => now,
+            (_, None, None) => self.guess.rate(),
         }
     }
 }
@@ -402,10 +479,16 @@ impl Estimator for Bottleneck {
             return;
         }
         let units = self.costs.units(sample.class, sample.cost.units());
+        self.round.pass(sample.ended);
+        if sample.ended.saturating_sub(sample.response) < self.round.began {
+            self.round.old -= sample.count as f64;
+        }
         if sample.ok {
             self.served += sample.count;
             self.guess.served(sample.cost.units() * sample.count as f64);
-            self.note_mix(sample, units);
+            if self.mix.add(sample.count as f64, units, sample.cost.units()) {
+                self.meter.fade(150.0);
+            }
         } else {
             self.errors += sample.count;
         }
@@ -419,7 +502,12 @@ impl Estimator for Bottleneck {
     fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
         let elapsed = self.ticked.map_or(Duration::ZERO, |last| now.since(last));
         self.ticked = Some(now);
+        self.in_flight = load.in_flight;
+        self.round.pass(now);
         let guess = self.guess.tick(load, self.limit, elapsed.as_secs_f64());
+        if load.backlog() {
+            self.standing.tick(elapsed.as_secs_f64());
+        }
         self.idle_ticks = if self.judged_in_tick == 0 { self.idle_ticks.saturating_add(1) } else { 0 };
         self.judged_in_tick = 0;
         if let Some((change, onset)) = self.alarm.take() {
@@ -437,9 +525,11 @@ impl Estimator for Bottleneck {
         let pacing = match self.purpose {
             Purpose::Ramp => 2.0,
             Purpose::Up => 1.3,
-            Purpose::Cruise | Purpose::Down => 1.05,
+            Purpose::Cruise | Purpose::Down | Purpose::Stay => 1.05,
         };
-        let capacity = if self.hinge.is_some() { self.capacity() } else { self.capacity().max(guess) };
+        // Without a backlog the guess counts: what comes back tells of the load.
+        let measured = self.hinge.is_some() || load.queued > 0;
+        let capacity = if measured { self.capacity() } else { self.capacity().max(guess) };
         Estimate {
             capacity: Rate::per_second(capacity).unwrap_or(Rate::ZERO),
             gain: pacing * self.gain,

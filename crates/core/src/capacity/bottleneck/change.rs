@@ -75,14 +75,19 @@ const FASTER_NATS: f64 = 9.0;
 const MOST: f64 = 6.0;
 
 impl Changes {
-    /// One sample; `expected_s` is what the fit expects of it and `slowdown` its m(n).
-    pub fn add(&mut self, sample: &Onset, expected_s: f64, slowdown: f64, dispersion: f64) {
-        let y = (sample.response_s / expected_s).min(MOST);
+    /// One sample; `expected_s` is what the fit expects of each of its requests.
+    pub fn add(&mut self, sample: &Onset, expected_s: f64, dispersion: f64) {
+        let y = (sample.response_s / sample.count / expected_s).min(MOST);
         let weight = sample.count / dispersion;
         self.slower.add(weight * speaks_for(SLOWER, y), sample);
         self.faster.add(weight * speaks_for(FASTER, y), sample);
+    }
+
+    /// A round at one limit, whose requests were expected to take `expected_s` together, `slowdown` times as long as alone.
+    pub fn add_round(&mut self, round: &Onset, expected_s: f64, slowdown: f64, dispersion: f64) {
+        let y = round.response_s / expected_s;
         // Against the mean m/m = 1 a mean of 1/m.
-        self.unsaturated.add(weight * speaks_for(1.0 / slowdown, y), sample);
+        self.unsaturated.add(round.count / dispersion * speaks_for(1.0 / slowdown, y), round);
     }
 
     /// The first test that has fired, at a throughput in samples per second.

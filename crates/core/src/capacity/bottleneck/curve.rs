@@ -110,6 +110,11 @@ impl Curve {
         bin.response_s += count * response_s;
     }
 
+    /// Requests that came to nothing took this, among `n`: with it the time per unit that was served obeys Little's law.
+    pub fn add_failed(&mut self, n: f64, count: f64, response_s: f64) {
+        self.bins[index(n)].response_s += count * response_s;
+    }
+
     pub fn clear(&mut self) {
         self.bins.fill(Bin::default());
     }

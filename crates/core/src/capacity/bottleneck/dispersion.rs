@@ -17,37 +17,59 @@ const MOST: f64 = 12.0;
 /// A running estimate of φ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dispersion {
-    batch: (f64, f64),
+    /// Samples, and seconds taken and expected, of the batch that is open.
+    batch: (f64, f64, f64),
     batches: f64,
     of_batches: f64,
     singles: f64,
     of_singles: f64,
+    mean_expected_s: f64,
 }
 
 impl Dispersion {
     pub fn new() -> Self {
-        Self { batch: (0.0, 0.0), batches: 0.0, of_batches: 0.0, singles: 0.0, of_singles: 1.0 }
+        Self {
+            batch: (0.0, 0.0, 0.0),
+            batches: 0.0,
+            of_batches: 0.0,
+            singles: 0.0,
+            of_singles: 1.0,
+            mean_expected_s: 0.0,
+        }
     }
 
-    /// A response of `y` times the expected one; `at_least` samples make a batch.
-    pub fn add(&mut self, count: f64, y: f64, at_least: f64) {
-        let y = y.min(MOST);
-        self.singles = (self.singles + count).min(SINGLES);
-        // A prior of ten samples of exponential service.
-        self.of_singles += count / (self.singles + 10.0) * ((y - 1.0) * (y - 1.0) - self.of_singles);
+    /// `count` requests that took `response_s` each instead of `expected_s`; `at_least` samples make a batch.
+    ///
+    /// Costly ones count for more, as they do in a throughput.
+    pub fn add(&mut self, count: f64, response_s: f64, expected_s: f64, at_least: f64) {
+        let response_s = response_s.min(MOST * expected_s);
+        if self.mean_expected_s <= 0.0 {
+            self.mean_expected_s = expected_s;
+        }
+        self.mean_expected_s += 0.01 * (expected_s - self.mean_expected_s);
+        let off = (response_s - expected_s) / self.mean_expected_s;
+        self.learn(count, off * off);
         self.batch.0 += count;
-        self.batch.1 += count * y;
+        self.batch.1 += count * response_s;
+        self.batch.2 += count * expected_s;
         if self.batch.0 >= at_least {
-            let (count, sum) = std::mem::take(&mut self.batch);
-            let off = sum / count - 1.0;
+            let (count, sum, expected) = std::mem::take(&mut self.batch);
+            let off = sum / expected - 1.0;
             self.batches = (self.batches + 1.0).min(BATCHES);
             self.of_batches += (count * off * off - self.of_batches) / self.batches;
         }
     }
 
+    /// `count` samples of one level had this squared coefficient of variation.
+    pub fn learn(&mut self, count: f64, squared: f64) {
+        self.singles = (self.singles + count).min(SINGLES);
+        // A prior of ten samples of exponential service.
+        self.of_singles += count / (self.singles + 10.0) * (squared - self.of_singles);
+    }
+
     /// A level changed: batches must not straddle it.
     pub fn cut(&mut self) {
-        self.batch = (0.0, 0.0);
+        self.batch = (0.0, 0.0, 0.0);
     }
 
     /// φ.

@@ -17,7 +17,9 @@ use std::collections::VecDeque;
 /// Blocks kept; then the oldest neighbours are put together.
 const BLOCKS: usize = 48;
 /// Standard errors by which a recent part must differ from the older one.
-const DIFFERS: f64 = 3.5;
+const DIFFERS: f64 = 4.5;
+/// Samples the recent part must have, at a dispersion of 1.
+const RECENT: f64 = 50.0;
 
 /// Sums over some samples.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
@@ -37,6 +39,13 @@ impl Work {
         self.units += other.units;
         self.cost += other.cost;
         self.time_s += other.time_s;
+    }
+
+    pub fn scale(&mut self, factor: f64) {
+        self.count *= factor;
+        self.units *= factor;
+        self.cost *= factor;
+        self.time_s *= factor;
     }
 
     fn rate(&self) -> f64 {
@@ -97,6 +106,15 @@ impl Meter {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
+    /// Lets what was seen count for no more than `most` samples.
+    pub fn fade(&mut self, most: f64) {
+        let count = self.total().count;
+        if count > most {
+            self.open.scale(most / count);
+            self.blocks.iter_mut().for_each(|block| block.scale(most / count));
+        }
+    }
+
     pub fn rescale_units(&mut self, factor: f64) {
         self.open.units *= factor;
         self.blocks.iter_mut().for_each(|block| block.units *= factor);
@@ -112,7 +130,8 @@ impl Meter {
             older.units -= block.units;
             older.time_s -= block.time_s;
             let error = (dispersion * (1.0 / recent.count + 1.0 / older.count)).sqrt();
-            if (recent.rate() / older.rate()).ln().abs() > DIFFERS * error {
+            let enough = recent.count >= RECENT * dispersion.max(0.3);
+            if enough && (recent.rate() / older.rate()).ln().abs() > DIFFERS * error {
                 self.blocks.drain(..at);
                 return;
             }

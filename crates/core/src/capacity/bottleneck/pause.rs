@@ -19,6 +19,10 @@ const APART_LIMITS: f64 = 2.0;
 /// And at least.
 const APART: f64 = 20.0;
 
+/// Seconds over which their share is averaged, and of a prior without any.
+const MEMORY_S: f64 = 120.0;
+const PRIOR_S: f64 = 5.0;
+
 /// Watches for pauses.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Pauses {
@@ -28,6 +32,8 @@ pub(super) struct Pauses {
     since: f64,
     /// Pauses forgiven.
     pub count: u64,
+    paused_s: f64,
+    watched_s: f64,
 }
 
 impl Pauses {
@@ -43,12 +49,23 @@ impl Pauses {
             self.forgiven_until = ended;
             self.since = 0.0;
             self.count += 1;
+            self.paused_s += gap.as_secs_f64();
+        }
+        self.watched_s += gap.as_secs_f64();
+        if self.watched_s > MEMORY_S {
+            self.watched_s *= 0.5;
+            self.paused_s *= 0.5;
         }
         let forgiven = sent < self.forgiven_until;
         if !forgiven {
             self.since += 1.0;
         }
         forgiven
+    }
+
+    /// Share of the time the origin does not pause.
+    pub fn up_share(&self) -> f64 {
+        1.0 - self.paused_s / (self.watched_s + PRIOR_S)
     }
 
     /// A request ended at `ended` that is not judged.

@@ -20,6 +20,8 @@ pub(super) enum Purpose {
     Up,
     /// Below it for a round.
     Down,
+    /// Where it stood when the origin became slower, until that is measured.
+    Stay,
 }
 
 /// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
@@ -44,16 +46,23 @@ pub(super) const DOWN: f64 = 0.8;
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
     let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
     match purpose {
-        Purpose::Ramp => limit.max(least),
+        Purpose::Ramp => limit.max(least.min(3.0 * limit)),
+        Purpose::Stay => least,
         Purpose::Cruise | Purpose::Up | Purpose::Down => {
             (2.0 * limit).max(least).max(ROUND_SECONDS * per_second)
         }
     }
 }
 
-/// By how much a ramp's next round is larger.
-pub(super) fn ramp_growth(slowdown: f64) -> f64 {
-    if slowdown > 1.15 { CAREFUL } else { DOUBLE }
+/// By how much a ramp's next round is larger: not at all while there is some evidence that the knee was passed.
+pub(super) fn ramp_growth(slowdown: f64, passed: bool) -> f64 {
+    if passed {
+        1.0
+    } else if slowdown > 1.15 {
+        CAREFUL
+    } else {
+        DOUBLE
+    }
 }
 
 /// What the round after number `round` of a cruise is for.

@@ -1,0 +1,56 @@
+//! Requests that stay: streams, long polls, WebSockets. They hold a place in flight but no worker.
+//!
+//! ```text
+//! s = Σ (R − R̄) of those with R > 12 R̄, per second      (Little's law: how many of them are in flight)
+//! ```
+//!
+//! The curve, the meter and the knee are of n − s; the limit is the knee's plus s. What such a request took beyond an
+//! ordinary response R̄ is the stay, the rest is work like any other. A few very long service times are treated so too, which is no
+//! error: they take as much from n as from the knee.
+//!
+//! It is known only when they end, so it lags by their length.
+
+/// From so many mean responses on, a request stays.
+const LONG: f64 = 12.0;
+/// Seconds of averaging, and mean stays of averaging at least.
+const MEMORY_S: f64 = 20.0;
+const MEMORY_STAYS: f64 = 3.0;
+
+/// How many stay.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Standing {
+    ended_s: f64,
+    mean_stay_s: f64,
+    level: f64,
+    watched_s: f64,
+}
+
+impl Standing {
+    /// Splits a response into work and stay, in seconds; `usual_s` is an ordinary one.
+    pub fn split(&mut self, count: f64, response_s: f64, usual_s: f64) -> f64 {
+        if response_s <= LONG * usual_s {
+            return response_s;
+        }
+        let stay = response_s - usual_s;
+        self.ended_s += count * stay;
+        self.mean_stay_s += 0.1 * (stay - self.mean_stay_s);
+        usual_s
+    }
+
+    /// Time has passed, under load.
+    pub fn tick(&mut self, elapsed_s: f64) {
+        if elapsed_s <= 0.0 {
+            return;
+        }
+        let memory = MEMORY_S.max(MEMORY_STAYS * self.mean_stay_s);
+        self.watched_s = (self.watched_s + elapsed_s).min(memory);
+        let weight = (elapsed_s / self.watched_s).min(1.0);
+        self.level += weight * (self.ended_s / elapsed_s - self.level);
+        self.ended_s = 0.0;
+    }
+
+    /// Mean number of those in flight.
+    pub fn level(&self) -> f64 {
+        self.level
+    }
+}
