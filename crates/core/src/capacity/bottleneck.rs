@@ -113,6 +113,8 @@ struct Round {
     began: Timestamp,
     limit: f64,
     work: Work,
+    /// Units of all that ended, whenever they were sent.
+    ended_units: f64,
     response_s: f64,
     /// Of squared responses per unit.
     squares: f64,
@@ -128,6 +130,7 @@ impl Round {
             began,
             limit: f64::from(limit),
             work: Work::default(),
+            ended_units: 0.0,
             response_s: 0.0,
             squares: 0.0,
             old: f64::from(in_flight),
@@ -149,6 +152,11 @@ impl Round {
         let mean = self.response_s / self.work.units;
         let squared = (self.squares / n - mean * mean) / (mean * mean) * n / (n - 1.0);
         (n >= 5.0 && squared.is_finite()).then(|| squared.max(0.0))
+    }
+
+    /// Units per second by counting: right also where those sent in the round end shortest first, but bursts fall into it or not.
+    fn counted(&self) -> f64 {
+        self.ended_units / self.until.since(self.began).as_secs_f64()
     }
 
     /// What those still at the origin have taken so far, in seconds.
@@ -356,7 +364,7 @@ impl Bottleneck {
         let old = self.hinge.unwrap_or(fitted);
         let step = if self.rounds < 20 { 1.2 } else { 1.1 };
         let knee = fitted.knee.clamp(old.knee / step, old.knee * step);
-        let hinge = Hinge { knee, ..fitted };
+        let hinge = if knee == fitted.knee { fitted } else { self.curve.fit_at(knee, fitted) };
         self.hinge = Some(hinge);
         self.curve.fade(knee, 600.0, 2000.0);
         self.rounds += 1;
@@ -412,15 +420,15 @@ impl Bottleneck {
             response_s: round.response_s + round.censored_s(),
         };
         let slowdown = hinge.slowdown(n);
-        let expected_s = hinge.base_s * slowdown * round.work.units;
-        self.changes.add_round(&onset, expected_s, slowdown, phi);
+        let by_request = onset.response_s / (hinge.base_s * slowdown * round.work.units);
+        let by_count = n / (hinge.base_s * slowdown) / round.counted();
+        self.changes.add_round(&onset, by_request.max(by_count), slowdown, phi);
     }
 
     /// Compares the throughput of a probe up with that of the cruise.
     fn adjust(&mut self) {
         let (round, Some(cruise)) = (&self.round, self.meter.rate()) else { return };
-        let up = round.work.units / (round.work.time_s + round.censored_s() / round.limit);
-        let gain = (up / cruise).ln();
+        let gain = (round.counted() / cruise).ln();
         if !gain.is_finite() {
             return;
         }
@@ -486,6 +494,7 @@ impl Estimator for Bottleneck {
         if sample.ok {
             self.served += sample.count;
             self.guess.served(sample.cost.units() * sample.count as f64);
+            self.round.ended_units += units * sample.count as f64;
             if self.mix.add(sample.count as f64, units, sample.cost.units()) {
                 self.meter.fade(150.0);
             }

@@ -83,9 +83,8 @@ impl Changes {
         self.faster.add(weight * speaks_for(FASTER, y), sample);
     }
 
-    /// A round at one limit, whose requests were expected to take `expected_s` together, `slowdown` times as long as alone.
-    pub fn add_round(&mut self, round: &Onset, expected_s: f64, slowdown: f64, dispersion: f64) {
-        let y = round.response_s / expected_s;
+    /// A round at one limit, whose requests took `y` times what was expected, which was `slowdown` times as long as alone.
+    pub fn add_round(&mut self, round: &Onset, y: f64, slowdown: f64, dispersion: f64) {
         // Against the mean m/m = 1 a mean of 1/m.
         self.unsaturated.add(round.count / dispersion * speaks_for(1.0 / slowdown, y), round);
     }

@@ -177,6 +177,21 @@ impl Curve {
 
     /// The likeliest hinge at a dispersion; `None` without samples.
     pub fn fit(&mut self, dispersion: f64) -> Option<Hinge> {
+        let points = self.take_points();
+        let hinge = likeliest(&points, dispersion);
+        self.points = points;
+        hinge
+    }
+
+    /// A hinge with its knee moved, and the base that then fits best.
+    pub fn fit_at(&mut self, knee: f64, hinge: Hinge) -> Hinge {
+        let points = self.take_points();
+        let (_, base_s) = loss(&points, knee.ln(), hinge.exponent);
+        self.points = points;
+        Hinge { knee, base_s, ..hinge }
+    }
+
+    fn take_points(&mut self) -> Vec<Point> {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
         points.extend(self.used().map(|bin| Point {
@@ -184,9 +199,7 @@ impl Curve {
             count: bin.count,
             y: bin.response_s / bin.units,
         }));
-        let hinge = likeliest(&points, dispersion);
-        self.points = points;
-        hinge
+        points
     }
 }
 
