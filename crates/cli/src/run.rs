@@ -44,7 +44,8 @@ pub fn run(options: &RunOptions) -> ExitCode {
         }
     };
     server.control().steer_log(log);
-    tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, %capacity, "ready");
+    tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
+    tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,
         Err(e) => {

@@ -170,6 +170,12 @@ impl Control {
         self.estimator.set(capacity, now);
     }
 
+    /// Puts another estimator in the place of the present one, of which nothing stays but the history.
+    pub fn replace(&mut self, estimator: Box<dyn Estimator>) {
+        self.estimator = estimator;
+        self.last = None;
+    }
+
     /// Changes the operator's bounds; in force from the next tick.
     pub fn reconfigure(&mut self, bounds: Bounds) {
         self.bounds = bounds;

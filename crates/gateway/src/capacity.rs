@@ -5,7 +5,7 @@
 //! ceiling or floor touches no estimator, and a new estimator starts from the capacity in force.
 
 use tidegate_core::capacity::{Estimate, Load, Phase, Sample, State};
-use tidegate_core::control::{Control as Steering, Tunables};
+use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
 use tidegate_core::units::{Rate, Timestamp};
 
@@ -51,11 +51,6 @@ impl Capacity {
         shared.gate.take_samples(samples);
         let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.desk, &gate, usable, samples, now);
-        if shared.desk.room().is_none() {
-            // Tokencheck goes by what tokengen says.
-            self.tunables.capacity = shared.desk.capacity();
-            self.tunables.outflow = self.tunables.capacity;
-        }
         shared.gate.set_limit(self.tunables.max_in_flight);
         self.count();
         gate
@@ -94,7 +89,7 @@ impl Capacity {
             Role::TokenCheck { .. } => Err(NotHere::TokenCheck),
             _ if !live.settings.discovers() => Err(NotHere::Given),
             _ => {
-                self.steering.estimator().rediscover(now);
+                self.steering.rediscover(now);
                 Ok(())
             }
         }
@@ -107,11 +102,11 @@ impl Capacity {
         if !is_same || !after.is_tuned_like(before, new.settings.estimator()) {
             // "Unlimited" is nobody's finding.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
-            self.steering = Steering::new(new.estimator(known), new.bounds());
+            self.steering.replace(new.estimator(known));
         } else if before.rate != after.rate && !new.settings.discovers() {
             match after.given() {
                 Some(rate) => self.steering.set_capacity(rate, now),
-                None => self.steering = new.steering(),
+                None => self.steering.replace(new.estimator(None)),
             }
         }
         self.steering.reconfigure(new.bounds());
@@ -132,13 +127,155 @@ impl Capacity {
         self.estimate
     }
 
-    /// How the estimator came to it.
-    pub fn state(&mut self) -> State {
-        self.steering.estimator().state()
+    /// How it came about.
+    pub fn state(&self) -> State {
+        self.steering.state()
+    }
+
+    /// The changes of the capacity in force, the latest last.
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Change> {
+        self.steering.history()
     }
 
     /// How often it began to look anew after it had settled, by itself or because it was told to.
     pub fn rediscoveries(&self) -> u64 {
         self.rediscoveries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::settings::Settings;
+    use tidegate_core::units::{ClassId, Cost};
+
+    fn live(capacity: &str) -> Live {
+        let text = format!("origin.replicas = \"a:1\"\norigin.max_in_flight = 50\n[capacity]\n{capacity}\n");
+        Live::new(Settings::parse(&text, "test").unwrap(), &[format!("1:{}", "00".repeat(32))]).unwrap()
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + ms)
+    }
+
+    /// A gate's estimator, and the configuration that a reload has put in force.
+    struct Reloaded {
+        capacity: Capacity,
+        live: Live,
+        ms: u64,
+    }
+
+    impl Reloaded {
+        fn start(text: &str) -> Self {
+            let live = live(text);
+            Self { capacity: Capacity::new(&live, at(0)), live, ms: 0 }
+        }
+
+        /// What is in force after a tick with these samples.
+        fn tick(&mut self, samples: &[Sample]) -> Tunables {
+            self.ms += 100;
+            let load = Load { room_waits: true, queued: 9, in_flight: 4 };
+            let (tunables, estimate) = self.capacity.steering.tick(samples, &load, at(self.ms));
+            (self.capacity.tunables, self.capacity.estimate) = (tunables, estimate);
+            self.capacity.count();
+            tunables
+        }
+
+        fn reload(&mut self, text: &str) -> Tunables {
+            let new = live(text);
+            self.capacity.reconfigure(&self.live, &new, at(self.ms));
+            self.live = new;
+            self.tick(&[])
+        }
+
+        fn samples(&self) -> u64 {
+            self.capacity.state().samples
+        }
+    }
+
+    /// An origin that answers in 50 ms, four at a time.
+    fn served(ms: u64) -> Sample {
+        Sample {
+            class: ClassId(0),
+            cost: Cost::ONE,
+            count: 1,
+            ended: at(ms),
+            response: Duration::from_millis(50),
+            in_flight: 4,
+            ok: true,
+            backlog: true,
+        }
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_learned() {
+        let mut gate = Reloaded::start("rate = 80\nestimator = \"bottleneck\"");
+        for k in 0..5 {
+            let samples: Vec<_> = (0..8).map(|i| served(100 * k + 12 * i)).collect();
+            gate.tick(&samples);
+        }
+        let learned = gate.samples();
+        assert!(learned > 20, "{learned}");
+        let found = gate.capacity.estimate().capacity.get();
+        let bounded =
+            gate.reload("rate = 90\nestimator = \"bottleneck\"\nceiling = 20\npower_ratio.epoch = \"4s\"");
+        assert_eq!(
+            (gate.samples(), bounded.capacity.get()),
+            (learned, 20.0),
+            "bounds and other laws' parameters"
+        );
+        let changes = gate.capacity.history().count();
+        let tuned = gate.reload("estimator = \"bottleneck\"\nbottleneck.start_in_flight = 5");
+        assert_eq!(gate.samples(), 0, "another estimator");
+        assert!(
+            (tuned.capacity.get() / found - 1.0).abs() < 0.05,
+            "from the capacity in force: {tuned:?}, {found}"
+        );
+        assert!(gate.capacity.history().count() > changes, "the history stays");
+    }
+
+    #[test]
+    fn a_given_capacity_follows_the_configuration() {
+        let mut gate = Reloaded::start("rate = 80");
+        assert_eq!(gate.tick(&[]).capacity.get(), 80.0);
+        assert_eq!(gate.reload("rate = 60\nfloor = 1").capacity.get(), 60.0);
+        gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(gate.ms));
+        assert_eq!(gate.reload("rate = 60\nfloor = 2").capacity.get(), 70.0, "what an operator set stays");
+        assert_eq!(gate.reload("estimator = \"fixed\"").capacity, Rate::MAX);
+        let cold = gate.reload("");
+        assert!(cold.capacity.get() < 1_000.0, "unlimited is nobody's finding: {cold:?}");
+    }
+
+    #[test]
+    fn the_limit_in_force_outlives_a_reload() {
+        let mut gate = Reloaded::start("estimator = \"bottleneck\"");
+        let limit = gate.tick(&[]).max_in_flight.unwrap();
+        assert!(limit < 50, "{limit}");
+        assert_eq!(gate.capacity.limit(&live("rate = 5")), Some(limit));
+        let mut given = Reloaded::start("rate = 5");
+        given.tick(&[]);
+        assert_eq!(given.capacity.limit(&given.live), Some(50));
+    }
+
+    #[test]
+    fn looking_anew_counts_once_a_search() {
+        let mut gate = Reloaded::start("rate = 5");
+        use Phase::{Paused, Searching, Settled};
+        for (phase, count) in [
+            (Searching, 0),
+            (Settled, 0),
+            (Paused, 0),
+            (Searching, 1),
+            (Paused, 1),
+            (Searching, 1),
+            (Settled, 1),
+            (Searching, 2),
+        ] {
+            gate.capacity.estimate.phase = phase;
+            gate.capacity.count();
+            assert_eq!(gate.capacity.rediscoveries(), count);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use tidegate_core::capacity::{Estimate, State};
-use tidegate_core::control::{Bounds, Tunables};
+use tidegate_core::control::{Bounds, Change, Tunables};
 use tidegate_core::units::Rate;
 
 use super::{Answer, finite, json_answer, problem};
@@ -45,7 +45,7 @@ pub(super) fn rediscover(control: &Control) -> Answer {
 fn show(control: &Control) -> Value {
     let live = control.shared.live.load();
     let (settings, bounds) = (&live.settings, live.bounds());
-    let mut capacity = control.capacity();
+    let capacity = control.capacity();
     let mut state = capacity.state();
     let is_elsewhere = matches!(settings.role, Role::TokenCheck { .. });
     if is_elsewhere {
@@ -56,7 +56,18 @@ fn show(control: &Control) -> Value {
     shown["estimator"] = if is_elsewhere { Value::Null } else { json!(settings.estimator()) };
     shown["configured"] = json!(settings.capacity.estimator);
     shown["rediscoveries"] = json!(capacity.rediscoveries());
+    shown["history"] = capacity.history().map(change).collect();
     shown
+}
+
+fn change(change: &Change) -> Value {
+    json!({
+        "at_ms": change.at.as_millis(),
+        "from": change.from.map(finite),
+        "to": finite(change.to),
+        "phase": change.phase.name(),
+        "reason": change.reason,
+    })
 }
 
 /// What is not a finite number is `null`: JSON has no other word for it.
