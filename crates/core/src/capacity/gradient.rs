@@ -154,7 +154,7 @@ impl Gradient {
         let Some(loaded_us) = self.take_percentile() else { return };
         self.loaded_us = loaded_us;
         let buffered = self.unloaded_us as f64 * (1.0 + self.config.buffer);
-        let gradient = (buffered / loaded_us as f64).min(2.0).max(0.5);
+        let gradient = (buffered / loaded_us as f64).clamp(0.5, 2.0);
         let limit = f64::from(self.limit) * gradient;
         let limit = (limit + limit.sqrt()) as u32;
         self.set_limit(limit.min(self.config.max_in_flight).max(self.config.min_in_flight).max(1));

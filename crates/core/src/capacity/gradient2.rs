@@ -92,7 +92,7 @@ impl Gradient2 {
         if f64::from(sample.in_flight) < self.limit / 2.0 {
             return;
         }
-        let gradient = (config.tolerance * long_s / short_s).min(1.0).max(0.5);
+        let gradient = (config.tolerance * long_s / short_s).clamp(0.5, 1.0);
         let wanted = self.limit * gradient + config.queue;
         let limit = self.limit * (1.0 - config.smoothing) + wanted * config.smoothing;
         let (least, most) = (f64::from(config.min_in_flight.max(1)), f64::from(config.max_in_flight.max(1)));

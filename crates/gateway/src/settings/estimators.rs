@@ -8,6 +8,7 @@ use tidegate_core::units::Rate;
 use super::declare::{Leaf, Section as _};
 use super::kinds::{either, toml_string};
 use super::read::did_you_mean;
+use super::rivals;
 use super::sections::Capacity;
 use super::tree::Value;
 use super::tuning;
@@ -77,6 +78,7 @@ impl Capacity {
     pub fn options(&self) -> Options {
         let mut options = Options { rate: self.given(), ..Options::default() };
         tuning::fill(self, &mut options);
+        rivals::fill(self, &mut options);
         options
     }
 }

@@ -20,6 +20,7 @@ mod mistake;
 mod overrides;
 mod print;
 mod read;
+mod rivals;
 mod sections;
 pub mod tree;
 mod tuning;
@@ -29,6 +30,7 @@ pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
 pub use print::Change;
 pub use read::{did_you_mean, plain_key};
+pub use rivals::{Aimd, Gradient, Gradient2, Vegas};
 pub use sections::{
     Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
 };

@@ -13,6 +13,7 @@ use super::kinds::net::*;
 use super::kinds::quantity::{ClassCost, Count, Number, Portion, Size, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, OneOf, PathName};
 use super::read::Reader;
+use super::rivals::{Aimd, Gradient, Gradient2, Vegas};
 use super::tree::Table;
 use super::tuning::{Bottleneck, PowerRatio};
 use super::{AccessLog, Binding, LogFormat, Unit};
@@ -158,6 +159,14 @@ section! {
         bottleneck: Bottleneck;
         /// Of "power-ratio".
         power_ratio: PowerRatio;
+        /// Of "aimd".
+        aimd: Aimd;
+        /// Of "vegas".
+        vegas: Vegas;
+        /// Of "gradient".
+        gradient: Gradient;
+        /// Of "gradient2".
+        gradient2: Gradient2;
     }
 }
 

@@ -14,11 +14,11 @@ use super::read::Reader;
 use super::sections::Capacity;
 use super::tree::Table;
 
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const HOUR_MS: u64 = 3_600_000;
 /// Where a formula means "infinite": it switches a rule off.
 const NEVER: f64 = 1e6;
 /// Requests at once, as `origin.max_in_flight` has them.
-const MOST_IN_FLIGHT: u64 = 1_000_000;
+pub(super) const MOST_IN_FLIGHT: u64 = 1_000_000;
 
 fn bottleneck() -> BottleneckConfig {
     BottleneckConfig::default()
