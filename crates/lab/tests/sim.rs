@@ -7,7 +7,11 @@ use tidegate_lab::sim::chance::perturb;
 use tidegate_lab::sim::{SimOptions, SimRun, run, sweep};
 
 fn crowd() -> Scenario {
-    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/crowd.toml");
+    load("crowd.toml")
+}
+
+fn load(name: &str) -> Scenario {
+    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim").join(name);
     Scenario::load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
@@ -99,4 +103,49 @@ fn a_sweep_ends_at_the_last_seed_there_is() {
     let report = sweep(&crowd(), u64::MAX..=u64::MAX, 2, false).expect("a scenario that can be played");
     let seeds: Vec<u64> = report.runs.iter().map(|(seed, _)| *seed).collect();
     assert_eq!(seeds, [u64::MAX]);
+}
+
+#[test]
+fn a_hard_service_breaks_no_rule() {
+    let scenario = load("hard.toml");
+    let (one, other) = (play(&scenario, 1), play(&scenario, 1));
+    whole(&one);
+    assert_eq!((one.digest, one.events), (other.digest, other.events));
+    for seed in 1..=20 {
+        whole(&play(&perturb(&scenario, seed), seed));
+    }
+}
+
+/// One kind of visitor who never gives up or tries again, and no gate.
+fn alone(origin: &str) -> SimRun {
+    let text = format!(
+        "[[arrivals.phase]]\nrate = 50\nfor = \"60s\"\n[[visitor]]\npatience = \"1h\"\nretries = 0\n[origin]\n{origin}"
+    );
+    let scenario = Scenario::parse(&text, "alone.toml", Path::new(""), &[]);
+    play(&scenario.unwrap_or_else(|mistakes| panic!("{mistakes}")), 1)
+}
+
+#[test]
+fn a_stream_is_an_answer_when_it_ends() {
+    let run = alone("path = [{ path = \"**\", demand = { app = \"10ms\" }, stream = \"5s\" }]\n");
+    whole(&run);
+    let figure = |key| run.outcome.figure(key);
+    assert_eq!(figure("done"), figure("offered"));
+    let response = figure("response_mean_ms");
+    assert!((5010.0..5020.0).contains(&response), "to the end, with the way there and back: {response}");
+}
+
+#[test]
+fn a_share_of_errors_is_a_share_of_failures() {
+    let errors = |share: f64, more: &str| {
+        let path = format!("path = [{{ path = \"**\", demand = {{ app = \"10ms\" }}, errors = {share} }}]\n");
+        let run = alone(&format!("{path}{more}"));
+        whole(&run);
+        1.0 - run.outcome.figure("done") / run.outcome.figure("offered")
+    };
+    let third = errors(0.3, "");
+    assert!((third - 0.3).abs() < 0.03, "some 3,000 visitors: {third}");
+    let burst = "change = [{ at = \"20s\", errors = 1.0 }, { at = \"30s\", errors = 0.0 }]\n";
+    let sixth = errors(0.0, burst);
+    assert!((sixth - 1.0 / 6.0).abs() < 0.02, "ten of sixty seconds: {sixth}");
 }

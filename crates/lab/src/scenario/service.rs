@@ -84,7 +84,7 @@ fn spell(
     let lasts = inside.need("lasts", &WORK, Dist::Fixed(0.0));
     if every.mean() < SHORTEST_EVERY {
         inside.conflict("every", "a time of 1 ms or more in the mean", format!("\"{every}\""));
-    } else if lasts.mean() >= every.mean() {
+    } else if inside.has("every") && lasts.mean() >= every.mean() {
         let expected = "a time shorter than `every` in the mean";
         inside.conflict("lasts", expected, format!("\"{lasts}\" every \"{every}\""));
     }

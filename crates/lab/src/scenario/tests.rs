@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod service;
+
 /// A scenario that is complete but for what a test adds.
 const LEAST: &str = "[[arrivals.phase]]\nrate = 10\nfor = \"1s\"\n";
 
