@@ -149,3 +149,16 @@ fn a_share_of_errors_is_a_share_of_failures() {
     let sixth = errors(0.0, burst);
     assert!((sixth - 1.0 / 6.0).abs() < 0.02, "ten of sixty seconds: {sixth}");
 }
+
+#[test]
+fn a_replica_that_goes_out_of_service_ends_what_it_has() {
+    // Before it goes, everybody is on one of two replicas for five seconds; afterwards nobody comes.
+    let gone = "service = \"5s\"\nworkers = 2000\nreplicas = 2\nchange = [{ at = \"61s\", replicas = 1 }]\n";
+    let run = alone(gone);
+    whole(&run);
+    assert_eq!(run.outcome.figure("done"), run.outcome.figure("offered"));
+    let crash = format!("{gone}[[fault]]\nat = \"61s\"\nkind = \"crash\"\nreplica = 1\n");
+    let crashed = alone(&crash);
+    let lost = crashed.outcome.figure("offered") - crashed.outcome.figure("done");
+    assert!((80.0..170.0).contains(&lost), "half of some 250, and nobody tries again: {lost}");
+}

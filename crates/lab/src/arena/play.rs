@@ -184,9 +184,7 @@ impl<'a> Play<'a> {
         while let Some(change) = self.spec.origin.changes.get(self.changes)
             && micros(change.at) <= self.now_us
         {
-            for id in self.farm.change(change, self.now_us) {
-                self.end(id as u32, false);
-            }
+            self.farm.change(change, self.now_us);
             self.changes += 1;
         }
     }

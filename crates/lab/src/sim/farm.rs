@@ -86,9 +86,8 @@ impl Farm {
         }
     }
 
-    /// Returns what the replicas that go were working on.
-    pub(crate) fn change(&mut self, change: &Change, now_us: u64) -> Vec<u64> {
-        let mut lost = Vec::new();
+    /// A replica that goes out of service by a change ends what it has; one that crashes does not.
+    pub(crate) fn change(&mut self, change: &Change, now_us: u64) {
         self.speed = change.speed.unwrap_or(self.speed);
         for (i, site) in self.replicas.iter_mut().enumerate() {
             if let Some(workers) = change.workers {
@@ -101,14 +100,9 @@ impl Farm {
                 site.model.set_errors(errors, now_us);
             }
             if let Some(replicas) = change.replicas {
-                let absent = i as u32 >= replicas;
-                if absent && !site.absent {
-                    lost.extend(site.model.crash(now_us));
-                }
-                site.absent = absent;
+                site.absent = i as u32 >= replicas;
             }
         }
-        lost
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -258,9 +258,8 @@ impl<'s> World<'s> {
             Item::Mend(i) => self.mend(i)?,
             Item::Change(i) => {
                 self.trace.step(self.now_us, What::Change, 0, u64::from(i));
-                let lost = self.farm.change(&self.scenario.origin.changes[usize::from(i)], self.now_us);
+                self.farm.change(&self.scenario.origin.changes[usize::from(i)], self.now_us);
                 self.oracle.disturbed(self.now_us);
-                lost.into_iter().for_each(|id| self.lost(id));
             }
             Item::Second => {
                 self.agenda.push(self.now_us + 1_000_000, Item::Second);
