@@ -281,3 +281,63 @@ fn a_place_for_results_is_looked_at_first() {
     assert_eq!((output.status.code(), said.contains("run with")), (Some(2), false), "{said}");
     assert!(said.contains("--out: ") && said.contains("small.toml"), "{said}");
 }
+
+/// A service of 50 per second, simulated for ten seconds.
+const TOURNAMENT: &str = r#"
+deadline = "10s"
+arrivals = { phase = [{ rate = 80, for = "1m" }] }
+visitor = [{ name = "visitor", patience = "never", retries = 0 }]
+[origin]
+workers = 5
+service = "100ms"
+backlog = 1000
+contention = 0
+[gate]
+room.classes = ["all"]
+[[gate.class]]
+name = "all"
+match = { path = "/**" }
+[experiment]
+paper = "None"
+figure = "Fig. 0"
+about = "A test"
+ways = ["sim"]
+[experiment.tournament]
+estimators = ["bottleneck"]
+seeds = "101..200"
+tune_seeds = "1..100"
+truth_requests = 500
+[experiment.tournament.scenario.steady]
+about = "Always the same"
+"#;
+
+#[test]
+fn a_tournament_is_the_same_on_any_number_of_threads() {
+    let dir = TempDir::new();
+    let file = dir.path().join("small.toml");
+    fs::write(&file, TOURNAMENT).expect("experiment file");
+    let run = |threads: &str| {
+        let mut command = tidegate();
+        command.args(["experiment", "run"]).arg(&file).args([
+            "--seeds",
+            "3..4",
+            "--json",
+            "--threads",
+            threads,
+        ]);
+        let output =
+            command.arg("--out").arg(dir.path().join("out")).output().expect("the experiment's output");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json(&output)["experiments"][0].clone()
+    };
+    let (one, two) = (run("1"), run("2"));
+    assert_eq!(one["quantities"], two["quantities"]);
+    let share = one["quantities"]["bottleneck.steady.goodput_share"]["ours"].as_f64().expect("a share");
+    assert!((0.0..1.1).contains(&share), "{share}");
+    assert_eq!(one["verdicts"]["steady"]["first"], "bottleneck");
+    for file in ["index.html", "results.json", "results.csv", "small/steady.svg"] {
+        assert!(dir.path().join("out").join(file).is_file(), "{file}");
+    }
+    let both = tidegate().args(["experiment", "run", "x.toml", "--seed", "1", "--seeds", "1..2"]).output();
+    assert_eq!(both.expect("output").status.code(), Some(2), "one or the other");
+}

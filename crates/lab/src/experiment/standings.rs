@@ -54,6 +54,7 @@ fn verdict_json(verdict: &Verdict) -> (String, Json) {
         ("first".to_owned(), json!(first.map(|(name, _)| name))),
         ("goodput_share".to_owned(), json!(first.map(|(_, share)| share))),
         (OURS.to_owned(), json!(verdict.ours)),
+        ("prompt".to_owned(), json!(verdict.prompt)),
         ("holds".to_owned(), json!(verdict.holds)),
     ]);
     (verdict.scenario.clone(), Json::Object(object))
@@ -138,10 +139,12 @@ fn belief_cell(standing: &Standing) -> String {
 
 fn rule_cell(verdict: &Verdict) -> String {
     let (Some((first, most)), Some(ours)) = (&verdict.first, verdict.ours) else { return "-".into() };
+    let behind = (ours / most - 1.0) * 100.0;
     match verdict.holds {
         true if first == OURS => "first".into(),
-        true => format!("{:+.1} % of {first}", (ours / most - 1.0) * 100.0),
-        false => format!("NO: {:+.1} % of {first}", (ours / most - 1.0) * 100.0),
+        true => format!("{behind:+.1} % of {first}"),
+        false if !verdict.prompt => "NO: too slow".into(),
+        false => format!("NO: {behind:+.1} % of {first}"),
     }
 }
 

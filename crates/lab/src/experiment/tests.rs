@@ -295,6 +295,56 @@ fn a_gate_tells_what_it_believes() {
 }
 
 #[test]
+fn a_tournament_is_told_in_tables_and_by_name() {
+    use crate::tournament::figures::Figures;
+    use crate::tournament::play::Played;
+    use crate::tournament::summary::Standing;
+
+    let standing = |law: &str, share, ratio| {
+        let figures = Figures::from([
+            ("goodput_share", share),
+            ("mean_rt_ratio", ratio),
+            ("settle_s", f64::INFINITY),
+            ("error_pct", 2.0),
+        ]);
+        Standing::new(law, "steady", &[figures])
+    };
+    let standings = vec![standing("vegas", 0.99, 2.5), standing("bottleneck", 0.98, 1.1)];
+    let missing = vec!["vegas in steady, seed 7: panicked: oh".to_owned()];
+    let plots = vec![("steady".to_owned(), crate::plot::Plot::default())];
+    let played = Played { standings, plots, missing, truths: Vec::new() };
+    let experiment =
+        catalog::embedded("estimator-tournament").expect("known").unwrap_or_else(|m| panic!("{m}"));
+    let report = standings::report(&experiment, Way::Sim, 1.0, "1..2", played);
+    let json = report.json();
+    let ours = |name: &str| &json["quantities"][name]["ours"];
+    assert_eq!(
+        (ours("vegas.steady.goodput_share"), ours("bottleneck.steady.error_pct")),
+        (&0.99.into(), &2.0.into())
+    );
+    assert_eq!(ours("vegas.steady.settle_s"), &serde_json::Value::Null, "never is no number");
+    assert_eq!(ours("bottleneck.all.goodput_share"), 0.98);
+    assert_eq!(ours("bottleneck.all.near_first_pct"), 100.0);
+    let verdict = &json["verdicts"]["steady"];
+    assert_eq!(
+        (&verdict["first"], &verdict["holds"]),
+        (&"bottleneck".into(), &true.into()),
+        "vegas is too slow"
+    );
+    assert_eq!(json["partial"][0], "vegas in steady, seed 7: panicked: oh");
+    let table = output::table(&[report.clone()]);
+    for text in ["(0.990 / 2.50)", "0.980 / 1.10", "never / 2.0 / -", "1 of 1", "PARTIAL: vegas in steady"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    assert!(!table.contains("vegas.steady.goodput_share"), "hundreds of them: {table}");
+    let page = page::page(&[report]);
+    assert!(
+        page.contains("<td>(0.990 / 2.50)</td>") && page.contains("vegas.steady.goodput_share"),
+        "{page}"
+    );
+}
+
+#[test]
 fn ratios_of_nothing_are_left_out() {
     let figure =
         |paper, ours| Figure { name: String::new(), unit: String::new(), paper, ours, of: String::new() };

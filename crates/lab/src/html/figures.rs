@@ -45,7 +45,8 @@ pub(super) fn sections(outcomes: &[&Outcome]) -> Vec<Section> {
     });
     sections.push(Section {
         title: "Waiting and under way",
-        caption: "Visitors in the waiting room and requests under way, at the end of each second.",
+        caption: "Visitors in the waiting room and requests under way, at the end of each second, and, where there is one, \
+                  how many requests the gate lets the origin work on at once.",
         plots: each(levels),
         alike: true,
     });
@@ -149,10 +150,14 @@ fn rates(outcome: &Outcome, scale: &Scale) -> Plot {
 }
 
 fn levels(outcome: &Outcome, scale: &Scale) -> Plot {
-    let lines = vec![
+    let mut lines = vec![
         scale.line("visitors waiting", Style::Steps, outcome, |s| Some(s.waiting as f64)),
         scale.line("requests under way", Style::Steps, outcome, |s| Some(s.in_flight as f64)),
     ];
+    let limit = |s: &Second| (s.limit > 0).then_some(s.limit as f64);
+    if outcome.series.iter().any(|second| second.limit > 0) {
+        lines.push(scale.line("the gate's in-flight limit", Style::Steps, outcome, limit));
+    }
     scale.plot(outcome, "Waiting and under way", "visitors, requests", lines)
 }
 

@@ -56,7 +56,9 @@ pub struct Verdict {
     pub first: Option<(String, f64)>,
     /// Our goodput share, whether or not it counts; `None`: there is none.
     pub ours: Option<f64>,
-    /// Whether ours keeps the response time and is first or within 2 % of it.
+    /// Whether ours keeps the response time.
+    pub prompt: bool,
+    /// Whether it does, and is first or within 2 % of the first.
     pub holds: bool,
 }
 
@@ -158,11 +160,8 @@ fn verdict(scenario: &str, all: &[&Standing]) -> Verdict {
         .filter_map(|standing| Some((standing.estimator.clone(), share(standing)?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let ours = all.iter().find(|standing| standing.estimator == OURS).copied();
-    let holds = match (&first, ours) {
-        (Some((_, first)), Some(ours)) => {
-            ours.is_prompt() && share(ours).is_some_and(|ours| ours >= first * (1.0 - NEAR_FIRST))
-        }
-        _ => false,
-    };
-    Verdict { scenario: scenario.into(), first, ours: ours.and_then(share), holds }
+    let prompt = ours.is_some_and(Standing::is_prompt);
+    let (best, ours) = (first.as_ref().map(|(_, share)| *share), ours.and_then(share));
+    let is_near = best.zip(ours).is_some_and(|(best, ours)| ours >= best * (1.0 - NEAR_FIRST));
+    Verdict { scenario: scenario.into(), first, ours, prompt, holds: prompt && is_near }
 }
