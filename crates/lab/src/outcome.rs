@@ -89,7 +89,8 @@ pub struct Second {
     pub origin_served: u64,
     /// Requests at the origin at the second's end.
     pub origin_present: u64,
-    /// Mean time that the origin took for what it served, from being sent to the answer's end, in milliseconds.
+    /// Mean time that the origin took for what it served, from being sent to the answer (its head, where it goes on), in
+    /// milliseconds.
     pub origin_response_mean_ms: f64,
     /// The 99th percentile of the same, in milliseconds.
     pub origin_response_p99_ms: f64,
