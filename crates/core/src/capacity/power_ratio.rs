@@ -301,7 +301,9 @@ impl PowerRatio {
 
     fn phase(&self) -> Phase {
         match self.seen {
-            Some(Seen::Low | Seen::Nothing | Seen::Failing { .. }) => Phase::Paused,
+            Some(Seen::Failing { .. }) => Phase::Paused,
+            // A capacity that was found is held at any load.
+            Some(Seen::Low | Seen::Nothing) if !self.is_found() => Phase::Paused,
             // Relief lets in far less than was found.
             _ if self.is_found() && !matches!(self.stage, Stage::Relieving { .. }) => Phase::Settled,
             _ => Phase::Searching,

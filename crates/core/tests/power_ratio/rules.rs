@@ -263,7 +263,7 @@ fn low_load_is_no_change_but_a_slow_service_is_at_any_load() {
     // Faster than ever, but nobody waits for it to be used.
     for _ in 0..5 {
         bench.serve(0.5 * found, 0.01, true);
-        assert_eq!(bench.end(&idle()), found);
+        assert_eq!((bench.end(&idle()), bench.last.phase), (found, Phase::Settled));
     }
     for _ in 0..2 {
         bench.serve(0.5 * found, 1.0, true);

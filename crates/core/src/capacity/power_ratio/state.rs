@@ -32,6 +32,7 @@ impl PowerRatio {
     fn reason(&self) -> String {
         let stage = self.stage_in_words();
         match self.seen {
+            Some(Seen::Nothing | Seen::Low) if self.is_found() => stage,
             Some(Seen::Nothing) => format!("paused: nothing to serve ({stage})"),
             Some(Seen::Low) => format!("paused: offered load below the estimate ({stage})"),
             Some(Seen::Failing { share: 1.0 }) => format!("errors only: holding ({stage})"),
