@@ -83,6 +83,8 @@ pub struct Bottleneck {
     limit: u32,
     carried: f64,
     purpose: Purpose,
+    /// Rounds of a ramp at the present level, beyond the first.
+    repeated: u32,
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
@@ -189,6 +191,7 @@ impl Bottleneck {
             limit: first as u32,
             carried: 0.0,
             purpose: Purpose::Ramp,
+            repeated: 0,
             rounds: 0,
             round: Round::new(Timestamp::default(), first as u32, 0),
             fallen: 1.0,
@@ -373,7 +376,7 @@ impl Bottleneck {
         if fitted.at_edge && self.rounds % 3 == 1 {
             purpose = Purpose::Down;
         }
-        let cruise = knee * plan::headroom(hinge.contends(), phi, self.adjusted);
+        let cruise = knee * plan::headroom(hinge.contends(), phi, self.adjusted, self.rounds);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down => plan::DOWN * knee,
@@ -395,14 +398,18 @@ impl Bottleneck {
             let most = if hinge.contends() { 1.2 } else { 2.0 };
             let (units, time_s, count) = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
             let cost = units * self.mix.cost_per_unit();
+            let time_s = time_s + self.round.censored_s() / self.round.limit;
             let seen = Work { count, units, cost, time_s };
             self.meter.restart(seen);
             self.changes.clear();
             self.reason = "knee found";
-            return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contends(), phi, 0.0), now);
+            return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contends(), phi, 0.0, 0), now);
         }
         let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
-        let passed = fitted.is_some_and(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 1.5);
+        let passed = fitted.is_some_and(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 2.0);
+        // Chance among the first few samples must not hold the ramp.
+        let passed = passed && self.repeated < 2;
+        self.repeated = if passed { self.repeated + 1 } else { 0 };
         self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed), now);
     }
 
@@ -466,12 +473,21 @@ impl Bottleneck {
         self.round = Round::new(now, self.limit, self.in_flight);
     }
 
+    /// Cost units per second in the present round, once there are some samples: the lesser of what requests and counting say.
+    fn throughput_of_round(&self) -> Option<f64> {
+        let round = &self.round;
+        if round.work.count < 10.0 {
+            return None;
+        }
+        let by_request = round.work.cost / (round.work.time_s + round.censored_s() / round.limit);
+        let rate = by_request.min(round.counted() * self.mix.cost_per_unit());
+        Some(rate).filter(|rate| rate.is_finite())
+    }
+
     /// Cost units per second, as configured.
     fn capacity(&self) -> f64 {
         let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
-        let round = &self.round.work;
-        let open_s = self.round.censored_s() / self.round.limit;
-        let now = (round.count >= 10.0).then(|| round.cost / (round.time_s + open_s)).or(self.seen);
+        let now = self.throughput_of_round().or(self.seen);
         match (self.purpose, learned, now) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
             (_, Some(learned), _) => learned * self.pauses.up_share(),

@@ -39,6 +39,8 @@ const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
 const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
+/// Headroom for a knee that was just found.
+const FRESH: f64 = 0.15;
 /// Share of the knee that is probed down to.
 pub(super) const DOWN: f64 = 0.8;
 
@@ -48,8 +50,9 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
     match purpose {
         Purpose::Ramp => limit.max(least.min(3.0 * limit)),
         Purpose::Stay => least,
-        Purpose::Cruise | Purpose::Up | Purpose::Down => {
-            (2.0 * limit).max(least).max(ROUND_SECONDS * per_second)
+        Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
+        Purpose::Up | Purpose::Down => {
+            ((2.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
         }
     }
 }
@@ -82,8 +85,10 @@ pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
     if contends { UP_CONTENDING } else { 1.0 + 0.75 * (0.4 + 0.6 * dispersion.min(1.0)) }
 }
 
-/// The cruise over the knee: room for the error of the knee, which grows with the noise.
-pub(super) fn headroom(contends: bool, dispersion: f64, adjusted: f64) -> f64 {
-    let most = if contends { 1.05 } else { 1.5 };
-    (1.1 + 0.08 * dispersion.sqrt() + adjusted).clamp(1.0, most)
+/// The cruise over the knee: room for the error of the knee, which grows with the noise and is largest at first. Too high a limit
+/// costs some response time, too low a one goodput.
+pub(super) fn headroom(contends: bool, dispersion: f64, adjusted: f64, rounds: u32) -> f64 {
+    let fresh = FRESH / (1.0 + f64::from(rounds) / 4.0);
+    let wanted = 1.1 + (0.08 + fresh) * dispersion.sqrt() + adjusted;
+    wanted.clamp(1.0, if contends { 1.05 } else { 1.5 })
 }
