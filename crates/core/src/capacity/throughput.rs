@@ -8,8 +8,9 @@
 //! Aimd, vegas, gradient and gradient2 have no figure of their own. L / mean response time was rejected: by Little's law it
 //! is the same number where L requests are always there, and wrong where they are not.
 //!
-//! Without a backlog the last figure holds, as what comes back then tells of the load. Where half or more of what ends are failures
-//! it holds too: an origin that only fails has not become slower. Until the origin was saturated for the first time nothing is
+//! Without a backlog the last figure holds, as what comes back then tells of the load. Ticks with failures only are left out: an
+//! origin that only fails has not become slower. Rejected: to hold wherever most requests fail, since a limit beyond what the
+//! origin holds is refused most of the time, and the figure would never change again. Until the origin was saturated for the first time nothing is
 //! known; the figure then starts low, is at least twice what was served in any 2 s, and grows with every tick in which visitors
 //! wait in the room while the gate could send more: an idle origin must not keep anybody waiting. The same growth, slower,
 //! leads out of a figure that has become too low.
@@ -131,7 +132,8 @@ impl Throughput {
             // The first tick, or the clock went backwards: what ended counts with the time to come.
             return;
         }
-        let saturated = self.now.saturated && load.queued > 0;
+        let errors_only = self.now.failed > 0 && self.now.served == 0;
+        let saturated = self.now.saturated && load.queued > 0 && !errors_only;
         self.ticks.push_back(Tick { time, saturated, ..self.now });
         self.now = Tick { saturated: true, ..Tick::default() };
         let mut all: Duration = self.ticks.iter().map(|tick| tick.time).sum();
@@ -157,8 +159,8 @@ impl Throughput {
             let time = tick.time.max(LEAST).as_secs_f64();
             tick.units / time
         };
-        if all.failed > 0 && all.failed >= all.served {
-            self.reason = if all.served == 0 { "errors only: holding" } else { "mostly errors: holding" };
+        if all.failed > 0 && all.served == 0 {
+            self.reason = "errors only: holding";
             return;
         }
         // A tick more or less must not make a full window incomplete.
