@@ -116,7 +116,7 @@ fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {
     let of = |name: String| told.iter().find(|told| told.name == name).and_then(|told| told.value);
     let cell = |law: &&str| {
         let (share, ratio) = (of(format!("{law}.all.goodput_share")), of(format!("{law}.all.mean_rt_ratio")));
-        format!("{} / {}", decimals(share, 3), decimals(ratio, 2))
+        shares(share, ratio)
     };
     let held = verdicts.iter().filter(|verdict| verdict.holds).count();
     let rule = format!("{held} of {}", verdicts.len());
@@ -124,9 +124,13 @@ fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {
 }
 
 fn share_cell(standing: &Standing) -> String {
-    let share = decimals(standing.figure("goodput_share"), 3);
-    let ratio = decimals(standing.figure("mean_rt_ratio"), 2);
-    if standing.is_prompt() { format!("{share} / {ratio}") } else { format!("({share} / {ratio})") }
+    shares(standing.figure("goodput_share"), standing.figure("mean_rt_ratio"))
+}
+
+/// In brackets if bought with response time.
+fn shares(share: Option<f64>, ratio: Option<f64>) -> String {
+    let text = format!("{} / {}", decimals(share, 3), decimals(ratio, 2));
+    if ratio.is_some_and(|ratio| ratio <= MOST_RESPONSE) { text } else { format!("({text})") }
 }
 
 fn belief_cell(standing: &Standing) -> String {
