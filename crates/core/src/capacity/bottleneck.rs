@@ -5,9 +5,9 @@
 //! in-flight limit L is held at the knee K of the curve of response time over requests in flight,
 //!
 //! ```text
-//! R(n) = B · max(1, (n/K)^p)            curve.rs: which K, B, p are likeliest
-//! L    = K · headroom                   plan.rs: how it is found, held and probed
-//! C    = Σ work / Σ R/n  at n >= K      meter.rs: what the origin serves there (Little's law)
+//! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     curve.rs: which K, B, a are likeliest
+//! L    = K · headroom                               plan.rs: how it is found, held and probed
+//! C    = Σ work / Σ R/n  at n >= K                  meter.rs: what the origin serves there (Little's law)
 //! ```
 //!
 //! and every sample is tested against the fit: [`change`] tells within some dozens of completions that the origin has become
@@ -270,7 +270,7 @@ impl Bottleneck {
         let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.meter.total().count));
         let onset =
             Onset { count, in_flight: count * n, units: count * units, response_s: count * response_s };
-        self.changes.add(&onset, expected_s, phi);
+        self.changes.add(&onset, expected_s, phi, self.round.limit);
         if self.alarm.is_none() {
             self.alarm = self.changes.fired(self.expected().0);
         }
@@ -376,7 +376,7 @@ impl Bottleneck {
         if fitted.at_edge && self.rounds % 3 == 1 {
             purpose = Purpose::Down;
         }
-        let cruise = knee * plan::headroom(hinge.contends(), phi, self.adjusted, self.rounds);
+        let cruise = knee * plan::headroom(hinge.contention, phi, self.adjusted, self.rounds);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down => plan::DOWN * knee,
@@ -403,14 +403,18 @@ impl Bottleneck {
             self.meter.restart(seen);
             self.changes.clear();
             self.reason = "knee found";
-            return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contends(), phi, 0.0, 0), now);
+            return self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contention, phi, 0.0, 0), now);
         }
         let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
         let passed = fitted.is_some_and(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > 2.0);
         // Chance among the first few samples must not hold the ramp.
         let passed = passed && self.repeated < 2;
         self.repeated = if passed { self.repeated + 1 } else { 0 };
-        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed), now);
+        self.go(
+            Purpose::Ramp,
+            level * plan::ramp_growth(slowdown, passed, self.hinge.is_some_and(|old| old.contends())),
+            now,
+        );
     }
 
     /// Tests whether those beyond the knee still wait: round by round, for the sake of those that have not ended yet.
@@ -441,8 +445,8 @@ impl Bottleneck {
         }
         let error = (self.dispersion.get() / round.work.count).sqrt();
         self.gained += 0.15 * (gain.clamp(-0.3, 0.3) - self.gained);
-        let step = if self.gained > 0.02 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
-        self.adjusted = (self.adjusted + step).clamp(0.0, 0.3);
+        let step = if self.gained > 0.03 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
+        self.adjusted = (self.adjusted + step).clamp(0.0, 0.2);
     }
 
     /// Learned costs keep their scale.
@@ -592,7 +596,7 @@ impl Estimator for Bottleneck {
         if let Some(hinge) = &self.hinge {
             figures.push(("knee", hinge.knee));
             figures.push(("base_response_ms", hinge.base_s * 1e3));
-            figures.push(("exponent", hinge.exponent));
+            figures.push(("contention", hinge.contention));
             let at = |n: f64| (n, 1e3 * hinge.base_s * hinge.slowdown(n));
             curve = (1..=40).map(|i| at(hinge.knee * f64::from(i) / 20.0)).collect();
         }

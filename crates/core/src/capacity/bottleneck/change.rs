@@ -63,6 +63,9 @@ pub(super) struct Changes {
     slower: Cusum,
     faster: Cusum,
     unsaturated: Cusum,
+    /// The block that is open, and the sum of its y.
+    open: Onset,
+    open_y: f64,
 }
 
 const SLOWER: f64 = 1.4;
@@ -75,12 +78,18 @@ const FASTER_NATS: f64 = 9.0;
 const MOST: f64 = 6.0;
 
 impl Changes {
-    /// One sample; `expected_s` is what the fit expects of each of its requests.
-    pub fn add(&mut self, sample: &Onset, expected_s: f64, dispersion: f64) {
-        let y = (sample.response_s / sample.count / expected_s).min(MOST);
-        let weight = sample.count / dispersion;
-        self.slower.add(weight * speaks_for(SLOWER, y), sample);
-        self.faster.add(weight * speaks_for(FASTER, y), sample);
+    /// One sample; `expected_s` is what the fit expects of each of its requests. The tests see means of `at_least` samples: requests
+    /// that ended together waited alike.
+    pub fn add(&mut self, sample: &Onset, expected_s: f64, dispersion: f64, at_least: f64) {
+        self.open.add(sample);
+        self.open_y += sample.count * (sample.response_s / sample.count / expected_s).min(MOST);
+        if self.open.count < at_least {
+            return;
+        }
+        let (block, y) = (std::mem::take(&mut self.open), std::mem::take(&mut self.open_y));
+        let weight = block.count / dispersion;
+        self.slower.add(weight * speaks_for(SLOWER, y / block.count), &block);
+        self.faster.add(weight * speaks_for(FASTER, y / block.count), &block);
     }
 
     /// A round at one limit, whose requests took `y` times what was expected, which was `slowdown` times as long as alone.

@@ -1,20 +1,20 @@
 //! How response time grows with the requests in flight: a hinge, fitted to what was seen at each level.
 //!
 //! ```text
-//! R(n) = B · m(n),   m(n) = max(1, (n/K)^p)         n requests in flight when sent, itself included
+//! R(n) = B · m(n),   m(n) = r (1 + a (r − 1)²),   r = max(1, n/K)      n requests in flight when sent, itself included
 //! ```
 //!
-//! B is the response time per cost unit of an origin with workers to spare, K the knee, p the exponent: 1 where those
-//! beyond K merely wait (then B/K seconds per unit is what the bottleneck needs, by Little's law), more where they also get in
-//! the way of those in service (contention). Samples lie in bins by n; each bin counts for its mean response time per
+//! B is the response time per cost unit of an origin with workers to spare, K the knee. Those beyond it wait: r, by Little's law; and
+//! they may get in the way of those in service, pair by pair: a, the coherency of Gunther's Universal Scalability Law, taken
+//! beyond the knee only. Samples lie in bins by n; each bin counts for its mean response time per
 //! unit by the likelihood of a gamma law, whose error is relative, as that of service times is:
 //!
 //! ```text
 //! −ln L = Σ cᵢ (ln μᵢ + yᵢ/μᵢ),   μᵢ = B m(nᵢ)      B has a closed form: Σ cᵢ yᵢ/m(nᵢ) / Σ cᵢ
 //! ```
 //!
-//! so that only K and p are searched for, on a grid that is refined once. Rejected: least squares (a bin of slow ones
-//! counts most), and the minimum response time for B (with noisy service it is a tenth of the mean, and the limit
+//! so that only K and a are searched for, on a grid that is refined once. Rejected: least squares (a bin of slow ones
+//! counts most), a power (n/K)^p, whose knee is too sharp for contention and pulls K down by a tenth, and the minimum response time for B (with noisy service it is a tenth of the mean, and the limit
 //! that follows starves the origin).
 //!
 //! It cannot see a knee that it has no samples on both sides of: [`Hinge::at_edge`] tells.
@@ -25,9 +25,9 @@ const LINEAR: usize = 32;
 const GROWTH: f64 = 1.03;
 /// Bins in all: the last one begins at 32 · 1.03³⁰⁰, some 227,000 requests in flight.
 const BINS: usize = LINEAR + 300;
-/// Exponents that are tried: none, the middle, and the full quadratic loss of pairs in each other's way.
-const EXPONENTS: [f64; 3] = [1.0, 1.5, 2.0];
-/// Nats by which an exponent above 1 must be likelier, per unit of dispersion: without contention 1 % are wrongly given one.
+/// Contentions that are tried: none, some, and half of the throughput gone at twice the knee.
+const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
+/// Nats by which contention must be likelier than none, per unit of dispersion.
 const CONTENTION_GAIN: f64 = 3.0;
 /// Steps of the search for K: coarse over the whole range, then fine about the best.
 const COARSE: f64 = 1.10;
@@ -45,7 +45,7 @@ struct Bin {
 /// A bin's means as the fit needs them.
 #[derive(Clone, Copy, Debug)]
 struct Point {
-    ln_n: f64,
+    n: f64,
     count: f64,
     /// Mean response per unit.
     y: f64,
@@ -58,8 +58,8 @@ pub(super) struct Hinge {
     pub base_s: f64,
     /// Requests in flight from which on they wait.
     pub knee: f64,
-    /// How response time grows beyond the knee.
-    pub exponent: f64,
+    /// How much those beyond the knee get in the way of the others.
+    pub contention: f64,
     /// Nats by which the hinge is likelier than a response time that does not depend on n, before dispersion.
     pub gain: f64,
     /// Samples below the knee are too few to place it: it may be lower.
@@ -69,13 +69,7 @@ pub(super) struct Hinge {
 impl Hinge {
     /// How many times longer than alone a request takes among `n`.
     pub fn slowdown(&self, n: f64) -> f64 {
-        if n <= self.knee {
-            1.0
-        } else if self.exponent == 1.0 {
-            n / self.knee
-        } else {
-            (n / self.knee).powf(self.exponent)
-        }
+        slowdown(n / self.knee, self.contention)
     }
 
     /// Units per second at the knee.
@@ -85,7 +79,7 @@ impl Hinge {
 
     /// Whether more in flight than the knee costs throughput.
     pub fn contends(&self) -> bool {
-        self.exponent > 1.2
+        self.contention > 0.2
     }
 }
 
@@ -186,7 +180,7 @@ impl Curve {
     /// A hinge with its knee moved, and the base that then fits best.
     pub fn fit_at(&mut self, knee: f64, hinge: Hinge) -> Hinge {
         let points = self.take_points();
-        let (_, base_s) = loss(&points, knee.ln(), hinge.exponent);
+        let (_, base_s) = loss(&points, knee.ln(), hinge.contention);
         self.points = points;
         Hinge { knee, base_s, ..hinge }
     }
@@ -195,7 +189,7 @@ impl Curve {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
         points.extend(self.used().map(|bin| Point {
-            ln_n: (bin.in_flight / bin.count).ln(),
+            n: bin.in_flight / bin.count,
             count: bin.count,
             y: bin.response_s / bin.units,
         }));
@@ -220,38 +214,45 @@ fn index(n: f64) -> usize {
     (LINEAR - 1 + beyond.ceil() as usize).min(BINS - 1)
 }
 
-/// The points' mean log-likelihood loss under a knee and an exponent, and the base that fits best.
-fn loss(points: &[Point], ln_knee: f64, exponent: f64) -> (f64, f64) {
+fn slowdown(r: f64, contention: f64) -> f64 {
+    let r = r.max(1.0);
+    r * (1.0 + contention * (r - 1.0) * (r - 1.0))
+}
+
+/// The negative log-likelihood of the points under a knee and a contention, and the base that fits best.
+fn loss(points: &[Point], ln_knee: f64, contention: f64) -> (f64, f64) {
+    let knee = ln_knee.exp();
     let (mut samples, mut scaled, mut logs) = (0.0, 0.0, 0.0);
     for point in points {
-        let ln_m = (exponent * (point.ln_n - ln_knee)).max(0.0);
+        let m = slowdown(point.n / knee, contention);
         samples += point.count;
-        scaled += point.count * point.y * (-ln_m).exp();
-        logs += point.count * ln_m;
+        scaled += point.count * point.y / m;
+        if m > 1.0 {
+            logs += point.count * m.ln();
+        }
     }
     let base = scaled / samples;
     (samples * (base.ln() + 1.0) + logs, base)
 }
 
 fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
-    let (first, last) = (points.first()?.ln_n, points.last()?.ln_n);
-    let (flat, flat_base) = loss(points, last, 1.0);
-    let mut best = Hinge { base_s: flat_base, knee: last.exp(), exponent: 1.0, gain: 0.0, at_edge: false };
+    let (first, last) = (points.first()?.n.ln(), points.last()?.n.ln());
+    let (flat, flat_base) = loss(points, last, 0.0);
+    let mut best = Hinge { base_s: flat_base, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
     let mut least = flat;
-    for exponent in EXPONENTS {
-        let handicap = if exponent > 1.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
+    for contention in CONTENTIONS {
+        let handicap = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
         let mut search = |from: f64, to: f64, step: f64| {
             let mut at = from;
             let mut found = (f64::INFINITY, from);
             while at <= to {
-                let (loss, base) = loss(points, at, exponent);
+                let (loss, base_s) = loss(points, at, contention);
                 if loss < found.0 {
                     found = (loss, at);
                 }
                 if loss + handicap < least {
                     least = loss + handicap;
-                    best =
-                        Hinge { base_s: base, knee: at.exp(), exponent, gain: flat - loss, at_edge: false };
+                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat - loss, at_edge: false };
                 }
                 at += step;
             }
@@ -260,7 +261,6 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
         let near = search(first, last, COARSE.ln());
         search((near - COARSE.ln()).max(first), (near + COARSE.ln()).min(last), FINE.ln());
     }
-    let limit = (best.knee.ln() - first) < 0.05;
-    best.at_edge = limit && best.gain > 0.0;
+    best.at_edge = best.gain > 0.0 && best.knee.ln() - first < 0.05;
     (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
 }

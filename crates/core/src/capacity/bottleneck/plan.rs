@@ -27,13 +27,15 @@ pub(super) enum Purpose {
 /// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
 const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
+/// And where too much is known to hurt.
+const GENTLE: f64 = 1.3;
 /// Completions per round at dispersion 0 and 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
 /// Share of a second that a round lasts at least, when cruising.
 const ROUND_SECONDS: f64 = 0.03;
 /// Rounds between two probes up; and under contention, where they cost goodput.
-const UP_EVERY: u32 = 5;
+const UP_EVERY: u32 = 6;
 const UP_EVERY_CONTENDING: u32 = 20;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
@@ -58,9 +60,11 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
 }
 
 /// By how much a ramp's next round is larger: not at all while there is some evidence that the knee was passed.
-pub(super) fn ramp_growth(slowdown: f64, passed: bool) -> f64 {
+pub(super) fn ramp_growth(slowdown: f64, passed: bool, contends: bool) -> f64 {
     if passed {
         1.0
+    } else if contends {
+        GENTLE
     } else if slowdown > 1.15 {
         CAREFUL
     } else {
@@ -87,8 +91,10 @@ pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
 
 /// The cruise over the knee: room for the error of the knee, which grows with the noise and is largest at first. Too high a limit
 /// costs some response time, too low a one goodput.
-pub(super) fn headroom(contends: bool, dispersion: f64, adjusted: f64, rounds: u32) -> f64 {
+pub(super) fn headroom(contention: f64, dispersion: f64, adjusted: f64, rounds: u32) -> f64 {
     let fresh = FRESH / (1.0 + f64::from(rounds) / 4.0);
-    let wanted = 1.1 + (0.08 + fresh) * dispersion.sqrt() + adjusted;
-    wanted.clamp(1.0, if contends { 1.05 } else { 1.5 })
+    let wanted = 1.09 + (0.06 + fresh) * dispersion.sqrt() + adjusted;
+    // Beyond the knee contention costs a (r − 1)² of the throughput: half a percent to two here.
+    let most = if contention > 0.0 { 1.0 + 0.12 / contention.max(0.3).sqrt().max(0.8) } else { 1.4 };
+    wanted.min(most)
 }
