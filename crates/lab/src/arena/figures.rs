@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `settle_s` | from the start of the stretch (or of saturation in it) until the mean of the capacity over the next 5 s is within 5 % of C, and is so for every such 5 s that begins in the 10 s from then (or fits before the end); infinite: never |
 //! | `error_pct` | mean capacity over the last third, how far from C |
+//! | `error_1s_pct`, `error_5s_pct`, `error_10s_pct` | mean capacity over the second around that time after saturation began, how far from C |
 //! | `goodput_share` | cost units served, over what a queue at rate C would have served |
 //! | `p99_ratio` | 99th percentile of the response time in the last third, over P0 |
 //! | `mean_rt_ratio` | mean response time over R0 |
@@ -26,6 +27,8 @@ const WITHIN: f64 = 0.05;
 const MEAN_S: f64 = 5.0;
 /// Time it must stay so, in seconds.
 const STAYS_S: f64 = 10.0;
+/// Seconds after which the first errors are told.
+pub const EARLY_S: [f64; 3] = [1.0, 5.0, 10.0];
 /// A queue of so many seconds of work: saturated.
 const SATURATED_S: f64 = 0.5;
 
@@ -36,6 +39,8 @@ pub struct Figures {
     pub settle_s: Option<f64>,
     /// Percent; `None`: never saturated.
     pub error_pct: Option<f64>,
+    /// Percent, after each of [`EARLY_S`]; `None`: never saturated, or not for so long.
+    pub early_error_pct: [Option<f64>; 3],
     /// Share.
     pub goodput_share: f64,
     /// Ratio; `None`: nothing was served.
@@ -97,6 +102,7 @@ fn figures(trace: &Trace, stretch: &Stretch, belief: Option<Belief<'_>>) -> Figu
     Figures {
         settle_s: belief.as_ref().map(Belief::settle_s),
         error_pct: belief.as_ref().map(Belief::error_pct),
+        early_error_pct: EARLY_S.map(|after_s| belief.as_ref()?.error_after_pct(after_s)),
         goodput_share: 0.0,
         p99_ratio: p99.map(|p99| p99 / stretch.unloaded_p99_s),
         mean_rt_ratio: (served > 0).then(|| took_s / served as f64 / stretch.unloaded_s),
@@ -158,6 +164,13 @@ impl<'a> Belief<'a> {
 
     fn error_pct(&self) -> f64 {
         (mean(self.last_third()) / self.truth - 1.0).abs() * 100.0
+    }
+
+    /// Of the mean of the second around that time.
+    fn error_after_pct(&self, after_s: f64) -> Option<f64> {
+        let at = |s: f64| (s * self.per_s).round() as usize;
+        let around = self.capacity.get(at(after_s - 0.5)..at(after_s + 0.5))?;
+        Some((mean(around) / self.truth - 1.0).abs() * 100.0)
     }
 
     fn overshoot_pct(&self) -> f64 {

@@ -29,7 +29,7 @@ impl World<'_> {
         };
         self.trace.step(self.now_us, what, request.guest, replica as u64);
         let head_us = *request.head_us.get_or_insert(self.now_us);
-        let (took_us, path) = (head_us - request.sent_us, request.path as usize);
+        let (took_us, path, cost) = (head_us - request.sent_us, request.path as usize, request.cost);
         if done.part != Part::Rest
             && let Some(flight) = request.at.as_ref().and_then(|at| at.flight.as_ref())
         {
@@ -40,7 +40,7 @@ impl World<'_> {
             Part::Whole | Part::Rest => {
                 self.tally.origin_served(now, Duration::from_micros(took_us));
                 if let Some(record) = &mut self.record {
-                    record.answered(self.now_us, took_us);
+                    record.answered(self.now_us, took_us, cost);
                 }
                 self.ended_at_origin(done.id, Outcome::Served, Ok(Answer::Served));
             }

@@ -1,7 +1,7 @@
 //! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an estimator needs
 //! more than a row per second.
 
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Cost, Rate};
 
 /// What the gate believed and held the origin to, from a tick on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Answered {
     pub at_us: u64,
     /// Since it had been sent, in microseconds.
     pub took_us: u32,
+    /// What it cost, in the gate's units.
+    pub cost: Cost,
 }
 
 /// All of it, in order of time.
@@ -38,7 +40,8 @@ impl Record {
         self.believed.push(Believed { at_us, capacity, limit });
     }
 
-    pub(super) fn answered(&mut self, at_us: u64, took_us: u64) {
-        self.answered.push(Answered { at_us, took_us: u32::try_from(took_us).unwrap_or(u32::MAX) });
+    pub(super) fn answered(&mut self, at_us: u64, took_us: u64, cost: Cost) {
+        let took_us = u32::try_from(took_us).unwrap_or(u32::MAX);
+        self.answered.push(Answered { at_us, took_us, cost });
     }
 }

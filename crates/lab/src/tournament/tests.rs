@@ -11,6 +11,8 @@ use super::stretch::{Stretch, alone, stretches};
 use super::summary::{Standing, overall, verdicts};
 use super::truth::{Effort, Truth, truth};
 use super::*;
+use tidegate_core::units::Cost;
+
 use crate::experiment::{Stage, catalog, seeds};
 use crate::outcome::Second;
 use crate::scenario::Scenario;
@@ -39,10 +41,20 @@ fn run(seconds: u64, belief: impl Fn(f64) -> f64, served: impl Fn(u64) -> u64) -
     let (mut series, mut waiting) = (Vec::new(), 0);
     for t in 0..seconds {
         let served = served(t);
-        let answer = |k| Answered { at_us: t * 1_000_000 + k * 1_000_000 / served, took_us: 150_000 };
+        let answer =
+            |k| Answered { at_us: t * 1_000_000 + k * 1_000_000 / served, took_us: 150_000, cost: Cost::ONE };
         record.answered.extend((0..served).map(answer));
         waiting += 150 - served;
-        series.push(Second { t, offered: 150, origin_served: served, waiting, ..Second::default() });
+        let (door, door_units) = (served, served as f64);
+        series.push(Second {
+            t,
+            offered: 150,
+            door,
+            door_units,
+            origin_served: served,
+            waiting,
+            ..Second::default()
+        });
     }
     (record, series)
 }
