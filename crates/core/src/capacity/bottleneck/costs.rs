@@ -90,13 +90,13 @@ impl Costs {
         factor
     }
 
-    /// Several classes were seen.
-    pub fn several(&self) -> bool {
-        self.seen > 1
-    }
-
-    /// Learned costs of the classes seen.
-    pub fn learned(&self) -> impl Iterator<Item = (usize, f64)> {
-        self.classes.iter().enumerate().filter_map(|(id, class)| class.map(|class| (id, class.learned)))
+    /// The least and the greatest ratio of learned to configured cost among the classes seen; 1 and 1 if there is none.
+    pub fn range(&self) -> (f64, f64) {
+        let ratios = self.classes.iter().flatten().map(|class| class.learned / class.configured);
+        ratios
+            .fold(None, |range: Option<(f64, f64)>, r| {
+                Some(range.map_or((r, r), |(a, b)| (a.min(r), b.max(r))))
+            })
+            .unwrap_or((1.0, 1.0))
     }
 }

@@ -19,6 +19,8 @@
 //!
 //! It cannot see a knee that it has no samples on both sides of: [`Hinge::at_edge`] tells.
 
+use super::meter::Work;
+
 /// Levels with a bin of their own; above, bins grow.
 const LINEAR: usize = 32;
 /// Each further bin is this much wider: finer than any fit.
@@ -72,11 +74,6 @@ impl Hinge {
         slowdown(n / self.knee, self.contention)
     }
 
-    /// Units per second at the knee.
-    pub fn throughput(&self) -> f64 {
-        self.knee / self.base_s
-    }
-
     /// Whether more in flight than the knee costs throughput.
     pub fn contends(&self) -> bool {
         self.contention > 0.2
@@ -119,11 +116,6 @@ impl Curve {
         self.bins[from..].fill(Bin::default());
     }
 
-    /// Samples at no more than `n` in flight.
-    pub fn samples_below(&self, n: f64) -> f64 {
-        self.bins[..=index(n)].iter().map(|bin| bin.count).sum()
-    }
-
     /// Samples in all.
     pub fn samples(&self) -> f64 {
         self.bins.iter().map(|bin| bin.count).sum()
@@ -146,16 +138,17 @@ impl Curve {
         self.bins.iter_mut().for_each(|bin| bin.units *= factor);
     }
 
-    /// Units, and the time they took per request in flight, between two levels: their quotient is a throughput.
-    pub fn work_between(&self, low: f64, high: f64) -> (f64, f64, f64) {
-        let inside = self.used().filter(|bin| {
+    /// Work done between two levels, with its time per request in flight: their quotient is a throughput.
+    pub fn work_between(&self, low: f64, high: f64) -> Work {
+        let mut seen = Work::default();
+        for bin in self.used() {
             let n = bin.in_flight / bin.count;
-            n >= low && n <= high
-        });
-        inside.fold((0.0, 0.0, 0.0), |(units, time, count), bin| {
-            let n = bin.in_flight / bin.count;
-            (units + bin.units, time + bin.response_s / n, count + bin.count)
-        })
+            if n >= low && n <= high {
+                let (units, time_s) = (bin.units, bin.response_s / n);
+                seen.add(&Work { count: bin.count, units, cost: 0.0, time_s });
+            }
+        }
+        seen
     }
 
     /// What was seen: (requests in flight, response time per unit in seconds).

@@ -35,7 +35,7 @@ impl Guess {
     }
 
     /// A tick of `elapsed_s` has passed; `limit` requests may be in flight.
-    pub fn tick(&mut self, load: &Load, limit: u32, elapsed_s: f64) -> f64 {
+    pub fn tick(&mut self, load: &Load, limit: u32, elapsed_s: f64) {
         if elapsed_s > 0.0 {
             let keep = (-elapsed_s).exp();
             self.throughput = keep * self.throughput + (1.0 - keep) * self.ended / elapsed_s;
@@ -45,7 +45,6 @@ impl Guess {
         if starves(load, limit) {
             self.rate = (self.rate * GROWTH).min(MOST);
         }
-        self.rate
     }
 
     pub fn rate(&self) -> f64 {

@@ -56,17 +56,19 @@ impl Work {
 /// The window.
 pub(super) struct Meter {
     blocks: VecDeque<Work>,
+    /// Of the blocks.
+    closed: Work,
     open: Work,
 }
 
 impl Meter {
     pub fn new() -> Self {
-        Self { blocks: VecDeque::with_capacity(BLOCKS + 1), open: Work::default() }
+        Self { blocks: VecDeque::with_capacity(BLOCKS + 2), closed: Work::default(), open: Work::default() }
     }
 
     pub fn clear(&mut self) {
         self.blocks.clear();
-        self.open = Work::default();
+        (self.closed, self.open) = (Work::default(), Work::default());
     }
 
     /// Starts anew with this.
@@ -74,6 +76,7 @@ impl Meter {
         self.clear();
         if with.count > 0.0 {
             self.blocks.push_back(with);
+            self.closed = with;
         }
     }
 
@@ -84,19 +87,27 @@ impl Meter {
             return;
         }
         self.blocks.push_back(std::mem::take(&mut self.open));
+        self.sum_up();
         self.drop_outdated(dispersion);
         if self.blocks.len() > BLOCKS {
             self.put_together();
         }
-        while self.blocks.len() > 1 && self.total().count - self.blocks[0].count > most {
+        while self.blocks.len() > 1 && self.closed.count - self.blocks[0].count > most {
             self.blocks.pop_front();
+            self.sum_up();
         }
+    }
+
+    /// Afresh, so that no rounding adds up.
+    fn sum_up(&mut self) {
+        self.closed = Work::default();
+        self.blocks.iter().for_each(|block| self.closed.add(block));
     }
 
     /// All of it.
     pub fn total(&self) -> Work {
-        let mut total = self.open;
-        self.blocks.iter().for_each(|block| total.add(block));
+        let mut total = self.closed;
+        total.add(&self.open);
         total
     }
 
@@ -112,16 +123,18 @@ impl Meter {
         if count > most {
             self.open.scale(most / count);
             self.blocks.iter_mut().for_each(|block| block.scale(most / count));
+            self.sum_up();
         }
     }
 
     pub fn rescale_units(&mut self, factor: f64) {
         self.open.units *= factor;
         self.blocks.iter_mut().for_each(|block| block.units *= factor);
+        self.sum_up();
     }
 
     fn drop_outdated(&mut self, dispersion: f64) {
-        let mut older = self.total();
+        let mut older = self.closed;
         let mut recent = Work::default();
         for at in (1..self.blocks.len()).rev() {
             let block = self.blocks[at];
@@ -133,7 +146,7 @@ impl Meter {
             let enough = recent.count >= RECENT * dispersion.max(0.3);
             if enough && (recent.rate() / older.rate()).ln().abs() > DIFFERS * error {
                 self.blocks.drain(..at);
-                return;
+                return self.sum_up();
             }
         }
     }

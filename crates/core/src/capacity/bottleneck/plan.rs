@@ -24,6 +24,17 @@ pub(super) enum Purpose {
     Stay,
 }
 
+impl Purpose {
+    /// What the room lets in over the capacity: enough to fill the limit while it grows.
+    pub fn gain(self) -> f64 {
+        match self {
+            Self::Ramp => 2.0,
+            Self::Up => 1.3,
+            Self::Cruise | Self::Down | Self::Stay => 1.05,
+        }
+    }
+}
+
 /// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
 const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
