@@ -74,6 +74,8 @@ const FASTER: f64 = 0.7;
 /// false fall costs goodput. A busy origin may have them as often per hour, not per sample: ln(X/100) is added.
 const SLOWER_NATS: f64 = 11.0;
 const FASTER_NATS: f64 = 9.0;
+/// Nats after which one does not wait for the next probe.
+const LEANS_NATS: f64 = 2.0;
 /// A single response counts as at most so many times the expected one: one of a minute proves nothing.
 const MOST: f64 = 6.0;
 
@@ -110,6 +112,11 @@ impl Changes {
         } else {
             None
         }
+    }
+
+    /// Whether another probe up is worth while: there is some evidence that those beyond the knee do not wait.
+    pub fn leans_up(&self) -> bool {
+        self.unsaturated.sum > LEANS_NATS
     }
 
     pub fn clear(&mut self) {

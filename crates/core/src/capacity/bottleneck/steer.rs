@@ -108,6 +108,9 @@ impl Bottleneck {
         if fitted.at_edge && self.rounds % 3 == 1 {
             purpose = Purpose::Down;
         }
+        if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
+            purpose = Purpose::Up;
+        }
         let cruise = knee * plan::headroom(hinge.contention, phi, self.adjusted, self.rounds);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
