@@ -37,6 +37,9 @@ mod round;
 mod standing;
 mod steer;
 
+#[cfg(test)]
+mod tests;
+
 use change::{Change, Changes, Onset};
 use costs::Costs;
 use curve::{Curve, Hinge};
