@@ -15,6 +15,7 @@ mod e2e {
     mod bodies;
     mod continues;
     mod crash;
+    mod discovery;
     mod experiment;
     mod hostile;
     mod lab_origin;
