@@ -10,13 +10,23 @@
 //! everywhere:  no step forward unless |g - c| / g < ε: with few visitors, discovery pauses
 //! ```
 //!
-//! What the paper leaves open is resolved as follows, each beside the place where it is done:
-//! *when a peak counts* ([`PowerRatio::sees_the_peak`]), *overload is not low load* ([`PowerRatio::judge`]), *a paused
-//! epoch's sample is dropped* and *a service that will not calm down is relieved* (`phases`), *what the largest error is*
-//! (`watch`), *what is fitted* (all samples, both phases: the fine phase's alone span a quarter of the range, and a cubic
-//! through their noise peaks anywhere), *stabilise after the fine phase too* (the paper: "a similar cool off period will also
-//! exist"), and *c_i is what came, not what was promised*: the room's hand lets in c_i per second as soon as c_i changes, and
-//! g and r are taken of requests that ended in the epoch, so that no promise made at an earlier c_i counts for this one.
+//! What the paper leaves open, how it is read here, and what that is worth: complete of sixty seeds in front of ten workers with
+//! exponential work (from cold in 300 s, after a fall in 420 s), against the same without. All of it: 59 and 59; one false alarm in
+//! thirty hours of watching.
+//!
+//! | reading | where | without it |
+//! |---|---|---|
+//! | when a peak counts: six loads, a drop of a tenth behind it | [`PowerRatio::sees_the_peak`] | 29 and 22 |
+//! | overload is not low load | [`PowerRatio::judge`] | 56 and 45; 22 of 60 rises of a service whose work is fixed (nothing, where epochs are broken off) |
+//! | a paused epoch's sample is dropped | `phases` | nothing, while visitors wait; a dent in the curve, when they do not |
+//! | what is fitted: all samples, of both phases | `add_point` | C is 87 instead of 76 |
+//! | largest error: of points near the peak | `watch` | 58 falls |
+//! | two epochs in a row are a change | `watch` | 12 false alarms |
+//! | stabilise after the fine phase too ("a similar cool off period will also exist") | `phases` | 12 false alarms, 53 falls |
+//! | a service that stays overloaded is relieved, a probe that fills it broken off | `phases`, [`PowerRatio::crowd`] | with contention .3, 1 of 60 instead of 52 |
+//!
+//! And c_i is what comes, not what was promised: the room's hand lets in c_i per second as soon as c_i changes, and g and r are taken
+//! of requests that ended in the epoch, so that no promise made at an earlier c_i counts for this one.
 //!
 //! What it cannot do: it needs 25 epochs (200 s) of more visitors than the service can take, and overloads it for some of them;
 //! the peak lies below what a service run with bounded concurrency can serve (80 of 100 per second with ten workers); a
@@ -198,8 +208,8 @@ impl PowerRatio {
 
     /// Whether the fit's greatest value lies inside the range probed: the load has gone past the capacity.
     ///
-    /// The paper asks for no more, and four points are a cubic. With noise in them that cubic peaks inside by chance: a
-    /// third of the discoveries then end far too low, or chase peaks until there are no visitors left. So: some more
+    /// The paper asks for no more, and four points are a cubic. With noise in them that cubic peaks inside by chance: half of
+    /// the discoveries then chase peaks that the next sample takes away, and some end at a quarter of the capacity. So: some more
     /// loads, and a drop behind the peak that noise does not make, in the fit and, while loads are far apart, in the last
     /// sample itself. "The range" ends with the greatest load probed, also after backtracking, since its sample is kept.
     fn sees_the_peak(&self) -> bool {
@@ -211,6 +221,8 @@ impl PowerRatio {
         self.points.len() >= self.config.least_points && lo < at && at < hi && fit.at(hi) <= dropped && raw
     }
 
+    /// Fits the samples of both phases together ("fitted over all observations"): those of the fine phase alone span a quarter of the
+    /// range, and a cubic through their noise peaks near the range's end.
     fn add_point(&mut self, power: f64) {
         if self.points.len() == MAX_POINTS {
             self.points.remove(0);

@@ -73,7 +73,8 @@ impl PowerRatio {
         }
     }
 
-    /// The capacity is the load at the fit's peak.
+    /// The capacity is the load at the fit's peak. The service must become stable at it before change is looked for: the first epochs
+    /// after the last probes are still theirs, and far below the curve.
     fn conclude(&mut self) {
         if let Some(fit) = self.fit {
             self.load = fit.peak().0;

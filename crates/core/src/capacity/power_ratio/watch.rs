@@ -4,11 +4,12 @@
 //! off the curve:  |γ - fit(load)| > 2 * E,   E = max |γ_i - fit(c_i)| over the discovery's points
 //! ```
 //!
-//! Departures, each because the literal reading fails:
-//! - *E from points near the peak.* The deepest overload is off any cubic by half its height; twice that and no rise is ever
-//!   noticed. Near the peak (±20 %), where the service is run, the fit is as good as its noise. A load outside that window
-//!   is held against the E of all points.
-//! - *Two epochs in a row.* E is the largest of some dozen errors, so that one epoch in a hundred exceeds it by chance.
+//! Departures from the letter:
+//! - *E from points near the peak* (±20 %), where the service is run and the fit is as good as its noise: points in deep overload are
+//!   off any cubic and swell E. (Since probes are broken off early, they are few, and this is worth one fall in sixty.) A load
+//!   outside that window is held against the E of all points.
+//! - *Two epochs in a row.* E is the largest of some dozen errors, which chance exceeds: to the letter, 12 of 60 false alarms in half
+//!   an hour of watching, instead of one.
 //! - *At the goodput, where few come.* "Any subsequent epoch" includes those with little load, whose power ratio is low
 //!   because g is. The curve is read at g then; and no rise is inferred, as nothing waits for it.
 //!
