@@ -332,7 +332,7 @@ fn a_tournament_is_told_in_tables_and_by_name() {
         "vegas is too slow"
     );
     assert_eq!(json["partial"][0], "vegas in steady, seed 7: panicked: oh");
-    let table = output::table(&[report.clone()]);
+    let table = output::table(std::slice::from_ref(&report));
     for text in ["(0.990 / 2.50)", "0.980 / 1.10", "never / 2.0 / -", "1 of 1", "PARTIAL: vegas in steady"] {
         assert!(table.contains(text), "{text}: {table}");
     }

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use super::{Tally, micros};
 
+#[cfg(test)]
+mod tests;
+
 /// Time that the origin took for each answer of one second, in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {

@@ -148,8 +148,8 @@ fn runs_of_nothing_have_figures_of_nothing() {
     let broken = figures(&Record::default(), &series, &stretch);
     expect(&broken, "goodput_share", 0.0);
     assert_eq!(percentile(&mut Vec::<u32>::new(), 0.5), None);
-    assert_eq!(percentile(&mut vec![3, 1, 2], 0.5), Some(2));
-    assert_eq!(percentile(&mut vec![3, 1, 2], 1.0), Some(3));
+    assert_eq!(percentile(&mut [3, 1, 2], 0.5), Some(2));
+    assert_eq!(percentile(&mut [3, 1, 2], 1.0), Some(3));
 }
 
 fn standing(estimator: &str, scenario: &str, share: f64, ratio: f64) -> Standing {
