@@ -54,8 +54,6 @@ use standing::Standing;
 
 /// Ticks without a sample to judge, or with errors only, after which that is the reason.
 const IDLE_TICKS: u32 = 10;
-/// After a shift of the mix what was seen before counts for so many samples: costs may have been learned badly.
-const SHIFTED: f64 = 150.0;
 /// Growth per tick of what the room lets in beyond the plan while the origin has places free, and the most of it.
 const STARVED_GROWTH: f64 = 1.1;
 const STARVED_MOST: f64 = 4.0;
@@ -101,6 +99,9 @@ pub struct Bottleneck {
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
+    /// The first samples, until there are enough to tell an ordinary response time by their median.
+    early: Vec<Sample>,
+    usual_s: Option<f64>,
     /// By how much the origin has become slower, while that is looked into.
     fallen: f64,
     /// Correction of the headroom by what the probes up have shown.
@@ -141,6 +142,8 @@ impl Bottleneck {
             repeated: 0,
             rounds: 0,
             round: Round::new(Timestamp::default(), first as u32, 0),
+            early: Vec::with_capacity(judge::EARLY),
+            usual_s: None,
             fallen: 1.0,
             adjusted: 0.0,
             gained: 0.0,
@@ -235,14 +238,11 @@ impl Estimator for Bottleneck {
             self.ticked.served += sample.count;
             self.guess.served(cost * count);
             self.round.ended_units += units * count;
-            if self.mix.add(count, units, cost) {
-                self.meter.fade(SHIFTED);
-            }
         } else {
             self.ticked.failed += sample.count;
         }
         if sample.backlog {
-            self.judge(sample, units);
+            self.take(sample, units);
         } else {
             self.pauses.pass(sample.ended);
         }

@@ -31,6 +31,9 @@ const BINS: usize = LINEAR + 300;
 const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
 /// Nats by which contention must be likelier than none, per unit of dispersion.
 const CONTENTION_GAIN: f64 = 3.0;
+/// Share of the knee up to which samples tell of the base, whatever the error of the knee; and how many must, per unit of dispersion.
+const CLEARLY_BELOW: f64 = 0.9;
+const ENOUGH_BELOW: f64 = 12.0;
 /// Steps of the search for K: coarse over the whole range, then fine about the best.
 const COARSE: f64 = 1.10;
 const FINE: f64 = 1.015;
@@ -124,7 +127,7 @@ impl Curve {
     /// Forgets so much that below the knee and above it no more than these samples count: old ones fade as new ones come,
     /// and only on the side where new ones come.
     pub fn fade(&mut self, knee: f64, below: f64, above: f64) {
-        let (low, high) = self.bins.split_at_mut((index(knee) + 1).min(BINS));
+        let (low, high) = self.bins.split_at_mut((index(CLEARLY_BELOW * knee) + 1).min(BINS));
         for (side, most) in [(low, below), (high, above)] {
             let sum: f64 = side.iter().map(|bin| bin.count).sum();
             if sum > most {
@@ -254,6 +257,8 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
         let near = search(first, last, COARSE.ln());
         search((near - COARSE.ln()).max(first), (near + COARSE.ln()).min(last), FINE.ln());
     }
-    best.at_edge = best.gain > 0.0 && best.knee.ln() - first < 0.05;
+    let clearly_below = points.iter().filter(|point| point.n < CLEARLY_BELOW * best.knee);
+    let samples: f64 = clearly_below.map(|point| point.count).sum();
+    best.at_edge = best.gain > 0.0 && samples < ENOUGH_BELOW * dispersion.max(0.3);
     (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
 }

@@ -1,23 +1,58 @@
-//! What is done with every sample: O(1), without allocation.
+//! What is done with every sample: O(1), without allocation (but once, for the first ones).
 
 use super::steer::CONTENDING_RANGE;
 use super::{Bottleneck, Hinge, Onset, Purpose, Sample, Work};
 
 /// Up to so many knees a sample tells of the throughput.
 const RANGE: f64 = 1.8;
+/// After a shift of the mix what was seen before counts for so many samples: costs may have been learned badly.
+const SHIFTED: f64 = 150.0;
+/// Samples by which an ordinary response time is first told.
+pub(super) const EARLY: usize = 8;
+/// Bounds of a response time, in seconds: of a clock's tick, and of what anybody waits for.
+const LEAST_S: f64 = 1e-6;
+const MOST_S: f64 = 3600.0;
+/// Completions per second that are expected when nothing is known: no gap is a pause then.
+const LEAST_RATE: f64 = 0.01;
 
 impl Bottleneck {
+    /// A sample from a time of backlog. The first ones wait until their median is known: a single one of a minute among them would hide
+    /// the knee for long.
+    pub(super) fn take(&mut self, sample: &Sample, units: f64) {
+        if self.usual_s.is_some() {
+            return self.judge(sample, units);
+        }
+        if sample.ok {
+            self.early.push(*sample);
+        }
+        if self.early.len() < EARLY {
+            return;
+        }
+        let mut early = std::mem::take(&mut self.early);
+        early.sort_by_key(|sample| sample.response);
+        self.usual_s = Some(early[EARLY / 2].response.as_secs_f64().max(LEAST_S));
+        early.sort_by_key(|sample| sample.ended);
+        for sample in &early {
+            let units = self.costs.units(sample.class, sample.cost.units());
+            self.judge(sample, units);
+        }
+    }
+
     /// A sample that was sent while others waited.
-    pub(super) fn judge(&mut self, sample: &Sample, units: f64) {
+    fn judge(&mut self, sample: &Sample, units: f64) {
         let count = sample.count as f64;
         let n = (f64::from(sample.in_flight) - self.standing.level()).max(1.0);
-        let whole_s = sample.response.as_secs_f64().max(1e-6);
+        let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
         let response_s = self.standing.split(count, whole_s, self.expected().1);
         let sent = sample.ended.saturating_sub(sample.response);
         if self.pauses.forgives(sent, sample.ended, self.expected(), f64::from(self.limit)) {
             return;
         }
         self.ticked.judged += sample.count;
+        // Errors among others take their time from the capacity; while there is nothing else, it is held.
+        if !sample.ok && self.ticked.failing > 1 {
+            return;
+        }
         let ok = if sample.ok { count } else { 0.0 };
         let work = Work {
             count: ok,
@@ -35,6 +70,9 @@ impl Bottleneck {
             return self.curve.add_failed(n, count, response_s);
         }
         self.curve.add(n, count, units, response_s);
+        if self.mix.add(count, units, sample.cost.units()) {
+            self.meter.fade(SHIFTED);
+        }
         if let Some(hinge) = self.hinge.filter(|_| self.purpose != Purpose::Ramp) {
             self.compare(&hinge, sample, n, units, response_s);
         }
@@ -83,7 +121,7 @@ impl Bottleneck {
                 self.round.work.count / self.round.work.time_s,
                 self.round.response_s / self.round.work.count,
             ),
-            None => (0.01, f64::INFINITY),
+            None => (LEAST_RATE, self.usual_s.unwrap_or(f64::INFINITY)),
         }
     }
 }

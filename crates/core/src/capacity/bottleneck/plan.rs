@@ -50,12 +50,14 @@ const UP_EVERY: u32 = 6;
 const UP_EVERY_CONTENDING: u32 = 20;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
-const DOWN_AT: [u32; 3] = [3, 8, 16];
+pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
 /// Headroom for a knee that was just found.
 const FRESH: f64 = 0.15;
 /// Share of the knee that is probed down to.
 pub(super) const DOWN: f64 = 0.8;
+/// And where hardly anything was seen below.
+pub(super) const DOWN_AT_EDGE: f64 = 0.7;
 
 /// Completions in a round at a limit.
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {

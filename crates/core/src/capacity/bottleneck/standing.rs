@@ -15,6 +15,8 @@ const LONG: f64 = 12.0;
 /// Seconds of averaging, and mean stays of averaging at least.
 const MEMORY_S: f64 = 20.0;
 const MEMORY_STAYS: f64 = 3.0;
+/// Longest stay, in seconds, that makes the memory longer.
+const LONGEST_S: f64 = 600.0;
 
 /// How many stay.
 #[derive(Clone, Copy, Default, Debug)]
@@ -32,8 +34,9 @@ impl Standing {
             return response_s;
         }
         let stay = response_s - usual_s;
-        self.ended_s += count * stay;
-        self.mean_stay_s += 0.1 * (stay - self.mean_stay_s);
+        // What was before the time that is remembered does not count.
+        self.ended_s += count * stay.min(self.memory_s());
+        self.mean_stay_s += 0.1 * (stay.min(LONGEST_S) - self.mean_stay_s);
         usual_s
     }
 
@@ -42,11 +45,14 @@ impl Standing {
         if elapsed_s <= 0.0 {
             return;
         }
-        let memory = MEMORY_S.max(MEMORY_STAYS * self.mean_stay_s);
-        self.watched_s = (self.watched_s + elapsed_s).min(memory);
+        self.watched_s = (self.watched_s + elapsed_s).min(self.memory_s());
         let weight = (elapsed_s / self.watched_s).min(1.0);
         self.level += weight * (self.ended_s / elapsed_s - self.level);
         self.ended_s = 0.0;
+    }
+
+    fn memory_s(&self) -> f64 {
+        MEMORY_S.max(MEMORY_STAYS * self.mean_stay_s)
     }
 
     /// Mean number of those in flight.

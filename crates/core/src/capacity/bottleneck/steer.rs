@@ -35,7 +35,8 @@ impl Bottleneck {
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
                 self.reason = "origin slower: looking below";
-                self.rounds = 0;
+                // It is about to be looked below: the first probe down of the plan may be left out.
+                self.rounds = plan::DOWN_AT[0] + 1;
                 self.fallen = ratio;
                 if hinge.contends() {
                     self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
@@ -74,7 +75,9 @@ impl Bottleneck {
             return self.go(Purpose::Down, 0.9 * knee / self.fallen, now);
         }
         let phi = self.dispersion.get();
-        let (level, open_s) = (self.round.limit, self.round.censored_s());
+        // A cruise goes on from round to round: there the bins miss nobody.
+        let open_s = if self.purpose == Purpose::Cruise { 0.0 } else { self.round.censored_s() };
+        let level = self.round.limit;
         self.curve.add_failed(level, 1.0, open_s);
         let fitted = self.curve.fit(phi);
         self.curve.add_failed(level, 1.0, -open_s);
@@ -114,6 +117,7 @@ impl Bottleneck {
         let cruise = knee * plan::headroom(hinge.contention, phi, self.adjusted, self.rounds);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
+            Purpose::Down if fitted.at_edge => plan::DOWN_AT_EDGE * knee,
             Purpose::Down => plan::DOWN * knee,
             Purpose::Cruise | Purpose::Ramp | Purpose::Stay => cruise,
         };
