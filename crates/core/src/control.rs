@@ -129,7 +129,8 @@ impl Control {
         let estimate =
             Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence: 1.0 };
         let (tunables, estimate) = self.put_in_force(estimate, now);
-        (Tunables { capacity, outflow: capacity, ..tunables }, estimate)
+        let keeps_queue = orders.is_some_and(|orders| orders.keeps_queue);
+        (Tunables { capacity, outflow: capacity, keeps_queue, ..tunables }, estimate)
     }
 
     fn put_in_force(&mut self, estimate: Estimate, now: Timestamp) -> (Tunables, Estimate) {

@@ -312,6 +312,14 @@ impl Desk {
         }
     }
 
+    /// What is gone by; of a checker, what was ordered.
+    pub fn course(&self) -> Course {
+        match self {
+            Self::Room(room) => room.course(),
+            Self::Checker { checker, .. } => checker.course(),
+        }
+    }
+
     /// The room in figures; a checker knows of nobody who waits.
     pub fn state(&self, now: Timestamp) -> RoomState {
         self.room().map(|room| room.state(now)).unwrap_or_default()

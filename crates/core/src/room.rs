@@ -254,15 +254,18 @@ impl Room {
         let Some(placed) = self.slots.take(cost, now, oldest) else {
             return Arrival::Full { retry_after: RETRY_FULL };
         };
-        if at_once(placed.due, hand, burst) && !self.door.is_full(now) {
+        let is_due = at_once(placed.due, hand, burst);
+        if is_due && !self.door.is_crowded(now) {
             self.enter_new(cost);
             return Arrival::Enter;
         }
+        // Due, but the gate has no place for it: behind those who were told to wait for one.
+        let place = if is_due { placed.due.max(self.last_due()) } else { placed.due };
         // Tickets count whole milliseconds.
         let issued = Timestamp::from_millis(now.as_millis());
         // A ticket with a wait of zero is one for now, which the door lets in whatever the schedule says. While the hand is
         // behind the clock a promise may be due by now, and has its turn to wait for all the same.
-        let due = Timestamp::from_millis(placed.due.as_millis()).max(issued + SHORTEST_PROMISE);
+        let due = Timestamp::from_millis(place.as_millis()).max(issued + SHORTEST_PROMISE);
         self.waits.add(due.second(), Load { visitors: 1, cost });
         self.last_due.fetch_max(due.as_micros(), Ordering::AcqRel);
         let arrived = arrived.unwrap_or(issued).min(issued);

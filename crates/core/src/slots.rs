@@ -228,6 +228,11 @@ impl Slots {
         Cost::from_hundredths(self.limit.load(Ordering::Acquire) >> SECOND_BITS)
     }
 
+    /// What the second at the frontier can take: less than [`Slots::limit`] after a rise that has not reached it yet.
+    pub(crate) fn limit_here(&self) -> Cost {
+        Cost::from_hundredths(self.limit_of(self.frontier()))
+    }
+
     /// First second that may have room.
     pub fn frontier(&self) -> u64 {
         (self.frontier.load(Ordering::Acquire) & SECOND_MASK).max(self.floor())

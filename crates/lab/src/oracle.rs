@@ -204,7 +204,7 @@ impl Oracle {
             Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
         } else {
             let is_undisturbed = self.calm.is_undisturbed();
-            self.calm.promised(guest, wait, now_us);
+            self.calm.promised(guest, wait, halves, now_us);
             self.schedule.promised(ticket, is_undisturbed, halves, now_us)
         };
         self.expect(finding);
@@ -267,6 +267,7 @@ impl Oracle {
     pub(crate) fn door(&mut self, cost: Cost) {
         if self.is_on {
             self.flow.door(cost);
+            self.calm.door(cost);
         }
     }
 
@@ -274,6 +275,7 @@ impl Oracle {
     pub(crate) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
         if self.is_on {
             self.flow.ticked(half, state, now_us);
+            self.schedule.ticked(half, state);
             self.calm.ticked(state, now_us);
         }
     }

@@ -13,29 +13,61 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
     from..=to
 }
 
-fn sweep_breaks_nothing(random_faults: bool) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/crowd.toml");
-    let scenario = Scenario::load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+fn scenario(file: &str) -> Scenario {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim").join(file);
+    Scenario::load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// The seeds that broke a rule, and how the first did.
+fn broken(scenario: &Scenario, random_faults: bool) -> Option<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let report = sweep(&scenario, seeds(), threads, random_faults).expect("a scenario that can be played");
+    let report = sweep(scenario, seeds(), threads, random_faults).expect("a scenario that can be played");
     assert!(!report.runs.is_empty() && report.events > 1_000 * report.runs.len() as u64);
     let broken: Vec<_> = report.broken().map(|(seed, run)| (*seed, run.violations[0].rule)).collect();
-    if let Some((_, run)) = report.broken().next() {
-        panic!(
-            "{} of {} seeds broke a rule: {broken:?}\n{}",
-            broken.len(),
-            report.runs.len(),
-            run.violations[0]
-        );
+    let (_, run) = report.broken().next()?;
+    Some(format!(
+        "{}: {} of {} seeds broke a rule: {broken:?}\n{}",
+        scenario.name,
+        broken.len(),
+        report.runs.len(),
+        run.violations[0]
+    ))
+}
+
+fn breaks_nothing(scenario: &Scenario, random_faults: bool) {
+    if let Some(broken) = broken(scenario, random_faults) {
+        panic!("{broken}");
     }
 }
 
 #[test]
 fn crowds_break_no_rule() {
-    sweep_breaks_nothing(false);
+    breaks_nothing(&scenario("crowd.toml"), false);
 }
 
 #[test]
 fn crowds_with_faults_break_no_rule() {
-    sweep_breaks_nothing(true);
+    breaks_nothing(&scenario("crowd.toml"), true);
+}
+
+/// The same with every estimator that finds the capacity out.
+fn discovered(random_faults: bool) {
+    let all = tidegate_core::capacity::names().filter(|name| *name != "fixed").filter_map(|name| {
+        let mut scenario = scenario("discovering.toml");
+        scenario.name = name.to_owned();
+        scenario.gate.as_mut().expect("a gate").settings.capacity.estimator = name.to_owned();
+        broken(&scenario, random_faults)
+    });
+    let all: Vec<_> = all.collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn crowds_break_no_rule_while_the_capacity_is_discovered() {
+    discovered(false);
+}
+
+#[test]
+fn crowds_with_faults_break_no_rule_while_the_capacity_is_discovered() {
+    discovered(true);
 }

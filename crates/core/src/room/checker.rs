@@ -151,8 +151,7 @@ impl Checker {
 
     /// Follows tokengen's orders.
     pub fn follow(&self, orders: Orders, now: Timestamp) {
-        let Orders { capacity, ceiling, keeps_queue, .. } = orders;
-        self.door.set_course(&Course { capacity, outflow: capacity, ceiling, keeps_queue }, now);
+        self.door.set_course(&course(&orders), now);
         self.door.hand.set(orders.hand);
         self.ordered.store(now.as_micros(), Ordering::Relaxed);
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(orders);
@@ -161,6 +160,11 @@ impl Checker {
     /// What was ordered last, however long ago.
     pub fn orders(&self) -> Option<Orders> {
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was ordered last, as the door goes by it.
+    pub fn course(&self) -> Course {
+        self.orders().as_ref().map_or_else(|| self.door.capacity().into(), course)
     }
 
     fn note(&self, second: u64, cost: Cost) {
@@ -177,4 +181,9 @@ impl Checker {
         let wait = ticket.due().since(self.door.hand.at(now)).max(MIN_WAIT);
         Wait { wait, place: 1 + wait.as_secs() / AGAIN.as_secs().max(1), due: now + wait }
     }
+}
+
+fn course(orders: &Orders) -> Course {
+    let Orders { capacity, ceiling, keeps_queue, .. } = *orders;
+    Course { capacity, outflow: capacity, ceiling, keeps_queue }
 }

@@ -271,6 +271,11 @@ impl Room {
         self.set_course(&rate.into(), now);
     }
 
+    /// What is gone by.
+    pub fn course(&self) -> Course {
+        self.control().course
+    }
+
     /// What to go by from now on. A fall of the capacity moves newcomers behind everything promised (WebQ III-D: T' + 1), a
     /// rise speeds up the hand, or goes to newcomers if so configured.
     pub fn set_course(&self, course: &Course, now: Timestamp) {
@@ -301,7 +306,12 @@ impl Room {
                 let seconds = ahead.cost.hundredths().div_ceil(new.hundredths().max(1));
                 self.slots.set_floor(self.slots.floor().max(now.second() + seconds + 1));
             }
-            self.slots.set_limit(new);
+            if new <= self.slots.limit_here() {
+                self.slots.set_limit(new);
+            } else {
+                // A rise that the frontier has not reached yet is taken back in part: here it is still a rise.
+                self.slots.set_limit_ahead(new);
+            }
         } else if control.config.rise_to_newcomers || self.last_due() <= hand {
             self.slots.set_limit(new);
             self.slots.set_floor(0);

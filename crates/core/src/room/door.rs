@@ -262,12 +262,20 @@ impl Door {
         self.set_reached(goal.min(reached + step).max(reached));
     }
 
-    /// What the door says; changes nothing.
+    /// What the door says; lets nobody in.
     pub(crate) fn judge(&self, ticket: &Ticket, now: Timestamp) -> Word {
         if self.redeemed.contains(ticket.due().second(), ticket.nonce) {
             return Word::Replayed;
         }
-        self.judge_unused(ticket, now)
+        let word = self.judge_unused(ticket, now);
+        self.note_sent_away(word, ticket);
+        word
+    }
+
+    fn note_sent_away(&self, word: Word, ticket: &Ticket) {
+        if word == Word::Behind {
+            self.sent_away.fetch_add(ticket.cost.hundredths(), Ordering::Relaxed);
+        }
     }
 
     /// The same of a ticket that has not been redeemed.
@@ -302,8 +310,13 @@ impl Door {
         Cost::from_hundredths(self.sent_away.swap(0, Ordering::Relaxed))
     }
 
+    /// Whether a kept queue is so long that newcomers wait in the room instead, though nobody waits there.
+    pub(crate) fn is_crowded(&self, now: Timestamp) -> bool {
+        self.keeps_queue() && self.is_behind(true, now)
+    }
+
     /// Whether a kept queue has no places left but those for requests that never wait in the room.
-    pub(crate) fn is_full(&self, now: Timestamp) -> bool {
+    fn is_full(&self, now: Timestamp) -> bool {
         let (queued, most) = (self.queued.load(Ordering::Relaxed), self.most_queued.load(Ordering::Relaxed));
         // Since the last look the origin has gone on.
         queued > most && {
@@ -342,9 +355,7 @@ impl Door {
     /// with [`Door::admit`].
     pub(crate) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Word {
         let word = self.judge_unused(ticket, now);
-        if word == Word::Behind {
-            self.sent_away.fetch_add(ticket.cost.hundredths(), Ordering::Relaxed);
-        }
+        self.note_sent_away(word, ticket);
         if word != Word::Enter {
             let used = self.redeemed.contains(ticket.due().second(), ticket.nonce);
             return if used { Word::Replayed } else { word };

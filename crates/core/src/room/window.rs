@@ -33,6 +33,8 @@ const TARGET_S: f64 = 0.1;
 const REACTION_S: f64 = 1.0;
 /// Mean time from being called to being here, in seconds.
 const ON_THE_WAY_S: f64 = 0.5;
+/// After which those come again who are asked to, in seconds.
+const AGAIN_S: f64 = 1.0;
 /// Time in which a wrong queue is set right, in seconds.
 const SETTLE_S: f64 = 1.0;
 /// Memory of the work per second that leaves the queue, in seconds.
@@ -86,11 +88,13 @@ pub(super) struct Window {
     coming: f64,
     /// Nobody is called: the queue is too long, which says nothing of `k`.
     has_stopped: bool,
+    /// Some of those called were asked to come again: it is not for want of calling if the origin could take more.
+    is_crowded: bool,
 }
 
 impl Window {
     pub(super) fn new() -> Self {
-        Self { flow: 0.0, correction: 1.0, queued: 0.0, coming: 0.0, has_stopped: false }
+        Self { flow: 0.0, correction: 1.0, queued: 0.0, coming: 0.0, has_stopped: false, is_crowded: false }
     }
 
     /// Nobody waits, or another law governs: nothing is known for the next crowd.
@@ -116,7 +120,7 @@ impl Window {
         let left = seen.forwarded / seen.over_s;
         let goal = if seen.is_starved { left.max(self.flow).max(going.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - (-seen.over_s / FLOW_MEMORY_S).exp());
-        let rate = if seen.is_starved {
+        let rate = if seen.is_starved && !self.is_crowded {
             CORRECTION_STARVED
         } else if self.has_stopped {
             0.0
@@ -138,9 +142,10 @@ impl Window {
         pace.min(most).max(0.0) / going.show_up
     }
 
-    /// So much came, and was asked to come again: it is on its way once more.
+    /// So much came, and was asked to come again in a second: it is on its way once more, for longer than `T`.
     pub(super) fn sent_away(&mut self, work: f64) {
-        self.coming += work;
+        self.coming += work * AGAIN_S / ON_THE_WAY_S;
+        self.is_crowded = work > 0.0;
     }
 
     /// So much of the promised work has been called.

@@ -8,9 +8,15 @@
 //! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no
 //! promise.
 //!
+//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits longer than
+//! until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`].
+//!
 //! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`]. If the room is
-//! busy later than every such instant, and nothing has been wrong for as long, it does not come back.
+//! busy later than every such instant, and nothing has been wrong for as long, it does not come back. Where an estimator moves the
+//! capacity, the work told of takes the place of the time: twice as much has been sent and the room is still busy, or nothing is
+//! sent for [`TO_NORMAL`] and ten times what the dearest visitor takes at the capacity in force.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_core::room::Wait;
@@ -32,12 +38,17 @@ const FALLS_BEHIND_S: f64 = 0.5;
 /// What has gone wrong is over for the origin's door after this.
 const SETTLES_US: u64 = 3_000_000;
 
+/// Ticks of ten minutes: an answer takes less.
+const TICKS_KEPT: usize = 6_000;
+
 #[derive(Clone, Copy, Default)]
 struct Told {
     at_us: u64,
     wait_us: u64,
     /// How many disturbances there had been; of who must not be judged: none.
     world: u32,
+    /// Work sent to the origin when it will be one's turn, if an estimator governs; else zero.
+    until: f64,
 }
 
 pub(super) struct Calm {
@@ -52,10 +63,20 @@ pub(super) struct Calm {
     faulted: bool,
     /// The last report from tokencheck to tokengen was lost.
     is_unheard: bool,
-    /// The room is empty from here on.
+    /// The room is empty from here on; and once so much work has been sent.
     empty_by_us: u64,
+    empty_by_work: f64,
+    /// When work was sent last.
+    sent_us: u64,
+    discovers: bool,
     crowd_is_over: bool,
     slack: Duration,
+    /// Work sent to the origin, and the most of it in a second.
+    sent: f64,
+    sent_before: f64,
+    fastest: f64,
+    /// When how much had been sent, by tick.
+    course: VecDeque<(u64, f64)>,
 }
 
 impl Calm {
@@ -70,7 +91,14 @@ impl Calm {
             faulted: false,
             is_unheard: false,
             empty_by_us: 0,
+            empty_by_work: 0.0,
+            sent_us: 0,
+            discovers: scenario.gate.as_ref().is_some_and(|gate| gate.settings.discovers()),
             crowd_is_over: false,
+            sent: 0.0,
+            sent_before: 0.0,
+            fastest: 0.0,
+            course: VecDeque::new(),
             slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
         }
     }
@@ -115,14 +143,33 @@ impl Calm {
         self.empty_by_us = self.empty_by_us.max(now_us);
     }
 
-    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, now_us: u64) {
+    /// Work is sent to the origin.
+    pub(super) fn door(&mut self, cost: Cost) {
+        self.sent += cost.units();
+    }
+
+    /// Work sent until the tick before `at_us`.
+    fn sent_by(&self, at_us: u64) -> f64 {
+        let after = self.course.partition_point(|(tick_us, _)| *tick_us <= at_us);
+        self.course.get(after.saturating_sub(1)).map_or(0.0, |(_, sent)| *sent)
+    }
+
+    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) {
         let at = guest as usize;
         if self.told.len() <= at {
             self.told.resize(at + 1, Told::default());
         }
         let wait_us = wait.wait.as_micros() as u64;
         let world = if self.is_unheard { 0 } else { self.world };
-        self.told[at] = Told { at_us: now_us, wait_us, world };
+        let until = match halves.first() {
+            Some(half) if self.discovers => {
+                let work = wait.wait.as_secs_f64() * half.capacity().get();
+                self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
+                self.sent + 1.1 * wait.wait.as_secs_f64() * half.capacity().get()
+            }
+            _ => 0.0,
+        };
+        self.told[at] = Told { at_us: now_us, wait_us, world, until };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
     }
 
@@ -155,6 +202,21 @@ impl Calm {
         if self.faulted || told.world != self.world || !prompt {
             return Ok(());
         }
+        if told.until > 0.0 {
+            let fastest = self.fastest.max(self.sent - self.sent_before);
+            let most = told.until + fastest * self.slack.as_secs_f64();
+            let sent = self.sent_by(entered.as_micros() as u64);
+            return if sent <= most {
+                Ok(())
+            } else {
+                let wait = Duration::from_micros(told.wait_us);
+                let what = format!(
+                    "visitor {guest} was told to wait {wait:?}, and {:.1} cost units too many were sent to the origin first",
+                    sent - most
+                );
+                Err(("honest", what))
+            };
+        }
         let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
         let most_us = told.wait_us + told.wait_us / 10 + self.slack.as_micros() as u64;
         if realised_us <= most_us {
@@ -166,7 +228,19 @@ impl Calm {
 
     pub(super) fn ticked(&mut self, state: &Half, now_us: u64) {
         let queued: Cost = state.gate.totals().queued_cost;
-        if state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
+        if state.forwards() {
+            if self.course.len() == TICKS_KEPT {
+                self.course.pop_front();
+            }
+            self.course.push_back((now_us, self.sent));
+        }
+        let is_rate = !state.course().keeps_queue;
+        let gate = state.gate.totals();
+        if !is_rate && state.forwards() && 2 * gate.queued >= gate.max_queue {
+            // So few places that some are asked to come again though their turn has come.
+            self.world += 1;
+        }
+        if is_rate && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
             self.disturbed(now_us);
         }
     }
@@ -174,14 +248,29 @@ impl Calm {
     pub(super) fn second(&mut self, halves: &[Half], now_us: u64) -> Finding {
         let Some(half) = halves.first() else { return Ok(()) };
         let now = half.now(now_us);
+        let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
+        self.fastest = self.fastest.max(sent);
+        if sent > 0.0 || !half.desk.busy(now) {
+            self.sent_us = now_us;
+        }
         if !half.desk.busy(now) {
             return Ok(());
         }
         let bound = TO_NORMAL.as_micros() as u64;
-        let since = self.empty_by_us.max(self.disturbed_us.unwrap_or(0));
-        if !self.crowd_is_over || now_us <= since + bound {
+        let is_due = if self.discovers {
+            let dearest = half.live.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
+            let stands_us = 1e7 * dearest / half.capacity().get().max(1e-9);
+            let in_time = bound as f64 * 1e-6 * self.fastest;
+            self.sent > self.empty_by_work + in_time
+                || (now_us - self.sent_us) as f64 > bound as f64 + stands_us
+        } else {
+            now_us > self.empty_by_us.max(self.disturbed_us.unwrap_or(0)) + bound
+        };
+        if !self.crowd_is_over || !is_due {
             return Ok(());
         }
+        self.empty_by_work = self.sent;
+        self.sent_us = now_us;
         self.empty_by_us = now_us;
         Err((
             "normal",

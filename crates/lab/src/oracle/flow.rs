@@ -18,6 +18,19 @@
 //! is late or enters unasked, and nothing goes wrong, nothing but the bursts and the control loop's swing are left:
 //! [`CALM_S`] instead of the first and the fifth line.
 //!
+//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the operator's ceiling,
+//! if there is one, and of the gate's queue, which visitors of the room may not fill beyond
+//!
+//! ```text
+//!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in one of the last
+//!                        ten seconds
+//! + target               the queue aimed at (`room/window.rs`): 0.1 s, a deviation of a second's visitors, half of one
+//! + 2 bursts             newcomers who enter at once
+//! + the dearest visitor
+//! ```
+//!
+//! as it was when they entered, without what entered unasked.
+//!
 //! At the origin's door tier 2 may release in one second what it held back before: so in any second at most
 //! `C * 1 s + lead bound + what was queued when it began` may pass.
 
@@ -52,6 +65,14 @@ pub(super) struct Flow {
     is_calm_by_nature: bool,
     burst_s: f64,
     overbook: f64,
+    /// The half that lets in.
+    last: usize,
+    /// A queue is kept at the gate.
+    keeps_queue: bool,
+    /// What has passed the door in each of the last seconds.
+    seen: [f64; 10],
+    /// Work let in unasked in the last seconds.
+    unasked: [f64; 3],
 }
 
 impl Flow {
@@ -69,6 +90,10 @@ impl Flow {
                 is_calm_by_nature: false,
                 burst_s: 0.0,
                 overbook: 1.0,
+                last: 0,
+                keeps_queue: false,
+                seen: [0.0; 10],
+                unasked: [0.0; 3],
             };
         };
         let comes_when_told = |kind: &crate::scenario::Kind| {
@@ -95,7 +120,17 @@ impl Flow {
                 && scenario.visitors.iter().all(comes_when_told),
             burst_s: settings.room.burst.as_secs_f64(),
             overbook: settings.room.overbook_max.max(1.0),
+            last: halves.len() - 1,
+            keeps_queue: false,
+            seen: [0.0; 10],
+            unasked: [0.0; 3],
         }
+    }
+
+    /// What bounds what is let in: the capacity, or where a queue is kept the operator's ceiling.
+    fn bound_by(half: &Half) -> Rate {
+        let course = half.course();
+        if course.keeps_queue { course.ceiling } else { half.capacity() }
     }
 
     pub(super) fn lead(&self) -> (f64, f64) {
@@ -120,16 +155,19 @@ impl Flow {
 
     pub(super) fn entered(&mut self, entry: &Entry, halves: &[Half], now_us: u64) -> Finding {
         let Some(half) = halves.last() else { return Ok(()) };
-        let capacity = half.capacity();
+        let capacity = Self::bound_by(half);
         let cost = match entry {
             Entry::Ticket { ticket, .. } => ticket.cost,
             Entry::AtOnce { cost } => *cost,
             // Nobody asked the room: it cannot be blamed.
             Entry::Unasked { cost } => {
                 self.queued += *cost;
+                self.unasked[0] += cost.units();
                 return Ok(());
             }
         };
+        self.follow(half, now_us);
+        self.queue(half)?;
         if capacity >= Rate::MAX || capacity == Rate::ZERO {
             self.lead = 0.0;
             return Ok(());
@@ -155,6 +193,26 @@ impl Flow {
         ))
     }
 
+    /// Somebody enters: the queue there is at the gate must not be so long that it should not have been.
+    fn queue(&self, half: &Half) -> Finding {
+        if !half.course().keeps_queue {
+            return Ok(());
+        }
+        let known = half.capacity().get().max(self.door.units());
+        let takes = self.seen.iter().fold(known, |most, seen| most.max(*seen));
+        let queued = half.gate.totals().queued_cost.units();
+        let target = 0.1 * takes + (takes * self.largest).sqrt() + self.largest / 2.0;
+        let bursts = 2.0 * takes * self.burst_s.max((10.0 / takes).min(1.0)).min(1.0);
+        let most = BEHIND_S * takes + target + bursts + self.largest + self.unasked.iter().sum::<f64>();
+        if queued <= most {
+            return Ok(());
+        }
+        Err((
+            "capacity",
+            format!("a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1}"),
+        ))
+    }
+
     /// What was let in never reached the origin, and may come again.
     pub(super) fn gave_back(&mut self, cost: Cost) {
         self.lead = (self.lead - cost.units()).max(0.0);
@@ -165,15 +223,24 @@ impl Flow {
     }
 
     pub(super) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
-        let capacity = state.capacity();
-        if half == 0 && capacity != self.capacity && self.capacity > Rate::ZERO && self.capacity < Rate::MAX {
-            // The same seconds of work at another capacity, as the core has it.
+        if half == self.last {
+            self.follow(state, now_us);
+        }
+    }
+
+    /// The process that lets in goes by another capacity, or law, than before.
+    fn follow(&mut self, state: &Half, now_us: u64) {
+        let (capacity, keeps_queue) = (Self::bound_by(state), state.course().keeps_queue);
+        if keeps_queue != self.keeps_queue {
+            self.keeps_queue = keeps_queue;
+            self.lead = 0.0;
+            self.at_us = now_us;
+        } else if capacity != self.capacity && self.capacity > Rate::ZERO && self.capacity < Rate::MAX {
+            // What was let in at a higher capacity is as many seconds of it; at a lower one, as much work.
             self.leak(self.capacity.get(), now_us);
-            self.lead *= capacity.get() / self.capacity.get();
+            self.lead *= (capacity.get() / self.capacity.get()).min(1.0);
         }
-        if half == 0 {
-            self.capacity = capacity;
-        }
+        self.capacity = capacity;
     }
 
     pub(super) fn restarted(&mut self, now_us: u64) {
@@ -184,8 +251,11 @@ impl Flow {
     pub(super) fn second(&mut self, halves: &[Half], is_calm: bool, now_us: u64) -> Finding {
         let Some(half) = halves.last() else { return Ok(()) };
         let door = std::mem::take(&mut self.door);
+        self.seen.rotate_right(1);
+        self.seen[0] = door.units();
+        self.unasked = [0.0, self.unasked[0], self.unasked[1]];
         let queued = std::mem::replace(&mut self.queued, half.gate.totals().queued_cost);
-        let capacity = half.capacity();
+        let capacity = Self::bound_by(half);
         if capacity >= Rate::MAX || capacity == Rate::ZERO || !is_calm {
             return Ok(());
         }

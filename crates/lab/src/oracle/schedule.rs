@@ -7,6 +7,9 @@
 //! is so because the hand runs ahead, for all alike; a burst is the part of the present second that is already due.
 //! "Your turn, but the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
 //!
+//! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since the schedule follows in
+//! steps; and the seconds that a fall leaves empty are no mistake.
+//!
 //! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D). A restart
 //! forgets the promises of its last second; order begins anew.
 
@@ -24,6 +27,8 @@ use crate::sim::half::Half;
 const SOON: (u64, Duration) = (1, Duration::from_secs(1));
 /// Tickets count whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
+/// The schedule is made anew for changes of the capacity above this only, where an estimator moves it.
+const STEP: f64 = 0.05;
 /// How old the orders may be that tokencheck goes by: after this it goes by the clock.
 const ORDERS_HOLD: Duration = Duration::from_secs(5);
 /// The schedule kept here, in seconds: the longest that any room's is, two days.
@@ -38,6 +43,8 @@ pub(super) struct Schedule {
     /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it began to fill.
     promised: Vec<(u64, u64, bool)>,
     highest: Rate,
+    /// As of the last tick.
+    capacity: Rate,
     overbook: f64,
     in_order: bool,
     is_split: bool,
@@ -55,6 +62,7 @@ impl Schedule {
             let_in: Timestamp::default(),
             promised: Vec::new(),
             highest: halves.first().map_or(Rate::ZERO, Half::capacity),
+            capacity: halves.first().map_or(Rate::ZERO, Half::capacity),
             overbook: 1.0,
             in_order,
             is_split: halves.len() == 2,
@@ -65,6 +73,14 @@ impl Schedule {
 
     pub(super) fn disturbed(&mut self) {
         self.has_gaps = true;
+    }
+
+    /// A half has ticked: where an estimator has moved the capacity, the schedule may have gaps.
+    pub(super) fn ticked(&mut self, half: usize, state: &Half) {
+        if half == 0 && state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
+            self.has_gaps = true;
+            self.highest = if state.capacity() > self.highest { state.capacity() } else { self.highest };
+        }
     }
 
     pub(super) fn restarted(&mut self) {
@@ -178,7 +194,8 @@ impl Schedule {
             // Looked up when it matters: the sum over the schedule is dear.
             self.second(halves, now_us);
         }
-        let limit = per_second * self.overbook;
+        let step = if halves[0].course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
+        let limit = per_second * self.overbook * step;
         if sum as f64 > limit + one as f64 + 1.0 {
             return Err((
                 "promises",

@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tidegate_core::capacity::Sample;
+use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
 use tidegate_core::desk::Desk;
 use tidegate_core::gate::{Gate, Woken};
 use tidegate_core::measure::Shard;
-use tidegate_core::room::{Checker, Room};
+use tidegate_core::room::{Checker, Course, Room};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
 use tidegate_gateway::clock;
@@ -29,6 +29,7 @@ pub(crate) struct Half {
     pub(crate) shard: Shard,
     steering: Control,
     believed: Rate,
+    estimate: Estimate,
     samples: Vec<Sample>,
     pub(crate) clock: DriftingClock,
     saved_at: Timestamp,
@@ -85,11 +86,23 @@ impl Half {
         let shard = Shard::new(live.classes.len());
         let mut steering = live.steering();
         // As the driver does before the first visitor.
-        let (first, _) = steering.tick(&[], &Default::default(), now);
-        let gate = Gate::new(&live.gate_config());
-        let believed = first.capacity;
-        let samples = Vec::new();
-        Ok(Self { desk, gate, shard, steering, believed, samples, clock, saved_at: now, saved, live })
+        let (first, estimate) = steering.tick(&[], &Default::default(), now);
+        let mut gate = Gate::new(&live.gate_config());
+        gate.set_limit(first.max_in_flight);
+        let (believed, samples) = (first.capacity, Vec::new());
+        Ok(Self {
+            desk,
+            gate,
+            shard,
+            steering,
+            believed,
+            estimate,
+            samples,
+            clock,
+            saved_at: now,
+            saved,
+            live,
+        })
     }
 
     pub(crate) fn now(&self, now_us: u64) -> Timestamp {
@@ -108,8 +121,10 @@ impl Half {
         let gate = self.gate.totals();
         self.samples.clear();
         self.gate.take_samples(&mut self.samples);
-        let (tunables, _) = self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
+        let (tunables, estimate) =
+            self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
         self.gate.set_limit(tunables.max_in_flight);
+        self.estimate = estimate;
         self.believed = tunables.capacity;
         if now.since(self.saved_at) >= SAVE {
             self.saved = self.desk.room().map(|room| room.save(now));
@@ -130,7 +145,18 @@ impl Half {
         self.believed
     }
 
-    /// What the room lets in.
+    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and while reports
+    /// are missing.
+    pub(crate) fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// What the room goes by here.
+    pub(crate) fn course(&self) -> Course {
+        self.desk.course()
+    }
+
+    /// What the room's places and waits are reckoned with.
     pub(crate) fn capacity(&self) -> Rate {
         self.desk.capacity()
     }
