@@ -26,6 +26,11 @@ use crate::capacity::Sample;
 use crate::queue::{Discipline, Fifo, Waiting};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
 
+/// An answer that goes on for so long after its head gives its place back: what the origin worked for is done, the rest is
+/// transport at the pace of the visitor's line. A second is longer than pages take to send and short beside downloads; the
+/// origin's limit is on requests at work, and streams that hold it would starve everybody else.
+pub const STREAM_AFTER: Duration = Duration::from_secs(1);
+
 /// How the gate is set up. All of it may be changed while running: [`Gate::reconfigure`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GateConfig {
@@ -238,6 +243,19 @@ impl Gate {
 
     /// The origin has answered a request, or failed to. Call [`Gate::next`] afterwards.
     pub fn complete(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp) {
+        self.sample(class, cost, served, now);
+        self.finish(class, cost, now);
+    }
+
+    /// An answer whose head came at `head` goes on: its place goes to the next, and the time to its head is what it took. Due
+    /// [`STREAM_AFTER`] the head, or at the head where an answer has no end. Not to be finished again. Call
+    /// [`Gate::next`] afterwards.
+    pub fn stream(&mut self, class: ClassId, cost: Cost, served: &Served, head: Timestamp, now: Timestamp) {
+        self.sample(class, cost, served, head);
+        self.finish(class, cost, now);
+    }
+
+    fn sample(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp) {
         let sample = Sample {
             class,
             cost,
@@ -255,7 +273,6 @@ impl Gate {
         {
             last.absorb(&sample);
         }
-        self.finish(class, cost, now);
     }
 
     /// Moves what was kept of the requests that ended since the last call to the end of `into`.

@@ -41,7 +41,7 @@ mod window;
 use adopt::Adoption;
 pub use checker::Checker;
 use control::Control;
-pub use course::Course;
+pub use course::{Course, RoomConfig};
 use door::{AGAIN, Door, Word};
 pub use remote::Reported;
 pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
@@ -57,27 +57,6 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 const SLACK_S: u64 = 64;
 /// Cost units that may enter in one instant however small the origin.
 const MIN_BURST_UNITS: f64 = 10.0;
-
-/// Settings of the room; the meaning of each is in the configuration's `[room]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RoomConfig {
-    /// Longest wait handed out.
-    pub max_wait: Duration,
-    /// How late a visitor may come and keep the place.
-    pub grace: Duration,
-    /// How early a visitor may come.
-    pub tolerance: Duration,
-    /// Capacity's worth of visitors that may enter in one instant, at most a second's.
-    pub burst: Duration,
-    /// Most promises per second, as a multiple of capacity.
-    pub overbook_max: f64,
-    /// Who gets the new room when capacity rises: newcomers (`true`, WebQ III-D) or the waiting in order.
-    pub rise_to_newcomers: bool,
-    /// Whether tickets due before this process started are still good.
-    pub after_restart_accept: bool,
-    /// Cost per class; a class without one costs [`Cost::ONE`].
-    pub class_costs: Vec<Cost>,
-}
 
 /// What happens to a visitor without a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,6 +9,7 @@ use http::header::{
     UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
@@ -41,7 +42,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
 pub struct Forwarded {
     exchange: Exchange,
-    /// Given back at the end; for answers that stream without end, when they begin.
+    /// Given back at the end; a while after the head if that comes first; at the head of an answer without end.
     place: Option<Place>,
     sent: Timestamp,
     /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
@@ -266,9 +267,17 @@ impl Forwarded {
         }
         let failed = parts.status.is_server_error();
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
-        // Without an end, an answer says nothing of the origin's work and would hold its place for ever.
-        if tunnel || is_event_stream(&parts.headers) {
-            self.place = None;
+        // An answer without end would hold its place for ever, and one that takes long for long: its head is what the origin
+        // worked for.
+        if let Some(mut place) = self.place.take() {
+            if tunnel || is_event_stream(&parts.headers) {
+                place.streams(self.sent, !failed);
+            } else {
+                if !body.is_end_stream() {
+                    place.answers(self.sent, self.exchange.worker.now(), !failed);
+                }
+                self.place = Some(place);
+            }
         }
         // A tunnel has the limits of its own kind.
         let deadline = self.exchange.deadline.filter(|_| !tunnel);

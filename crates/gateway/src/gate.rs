@@ -3,7 +3,7 @@
 //! The decisions are `tidegate_core::gate`'s; here is only what makes a task wait for them. One mutex for all
 //! workers is right: it sees at most what the origin can take, and no one holds it longer than a decision.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_core::capacity::Sample;
-use tidegate_core::gate::{Decision, Gate, GateConfig, Request, Served, ShedReason, Totals};
+use tidegate_core::gate::{Decision, Gate, GateConfig, Request, STREAM_AFTER, Served, ShedReason, Totals};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::oneshot;
 
@@ -27,13 +27,30 @@ struct Inner {
     gate: Gate,
     /// Told how many are at the origin when their turn comes.
     queued: HashMap<u64, oneshot::Sender<Result<u32, ShedReason>>>,
+    /// Answers under way, by the name of their request; and in the order of their heads, those that have ended among them.
+    answering: HashMap<u64, Answering>,
+    heads: VecDeque<(Timestamp, u64)>,
     next_id: u64,
+}
+
+/// An answer under way that still holds its place.
+struct Answering {
+    class: ClassId,
+    cost: Cost,
+    served: Served,
+    head: Timestamp,
 }
 
 impl GateKeeper {
     /// A gate with nobody in it.
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
-        let inner = Inner { gate: Gate::new(config), queued: HashMap::new(), next_id: 0 };
+        let inner = Inner {
+            gate: Gate::new(config),
+            queued: HashMap::new(),
+            answering: HashMap::new(),
+            heads: VecDeque::new(),
+            next_id: 0,
+        };
         Arc::new(Self { clock, inner: Mutex::new(inner) })
     }
 
@@ -55,7 +72,8 @@ impl GateKeeper {
         Entering { keeper: self.clone(), id, class, cost, arrived: now, state }
     }
 
-    /// Drops who has waited too long. On the control tick.
+    /// Drops who has waited too long, and takes back the places of answers that stream. On the control tick: no timer of its
+    /// own for every answer.
     pub fn tick(&self, now: Timestamp) {
         let mut inner = self.lock();
         while let Some(late) = inner.gate.tick(now) {
@@ -63,6 +81,7 @@ impl GateKeeper {
                 let _ = tell.send(Err(ShedReason::QueueTimeout));
             }
         }
+        inner.take_back_streams(now);
     }
 
     /// Changes limits while running; whoever fits now goes.
@@ -93,6 +112,33 @@ impl GateKeeper {
         self.lock().gate.take_samples(into);
     }
 
+    /// An answer goes on after its head.
+    fn answers(&self, id: u64, answering: Answering) {
+        let mut inner = self.lock();
+        inner.heads.push_back((answering.head, id));
+        inner.answering.insert(id, answering);
+    }
+
+    /// Gives back the place of an answer that went on, unless it was taken back.
+    fn answered(&self, id: u64, served: Option<&Served>) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let Some(Answering { class, cost, .. }) = inner.answering.remove(&id) else { return };
+        match served {
+            Some(served) => inner.gate.complete(class, cost, served, now),
+            None => inner.gate.finish(class, cost, now),
+        }
+        inner.wake(now);
+    }
+
+    /// Gives back the place of an answer without end, whose head has come.
+    fn streams(&self, class: ClassId, cost: Cost, served: &Served) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        inner.gate.stream(class, cost, served, now, now);
+        inner.wake(now);
+    }
+
     fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
         let now = self.clock.now();
         let mut inner = self.lock();
@@ -110,6 +156,17 @@ impl GateKeeper {
 }
 
 impl Inner {
+    fn take_back_streams(&mut self, now: Timestamp) {
+        while let Some(&(head, id)) = self.heads.front().filter(|(head, _)| now.since(*head) >= STREAM_AFTER)
+        {
+            self.heads.pop_front();
+            if let Some(Answering { class, cost, served, .. }) = self.answering.remove(&id) {
+                self.gate.stream(class, cost, &served, head, now);
+            }
+        }
+        self.wake(now);
+    }
+
     fn wake(&mut self, now: Timestamp) {
         while let Some(woken) = self.gate.next(now) {
             let in_flight = self.gate.in_flight_now();
@@ -156,10 +213,12 @@ impl Future for Entering {
         self.state = EnteringState::Done;
         Poll::Ready(verdict.map(|in_flight| Place {
             keeper: self.keeper.clone(),
+            id: self.id,
             class: self.class,
             cost: self.cost,
             in_flight,
             served: None,
+            state: PlaceState::Held,
             queued: if waited { self.keeper.clock.now().since(self.arrived) } else { Duration::ZERO },
         }))
     }
@@ -186,12 +245,24 @@ impl Drop for Entering {
 /// A place at the origin; given back when dropped.
 pub struct Place {
     keeper: Arc<GateKeeper>,
+    id: u64,
     class: ClassId,
     cost: Cost,
     in_flight: u32,
     served: Option<Served>,
+    state: PlaceState,
     /// How long the request waited for it.
     pub queued: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PlaceState {
+    /// This request's.
+    Held,
+    /// The keeper may take it back: the answer goes on.
+    Answering,
+    /// Given back.
+    Gone,
 }
 
 impl Place {
@@ -199,10 +270,30 @@ impl Place {
     pub fn complete(mut self, sent: Timestamp, ok: bool) {
         self.served = Some(Served { sent, in_flight: self.in_flight, ok });
     }
+
+    /// The head of the answer came at `head`, and more is to come: for a while the place is kept.
+    pub fn answers(&mut self, sent: Timestamp, head: Timestamp, ok: bool) {
+        if self.state == PlaceState::Held {
+            self.state = PlaceState::Answering;
+            let served = Served { sent, in_flight: self.in_flight, ok };
+            self.keeper.answers(self.id, Answering { class: self.class, cost: self.cost, served, head });
+        }
+    }
+
+    /// The head of an answer without end has come: gives the place back.
+    pub fn streams(mut self, sent: Timestamp, ok: bool) {
+        let served = Served { sent, in_flight: self.in_flight, ok };
+        self.state = PlaceState::Gone;
+        self.keeper.streams(self.class, self.cost, &served);
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.keeper.finish(self.class, self.cost, self.served.as_ref());
+        match self.state {
+            PlaceState::Held => self.keeper.finish(self.class, self.cost, self.served.as_ref()),
+            PlaceState::Answering => self.keeper.answered(self.id, self.served.as_ref()),
+            PlaceState::Gone => {}
+        }
     }
 }

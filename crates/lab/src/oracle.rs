@@ -30,9 +30,7 @@ use crate::model::Stats;
 use crate::scenario::Scenario;
 use crate::sim::SimOptions;
 use crate::sim::half::Half;
-use crate::sim::request::Request;
 use crate::sim::trace::Trace;
-use crate::slab::Slab;
 
 pub mod calm;
 pub mod flow;
@@ -331,12 +329,12 @@ impl Oracle {
 
     /// After every event.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64, halves: &[Half], requests: &Slab<Request>, trace: &Trace) {
+    pub(crate) fn check(&mut self, now_us: u64, halves: &[Half], requests: usize, trace: &Trace) {
         if !self.is_on {
             return;
         }
         if let Some(half) = halves.last().filter(|_| !self.is_down) {
-            let finding = self.queue.check(&half.gate, requests.len());
+            let finding = self.queue.check(&half.gate, requests);
             self.expect(finding);
         }
         if !self.found.is_empty() {

@@ -1,6 +1,29 @@
-//! What the room goes by from one tick of the control side to the next.
+//! What the room goes by: its settings, and what the control side sets from one tick to the next.
 
-use crate::units::Rate;
+use std::time::Duration;
+
+use crate::units::{Cost, Rate};
+
+/// Settings of the room; the meaning of each is in the configuration's `[room]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoomConfig {
+    /// Longest wait handed out.
+    pub max_wait: Duration,
+    /// How late a visitor may come and keep the place.
+    pub grace: Duration,
+    /// How early a visitor may come.
+    pub tolerance: Duration,
+    /// Capacity's worth of visitors that may enter in one instant, at most a second's.
+    pub burst: Duration,
+    /// Most promises per second, as a multiple of capacity.
+    pub overbook_max: f64,
+    /// Who gets the new room when capacity rises: newcomers (`true`, WebQ III-D) or the waiting in order.
+    pub rise_to_newcomers: bool,
+    /// Whether tickets due before this process started are still good.
+    pub after_restart_accept: bool,
+    /// Cost per class; a class without one costs [`Cost::ONE`].
+    pub class_costs: Vec<Cost>,
+}
 
 /// What the room goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]

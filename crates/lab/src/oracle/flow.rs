@@ -209,7 +209,10 @@ impl Flow {
         }
         Err((
             "capacity",
-            format!("a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1}"),
+            format!(
+                "a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1} ({})",
+                half.estimate().phase.name()
+            ),
         ))
     }
 

@@ -1,15 +1,16 @@
 //! What the origin's replicas send back: answers, heads of answers that go on, errors.
 //!
-//! An answer that goes on is one request at the gate until it ends, as it is to the gateway; its response time at the origin is
-//! the time to its head.
+//! An answer that goes on gives its place at the gate back a while after its head, as it does at the gateway; its response time
+//! at the origin is the time to its head.
 
 use std::time::Duration;
 
+use tidegate_core::gate::{STREAM_AFTER, Served};
 use tidegate_core::measure::Outcome;
 
 use super::forward::{generation, slot};
 use super::trace::What;
-use super::world::World;
+use super::world::{Item, World, micros};
 use crate::answer::Answer;
 use crate::model::{Done, Part};
 
@@ -36,7 +37,10 @@ impl World<'_> {
             self.replicas.succeeded(flight.replica());
         }
         match done.part {
-            Part::Head { .. } => {}
+            Part::Head { .. } => {
+                let (slot, generation) = (slot(done.id), generation(done.id));
+                self.agenda.push(self.now_us + micros(STREAM_AFTER), Item::Stream { slot, generation });
+            }
             Part::Whole | Part::Rest => {
                 self.tally.origin_served(now, Duration::from_micros(took_us));
                 if let Some(record) = &mut self.record {
@@ -50,5 +54,19 @@ impl World<'_> {
                 self.ended_at_origin(done.id, Outcome::OriginError, Ok(Answer::Refused(status)));
             }
         }
+    }
+    /// Long after its head an answer is still under way.
+    pub(crate) fn goes_on_streaming(&mut self, at: u32, generation: u32) {
+        let request = self.requests.get_mut(at).filter(|r| r.generation == generation && r.at.is_some());
+        let (Some(request), Some(half)) = (request, self.halves.last_mut()) else { return };
+        let Some(head_us) = request.head_us.filter(|_| !request.streams) else { return };
+        request.streams = true;
+        self.streaming += 1;
+        let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
+        let served = Served { sent, in_flight, ok: true };
+        let (head, now) = (half.now(head_us), half.now(self.now_us));
+        half.gate.stream(request.class, request.cost, &served, head, now);
+        self.oracle.finished((u64::from(generation) << 32) | u64::from(at));
+        self.wake();
     }
 }

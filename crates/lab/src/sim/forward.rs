@@ -84,6 +84,7 @@ impl World<'_> {
             in_flight: 0,
             at: None,
             head_us: None,
+            streams: false,
             retried: false,
         });
         if let Some(guest) = self.guests.get_mut(number) {
@@ -254,7 +255,7 @@ impl World<'_> {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = (u64::from(generation) << 32) | u64::from(at);
         let (guest, class, cost) = (request.guest, request.class, request.cost);
-        let (at_origin, sent_us) = (request.at.is_some(), request.sent_us);
+        let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         self.trace.step(self.now_us, What::GivesUp, guest, 0);
         if let Some(half) = self.halves.last_mut() {
             let now = half.now(self.now_us);
@@ -262,8 +263,12 @@ impl World<'_> {
             if at_origin {
                 let took = Duration::from_micros(self.now_us - sent_us);
                 half.shard.ended(class, Outcome::ClientGone, took);
-                half.gate.finish(class, cost, now);
-                self.oracle.finished(id);
+                if streams {
+                    self.streaming -= 1;
+                } else {
+                    half.gate.finish(class, cost, now);
+                    self.oracle.finished(id);
+                }
             } else {
                 let waited = half.gate.abandon(id, now);
                 self.oracle.abandoned(id, waited);
@@ -311,10 +316,14 @@ impl World<'_> {
         {
             let now = half.now(self.now_us);
             half.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
-            let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
-            let served = gate::Served { sent, in_flight, ok: outcome == Outcome::Served };
-            half.gate.complete(request.class, request.cost, &served, now);
-            self.oracle.finished(id);
+            if request.streams {
+                self.streaming -= 1;
+            } else {
+                let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
+                let served = gate::Served { sent, in_flight, ok: outcome == Outcome::Served };
+                half.gate.complete(request.class, request.cost, &served, now);
+                self.oracle.finished(id);
+            }
         }
         self.over(id, answer);
         self.wake();
@@ -355,6 +364,7 @@ impl World<'_> {
             self.reply(request.guest, Err(Failure::Broken));
         }
         self.sent.clear();
+        self.streaming = 0;
         self.oracle.killed();
     }
 }

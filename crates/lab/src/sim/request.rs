@@ -28,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) at: Option<AtOrigin>,
     /// When the head of its answer came.
     pub(crate) head_us: Option<u64>,
+    /// Its answer goes on, and its place at the gate is another's.
+    pub(crate) streams: bool,
     /// It is a second attempt.
     pub(crate) retried: bool,
 }

@@ -43,6 +43,11 @@ pub(crate) enum Item {
         slot: u32,
         generation: u32,
     },
+    /// An answer whose head has come may have to give its place back.
+    Stream {
+        slot: u32,
+        generation: u32,
+    },
     /// A half's control tick.
     Tick(u8),
     /// Tokencheck reports to tokengen.
@@ -80,6 +85,8 @@ pub(crate) struct World<'s> {
     /// Of sessions, by visitor; none where places are for one request.
     pub(crate) passes: Vec<Option<Pass>>,
     pub(crate) requests: Slab<Request>,
+    /// How many of them have given their place at the gate back.
+    pub(crate) streaming: usize,
     pub(crate) generation: u32,
     /// By kind and step.
     pub(crate) routes: Vec<Vec<Route>>,
@@ -139,6 +146,7 @@ impl<'s> World<'s> {
             guests: Slab::default(),
             passes: Vec::new(),
             requests: Slab::default(),
+            streaming: 0,
             generation: 0,
             replicas: Replicas::new(&origin),
             budget: Budget::new(origin.retry_budget, began),
@@ -252,6 +260,7 @@ impl<'s> World<'s> {
         match item {
             Item::Visit(guest) => self.visit(guest),
             Item::Patience { slot, generation } => self.gives_up(slot, generation),
+            Item::Stream { slot, generation } => self.goes_on_streaming(slot, generation),
             Item::Tick(half) => self.tick(usize::from(half)),
             Item::Feedback => self.report(),
             Item::Fault(i) => self.fault(i)?,
@@ -336,7 +345,8 @@ impl<'s> World<'s> {
     }
 
     fn check(&mut self) {
-        self.oracle.check(self.now_us, &self.halves, &self.requests, &self.trace);
+        let requests = self.requests.len() - self.streaming;
+        self.oracle.check(self.now_us, &self.halves, requests, &self.trace);
     }
 }
 
