@@ -98,6 +98,12 @@ fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
             rows: shares,
         },
         Table {
+            title: "Goodput share that nine of ten seeds reach".into(),
+            note: "A law that collapses now and then has a good median and a bad worst tenth.".into(),
+            head: with("scenario", ""),
+            rows: rows(|standing| decimals(standing.worst_goodput, 3)),
+        },
+        Table {
             title: "Settle time (s) / error (%) / oscillation (%)".into(),
             note: "Medians: until the believed capacity stays within 5 % of the truth (never: in most seeds it does not), \
                    its error and 1.96 standard deviations over the last third. With changes, the worst stretch after \

@@ -11,8 +11,8 @@
 //! scenarios without changes. The oracle's goodput is that of a queue served at the truth, with the visitors who really came; rejected was
 //! to play the oracle's limits in the simulator as if it were a law, which would count what the room costs against the oracle.
 //!
-//! **To spare**: over the last 5 s the origin served less than 95 % of what the oracle does, and visitors from before the present
-//! second wait at its end. Then the shortfall, but at most those who wait, and everybody refused count. A second alone would
+//! **To spare**: over the last 5 s the origin served less than 95 % of what the oracle does. Then everybody refused counts, and the
+//! shortfall, but at most the visitors from before the present second who wait at its end. A second alone would
 //! not do: at 100 requests per second of exponential service, one in four falls short by 5 % by chance.
 
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ fn false_shed(series: &[Second], known: &[Known]) -> Option<f64> {
         let served = series[from..=t].iter().map(|s| s.origin_served as f64).sum::<f64>();
         let short = SPARE * truth.goodput_rps - served / (t + 1 - from) as f64;
         let waited = second.waiting.saturating_sub(second.offered) as f64;
-        if short > 0.0 && waited > 0.0 {
+        if short > 0.0 {
             let refused = second.failed.saturating_sub(second.given_up) + second.full;
             shed += short.min(waited) + refused as f64;
         }

@@ -139,6 +139,17 @@ fn without_a_queue_there_is_nothing_to_know() {
 }
 
 #[test]
+fn who_is_refused_while_nobody_waits_is_shed_for_nothing() {
+    let (record, mut series) = run(60, |_| 100.0, |t| if t < 30 { 100 } else { 0 });
+    for second in &mut series {
+        second.waiting = 0;
+        second.full = if second.t < 30 { 50 } else { 150 };
+    }
+    let figures = figures(&record, &series, &[known(0, 60, 100.0)]);
+    expect(&figures, "false_shed_pct", 50.0);
+}
+
+#[test]
 fn runs_of_nothing_have_figures_of_nothing() {
     let stretch = [known(0, 60, 100.0)];
     let nothing = figures(&Record::default(), &[], &stretch);
