@@ -423,3 +423,29 @@ proptest! {
         }
     }
 }
+
+/// An estimate may be absurd for a tick. What it makes the schedule do must not outlive it.
+#[test]
+fn a_capacity_that_was_next_to_nothing_for_a_moment_leaves_no_mark() {
+    for (busy_again_at_ms, capacity) in [(1_200, 10.0), (1_200, 30.0), (60_000, 10.0)] {
+        let room = Room::new(config(), rate(10.0), START);
+        let (_, tickets) = crowd(&room, 50, 0, START);
+        room.set_capacity(rate(1e-8), after(1_000));
+        room.set_capacity(rate(capacity), after(1_100));
+        for ms in (1_200..=busy_again_at_ms).step_by(100) {
+            room.tick(after(ms), Cost::ZERO);
+            for ticket in tickets.iter().filter(|t| t.due() <= after(ms)) {
+                room.redeem(ticket, after(ms));
+            }
+        }
+        let now = after(busy_again_at_ms);
+        match room.arrive(ClassId(0), 1_000, None, now) {
+            Arrival::Enter => assert!(!room.busy(now), "in front of those who wait"),
+            Arrival::Wait(ticket, wait) => {
+                assert!(ticket.due() > tickets[tickets.len() - 1].due(), "in front of those who wait");
+                assert!(wait.wait <= Duration::from_secs(10), "at {capacity}/s: {wait:?}");
+            }
+            Arrival::Full { .. } => panic!("full at {capacity}/s, {busy_again_at_ms} ms"),
+        }
+    }
+}

@@ -142,6 +142,7 @@ impl Room {
         control.window.sent_away(self.door.take_sent_away().units());
         self.learn_window(control, now);
         self.move_hand(control, before, now, dt_s);
+        self.forget_floor(control, now);
         self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
         let oldest = self.door.oldest_valid(now);
@@ -313,12 +314,39 @@ impl Room {
                 self.slots.set_limit_ahead(new);
             }
         } else if control.config.rise_to_newcomers || self.last_due() <= hand {
-            self.slots.set_limit(new);
-            self.slots.set_floor(0);
-            self.slots.reopen(second);
-        } else if new > self.slots.limit() {
+            self.open_from(second, new);
+        } else if !self.lower_floor(new, hand, now) && new > self.slots.limit() {
             self.slots.set_limit_ahead(new);
         }
+    }
+
+    /// A floor that was set when less was believed keeps newcomers out for longer than what is promised takes now. Returns
+    /// whether it did.
+    fn lower_floor(&self, new: Cost, hand: Timestamp, now: Timestamp) -> bool {
+        let ahead = self.slots.sum(hand.min(now).second()).cost;
+        let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
+        // Nor before anybody who waits.
+        let needed = (now.second() + seconds).max(self.last_due().second()) + 1;
+        let stands = self.slots.floor() > needed;
+        if stands {
+            self.open_from(needed, new);
+        }
+        stands
+    }
+
+    /// Once everybody has had a turn there is nothing left for newcomers to come after.
+    fn forget_floor(&self, control: &Control, now: Timestamp) {
+        let capacity = self.door.capacity();
+        if !self.busy(now) && self.slots.floor() > now.second() + 1 && capacity > Rate::ZERO {
+            self.open_from(now.second(), limit(capacity, control.overbook));
+        }
+    }
+
+    /// Newcomers are placed from `second` on, `limit` in each.
+    fn open_from(&self, second: u64, limit: Cost) {
+        self.slots.set_limit(limit);
+        self.slots.set_floor(second);
+        self.slots.reopen(second);
     }
 
     /// Whether the schedule is as good as made for `rate`. Every fall leaves a seam in it: an estimate that trembles must not
