@@ -2,7 +2,8 @@
 //!
 //! φ is 1 for exponential service, near 0 for constant, cv² for service times that do not depend on each other. Those that wait
 //! in one line do, so it is taken from means of batches longer than the line, not from single response times; until there
-//! are some batches, from single ones.
+//! are some batches, from single ones. Batches are compared with the one before (von Neumann 1941), not with what the fit expects: a
+//! change of the origin would be taken for noise, and the louder it is the later the tests would notice.
 
 /// Least dispersion believed: bounds of tests must not shrink to nothing when the origin ticks like a clock.
 pub(super) const FLOOR: f64 = 0.08;
@@ -19,6 +20,8 @@ const MOST: f64 = 12.0;
 pub(super) struct Dispersion {
     /// Samples, and seconds taken and expected, of the batch that is open.
     batch: (f64, f64, f64),
+    /// Of the batch before.
+    last_mean: Option<f64>,
     batches: f64,
     of_batches: f64,
     singles: f64,
@@ -30,6 +33,7 @@ impl Dispersion {
     pub fn new() -> Self {
         Self {
             batch: (0.0, 0.0, 0.0),
+            last_mean: None,
             batches: 0.0,
             of_batches: 0.0,
             singles: 0.0,
@@ -54,9 +58,12 @@ impl Dispersion {
         self.batch.2 += count * expected_s;
         if self.batch.0 >= at_least {
             let (count, sum, expected) = std::mem::take(&mut self.batch);
-            let off = sum / expected - 1.0;
-            self.batches = (self.batches + 1.0).min(BATCHES);
-            self.of_batches += (count * off * off - self.of_batches) / self.batches;
+            let mean = sum / expected;
+            if let Some(last) = self.last_mean.replace(mean) {
+                let off = mean - last;
+                self.batches = (self.batches + 1.0).min(BATCHES);
+                self.of_batches += (0.5 * count * off * off - self.of_batches) / self.batches;
+            }
         }
     }
 

@@ -19,6 +19,8 @@ use crate::units::Timestamp;
 pub(super) struct Round {
     pub began: Timestamp,
     pub limit: f64,
+    /// The first one at its level.
+    pub is_first: bool,
     pub work: Work,
     /// Units of all that ended, whenever they were sent.
     pub ended_units: f64,
@@ -36,6 +38,7 @@ impl Round {
         Self {
             began,
             limit: f64::from(limit),
+            is_first: true,
             work: Work::default(),
             ended_units: 0.0,
             response_s: 0.0,

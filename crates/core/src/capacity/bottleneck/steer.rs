@@ -35,8 +35,8 @@ impl Bottleneck {
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
                 self.reason = "origin slower: looking below";
-                // It is about to be looked below: the first probe down of the plan may be left out.
-                self.rounds = plan::DOWN_AT[0] + 1;
+                // It is about to be looked below, and then the throughput must be learned: the plan's first probes are left out.
+                self.rounds = plan::DOWN_AT[1];
                 self.fallen = ratio;
                 if hinge.contends() {
                     self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
@@ -76,7 +76,7 @@ impl Bottleneck {
         }
         let phi = self.dispersion.get();
         // A cruise goes on from round to round: there the bins miss nobody.
-        let open_s = if self.purpose == Purpose::Cruise { 0.0 } else { self.round.censored_s() };
+        let open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
         let level = self.round.limit;
         self.curve.add_failed(level, 1.0, open_s);
         let fitted = self.curve.fit(phi);
@@ -206,10 +206,12 @@ impl Bottleneck {
         let carried = self.wanted + self.standing.level() + self.carried;
         self.limit = (carried.round() as u32).clamp(least, most.max(least));
         self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
-        if self.purpose != purpose {
+        let is_first = self.purpose != purpose || purpose != Purpose::Cruise;
+        if is_first {
             self.dispersion.cut();
         }
         self.purpose = purpose;
         self.round = Round::new(now, self.limit, self.in_flight);
+        self.round.is_first = is_first;
     }
 }
