@@ -46,7 +46,7 @@ const ROUND_NOISE: f64 = 20.0;
 /// Share of a second that a round lasts at least, when cruising.
 const ROUND_SECONDS: f64 = 0.03;
 /// Rounds between two probes up; and under contention, where they cost goodput.
-const UP_EVERY: u32 = 6;
+const UP_EVERY: u32 = 7;
 const UP_EVERY_CONTENDING: u32 = 20;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
@@ -67,7 +67,7 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
         Purpose::Stay => least,
         Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
         Purpose::Up | Purpose::Down => {
-            ((2.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
+            ((2.0 + dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
         }
     }
 }

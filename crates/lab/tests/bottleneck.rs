@@ -1,0 +1,114 @@
+//! The bottleneck estimator against what is asked of it, in the arena: a few seeds per scenario, so that it takes seconds. The full
+//! tables come from `cargo run --release -p tidegate-lab --example arena -- bottleneck all 101-200`.
+//!
+//! Bounds are those asked of a hundred seeds; over so few the median is held to the 90th percentile's and the goodput to a little less,
+//! which the comments say.
+
+use tidegate_core::capacity::{Bottleneck, BottleneckConfig};
+use tidegate_lab::arena::figures::{Score, score};
+use tidegate_lab::arena::{ArenaSpec, oracle, scenarios};
+
+/// Of the seeds that figures are reported on, not of those that parameters were chosen on.
+const SEEDS: std::ops::RangeInclusive<u64> = 101..=103;
+
+/// One scenario, all seeds; `lasts_s` overrules its length.
+fn play(name: &str, lasts_s: Option<u64>) -> Vec<Score> {
+    let named = scenarios::ALL.iter().find(|named| named.name == name).expect("a scenario of this name");
+    let spec = ArenaSpec { max_in_flight: 2_000, ..named.spec(lasts_s) };
+    let truth = oracle(&spec);
+    let one = |seed| {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        score(&ArenaSpec { seed, ..spec.clone() }.run(&mut estimator), &truth)
+    };
+    SEEDS.map(one).collect()
+}
+
+fn median(scores: &[Score], of: impl Fn(&Score) -> Option<f64>) -> f64 {
+    let mut values: Vec<f64> = scores.iter().filter_map(of).collect();
+    values.sort_by(f64::total_cmp);
+    assert!(!values.is_empty(), "no seed has this figure");
+    values[values.len() / 2]
+}
+
+/// Error after 1, 5 or 10 s of the last stretch, in percent.
+fn early(scores: &[Score], index: usize) -> f64 {
+    median(scores, |score| score.stretches.last()?.early_error_pct[index])
+}
+
+fn goodput(scores: &[Score]) -> f64 {
+    median(scores, |score| Some(score.goodput_share))
+}
+
+fn oscillation(scores: &[Score]) -> f64 {
+    median(scores, |score| score.stretches.last()?.oscillation_pct)
+}
+
+#[test]
+fn service_that_varies_little_is_known_in_seconds() {
+    for name in ["deterministic", "normal"] {
+        let scores = play(name, None);
+        assert!(early(&scores, 2) <= 5.0, "{name}: {} % after 10 s", early(&scores, 2));
+        assert!(goodput(&scores) >= 0.98, "{name}: {}", goodput(&scores));
+        assert!(oscillation(&scores) <= 5.0, "{name}: {}", oscillation(&scores));
+        let p99 = median(&scores, |score| score.stretches.last()?.p99_ratio);
+        assert!(p99 <= 2.01, "{name}: {p99}");
+    }
+}
+
+#[test]
+fn exponential_service_is_known_in_ten_seconds_whatever_happens() {
+    // Of so few seeds the median may be where one in ten of a hundred may be: 12 %, after a fall 15 %.
+    for (name, most) in
+        [("exponential", 12.0), ("rise-speed", 12.0), ("fall-speed", 15.0), ("fall-workers", 15.0)]
+    {
+        let scores = play(name, None);
+        assert!(early(&scores, 2) <= most, "{name}: {} % after 10 s", early(&scores, 2));
+        assert!(goodput(&scores) >= 0.96, "{name}: {}", goodput(&scores));
+        assert!(oscillation(&scores) <= 7.0, "{name}: {}", oscillation(&scores));
+        let response = median(&scores, |score| score.mean_rt_ratio);
+        assert!(response <= 1.55, "{name}: {response}");
+    }
+}
+
+#[test]
+fn ten_thousand_a_second_are_known_within_one() {
+    // Forty workers of 4 ms: no oracle is needed to know what they can do.
+    let truth = 10_000.0;
+    let named =
+        scenarios::ALL.iter().find(|named| named.name == "fast-10k").expect("a scenario of this name");
+    for seed in SEEDS {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let trace = ArenaSpec { seed, ..named.spec(Some(4)) }.run(&mut estimator);
+        let off =
+            trace.seconds[1..].iter().map(|second| (second.capacity / truth - 1.0).abs()).fold(0.0, f64::max);
+        assert!(off <= 0.12, "seed {seed}: {} % off after the first second", 100.0 * off);
+    }
+}
+
+#[test]
+fn contention_does_not_collapse_it() {
+    for name in ["contention-0.3", "contention-1"] {
+        let scores = play(name, None);
+        // Of the whole run, its search included; the oracle knows from the start.
+        assert!(goodput(&scores) >= 0.93, "{name}: {}", goodput(&scores));
+        let response = median(&scores, |score| score.mean_rt_ratio);
+        assert!(response <= 1.5, "{name}: {response}");
+    }
+}
+
+#[test]
+fn a_harder_mix_is_not_a_slower_origin() {
+    let scores = play("mix-shift", None);
+    assert!(goodput(&scores) >= 0.97, "{}", goodput(&scores));
+    assert!(early(&scores, 2) <= 12.0, "{} % after 10 s", early(&scores, 2));
+}
+
+#[test]
+fn too_little_load_is_not_held_against_the_origin() {
+    let scores = play("low-then-crowd", None);
+    assert!(goodput(&scores) >= 0.98, "{}", goodput(&scores));
+    let error = median(&scores, |score| score.stretches.last()?.error_pct);
+    assert!(error <= 5.0, "{error} %");
+    let quiet = play("low-load", Some(30));
+    assert!(goodput(&quiet) >= 0.98, "{}", goodput(&quiet));
+}
