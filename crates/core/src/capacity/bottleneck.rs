@@ -161,6 +161,10 @@ impl Bottleneck {
     /// Seconds since the last tick. A clock that ran backwards begins anew: nothing may wait for it to catch up.
     fn watch_the_clock(&mut self, now: Timestamp) -> f64 {
         let last = self.ticked.at.replace(now);
+        if last.is_none() {
+            // The first round began now, not when the clock did.
+            self.round = Round::new(now, self.limit, self.in_flight);
+        }
         if last.is_some_and(|last| now < last) {
             self.pauses = Pauses::default();
             self.go(self.purpose, self.wanted, now);
@@ -255,6 +259,8 @@ impl Estimator for Bottleneck {
         self.guess.tick(load, self.limit, elapsed_s);
         if load.backlog() {
             self.standing.tick(elapsed_s);
+        } else {
+            self.round.idle(elapsed_s);
         }
         self.ticked.close();
         if let Some((change, onset)) = self.alarm.take() {

@@ -31,6 +31,8 @@ pub(super) struct Round {
     pub old: f64,
     exposure_s: f64,
     until: Timestamp,
+    /// Time in which nobody waited: what ended then tells of the load.
+    idle_s: f64,
 }
 
 impl Round {
@@ -46,6 +48,7 @@ impl Round {
             old: f64::from(in_flight),
             exposure_s: 0.0,
             until: began,
+            idle_s: 0.0,
         }
     }
 
@@ -54,6 +57,11 @@ impl Round {
         let passed = until.since(self.until).as_secs_f64();
         self.until = self.until.max(until);
         self.exposure_s += passed * (self.limit - self.old).max(0.0);
+    }
+
+    /// Nobody waited for so long.
+    pub fn idle(&mut self, seconds: f64) {
+        self.idle_s += seconds;
     }
 
     /// Squared coefficient of variation of the response times.
@@ -66,7 +74,7 @@ impl Round {
 
     /// Units per second by counting: right also where those sent in the round end shortest first, but bursts fall into it or not.
     pub fn counted(&self) -> f64 {
-        self.ended_units / self.until.since(self.began).as_secs_f64()
+        self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
     }
 
     /// What those still at the origin have taken so far, in seconds,
