@@ -218,7 +218,6 @@ mod tests {
         }
         let learned = gate.samples();
         assert!(learned > 20, "{learned}");
-        let found = gate.capacity.estimate().capacity.get();
         let bounded =
             gate.reload("rate = 90\nestimator = \"bottleneck\"\nceiling = 20\npower_ratio.epoch = \"4s\"");
         assert_eq!(
@@ -227,6 +226,7 @@ mod tests {
             "bounds and other laws' parameters"
         );
         let changes = gate.capacity.history().count();
+        let found = gate.capacity.estimate().capacity.get();
         let tuned = gate.reload("estimator = \"bottleneck\"\nbottleneck.start_in_flight = 5");
         assert_eq!(gate.samples(), 0, "another estimator");
         assert!(
