@@ -195,6 +195,7 @@ impl Oracle {
             return;
         }
         let finding = if place == Place::Kept {
+            self.calm.news(guest);
             self.schedule.kept(ticket, wait, half, halves, now_us)
         } else if ticket.wait.is_zero() && place == Place::Replaced {
             Ok(())
@@ -227,6 +228,7 @@ impl Oracle {
             self.calm.held(guest);
         }
         if let Look::Wait(wait) = look {
+            self.calm.news(guest);
             let finding = self.schedule.kept(ticket, wait, half, halves, now_us);
             self.expect(finding);
         }

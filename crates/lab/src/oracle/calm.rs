@@ -9,14 +9,14 @@
 //! promise.
 //!
 //! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits longer than
-//! until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`].
+//! (unless the gate's queue was full meanwhile, as it is after the limit fell)
+//! until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked once more.
 //!
 //! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`]. If the room is
 //! busy later than every such instant, and nothing has been wrong for as long, it does not come back. Where an estimator moves the
 //! capacity, the work told of takes the place of the time: twice as much has been sent and the room is still busy, or nothing is
 //! sent for [`TO_NORMAL`] and ten times what the dearest visitor takes at the capacity in force.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_core::room::Wait;
@@ -35,11 +35,10 @@ pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
 /// An origin so far behind, in seconds of work that queue at the gate, is not what the operator said it is.
 const FALLS_BEHIND_S: f64 = 0.5;
+/// Where a queue is kept at the gate: beyond this much work in it, whoever comes is asked to come again.
+const ASKED_AGAIN_S: f64 = 2.0;
 /// What has gone wrong is over for the origin's door after this.
 const SETTLES_US: u64 = 3_000_000;
-
-/// Ticks of ten minutes: an answer takes less.
-const TICKS_KEPT: usize = 6_000;
 
 #[derive(Clone, Copy, Default)]
 struct Told {
@@ -49,6 +48,8 @@ struct Told {
     world: u32,
     /// Work sent to the origin when it will be one's turn, if an estimator governs; else zero.
     until: f64,
+    /// Work sent to the origin when it was last told to wait.
+    last_sent: f64,
 }
 
 pub(super) struct Calm {
@@ -75,8 +76,6 @@ pub(super) struct Calm {
     sent: f64,
     sent_before: f64,
     fastest: f64,
-    /// When how much had been sent, by tick.
-    course: VecDeque<(u64, f64)>,
 }
 
 impl Calm {
@@ -98,7 +97,6 @@ impl Calm {
             sent: 0.0,
             sent_before: 0.0,
             fastest: 0.0,
-            course: VecDeque::new(),
             slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
         }
     }
@@ -148,12 +146,6 @@ impl Calm {
         self.sent += cost.units();
     }
 
-    /// Work sent until the tick before `at_us`.
-    fn sent_by(&self, at_us: u64) -> f64 {
-        let after = self.course.partition_point(|(tick_us, _)| *tick_us <= at_us);
-        self.course.get(after.saturating_sub(1)).map_or(0.0, |(_, sent)| *sent)
-    }
-
     pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) {
         let at = guest as usize;
         if self.told.len() <= at {
@@ -169,8 +161,16 @@ impl Calm {
             }
             _ => 0.0,
         };
-        self.told[at] = Told { at_us: now_us, wait_us, world, until };
+        self.told[at] = Told { at_us: now_us, wait_us, world, until, last_sent: self.sent };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
+    }
+
+    /// Told to wait on: the visitor comes when the page asks next, which after a fall of a capacity that moves may be later than
+    /// was told first.
+    pub(super) fn news(&mut self, guest: u32) {
+        if let Some(told) = self.told.get_mut(guest as usize) {
+            told.last_sent = self.sent;
+        }
     }
 
     /// The gate had nowhere to send anybody.
@@ -205,13 +205,13 @@ impl Calm {
         if told.until > 0.0 {
             let fastest = self.fastest.max(self.sent - self.sent_before);
             let most = told.until + fastest * self.slack.as_secs_f64();
-            let sent = self.sent_by(entered.as_micros() as u64);
+            let sent = told.last_sent;
             return if sent <= most {
                 Ok(())
             } else {
                 let wait = Duration::from_micros(told.wait_us);
                 let what = format!(
-                    "visitor {guest} was told to wait {wait:?}, and {:.1} cost units too many were sent to the origin first",
+                    "visitor {guest} was told to wait {wait:?}, and {:.1} cost units too many had been sent to the origin when it was told to wait on",
                     sent - most
                 );
                 Err(("honest", what))
@@ -228,16 +228,12 @@ impl Calm {
 
     pub(super) fn ticked(&mut self, state: &Half, now_us: u64) {
         let queued: Cost = state.gate.totals().queued_cost;
-        if state.forwards() {
-            if self.course.len() == TICKS_KEPT {
-                self.course.pop_front();
-            }
-            self.course.push_back((now_us, self.sent));
-        }
         let is_rate = !state.course().keeps_queue;
         let gate = state.gate.totals();
-        if !is_rate && state.forwards() && 2 * gate.queued >= gate.max_queue {
-            // So few places that some are asked to come again though their turn has come.
+        let is_long =
+            2 * gate.queued >= gate.max_queue || queued.units() > ASKED_AGAIN_S * state.capacity().get();
+        if !is_rate && state.forwards() && is_long {
+            // Since a limit fell, or the queue has few places, some are asked to come again though it is their turn.
             self.world += 1;
         }
         if is_rate && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
