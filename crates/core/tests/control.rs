@@ -115,6 +115,47 @@ fn no_estimate_exceeds_the_operators_bounds() {
 }
 
 #[test]
+fn the_history_tells_of_changes_worth_telling() {
+    let mut control = Control::new(Box::new(Scripted::new(100.0, 1.0, None)), FREE);
+    let believe = |per_s: f64, control: &mut Control| {
+        control.set_capacity(rate(per_s), NOW);
+        control.tick(&[], &Load::default(), NOW);
+    };
+    for per_s in [100.0, 104.0, 96.0, 106.0, 102.0, 0.0, 0.0] {
+        believe(per_s, &mut control);
+    }
+    let told = |control: &Control| control.history().map(|c| (c.from, c.to)).collect::<Vec<_>>();
+    let first = [(None, rate(100.0)), (Some(rate(100.0)), rate(106.0)), (Some(rate(106.0)), Rate::ZERO)];
+    assert_eq!(told(&control), first);
+    for i in 0..200 {
+        believe(f64::from(10 * (1 + i % 2)), &mut control);
+    }
+    assert_eq!(control.history().len(), 64);
+    assert_eq!(control.history().next_back().map(|c| (c.from, c.to)), Some((Some(rate(10.0)), rate(20.0))));
+}
+
+#[test]
+fn an_answer_that_goes_on_is_told_of_by_its_head() {
+    let ms = |ms| NOW + Duration::from_millis(ms);
+    let mut gate = Gate::new(&GateConfig {
+        max_in_flight: Some(1),
+        max_queue: 10,
+        max_queue_wait: Duration::from_secs(30),
+        priorities: vec![],
+    });
+    for id in [1, 2] {
+        gate.arrive(Request { id, class: ClassId(0), cost: Cost::ONE }, ms(0));
+    }
+    let served = Served { sent: ms(0), in_flight: 1, ok: true };
+    gate.stream(ClassId(0), Cost::ONE, &served, ms(40), ms(1_040));
+    assert_eq!(gate.next(ms(1_040)).map(|woken| woken.id), Some(2), "its place is the next one's");
+    let mut samples = Vec::new();
+    gate.take_samples(&mut samples);
+    let told: Vec<_> = samples.iter().map(|s| (s.response.as_millis(), s.ended, s.backlog)).collect();
+    assert_eq!(told, [(40, ms(40), true)]);
+}
+
+#[test]
 fn an_estimator_sees_what_the_origin_answered() {
     let ms = |ms| NOW + Duration::from_millis(ms);
     let (cheap, dear) = (Cost::ONE, Cost::from_hundredths(250));

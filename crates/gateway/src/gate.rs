@@ -297,3 +297,71 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeper() -> Arc<GateKeeper> {
+        let (max_in_flight, max_queue_wait) = (Some(1), Duration::from_secs(30));
+        let config = GateConfig { max_in_flight, max_queue: 10, max_queue_wait, priorities: vec![] };
+        GateKeeper::new(&config, Arc::new(Clock::new()))
+    }
+
+    async fn place(keeper: &Arc<GateKeeper>) -> Place {
+        let now = keeper.clock.now();
+        keeper.enter(ClassId(0), Cost::ONE, now).await.expect("a place")
+    }
+
+    fn samples(keeper: &GateKeeper) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        keeper.take_samples(&mut samples);
+        samples
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_goes_on_gives_its_place_back_once() {
+        let keeper = keeper();
+        let mut first = place(&keeper).await;
+        let sent = keeper.clock.now();
+        let head = sent + Duration::from_millis(40);
+        first.answers(sent, head, true);
+        keeper.tick(head + Duration::from_millis(999));
+        assert_eq!(keeper.totals().in_flight, 1, "not yet");
+        keeper.tick(head + STREAM_AFTER);
+        assert_eq!(keeper.totals().in_flight, 0);
+        assert_eq!(samples(&keeper)[0].response, Duration::from_millis(40));
+        let second = place(&keeper).await;
+        first.complete(sent, true);
+        assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (1, 0), "the place is the second's");
+        drop(second);
+        assert_eq!(keeper.totals().in_flight, 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_in_time_keeps_its_place_until_then() {
+        let keeper = keeper();
+        for is_complete in [true, false] {
+            let mut first = place(&keeper).await;
+            let sent = keeper.clock.now();
+            first.answers(sent, sent, true);
+            if is_complete {
+                first.complete(sent, true);
+            } else {
+                drop(first);
+            }
+            assert_eq!(keeper.totals().in_flight, 0);
+            assert_eq!(samples(&keeper).len(), usize::from(is_complete), "who leaves tells nothing");
+            keeper.tick(sent + 2 * STREAM_AFTER);
+            assert!(samples(&keeper).is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_gives_its_place_back_at_its_head() {
+        let keeper = keeper();
+        let first = place(&keeper).await;
+        first.streams(keeper.clock.now(), true);
+        assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (0, 1));
+    }
+}

@@ -138,7 +138,7 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
     let known = Orders { capacity, hand, max_in_flight: None, keeps_queue: false, ceiling: Rate::MAX };
     assert_eq!(read_orders(&older), Some(known));
     for (name, bad) in [
-        ("capacity", json!(-1.0)),
+        ("capacity", json!("x")),
         ("ceiling", json!("x")),
         ("max_in_flight", json!(-1)),
         ("keeps_queue", json!(1)),
