@@ -17,8 +17,16 @@
 //! As BBR does for a path (Cardwell et al. 2016) but fitted instead of min- and max-filtered: with noisy service the
 //! minimum response time is a fraction of the mean, and a limit that follows from it starves the origin.
 //!
-//! What it cannot do: tell a knee from an origin that refuses beyond it without delay; learn without a backlog; find a change smaller than
-//! the noise of some hundred samples.
+//! What it cannot do: learn without a backlog; know the knee better than the noise of a few hundred samples lets it, so that
+//! with contention the first ten seconds cost a few percent; tell at once that workers were added (response times do not change until it
+//! probes up); hold the mean response below half as much again where everybody is served at once and service is bimodal (what a request
+//! was sent among is not what it lived among).
+//!
+//! Tried and lost: the mean of in-flight at both ends of a request (right for sharing, 2 % of goodput in a line); a headroom by the
+//! knee's standard error (response time for nothing); power laws for contention (knee a tenth too low); a test of saturation by
+//! response times alone (short requests end first: false rises) or by counting alone (bursts); dispersion about the
+//! fit (a change is taken for noise); less weight for the samples that betrayed a change; thresholds of 3.5 standard errors for the
+//! window of the meter (cut by chance every minute).
 
 use super::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};

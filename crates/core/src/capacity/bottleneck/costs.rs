@@ -7,7 +7,8 @@
 //! ```
 //!
 //! from a prior of some samples at the configured cost, and within bounds. Only ratios can be learned, since a slower origin and
-//! costlier requests look alike: the scale is fixed by letting the mean cost over all traffic be the configured one.
+//! costlier requests look alike: so learning must not move the mean cost over the traffic, at first the configured
+//! one. What was recorded in units before stays right then.
 //!
 //! Learned costs are used to tell "the origin is slower" from "the mix is harder"; what the room charges stays the configured cost.
 
@@ -17,6 +18,8 @@ use crate::units::{ClassId, MAX_CLASSES};
 const PRIOR: f64 = 12.0;
 /// Samples of a class remembered.
 const MEMORY: f64 = 1000.0;
+/// Samples of traffic remembered.
+const TRAFFIC: f64 = 2000.0;
 /// Bounds of a learned cost, relative to the configured one.
 const LEAST: f64 = 0.02;
 const MOST: f64 = 50.0;
@@ -28,6 +31,8 @@ struct ClassCost {
     /// As configured, of the last sample.
     configured: f64,
     learned: f64,
+    /// As learned when the scale was last seen to.
+    anchored: f64,
     samples: f64,
     /// Share of the traffic: samples of all classes fade alike.
     traffic: f64,
@@ -49,10 +54,11 @@ impl Costs {
     pub fn units(&mut self, class: ClassId, configured: f64) -> f64 {
         let known = self.classes[class.index()].get_or_insert_with(|| {
             self.seen += 1;
-            ClassCost { configured, learned: configured, samples: 0.0, traffic: 0.0 }
+            ClassCost { configured, learned: configured, anchored: configured, samples: 0.0, traffic: 0.0 }
         });
         if known.configured != configured {
             known.learned *= configured / known.configured;
+            known.anchored *= configured / known.configured;
             known.configured = configured;
         }
         known.learned
@@ -73,21 +79,21 @@ impl Costs {
         known.learned = known.learned.clamp(LEAST * known.configured, MOST * known.configured);
     }
 
-    /// Fixes the scale. Returns by how much all learned costs were multiplied: 1 if there is one class only.
-    pub fn anchor(&mut self, memory: f64) -> f64 {
-        let of = |class: &ClassCost, cost: f64| class.traffic * cost;
-        let known = || self.classes.iter().flatten();
-        let configured: f64 = known().map(|class| of(class, class.configured)).sum();
-        let learned: f64 = known().map(|class| of(class, class.learned)).sum();
-        let factor =
-            if self.seen > 1 && learned > 0.0 && configured > 0.0 { configured / learned } else { 1.0 };
-        let fade = if self.traffic > memory { memory / self.traffic } else { 1.0 };
+    /// Keeps the scale: what all classes have in common since the last time is the origin's, or the noise's, not theirs.
+    pub fn anchor(&mut self) {
+        let (mut before, mut now) = (0.0, 0.0);
+        for class in self.classes.iter().flatten() {
+            before += class.traffic * class.anchored;
+            now += class.traffic * class.learned;
+        }
+        let factor = if self.seen > 1 && before > 0.0 && now > 0.0 { before / now } else { 1.0 };
+        let fade = if self.traffic > TRAFFIC { TRAFFIC / self.traffic } else { 1.0 };
         self.traffic *= fade;
         for class in self.classes.iter_mut().flatten() {
             class.learned *= factor;
+            class.anchored = class.learned;
             class.traffic *= fade;
         }
-        factor
     }
 
     /// The least and the greatest ratio of learned to configured cost among the classes seen; 1 and 1 if there is none.

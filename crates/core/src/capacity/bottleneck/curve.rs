@@ -136,11 +136,6 @@ impl Curve {
         }
     }
 
-    /// The unit of work has become `factor` times smaller.
-    pub fn rescale_units(&mut self, factor: f64) {
-        self.bins.iter_mut().for_each(|bin| bin.units *= factor);
-    }
-
     /// Work done between two levels, with its time per request in flight: their quotient is a throughput.
     pub fn work_between(&self, low: f64, high: f64) -> Work {
         let mut seen = Work::default();

@@ -127,12 +127,6 @@ impl Meter {
         }
     }
 
-    pub fn rescale_units(&mut self, factor: f64) {
-        self.open.units *= factor;
-        self.blocks.iter_mut().for_each(|block| block.units *= factor);
-        self.sum_up();
-    }
-
     fn drop_outdated(&mut self, dispersion: f64) {
         let mut older = self.closed;
         let mut recent = Work::default();

@@ -74,11 +74,4 @@ impl Mix {
     pub fn cost_per_unit(&self) -> f64 {
         if self.all.units > 0.0 { self.all.cost / self.all.units } else { 1.0 }
     }
-
-    pub fn rescale_units(&mut self, factor: f64) {
-        self.all.units *= factor;
-        self.squares *= factor * factor;
-        self.up.1.units *= factor;
-        self.down.1.units *= factor;
-    }
 }

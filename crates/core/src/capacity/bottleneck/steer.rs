@@ -64,7 +64,7 @@ impl Bottleneck {
 
     /// The round is over: fits, and goes where the plan says.
     pub(super) fn next_round(&mut self, now: Timestamp) {
-        self.anchor();
+        self.costs.anchor();
         if self.purpose == Purpose::Ramp
             && let Some(squared) = self.round.variation()
         {
@@ -183,19 +183,6 @@ impl Bottleneck {
         self.gained += 0.15 * (gain.clamp(-0.3, 0.3) - self.gained);
         let step = if self.gained > 0.03 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
         self.adjusted = (self.adjusted + step).clamp(0.0, 0.2);
-    }
-
-    /// Learned costs keep their scale.
-    fn anchor(&mut self) {
-        let factor = self.costs.anchor(2000.0);
-        if factor != 1.0 {
-            self.curve.rescale_units(factor);
-            self.meter.rescale_units(factor);
-            self.mix.rescale_units(factor);
-            if let Some(hinge) = &mut self.hinge {
-                hinge.base_s /= factor;
-            }
-        }
     }
 
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {

@@ -188,8 +188,8 @@ fn costs_of_classes_are_learned_and_their_mean_is_kept() {
             costs.units(class, 1.0);
             costs.learn(class, 1.0, true_cost * draw());
         }
+        costs.anchor();
     }
-    costs.anchor(2000.0);
     let ratio = costs.units(heavy, 1.0) / costs.units(light, 1.0);
     close(ratio, 5.0, 0.15);
     close(0.75 * costs.units(light, 1.0) + 0.25 * costs.units(heavy, 1.0), 1.0, 1e-6);
@@ -205,7 +205,7 @@ fn a_single_class_costs_what_is_configured() {
         costs.units(ClassId(9), 2.0);
         costs.learn(ClassId(9), 1.0, 7.0);
     }
-    assert_eq!(costs.anchor(2000.0), 1.0);
+    costs.anchor();
     assert_eq!(costs.units(ClassId(9), 2.0), 2.0);
 }
 
