@@ -110,6 +110,7 @@ impl Control {
         // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
         let keeps_queue = keeps_queue && !self.silence.is_silent();
         desk.steer(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        room.look_out(keeps_queue && estimate.phase == Phase::Searching, now);
         desk.tick(gate, is_origin_usable, now);
         (tunables, estimate)
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::gate::Totals;
 use crate::measure::Event;
-use crate::room::{Arrival, Checker, Course, Look, Redemption, Room, RoomState, Wait};
+use crate::room::{ASK_WITHIN, Arrival, Checker, Course, Look, Redemption, Room, RoomState, Wait};
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -282,6 +282,11 @@ impl Desk {
     /// Whether anyone waits here.
     pub fn busy(&self, now: Timestamp) -> bool {
         self.room().is_some_and(|room| room.busy(now))
+    }
+
+    /// Longest time between two questions of a waiting page. See [`Room::ask_within`].
+    pub fn ask_within(&self) -> Duration {
+        self.room().map_or(ASK_WITHIN, Room::ask_within)
     }
 
     /// What the room lets in from now on, by itself. Tokencheck gets its orders from tokengen instead.

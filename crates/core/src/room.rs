@@ -47,6 +47,8 @@ pub use remote::Reported;
 pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
 pub use saved::RestoreError;
 
+/// Waiting pages ask for news at least this often, however long their wait.
+pub const ASK_WITHIN: Duration = Duration::from_secs(20);
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
 /// Shortest wait worth saying: one control tick.
@@ -166,6 +168,8 @@ pub struct Room {
     queued_remote: AtomicU64,
     /// One if this process sends visitors on to tokencheck.
     sends: AtomicU64,
+    /// See [`Room::ask_within`], in milliseconds.
+    ask_within_ms: AtomicU64,
     class_costs: Box<[AtomicU64]>,
     adoption: Adoption,
     control: Mutex<Control>,
@@ -190,6 +194,7 @@ impl Room {
             remote: AtomicU64::new(0),
             queued_remote: AtomicU64::new(0),
             sends: AtomicU64::new(0),
+            ask_within_ms: AtomicU64::new(ASK_WITHIN.as_millis() as u64),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
             control: Mutex::new(Control::new(config.clone(), capacity, now)),

@@ -235,7 +235,7 @@ impl Stage<'_> {
     }
 
     fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
-        let poll = page::poll_interval(wait, self.rng.random());
+        let poll = page::poll_interval(wait, self.desk.ask_within(), self.rng.random());
         Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
     }
 

@@ -295,7 +295,7 @@ impl Exchange {
         let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");
         let (state, wait, place) = room::standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
-        let poll = page::poll_interval(wait, spread);
+        let poll = page::poll_interval(wait, shared.desk.ask_within(), spread);
         respond::status_document(&self.live, state, wait, place, poll, waited, ticket)
     }
 

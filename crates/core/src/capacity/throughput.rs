@@ -33,7 +33,7 @@ const ENOUGH: u64 = 20;
 /// Requests served within the window that make the figure certain.
 const CERTAIN: f64 = 400.0;
 /// Cost units per second to begin with, and the least ever: who is let in at rate zero never shows that there is room.
-const START: f64 = 20.0;
+const START: f64 = 100.0;
 const FLOOR: f64 = 1.0;
 /// Growth per tick while visitors wait for nothing: before anything is known (doubles in 1.4 s) and after.
 const FAST: f64 = 1.05;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::door::ORIGIN_GONE;
 use super::remote::Link;
 use super::window::{Going, Seen, Window};
-use super::{Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
+use super::{ASK_WITHIN, Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
 use crate::gate::Totals;
 use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
 use crate::ring::Load;
@@ -18,6 +18,10 @@ const JUDGE_AFTER_S: u64 = 2;
 const OVERBOOK_STEP: f64 = 0.02;
 /// Estimates that differ by less leave the schedule as it is.
 const SCHEDULE_STEP: f64 = 0.05;
+/// While the capacity is looked for, pages ask at least this often, as long as all together do not ask more often than that
+/// in a second: a question costs the gate some ten microseconds.
+const LOOKED_FOR_WITHIN: Duration = Duration::from_secs(1);
+const LOOKED_FOR_PER_S: f64 = 20_000.0;
 /// Memory of the average visitor, in seconds.
 const GRAIN_MEMORY_S: f64 = 10.0;
 /// Memory of the work admitted past the schedule, in seconds: sessions come and go over minutes.
@@ -370,6 +374,24 @@ impl Room {
         control.config = config;
         self.apply_show_up(control);
         Ok(())
+    }
+
+    /// Whether the capacity is being looked for: then it may be many times what the waits told were made with, and pages
+    /// that were told to ask in a quarter of a minute would leave an origin idle that could take them now.
+    pub fn look_out(&self, is_searching: bool, now: Timestamp) {
+        let within = if is_searching {
+            let waiting = self.slots.sum(self.door.hand.at(now).second()).visitors;
+            Duration::from_secs_f64(waiting as f64 / LOOKED_FOR_PER_S).clamp(LOOKED_FOR_WITHIN, ASK_WITHIN)
+        } else {
+            ASK_WITHIN
+        };
+        self.ask_within_ms.store(within.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Longest time between two questions of a waiting page: [`ASK_WITHIN`], less while the capacity is looked for, but
+    /// never so little that the waiting together ask more than 20,000 times a second.
+    pub fn ask_within(&self) -> Duration {
+        Duration::from_millis(self.ask_within_ms.load(Ordering::Relaxed))
     }
 
     /// The room in figures.

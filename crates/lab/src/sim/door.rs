@@ -188,7 +188,8 @@ impl World<'_> {
     /// The waiting page, or what programs get instead.
     fn wait_answer(&mut self, caller: &Caller, wait: Duration, has_place: bool) -> Answer {
         let browser = self.cast.kinds[caller.kind as usize].browser;
-        let poll = page::poll_interval(wait, self.rng.random());
+        let within = self.halves[caller.half].desk.ask_within();
+        let poll = page::poll_interval(wait, within, self.rng.random());
         Answer::Wait {
             news: has_place,
             after: Some(wait),
@@ -251,7 +252,8 @@ impl World<'_> {
         if let Some(ticket) = ticket {
             self.oracle.looked(caller.guest, caller.half, &ticket, &look, usable, &self.halves, self.now_us);
         }
-        let poll = page::poll_interval(wait, self.rng.random());
+        let within = self.halves[caller.half].desk.ask_within();
+        let poll = page::poll_interval(wait, within, self.rng.random());
         let state = match state {
             page::State::Waiting => State::Waiting,
             page::State::Ready => State::Ready,

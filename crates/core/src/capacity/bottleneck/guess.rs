@@ -7,11 +7,11 @@
 use crate::capacity::Load;
 
 /// Cost units per second before anything is known.
-pub(super) const FIRST: f64 = 20.0;
+pub(super) const FIRST: f64 = 100.0;
 /// The guess over the best throughput seen.
 const OVER_BEST: f64 = 2.0;
-/// Growth per tick in which somebody waits in the room for nothing: doubles in half a second.
-const GROWTH: f64 = 1.15;
+/// Growth per tick in which somebody waits in the room for nothing: doubles in two ticks.
+const GROWTH: f64 = 1.5;
 const MOST: f64 = 1_000_000.0;
 
 /// The guess.
