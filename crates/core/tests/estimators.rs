@@ -91,7 +91,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_shown_makes_an_estimate_senseless(steps in prop::collection::vec(any_step(), 1..300)) {
@@ -204,6 +204,24 @@ fn nothing_at_all_and_a_single_request_are_borne() {
         estimator.observe(&sample(100, 1));
         for second in 100..200 {
             let estimate = estimator.tick(&CROWD, START + Duration::from_secs(second));
+            check(name, &*estimator, &estimate);
+        }
+    }
+}
+
+#[test]
+fn a_class_that_costs_nothing_is_borne_and_may_come_to_cost_something() {
+    for name in names() {
+        let mut estimator = make(name);
+        for (second, hundredths) in [0, 0, 100, 100, 0, 250].into_iter().enumerate() {
+            let now = START + Duration::from_secs(second as u64);
+            for class in [ClassId(0), ClassId(1)] {
+                for _ in 0..30 {
+                    let cost = Cost::from_hundredths(hundredths);
+                    estimator.observe(&Sample { class, cost, ended: now, ..sample(100, 4) });
+                }
+            }
+            let estimate = estimator.tick(&CROWD, now);
             check(name, &*estimator, &estimate);
         }
     }

@@ -23,6 +23,9 @@ const TRAFFIC: f64 = 2000.0;
 /// Bounds of a learned cost, relative to the configured one.
 const LEAST: f64 = 0.02;
 const MOST: f64 = 50.0;
+/// What the room lets in for nothing the origin works on all the same: at least the smallest cost there is. A ratio to nothing
+/// is no number, and what was learned could not follow a change of the configured cost.
+const FREE: f64 = 0.01;
 /// One response counts as at most so many times the expected one.
 const CUT: f64 = 12.0;
 
@@ -52,6 +55,7 @@ impl Costs {
 
     /// Work of a request of `class`, configured to cost `configured`.
     pub fn units(&mut self, class: ClassId, configured: f64) -> f64 {
+        let configured = configured.max(FREE);
         let known = self.classes[class.index()].get_or_insert_with(|| {
             self.seen += 1;
             ClassCost { configured, learned: configured, anchored: configured, samples: 0.0, traffic: 0.0 }
