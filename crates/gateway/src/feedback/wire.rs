@@ -143,7 +143,7 @@ pub(super) fn write_orders(orders: &Orders) -> Value {
 pub(super) fn read_orders(orders: &Value) -> Option<Orders> {
     let limit = optional(orders, "max_in_flight", Value::as_u64)?;
     Some(Orders {
-        capacity: Rate::per_second(orders.get("capacity")?.as_f64()?)?,
+        capacity: rate(orders.get("capacity")?.as_f64()?)?,
         hand: HandValue {
             at: Timestamp::from_micros(orders.get("hand_us")?.as_u64()?),
             follows_clock: orders.get("follows_clock")?.as_bool()?,
@@ -151,10 +151,15 @@ pub(super) fn read_orders(orders: &Value) -> Option<Orders> {
         max_in_flight: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
         keeps_queue: optional(orders, "keeps_queue", Value::as_bool)?.unwrap_or(false),
         ceiling: match optional(orders, "ceiling", Value::as_f64)? {
-            Some(ceiling) => Rate::per_second(ceiling)?,
+            Some(ceiling) => rate(ceiling)?,
             None => Rate::MAX,
         },
     })
+}
+
+/// Taken for zero, a rate below it would close the room on the word of a broken sender.
+fn rate(per_second: f64) -> Option<Rate> {
+    if per_second < 0.0 { None } else { Rate::per_second(per_second) }
 }
 
 fn cost(v: &Value) -> Option<Cost> {

@@ -139,7 +139,9 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
     assert_eq!(read_orders(&older), Some(known));
     for (name, bad) in [
         ("capacity", json!("x")),
+        ("capacity", json!(-1.0)),
         ("ceiling", json!("x")),
+        ("ceiling", json!(-1.0)),
         ("max_in_flight", json!(-1)),
         ("keeps_queue", json!(1)),
     ] {
