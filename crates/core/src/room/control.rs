@@ -8,7 +8,6 @@ use super::window::{Going, Seen, Window};
 use super::{ASK_WITHIN, Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
 use crate::gate::Totals;
 use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
-use crate::ring::Load;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
