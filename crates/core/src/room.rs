@@ -29,6 +29,7 @@ use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 
 mod adopt;
+mod asking;
 mod checker;
 mod control;
 mod course;
@@ -36,9 +37,12 @@ mod door;
 mod remote;
 mod report;
 mod saved;
+mod state;
 mod window;
 
 use adopt::Adoption;
+pub use asking::ASK_WITHIN;
+pub use asking::ASK_WITHIN;
 pub use checker::Checker;
 use control::Control;
 pub use course::{Course, RoomConfig};
@@ -46,9 +50,8 @@ use door::{AGAIN, Door, Word};
 pub use remote::Reported;
 pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
 pub use saved::RestoreError;
+pub use state::RoomState;
 
-/// Waiting pages ask for news at least this often, however long their wait.
-pub const ASK_WITHIN: Duration = Duration::from_secs(20);
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
 /// Shortest wait worth saying: one control tick.
@@ -109,29 +112,6 @@ pub struct Wait {
     pub place: u64,
     /// Now plus the wait.
     pub due: Timestamp,
-}
-
-/// The room in figures.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct RoomState {
-    /// Visitors promised a place that the hand has not reached.
-    pub waiting: u64,
-    /// Work promised from the hand on.
-    pub promised: Cost,
-    /// Wait of a newcomer.
-    pub wait: Duration,
-    /// Seconds by which the hand is ahead of the clock; negative: behind.
-    pub lead_s: f64,
-    /// Share of the promised work that comes to be redeemed.
-    pub show_up: f64,
-    /// Promises per second as a multiple of capacity.
-    pub overbook: f64,
-    /// First second that may have room.
-    pub frontier: u64,
-    /// Work admitted beyond what capacity has done, as seconds at capacity.
-    pub backlog_s: f64,
-    /// Nonces kept.
-    pub redeemed: usize,
 }
 
 /// The new settings need a longer schedule: make a new [`Room`] and [`Room::restore`] what this one saves.

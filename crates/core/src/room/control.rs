@@ -1,11 +1,11 @@
-//! The room's control side: the tick that moves the hand, changes of capacity and settings, figures.
+//! The room's control side: the tick that moves the hand, changes of capacity and settings.
 
 use std::time::Duration;
 
 use super::door::ORIGIN_GONE;
 use super::remote::Link;
 use super::window::{Going, Seen, Window};
-use super::{ASK_WITHIN, Course, NeedsNewRoom, Room, RoomConfig, RoomState, SLACK_S, seconds_needed};
+use super::{Course, NeedsNewRoom, Room, RoomConfig, SLACK_S, seconds_needed};
 use crate::gate::Totals;
 use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
 use crate::sync::Ordering;
@@ -17,10 +17,6 @@ const JUDGE_AFTER_S: u64 = 2;
 const OVERBOOK_STEP: f64 = 0.02;
 /// Estimates that differ by less leave the schedule as it is.
 const SCHEDULE_STEP: f64 = 0.05;
-/// While the capacity is looked for, pages ask at least this often, as long as all together do not ask more often than that
-/// in a second: a question costs the gate some ten microseconds.
-const LOOKED_FOR_WITHIN: Duration = Duration::from_secs(1);
-const LOOKED_FOR_PER_S: f64 = 20_000.0;
 /// Memory of the average visitor, in seconds.
 const GRAIN_MEMORY_S: f64 = 10.0;
 /// Memory of the work admitted past the schedule, in seconds: sessions come and go over minutes.
@@ -373,49 +369,6 @@ impl Room {
         control.config = config;
         self.apply_show_up(control);
         Ok(())
-    }
-
-    /// Whether the capacity is being looked for: then it may be many times what the waits told were made with, and pages
-    /// that were told to ask in a quarter of a minute would leave an origin idle that could take them now.
-    pub fn look_out(&self, is_searching: bool, now: Timestamp) {
-        let within = if is_searching {
-            let waiting = self.slots.sum(self.door.hand.at(now).second()).visitors;
-            Duration::from_secs_f64(waiting as f64 / LOOKED_FOR_PER_S).clamp(LOOKED_FOR_WITHIN, ASK_WITHIN)
-        } else {
-            ASK_WITHIN
-        };
-        self.ask_within_ms.store(within.as_millis() as u64, Ordering::Relaxed);
-    }
-
-    /// Longest time between two questions of a waiting page: [`ASK_WITHIN`], less while the capacity is looked for, but
-    /// never so little that the waiting together ask more than 20,000 times a second.
-    pub fn ask_within(&self) -> Duration {
-        Duration::from_millis(self.ask_within_ms.load(Ordering::Relaxed))
-    }
-
-    /// The room in figures.
-    pub fn state(&self, now: Timestamp) -> RoomState {
-        let hand = self.door.hand.at(now);
-        let promised = self.slots.between(hand, self.last_due().max(now) + Duration::from_secs(1));
-        let mut waiting = 0;
-        for second in hand.second() + 1..=self.last_due().second() {
-            let (waits, shown): (Load, Load) = (self.waits.load(second), self.shown.load(second));
-            waiting += waits.visitors.saturating_sub(shown.visitors);
-        }
-        let next = Timestamp::from_secs(self.slots.frontier()).max(now);
-        let wait =
-            if self.busy(now) { self.wait(next.min(self.last_due()), now).wait } else { Duration::ZERO };
-        RoomState {
-            waiting,
-            promised: promised.cost,
-            wait,
-            lead_s: hand.as_micros() as f64 / 1e6 - now.as_micros() as f64 / 1e6,
-            show_up: self.show_up(),
-            overbook: self.control().overbook,
-            frontier: self.slots.frontier(),
-            backlog_s: self.door.backlog_s(now),
-            redeemed: self.door.redeemed.len(),
-        }
     }
 }
 
