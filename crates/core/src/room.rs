@@ -42,7 +42,6 @@ mod window;
 
 use adopt::Adoption;
 pub use asking::ASK_WITHIN;
-pub use asking::ASK_WITHIN;
 pub use checker::Checker;
 use control::Control;
 pub use course::{Course, RoomConfig};
