@@ -4,7 +4,7 @@
 //! operator sets it, NTP corrects it), and a schedule must not. The clock therefore runs on the monotonic
 //! timer, offset to wall time, and [`Clock::discipline`], called on every control tick, steers the offset
 //! towards the wall by at most 1 % of the time that passed: a visitor's second stays a second within 1 %. Only
-//! a step forward of more than [`STEP`] is followed at once: the machine was suspended, and everybody waited.
+//! a step forward of more than `STEP` is followed at once: the machine was suspended, and everybody waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -47,7 +47,7 @@ pub struct View<'a> {
     pub place: u64,
     /// Time waited so far.
     pub waited: Duration,
-    /// When the page asks for its status first: see [`poll_interval`].
+    /// When the page asks for its status first: see [`super::poll_interval`].
     pub poll: Duration,
     /// Path and query to return to. One that leads elsewhere becomes `/`.
     pub target: &'a str,
@@ -88,7 +88,7 @@ pub struct Status<'a> {
     pub wait_ms: u64,
     /// People ahead.
     pub place: u64,
-    /// When to ask again: see [`poll_interval`].
+    /// When to ask again: see [`super::poll_interval`].
     pub poll_ms: u64,
     /// Time waited so far.
     pub waited_ms: u64,

@@ -16,7 +16,7 @@
 //!
 //! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where nobody stays away,
 //! is late or enters unasked, and nothing goes wrong, nothing but the bursts and the control loop's swing are left:
-//! [`CALM_S`] instead of the first and the fifth line.
+//! `CALM_S` instead of the first and the fifth line.
 //!
 //! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the operator's ceiling,
 //! if there is one, and of the gate's queue, which visitors of the room may not fill beyond
