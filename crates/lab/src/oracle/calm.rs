@@ -8,9 +8,10 @@
 //! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no
 //! promise.
 //!
-//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits longer than
-//! (unless the gate's queue was full meanwhile, as it is after the limit fell)
-//! until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked once more.
+//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits
+//! longer than until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked
+//! once more; unless the gate's queue was long meanwhile, as it is after the limit fell. Long is half of its places, half of what
+//! may wait there as long as the operator allows, or two seconds of work: then some are asked to come again in their turn.
 //!
 //! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`]. If the room is
 //! busy later than every such instant, and nothing has been wrong for as long, it does not come back. Where an estimator moves the
@@ -230,8 +231,9 @@ impl Calm {
         let queued: Cost = state.gate.totals().queued_cost;
         let is_rate = !state.course().keeps_queue;
         let gate = state.gate.totals();
-        let is_long =
-            2 * gate.queued >= gate.max_queue || queued.units() > ASKED_AGAIN_S * state.capacity().get();
+        // However many places there are: nobody may wait in it for longer than so.
+        let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
+        let is_long = 2 * gate.queued >= gate.max_queue || queued.units() > most_s * state.capacity().get();
         if !is_rate && state.forwards() && is_long {
             // Since a limit fell, or the queue has few places, some are asked to come again though it is their turn.
             self.world += 1;
