@@ -61,8 +61,10 @@ impl Costs {
             ClassCost { configured, learned: configured, anchored: configured, samples: 0.0, traffic: 0.0 }
         });
         if known.configured != configured {
-            known.learned *= configured / known.configured;
-            known.anchored *= configured / known.configured;
+            // From a cost of nothing no ratio leads on: what was learned of it is nothing too.
+            let factor = configured / known.configured;
+            let scaled = |cost: f64| if factor.is_finite() { cost * factor } else { configured };
+            (known.learned, known.anchored) = (scaled(known.learned), scaled(known.anchored));
             known.configured = configured;
         }
         known.learned
@@ -102,7 +104,8 @@ impl Costs {
 
     /// The least and the greatest ratio of learned to configured cost among the classes seen; 1 and 1 if there is none.
     pub fn range(&self) -> (f64, f64) {
-        let ratios = self.classes.iter().flatten().map(|class| class.learned / class.configured);
+        let costing = self.classes.iter().flatten().filter(|class| class.configured > 0.0);
+        let ratios = costing.map(|class| class.learned / class.configured);
         ratios
             .fold(None, |range: Option<(f64, f64)>, r| {
                 Some(range.map_or((r, r), |(a, b)| (a.min(r), b.max(r))))
