@@ -172,7 +172,7 @@ fn a_cold_start_ends_at_the_knee() {
         let truth = workers as f64 * 1e3 / mean_ms;
         close(it.capacity(), truth, within);
         assert_eq!(it.estimate.phase, Phase::Settled, "{workers} workers");
-        // Probes go down to 0.7 of the knee and up to 1.75 of the cruise; a whole request more is the least.
+        // Probes go down to 0.7 of the knee and up to 1.5 of the cruise; a whole request more is the least.
         let (least, most) = (0.7 * workers as f64, 2.6 * workers as f64 + 1.0);
         let limit = f64::from(it.limit());
         assert!((least..=most).contains(&limit), "{limit} in flight for {workers} workers");

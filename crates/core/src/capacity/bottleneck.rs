@@ -26,7 +26,8 @@
 //! knee's standard error (response time for nothing); power laws for contention (knee a tenth too low); a test of saturation by
 //! response times alone (short requests end first: false rises) or by counting alone (bursts); dispersion about the
 //! fit (a change is taken for noise); less weight for the samples that betrayed a change; thresholds of 3.5 standard errors for the
-//! window of the meter (cut by chance every minute).
+//! window of the meter (cut by chance every minute); samples that outlive their level counted only up to its end (goodput with
+//! bimodal service and with sharing); probes up more often (with sharing they raise the response time by a tenth).
 
 use super::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
@@ -91,6 +92,9 @@ pub struct Bottleneck {
     guess: Guess,
     costs: Costs,
     curve: Curve,
+    /// The fit before the origin became slower, and its samples: it may become what it was.
+    before: Option<Hinge>,
+    spare: Curve,
     dispersion: Dispersion,
     changes: Changes,
     meter: Meter,
@@ -138,6 +142,8 @@ impl Bottleneck {
             guess: Guess::new(start.map(Rate::get)),
             costs: Costs::new(),
             curve: Curve::new(),
+            before: None,
+            spare: Curve::new(),
             dispersion: Dispersion::new(),
             changes: Changes::default(),
             meter: Meter::new(),
@@ -276,7 +282,10 @@ impl Estimator for Bottleneck {
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
             let need = plan::round_length(self.purpose, limit, phi, self.expected().0);
-            if self.round.work.count >= need {
+            let stays = self.purpose == Purpose::Stay
+                && self.before.is_some()
+                && now.since(self.round.began).as_secs_f64() < plan::STAY_SECONDS;
+            if self.round.work.count >= need && !stays {
                 self.next_round(now);
             }
         }
@@ -308,7 +317,7 @@ impl Estimator for Bottleneck {
         self.meter.clear();
         self.changes.clear();
         self.dispersion.cut();
-        (self.hinge, self.alarm, self.seen) = (None, None, None);
+        (self.hinge, self.before, self.alarm, self.seen) = (None, None, None, None);
         self.reason = "told to look anew";
         self.go(Purpose::Ramp, from, now);
     }

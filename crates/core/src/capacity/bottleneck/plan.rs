@@ -43,6 +43,9 @@ const GENTLE: f64 = 1.3;
 /// Completions per round at dispersion 0 and 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
+/// Seconds for which one stays at least where the origin became slower: neighbours and checkpoints are gone by then, and to look below
+/// costs goodput, while to stay costs response time only.
+pub(super) const STAY_SECONDS: f64 = 5.0;
 /// Share of a second that a round lasts at least, when cruising.
 const ROUND_SECONDS: f64 = 0.03;
 /// Rounds between two probes up; and under contention, where they cost goodput.
@@ -99,14 +102,14 @@ pub(super) fn after(round: u32, contends: bool) -> Purpose {
 
 /// How far up a probe goes, as a multiple of the cruise.
 pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
-    if contends { UP_CONTENDING } else { 1.0 + 0.75 * (0.4 + 0.6 * dispersion.min(1.0)) }
+    if contends { UP_CONTENDING } else { 1.0 + 0.5 * (0.4 + 0.6 * dispersion.min(1.0)) }
 }
 
 /// The cruise over the knee: room for the error of the knee, which grows with the noise and is largest at first. Too high a limit
 /// costs some response time, too low a one goodput.
 pub(super) fn headroom(contention: f64, dispersion: f64, adjusted: f64, rounds: u32) -> f64 {
     let fresh = FRESH / (1.0 + f64::from(rounds) / 4.0);
-    let wanted = 1.09 + (0.06 + fresh) * dispersion.sqrt() + adjusted;
+    let wanted = 1.06 + (0.06 + fresh) * dispersion.sqrt() + adjusted;
     // Beyond the knee contention costs a (r − 1)² of the throughput: half a percent to two here.
     let most = if contention > 0.0 { 1.0 + 0.12 / contention.max(0.3).sqrt().max(0.8) } else { 1.4 };
     wanted.min(most)

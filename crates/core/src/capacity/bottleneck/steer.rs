@@ -10,6 +10,10 @@ const PASSED_NATS: f64 = 2.0;
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
+/// Most that probes up may add to the headroom: where everybody is served at once they seem to gain what they do not.
+const ADJUSTED_MOST: f64 = 0.05;
+/// An origin is what it was if responses take what they took, to this factor.
+const AS_BEFORE: f64 = 1.25;
 /// Samples remembered below the knee and above it.
 const BELOW: f64 = 600.0;
 const ABOVE: f64 = 2000.0;
@@ -28,9 +32,17 @@ impl Bottleneck {
             cost: onset.units * self.mix.cost_per_unit(),
             time_s: onset.response_s / n,
         };
+        if change != Change::Slower && self.is_as_before(onset) {
+            return self.restore(since, now);
+        }
         match change {
             Change::Slower => {
                 self.meter.restart(since);
+                // A fit that has not been probed on both sides may simply have been wrong.
+                if self.before.is_none() && self.rounds >= plan::DOWN_AT[1] {
+                    self.before = Some(hinge);
+                    std::mem::swap(&mut self.curve, &mut self.spare);
+                }
                 self.curve.clear();
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
@@ -58,6 +70,32 @@ impl Bottleneck {
                 self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
             }
         }
+        self.changes.clear();
+        self.dispersion.cut();
+    }
+
+    /// Whether responses take again what they took before the origin became slower. Asked once: the next rise ends in a ramp.
+    fn is_as_before(&mut self, onset: &Onset) -> bool {
+        let Some(before) = self.before else { return false };
+        let n = onset.in_flight / onset.count;
+        let ratio = onset.response_s / onset.units / (before.base_s * before.slowdown(n));
+        let is_so = (1.0 / AS_BEFORE..AS_BEFORE).contains(&ratio);
+        if !is_so {
+            self.before = None;
+        }
+        is_so
+    }
+
+    /// A neighbour has gone: what was known before needs no ramp to be found again.
+    fn restore(&mut self, since: Work, now: Timestamp) {
+        let Some(before) = self.before.take() else { return };
+        self.meter.restart(since);
+        std::mem::swap(&mut self.curve, &mut self.spare);
+        self.hinge = Some(before);
+        self.reason = "origin as before";
+        let phi = self.dispersion.get();
+        let headroom = plan::headroom(before.contention, phi, self.adjusted, self.rounds);
+        self.go(Purpose::Cruise, before.knee * headroom, now);
         self.changes.clear();
         self.dispersion.cut();
     }
@@ -141,7 +179,7 @@ impl Bottleneck {
 
     /// The ramp has passed the knee: what it saw beyond is the first estimate of the throughput.
     fn found(&mut self, hinge: Hinge, phi: f64, now: Timestamp) {
-        self.hinge = Some(hinge);
+        (self.hinge, self.before) = (Some(hinge), None);
         (self.rounds, self.repeated, self.adjusted, self.gained) = (0, 0, 0.0, 0.0);
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
         let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
@@ -182,7 +220,7 @@ impl Bottleneck {
         let error = (self.dispersion.get() / round.work.count).sqrt();
         self.gained += 0.15 * (gain.clamp(-0.3, 0.3) - self.gained);
         let step = if self.gained > 0.03 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
-        self.adjusted = (self.adjusted + step).clamp(0.0, 0.2);
+        self.adjusted = (self.adjusted + step).clamp(0.0, ADJUSTED_MOST);
     }
 
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
