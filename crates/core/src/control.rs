@@ -170,6 +170,8 @@ impl Control {
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.
     pub fn set_capacity(&mut self, capacity: Rate, now: Timestamp) {
         self.estimator.set(capacity, now);
+        // Also while nothing is heard of the origin: what was believed last does not count any more.
+        self.last = None;
     }
 
     /// Puts another estimator in the place of the present one, of which nothing stays but the history.

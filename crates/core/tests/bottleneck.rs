@@ -239,6 +239,31 @@ fn pauses_do_not_look_like_slowness() {
 }
 
 #[test]
+fn a_time_without_visitors_is_no_pause() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    let capacity = it.capacity();
+    // Nobody for an hour, then a crowd at once.
+    (0..36_000).for_each(|_| it.tick(0));
+    it.run(1.0);
+    close(it.capacity(), capacity, 0.05);
+}
+
+#[test]
+fn a_knee_beyond_the_largest_limit_ends_the_search() {
+    let mut it = Loop::new(Origin::new(60, 100.0, Service::Exponential));
+    it.estimator =
+        Bottleneck::new(BottleneckConfig { max_in_flight: 20, ..BottleneckConfig::default() }, None);
+    it.run(60.0);
+    assert_eq!((it.limit(), it.estimate.phase), (20, Phase::Settled), "{}", it.estimator.state().reason);
+    close(it.capacity(), 200.0, 0.1);
+    // And what becomes of the origin is noticed.
+    it.origin.workers = 5;
+    it.run(60.0);
+    close(it.capacity(), 50.0, 0.15);
+}
+
+#[test]
 fn without_a_backlog_nothing_is_learned_and_nothing_lost() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);

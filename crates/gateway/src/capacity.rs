@@ -99,7 +99,10 @@ impl Capacity {
     pub fn reconfigure(&mut self, old: &Live, new: &Live, now: Timestamp) {
         let is_same = old.settings.estimator() == new.settings.estimator();
         let (before, after) = (&old.settings.capacity, &new.settings.capacity);
-        if !is_same || !after.is_tuned_like(before, new.settings.estimator()) {
+        // The operator's limit bounds the search.
+        let is_bounded_alike = old.bounds().max_in_flight == new.bounds().max_in_flight;
+        let is_tuned_alike = after.is_tuned_like(before, new.settings.estimator()) && is_bounded_alike;
+        if !is_same || (new.settings.discovers() && !is_tuned_alike) {
             // "Unlimited" is nobody's finding.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
             self.steering.replace(new.estimator(known));

@@ -41,6 +41,8 @@ pub struct Control {
     source: Source,
     state: StateDir,
     capacity: Mutex<Capacity>,
+    /// One reload at a time.
+    reloading: Mutex<()>,
     figures: Mutex<Figures>,
     ended: AtomicBool,
     wake: Notify,
@@ -106,6 +108,7 @@ impl Control {
             source,
             state,
             capacity: Mutex::new(capacity),
+            reloading: Mutex::new(()),
             figures: Mutex::new(figures),
             ended: AtomicBool::new(false),
             wake: Notify::new(),
@@ -158,6 +161,8 @@ impl Control {
         if let Some(access) = &self.shared.access {
             access.reopen();
         }
+        // A signal and the API are two threads.
+        let _one = lock(&self.reloading);
         let settings = self.source.read().map_err(ReloadError::Mistakes)?;
         let old = self.shared.live.load_full();
         let changes = old.settings.diff(&settings);

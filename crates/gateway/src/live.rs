@@ -148,6 +148,10 @@ impl Live {
         if s.discovers() {
             options.rate = options.rate.or(known);
         }
+        // A search that the operator's limit holds back would never end.
+        if let Some(most) = self.gate_config().max_in_flight {
+            options.bottleneck.max_in_flight = options.bottleneck.max_in_flight.min(most);
+        }
         capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Live::new"))
     }
 

@@ -135,8 +135,8 @@ pub struct Bottleneck {
 impl Bottleneck {
     /// An estimator that starts from `start` cost units per second, or from little.
     pub fn new(config: BottleneckConfig, start: Option<Rate>) -> Self {
-        let first =
-            f64::from(config.start_in_flight.clamp(config.min_in_flight.max(1), config.max_in_flight.max(1)));
+        let least = config.min_in_flight.max(1);
+        let first = f64::from(config.start_in_flight.clamp(least, config.max_in_flight.max(least)));
         Self {
             config,
             guess: Guess::new(start.map(Rate::get)),

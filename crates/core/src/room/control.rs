@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::door::ORIGIN_GONE;
-use super::remote::Link;
+use super::remote::{Link, SILENT};
 use super::window::{Going, Seen, Window};
 use super::{Course, NeedsNewRoom, Room, RoomConfig, SLACK_S, seconds_needed};
 use crate::gate::Totals;
@@ -100,12 +100,15 @@ impl Room {
             control.is_origin_gone = !is_origin_usable;
             self.look_at(control, gate, now);
         } else {
-            control.is_origin_gone = control.link.is_origin_gone();
+            // What was told too long ago is not known any more.
+            let is_told = control.heard.is_some_and(|at| now.since(at) <= SILENT);
+            control.is_origin_gone = is_told && control.link.is_origin_gone();
             match control.link.news() {
                 Some(gate) => self.look_at(control, &gate, now),
                 None => control.seen = None,
             }
-            self.door.set_queued(Cost::from_hundredths(self.queued_remote.load(Ordering::Relaxed)));
+            let queued = if is_told { self.queued_remote.load(Ordering::Relaxed) } else { 0 };
+            self.door.set_queued(Cost::from_hundredths(queued));
         }
         if control.is_origin_gone {
             self.door.set_queued(ORIGIN_GONE);

@@ -19,7 +19,7 @@ const MOST_BOOKED: Duration = Duration::from_secs(3_600);
 /// Slot seconds taken in from one report.
 const MAX_SHOWN: usize = 4_096;
 /// Who has not reported for so long is not counted any more: three reports and a little.
-const SILENT: Duration = Duration::from_secs(2);
+pub(super) const SILENT: Duration = Duration::from_secs(2);
 /// Tokenchecks told apart. Further ones are taken for the last.
 const MAX_SENDERS: usize = 64;
 
@@ -138,7 +138,10 @@ impl Room {
         self.door.backlog.add(booked.min(drain.over(MOST_BOOKED)), drain);
         self.queued_remote.store(queued.hundredths(), Ordering::Relaxed);
         for &(second, cost) in feedback.shown.iter().take(MAX_SHOWN) {
-            self.show(second, cost);
+            // A second of another lap would take its cell from those of this one.
+            if self.slots.covers(second) {
+                self.show(second, cost);
+            }
         }
         orders
     }

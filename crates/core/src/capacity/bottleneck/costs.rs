@@ -39,6 +39,8 @@ struct ClassCost {
     samples: f64,
     /// Share of the traffic: samples of all classes fade alike.
     traffic: f64,
+    /// Somebody came since the last anchor.
+    came: bool,
 }
 
 /// All classes'.
@@ -58,7 +60,14 @@ impl Costs {
         let configured = configured.max(FREE);
         let known = self.classes[class.index()].get_or_insert_with(|| {
             self.seen += 1;
-            ClassCost { configured, learned: configured, anchored: configured, samples: 0.0, traffic: 0.0 }
+            ClassCost {
+                configured,
+                learned: configured,
+                anchored: configured,
+                samples: 0.0,
+                traffic: 0.0,
+                came: false,
+            }
         });
         if known.configured != configured {
             // From a cost of nothing no ratio leads on: what was learned of it is nothing too.
@@ -75,6 +84,7 @@ impl Costs {
         let several = self.seen > 1;
         let Some(known) = &mut self.classes[class.index()] else { return };
         known.traffic += count;
+        known.came = true;
         self.traffic += count;
         if !several {
             return;
@@ -96,7 +106,11 @@ impl Costs {
         let fade = if self.traffic > TRAFFIC { TRAFFIC / self.traffic } else { 1.0 };
         self.traffic *= fade;
         for class in self.classes.iter_mut().flatten() {
-            class.learned *= factor;
+            // One of which nobody came has not moved with the others.
+            if std::mem::take(&mut class.came) {
+                class.learned =
+                    (class.learned * factor).clamp(LEAST * class.configured, MOST * class.configured);
+            }
             class.anchored = class.learned;
             class.traffic *= fade;
         }

@@ -10,7 +10,7 @@ use crate::capacity::Load;
 pub(super) const FIRST: f64 = 100.0;
 /// The guess over the best throughput seen.
 const OVER_BEST: f64 = 2.0;
-/// Growth per tick in which somebody waits in the room for nothing: doubles in two ticks.
+/// Growth per tick in which somebody waits in the room for nothing: more than doubles in two ticks.
 const GROWTH: f64 = 1.5;
 const MOST: f64 = 1_000_000.0;
 

@@ -114,7 +114,7 @@ impl Bottleneck {
         match self.hinge {
             Some(hinge) => {
                 let base = hinge.base_s * self.mix.units_per_request();
-                let n = f64::from(self.limit);
+                let n = (f64::from(self.limit) - self.standing.level()).max(1.0);
                 (n.min(hinge.knee) / base, base * hinge.slowdown(n))
             }
             None if self.round.work.count >= 8.0 => (

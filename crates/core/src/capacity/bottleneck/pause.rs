@@ -41,7 +41,8 @@ impl Pauses {
     /// forgiven.
     pub fn forgives(&mut self, sent: Timestamp, ended: Timestamp, expected: (f64, f64), limit: f64) -> bool {
         let (per_second, response_s) = expected;
-        let gap = self.last.map_or(Duration::ZERO, |last| ended.since(last));
+        // Only while it was at the origin: a time without visitors is no pause.
+        let gap = self.last.map_or(Duration::ZERO, |last| ended.since(last.max(sent)));
         self.last = self.last.max(Some(ended));
         let long = (GAP_COMPLETIONS / per_second).max(GAP_RESPONSES * response_s);
         let apart = self.since >= (APART_LIMITS * limit).max(APART);

@@ -1,4 +1,4 @@
-//! Requests that stay: streams, long polls, WebSockets. They hold a place in flight but no worker.
+//! Requests that stay: long polls, and streams until the gate takes their place back. They hold a place in flight but no worker.
 //!
 //! ```text
 //! s = Σ (R − R̄) of those with R > 12 R̄, per second      (Little's law: how many of them are in flight)

@@ -169,6 +169,14 @@ impl Bottleneck {
         if let Some(hinge) = beyond(FOUND_NATS) {
             return self.found(hinge, phi, now);
         }
+        let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
+        if level >= most {
+            // It goes no further: what was seen is held and watched, and fades.
+            if let Some(hinge) = fitted.filter(|hinge| hinge.knee >= 0.85 * level) {
+                return self.found(hinge, phi, now);
+            }
+            self.curve.fade(level, BELOW, ABOVE);
+        }
         let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
         // Chance among the first few samples must not hold the ramp.
         let passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;

@@ -5,7 +5,7 @@ use crate::units::Rate;
 
 use super::epoch::Epoch;
 use super::watch::{Change, Watch};
-use super::{Cause, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then};
+use super::{Cause, LEAST_LOAD, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then};
 
 impl PowerRatio {
     pub(super) fn end_of_epoch(&mut self, epoch: &Epoch) {
@@ -114,7 +114,7 @@ impl PowerRatio {
         let is_slow = self.is_slow(epoch) && epoch.waited;
         if is_slow && seen != Seen::Ahead {
             if relieved {
-                self.load *= self.config.backtrack;
+                self.load = (self.load * self.config.backtrack).max(LEAST_LOAD);
             }
             self.stage = Stage::relieving(then, self.bearable(self.load));
             return;
