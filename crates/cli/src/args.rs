@@ -43,6 +43,8 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Look at a running gate, and change what it goes by.
+    Ctl(crate::ctl::CtlOptions),
     /// Show a service collapse, and the same service behind the gate.
     Demo(DemoOptions),
     /// Send a crowd to a service, or to the gate in front of it, and say what it met with.

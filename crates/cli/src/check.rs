@@ -13,6 +13,7 @@ pub fn check(file: &Path) -> ExitCode {
     match Settings::load(file) {
         Ok(settings) => {
             let (keys, capacity) = (settings.room.keys.clone(), settings.explain_capacity());
+            let warnings = settings.warnings();
             // A ring without keys gets one at the start; the rest is compiled as `run` would.
             let key = format!("1:{}", "00".repeat(32));
             if let Err(e) =
@@ -20,6 +21,9 @@ pub fn check(file: &Path) -> ExitCode {
             {
                 eprintln!("{}: {e}", file.display());
                 return ExitCode::from(2);
+            }
+            for warning in warnings {
+                eprintln!("{}: warning: {warning}", file.display());
             }
             said(say(format_args!("{}: ok\ncapacity: {capacity}\n", file.display())))
         }

@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod args;
 mod check;
+mod ctl;
 mod demo;
 mod experiment;
 mod load;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Check { file } => check::check(&file),
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
+        Command::Ctl(options) => ctl::ctl(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::Load(options) => load::load(&options),
         Command::Origin(options) => origin::origin(&options),

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use tidegate_gateway::audit::By;
 use tidegate_gateway::driver::Control;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,7 +30,7 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                 match (stop, stopping) {
                     (true, false) => {
                         stopping = true;
-                        control.drain();
+                        control.drain_by(By::SIGNAL);
                     }
                     (true, true) => std::process::exit(130),
                     (false, _) => {

@@ -15,8 +15,10 @@ mod e2e {
     mod bodies;
     mod continues;
     mod crash;
+    mod ctl;
     mod discovery;
     mod experiment;
+    mod history;
     mod hostile;
     mod lab_origin;
     mod lifecycle;

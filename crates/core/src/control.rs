@@ -105,14 +105,29 @@ impl Control {
             }
             Reported::Silent(silence) => self.unheard(silence, now),
         };
-        let Tunables { capacity, outflow, keeps_queue, .. } = tunables;
-        room.order_limit(tunables.max_in_flight);
-        // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
-        let keeps_queue = keeps_queue && !self.silence.is_silent();
-        desk.steer(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        let keeps_queue = self.set_course(room, &tunables, now);
         room.look_out(keeps_queue && estimate.phase == Phase::Searching, now);
         desk.tick(gate, is_origin_usable, now);
         (tunables, estimate)
+    }
+
+    /// What follows from the last estimate under the bounds of now, put in force without a tick: no estimator is asked, and time
+    /// does not go on for one. `None`: there is no estimate, or it is another process's; the next tick has it.
+    pub fn reapply(&mut self, desk: &Desk, now: Timestamp) -> Option<Tunables> {
+        let Desk::Room(room) = desk else { return None };
+        let (tunables, _) = self.put_in_force(self.last?, now);
+        self.set_course(room, &tunables, now);
+        Some(tunables)
+    }
+
+    /// Has the room go by `tunables`; whether a queue is kept.
+    fn set_course(&self, room: &Room, tunables: &Tunables, now: Timestamp) -> bool {
+        let Tunables { capacity, outflow, .. } = *tunables;
+        room.order_limit(tunables.max_in_flight);
+        // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
+        let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
+        room.set_course(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        keeps_queue
     }
 
     /// Nothing is known of the origin: what was believed last, for a while.
@@ -187,7 +202,7 @@ impl Control {
 }
 
 fn load(room: &Room, gate: &Totals, now: Timestamp) -> Load {
-    Load { room_waits: room.busy(now), queued: gate.queued, in_flight: gate.in_flight }
+    Load { room_waits: room.busy(now), queued: gate.backlog(), in_flight: gate.in_flight }
 }
 
 impl Bounds {

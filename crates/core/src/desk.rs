@@ -13,10 +13,15 @@
 use std::time::Duration;
 
 use crate::gate::Totals;
+use crate::ingress::{Ingress, Passage};
 use crate::measure::Event;
 use crate::room::{ASK_WITHIN, Arrival, Checker, Course, Look, Redemption, Room, RoomState, Wait};
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+pub use words::{Asking, Entrance, Place, Shown, Verdict};
+
+mod words;
 
 /// When those ask again who have no place, while all replicas are down.
 pub const RETRY_DOWN: Duration = Duration::from_secs(5);
@@ -33,78 +38,6 @@ pub enum Desk {
         /// Capacity as ordered, for display.
         capacity: std::sync::Mutex<Rate>,
     },
-}
-
-/// What a request shows of a place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shown {
-    /// Nothing: a newcomer.
-    Nothing,
-    /// An authentic ticket.
-    Ticket(Ticket),
-    /// Something that is no ticket, or none of this visitor's.
-    Forged,
-}
-
-/// A request that meets the room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asking {
-    /// Its class.
-    pub class: ClassId,
-    /// Work it asks of the origin.
-    pub cost: Cost,
-    /// What it shows.
-    pub shown: Shown,
-    /// This process forwards nothing itself: it is tokengen.
-    pub sends_on: bool,
-}
-
-/// What becomes of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// To the origin.
-    Enter {
-        /// The ticket that was redeemed for it, if it was one.
-        ticket: Option<Ticket>,
-    },
-    /// To tokencheck, with this ticket for now.
-    SendOn {
-        /// Made for the way.
-        ticket: Ticket,
-        /// A ticket was redeemed for it: the visitor holds none any more.
-        redeemed: bool,
-    },
-    /// To tokengen, for a place.
-    SendBack,
-    /// It waits with this ticket.
-    Wait {
-        /// The ticket that holds from now on.
-        ticket: Ticket,
-        /// What to say.
-        wait: Wait,
-        /// Whose place it is.
-        place: Place,
-    },
-    /// No place within the longest wait.
-    Full {
-        /// When to try again.
-        retry_after: Duration,
-    },
-    /// What it shows is forged.
-    Forbidden,
-}
-
-/// How a visitor comes by the place it waits at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// A newcomer's.
-    New,
-    /// The one the ticket shown is for.
-    Kept,
-    /// New, because the turn had passed.
-    Late,
-    /// New, because the ticket shown had been used.
-    Replaced,
 }
 
 /// How long a session's pass holds.
@@ -128,7 +61,8 @@ impl SessionRules {
 }
 
 impl Desk {
-    /// One request of a class that waits. `nonce` gives 64 fresh random bits; `count` is told what is worth counting.
+    /// One request of a class that waits, and whose ingress nobody guards. `nonce` gives 64 fresh random bits; `count` is told
+    /// what is worth counting.
     pub fn ask(
         &self,
         asking: &Asking,
@@ -136,25 +70,47 @@ impl Desk {
         count: &dyn Fn(Event),
         now: Timestamp,
     ) -> Verdict {
+        let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
+        self.ask_at(&Entrance { ingress, max_wait, waits: true }, asking, nonce, count, now)
+    }
+
+    /// One request that meets the room or its class's ingress.
+    pub fn ask_at(
+        &self,
+        entrance: &Entrance<'_>,
+        asking: &Asking,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Verdict {
+        let mut arrive = |arrived, place| self.arrive(entrance, asking, arrived, place, nonce, count, now);
         let ticket = match asking.shown {
-            Shown::Nothing => return self.arrive(asking, None, Place::New, nonce, count, now),
+            Shown::Nothing => return arrive(None, Place::New),
+            Shown::Forged if !entrance.waits => return arrive(None, Place::New),
             Shown::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
                 // Tokengen's own, for the way to tokencheck: it has been used there or will be. Another one for it would let its
                 // visitor in again, at once and for ever.
                 count(Event::TicketReplayed);
-                return self.arrive(asking, None, Place::Replaced, nonce, count, now);
+                return arrive(None, Place::Replaced);
             }
             Shown::Ticket(ticket) if ticket.class == asking.class => ticket,
             // A ticket of another class is none.
             Shown::Ticket(_) => {
                 count(Event::TicketExpired);
-                return self.arrive(asking, None, Place::New, nonce, count, now);
+                return arrive(None, Place::New);
             }
             Shown::Forged => {
                 count(Event::TicketForged);
                 return Verdict::Forbidden;
             }
         };
+        if let Look::Wait(wait) = self.look_at(entrance.ingress, &ticket, now)
+            && self.is_held(entrance.ingress, &ticket, now)
+        {
+            count(Event::WaitingAnswers);
+            count(Event::TicketEarly);
+            return Verdict::Wait { ticket, wait, place: Place::Kept };
+        }
         match self.redeem(&ticket, now) {
             Redemption::Enter => {
                 if self.is_late(&ticket) {
@@ -174,17 +130,19 @@ impl Desk {
             }
             Redemption::Replayed => {
                 count(Event::TicketReplayed);
-                self.arrive(asking, None, Place::Replaced, nonce, count, now)
+                arrive(None, Place::Replaced)
             }
             Redemption::Expired => {
                 count(Event::TicketExpired);
-                self.arrive(asking, Some(ticket.arrived), Place::Late, nonce, count, now)
+                arrive(Some(ticket.arrived), Place::Late)
             }
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a request brings, and what surrounds it")]
     fn arrive(
         &self,
+        entrance: &Entrance<'_>,
         asking: &Asking,
         arrived: Option<Timestamp>,
         place: Place,
@@ -192,12 +150,35 @@ impl Desk {
         count: &dyn Fn(Event),
         now: Timestamp,
     ) -> Verdict {
-        let Self::Room(room) = self else { return Verdict::SendBack };
+        let Asking { class, cost, .. } = *asking;
+        let refused = |retry_after| {
+            count(Event::IngressShed);
+            Verdict::Refused { retry_after }
+        };
+        let Self::Room(room) = self else {
+            // Whoever waits pays where places are given; nobody else could be sent there.
+            if entrance.waits {
+                return Verdict::SendBack;
+            }
+            return match entrance.ingress.take(class, cost, now) {
+                Ok(()) => self.unasked(cost),
+                Err(retry_after) => refused(retry_after),
+            };
+        };
+        let held = match entrance.ingress.pass(class, cost, entrance.max_wait, now) {
+            Passage::Passes if !entrance.waits => return self.unasked(cost),
+            Passage::Passes => None,
+            Passage::Shed { retry_after } => return refused(retry_after),
+            Passage::Room { due } => {
+                count(Event::IngressHeld);
+                Some(due)
+            }
+        };
         if asking.sends_on {
             room.sends_on();
         }
         let nonce = nonce();
-        match room.arrive(asking.class, nonce, arrived, now) {
+        match room.arrive_held(class, nonce, arrived, held, now) {
             Arrival::Enter if asking.sends_on => {
                 Verdict::SendOn { ticket: ticket_for_now(asking, nonce, now), redeemed: false }
             }
@@ -213,9 +194,38 @@ impl Desk {
                 Verdict::Wait { ticket, wait, place }
             }
             Arrival::Full { retry_after } => {
+                // Taken or reserved at the door, and used for nothing.
+                if entrance.ingress.limits(class) {
+                    entrance.ingress.give_back(class, cost);
+                }
                 count(Event::Full);
                 Verdict::Full { retry_after }
             }
+        }
+    }
+
+    /// Past the schedule, which has no say in it.
+    fn unasked(&self, cost: Cost) -> Verdict {
+        self.charge(cost);
+        Verdict::Enter { ticket: None }
+    }
+
+    /// Whether a ticket may be for its class's bucket, which lets it pass later.
+    fn is_held(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> bool {
+        self.room().is_some() && ingress.holds(ticket.class) && ticket.due() > now
+    }
+
+    /// As [`Desk::look`], for a class whose ingress may send visitors here.
+    pub fn look_at(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> Look {
+        let due = ticket.due();
+        match self.look(ticket, now) {
+            Look::Wait(wait) if self.is_held(ingress, ticket, now) => {
+                Look::Wait(Wait { wait: wait.wait.max(due.since(now)), due: wait.due.max(due), ..wait })
+            }
+            Look::Ready if self.is_held(ingress, ticket, now) => {
+                Look::Wait(Wait { wait: due.since(now), place: 1, due })
+            }
+            other => other,
         }
     }
 

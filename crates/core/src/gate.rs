@@ -1,12 +1,14 @@
 //! The gate, tier 2: how many requests the origin works on at once, and who is next.
 //!
 //! A state machine without I/O, meant to sit behind one mutex: it sees only admitted requests, which the origin's
-//! capacity bounds. Between classes strict priority (lower number first), within one priority first come, first
-//! served. Holding requests here instead of in the origin keeps the origin at its unloaded response time.
+//! capacity bounds. Joins what MASTH (2.1, 2.3) gives each class (a bounded queue with a discipline, a limit, a token bucket at
+//! its exit) with the scheduler between them. Holding requests here instead of in the origin keeps the origin at its
+//! unloaded response time.
 //!
 //! ```text
-//! arrive ─► Forward ──────────────► in flight ─► complete, finish
-//!        ├► Queued ─► next ─────────────▲
+//! arrive ─► Forward ──────────────────────► in flight ─► complete, finish
+//!        ├► Queued ─► next ─┬─ Forward ─────────▲
+//!        │          │       └─ Shed (no patience left, CoDel)
 //!        │          ├► abandon (left)
 //!        │          └► tick (waited too long: shed)
 //!        └► Shed (queue full)
@@ -14,203 +16,102 @@
 //! arrived == finished + shed + abandoned + queued + in_flight      after every step
 //! ```
 //!
+//! A class may go while somebody of it waits, its own limit and its bucket allow it: [`Gate::next`] asks the scheduler among
+//! those. Whoever waits only for a bucket is woken by nobody's end: [`Gate::next_ready`] tells when to ask again.
+//!
 //! What every request took, and among how many, is kept for the tick ([`Gate::take_samples`]): the estimator of the
 //! capacity learns from requests, since a mean over a tick hides what the limit does.
 //!
-//! Rejected: a semaphore per worker, which splits the limit and serves late comers of an idle worker first; and
-//! weighted sharing, which belongs in a scheduler of its own once classes have weights.
+//! Rejected: a semaphore per worker, which splits the limit and serves late comers of an idle worker first.
 
 use std::time::Duration;
 
 use crate::capacity::Sample;
-use crate::queue::{Discipline, Fifo, Waiting};
+use crate::queue::Waiting;
+use crate::scheduler::tournament::Tournament;
+use crate::scheduler::{Head, Scheduler};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
 
-/// An answer that goes on for so long after its head gives its place back: what the origin worked for is done, the rest is
-/// transport at the pace of the visitor's line. A second is longer than pages take to send and short beside downloads; the
-/// origin's limit is on requests at work, and streams that hold it would starve everybody else.
-pub const STREAM_AFTER: Duration = Duration::from_secs(1);
+mod class;
+mod config;
+mod request;
+mod samples;
+mod totals;
 
-/// How the gate is set up. All of it may be changed while running: [`Gate::reconfigure`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GateConfig {
-    /// Requests the origin works on at once; `None`: no limit, nobody ever queues.
-    pub max_in_flight: Option<u32>,
-    /// Requests that may wait, all classes together.
-    pub max_queue: usize,
-    /// Longest wait in the queue.
-    pub max_queue_wait: Duration,
-    /// Priority of each class by its id, lower first; classes beyond the end come last.
-    pub priorities: Vec<u8>,
-}
+use class::{Class, Standing};
+use samples::Samples;
 
-/// A request at the gate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// The caller's name for it; unique among those that wait.
-    pub id: u64,
-    /// Its class.
-    pub class: ClassId,
-    /// Work it asks of the origin.
-    pub cost: Cost,
-}
+pub use config::{
+    BucketConfig, ClassConfig, DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, GateConfig, QueueConfig,
+    Scheduling,
+};
+pub use request::{Decision, Leaving, Request, Served, ShedReason, Woken};
+pub use totals::Totals;
 
-/// What to do with a request that arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
-    /// Send it to the origin now; report its end with [`Gate::finish`].
-    Forward,
-    /// It waits: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
-    Queued,
-    /// Refuse it.
-    Shed(ShedReason),
-}
-
-/// Why the gate refused a request on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShedReason {
-    /// As many wait as may.
-    QueueFull,
-    /// It waited as long as it may.
-    QueueTimeout,
-}
-
-/// A request that leaves the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Woken {
-    /// The caller's name for it.
-    pub id: u64,
-    /// Its class.
-    pub class: ClassId,
-    /// Work it asks of the origin.
-    pub cost: Cost,
-    /// Time it spent in the queue.
-    pub waited: Duration,
-}
-
-impl Woken {
-    fn new(w: Waiting, now: Timestamp) -> Self {
-        Self { id: w.id, class: w.class, cost: w.cost, waited: now.since(w.since) }
-    }
-}
-
-/// What the origin made of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Served {
-    /// When it was sent to the origin.
-    pub sent: Timestamp,
-    /// Requests at the origin then, itself included: [`Gate::in_flight_now`] right after it was forwarded.
-    pub in_flight: u32,
-    /// Whether the origin served it (status below 500).
-    pub ok: bool,
-}
-
-/// What went through the gate since it was made, what is in it, and what may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
-    /// Requests that arrived.
-    pub arrived: u64,
-    /// Requests sent to the origin, at once or out of the queue.
-    pub forwarded: u64,
-    /// Requests the origin is done with.
-    pub finished: u64,
-    /// Requests refused because the queue was full.
-    pub shed_full: u64,
-    /// Requests refused because they waited too long.
-    pub shed_timeout: u64,
-    /// Requests whose visitor left the queue.
-    pub abandoned: u64,
-    /// Requests that wait.
-    pub queued: usize,
-    /// Work that waits.
-    pub queued_cost: Cost,
-    /// Requests at the origin.
-    pub in_flight: u32,
-    /// Work at the origin.
-    pub in_flight_cost: Cost,
-    /// Work sent to the origin, at once or out of the queue.
-    pub forwarded_cost: Cost,
-    /// Requests that may be at the origin; `None`: no limit.
-    pub limit: Option<u32>,
-    /// Requests that may wait.
-    pub max_queue: usize,
-    /// How long each of them may.
-    pub max_queue_wait: Duration,
-}
-
-impl Totals {
-    /// Whether the origin may be sent another request.
-    pub fn has_room(&self) -> bool {
-        self.limit.is_none_or(|limit| self.in_flight < limit)
-    }
-}
+/// An answer that goes on for so long after its head gives its place back: pages take less, streams and downloads more.
+pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 
 /// The state machine. One per process, behind a mutex.
 ///
 /// ```
-/// use std::time::Duration;
-/// use tidegate_core::gate::{Decision, Gate, GateConfig, Request};
+/// use tidegate_core::gate::{Decision, Gate, GateConfig, Leaving, Request};
 /// use tidegate_core::units::{ClassId, Cost, Timestamp};
 ///
-/// let max_queue_wait = Duration::from_secs(30);
-/// let config = GateConfig { max_in_flight: Some(1), max_queue: 10, max_queue_wait, priorities: vec![1] };
+/// let config = GateConfig { max_in_flight: Some(1), max_queue: 10, ..GateConfig::default() };
 /// let (mut gate, now) = (Gate::new(&config), Timestamp::from_secs(1));
 /// let request = |id| Request { id, class: ClassId(0), cost: Cost::ONE };
 ///
 /// assert_eq!(gate.arrive(request(1), now), Decision::Forward);
 /// assert_eq!(gate.arrive(request(2), now), Decision::Queued);
 /// gate.finish(ClassId(0), Cost::ONE, now);
-/// assert_eq!(gate.next(now).map(|woken| woken.id), Some(2));
+/// assert!(matches!(gate.next(now), Some(Leaving::Forward(woken)) if woken.id == 2));
 /// assert_eq!(gate.next(now), None);
 /// ```
 pub struct Gate {
     limit: Option<u32>,
     max_queue: usize,
     max_queue_wait: Duration,
+    /// One for every possible id, so that a reload may change the classes while requests are on their way.
     classes: Vec<Class>,
     /// Classes somebody of whom waits, one bit each: a search touches no empty queue.
     occupied: [u64; MAX_CLASSES / 64],
+    scheduler: Scheduler,
+    /// When the patience of each class's oldest ends.
+    patience: Tournament,
+    /// When the bucket of each class that waits for nothing else lets its next one pass.
+    egress: Tournament,
     totals: Totals,
-    samples: Vec<Sample>,
-}
-
-/// Samples kept between two ticks: at a tick of 100 ms, those of 160,000 requests per second. Further ones are added to
-/// the last of their kind.
-const MAX_SAMPLES: usize = 16 << 10;
-
-struct Class {
-    priority: u8,
-    queue: Box<dyn Discipline>,
-    in_flight: u32,
+    samples: Samples,
 }
 
 impl Gate {
     /// An empty gate.
     pub fn new(config: &GateConfig) -> Self {
-        let class =
-            || Class { priority: u8::MAX, queue: Box::new(Fifo::new(config.max_queue)), in_flight: 0 };
-        let mut gate = Self {
-            limit: None,
-            max_queue: 0,
-            max_queue_wait: Duration::ZERO,
-            // One for every possible id, so that a reload may change the classes while requests are on their way.
-            classes: std::iter::repeat_with(class).take(MAX_CLASSES).collect(),
+        let mut scheduler = Scheduler::default();
+        scheduler.configure(config);
+        Self {
+            limit: config.max_in_flight,
+            max_queue: config.max_queue,
+            max_queue_wait: config.max_queue_wait,
+            classes: (0..=u8::MAX).map(|id| Class::new(ClassId(id), config)).collect(),
             occupied: [0; MAX_CLASSES / 64],
+            scheduler,
+            patience: Tournament::default(),
+            egress: Tournament::default(),
             totals: Totals::default(),
-            samples: Vec::new(),
-        };
-        gate.reconfigure(config);
-        gate
+            samples: Samples::default(),
+        }
     }
 
     /// Changes the set-up. Those who wait and those at the origin stay; call [`Gate::next`] afterwards.
-    pub fn reconfigure(&mut self, config: &GateConfig) {
+    pub fn reconfigure(&mut self, config: &GateConfig, now: Timestamp) {
         self.limit = config.max_in_flight;
         self.max_queue = config.max_queue;
         self.max_queue_wait = config.max_queue_wait;
-        for (id, class) in self.classes.iter_mut().enumerate() {
-            class.priority = config.priorities.get(id).copied().unwrap_or(u8::MAX);
-            class.queue.set_max(config.max_queue);
+        self.scheduler.configure(config);
+        for id in 0..=u8::MAX {
+            self.classes[usize::from(id)].reconfigure(ClassId(id), config, now);
+            self.refresh(ClassId(id), now);
         }
     }
 
@@ -221,114 +122,173 @@ impl Gate {
         self.limit = max_in_flight;
     }
 
-    /// A request arrives. If others wait it joins them even while there is room, so that nobody overtakes.
+    /// A request arrives. If others who may go wait it joins them even while there is room, so that nobody overtakes.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> Decision {
+        self.arrive_until(request, None, now)
+    }
+
+    /// As [`Gate::arrive`]; from `until` on its visitor does not wait for the answer any more.
+    pub fn arrive_until(&mut self, request: Request, until: Option<Timestamp>, now: Timestamp) -> Decision {
+        let Request { id, class, cost } = request;
         self.totals.arrived += 1;
-        if self.has_room() && self.totals.queued == 0 {
-            self.forward(request.class, request.cost);
+        if until.is_some_and(|until| until <= now) {
+            return self.refuse(ShedReason::Patience);
+        }
+        self.unblock(now);
+        let nobody_goes = !self.scheduler.is_anybody_ready();
+        // Those held by their own class's limits are in nobody else's way; their class's queue has its own bound.
+        let (has_room, has_queue) = (self.has_room(), self.totals.backlog() < self.max_queue);
+        let here = &mut self.classes[class.index()];
+        if has_room
+            && nobody_goes
+            && here.queue.is_empty()
+            && !here.is_full()
+            && here.egress.take(cost, now).is_ok()
+        {
+            self.forward(class, cost);
             return Decision::Forward;
         }
-        let Request { id, class, cost } = request;
-        let waiting = Waiting { id, class, cost, since: now, turn: self.totals.arrived };
-        let full = self.totals.queued >= self.max_queue;
-        if full || self.classes[class.index()].queue.push(waiting).is_err() {
-            self.totals.shed_full += 1;
-            return Decision::Shed(ShedReason::QueueFull);
+        let waiting = Waiting { id, class, cost, since: now, until, turn: self.totals.arrived };
+        if !has_queue || here.queue.push(waiting).is_err() {
+            return self.refuse(ShedReason::QueueFull);
         }
+        here.queued_cost += cost;
         self.occupied[class.index() / 64] |= 1 << (class.index() % 64);
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
+        self.refresh(class, now);
         Decision::Queued
+    }
+
+    fn refuse(&mut self, reason: ShedReason) -> Decision {
+        self.totals.count_shed(reason);
+        Decision::Shed(reason)
     }
 
     /// The origin has answered a request, or failed to. Call [`Gate::next`] afterwards.
     pub fn complete(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp) {
-        self.sample(class, cost, served, now);
+        self.sample(class, cost, served, now, Duration::ZERO);
         self.finish(class, cost, now);
     }
 
-    /// An answer whose head came at `head` goes on: its place goes to the next, and the time to its head is what it took. Due
-    /// [`STREAM_AFTER`] the head, or at the head where an answer has no end. Not to be finished again. Call
+    /// An answer whose head came at `head` goes on: its place goes to the next, and the time to its head is what it took;
+    /// what it kept its place for since is told apart. Due [`STREAM_AFTER`] the head, or at the head where an answer has no end. Not to be finished again. Call
     /// [`Gate::next`] afterwards.
     pub fn stream(&mut self, class: ClassId, cost: Cost, served: &Served, head: Timestamp, now: Timestamp) {
-        self.sample(class, cost, served, head);
+        self.sample(class, cost, served, head, now.since(head));
         self.finish(class, cost, now);
     }
 
-    fn sample(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp) {
+    fn sample(&mut self, class: ClassId, cost: Cost, served: &Served, now: Timestamp, lingered: Duration) {
         let sample = Sample {
             class,
             cost,
             count: 1,
             ended: now,
             response: now.since(served.sent),
+            lingered,
             in_flight: served.in_flight,
             ok: served.ok,
-            backlog: self.totals.queued > 0,
+            backlog: self.scheduler.is_anybody_ready(),
         };
-        if self.samples.len() < MAX_SAMPLES {
-            self.samples.push(sample);
-        } else if let Some(last) =
-            self.samples.iter_mut().rev().find(|s| s.class == class && s.ok == sample.ok)
-        {
-            last.absorb(&sample);
-        }
+        self.samples.note(sample);
     }
 
     /// Moves what was kept of the requests that ended since the last call to the end of `into`.
     pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
-        into.append(&mut self.samples);
+        self.samples.take(into);
     }
 
     /// The origin is done with a request that tells nothing of it: the visitor left. Call [`Gate::next`] afterwards.
-    pub fn finish(&mut self, class: ClassId, cost: Cost, _now: Timestamp) {
+    pub fn finish(&mut self, class: ClassId, cost: Cost, now: Timestamp) {
         let here = &mut self.classes[class.index()];
         assert!(here.in_flight > 0, "finish without forward in class {}", class.0);
+        let was_full = here.is_full();
         here.in_flight -= 1;
         self.totals.in_flight -= 1;
         self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
         self.totals.finished += 1;
+        if was_full {
+            self.refresh(class, now);
+        }
     }
 
-    /// Who leaves the queue for the origin now; counted as in flight from here on. Call until `None`.
+    /// Who leaves the queue now: for the origin, or refused although it was its turn. Call until `None`.
     ///
-    /// If the visitor turns out to have left, report it with [`Gate::finish`].
+    /// If the visitor of one who is forwarded turns out to have left, report it with [`Gate::finish`].
     // Not an iterator: it takes the time, and the gate is not a sequence.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self, now: Timestamp) -> Option<Woken> {
+    pub fn next(&mut self, now: Timestamp) -> Option<Leaving> {
         if !self.has_room() {
             return None;
         }
-        let class = self.occupied().min_by_key(|&c| {
-            let class = &self.classes[c];
-            (class.priority, class.queue.oldest().map(|w| w.turn))
-        })?;
-        let waiting = self.classes[class].queue.pop(now)?;
-        self.leave_queue(&waiting);
-        self.forward(waiting.class, waiting.cost);
-        Some(Woken::new(waiting, now))
+        self.unblock(now);
+        loop {
+            let class = self.scheduler.pick()?;
+            if let Some(leaving) = self.next_of(class, now) {
+                return Some(leaving);
+            }
+        }
+    }
+
+    /// `None`: nobody of the class may go after all.
+    fn next_of(&mut self, class: ClassId, now: Timestamp) -> Option<Leaving> {
+        let here = &mut self.classes[class.index()];
+        let Some(next) = here.queue.peek(now).copied() else {
+            unreachable!("a class that is ready has a queue")
+        };
+        let refused = match here.is_too_late(&next, now) {
+            Some(reason) => Some(reason),
+            None => here.queue.is_refused(now).then_some(ShedReason::CoDel),
+        };
+        if refused.is_none() && here.egress.take(next.cost, now).is_err() {
+            // Another one than was looked at before, and dearer.
+            self.refresh(class, now);
+            return None;
+        }
+        here.queue.pop(now);
+        let woken = Woken::new(&next, now);
+        if let Some(reason) = refused {
+            self.totals.count_shed(reason);
+            self.leave_queue(&next, now);
+            return Some(Leaving::Shed(woken, reason));
+        }
+        self.forward(class, next.cost);
+        self.leave_queue(&next, now);
+        Some(Leaving::Forward(woken))
+    }
+
+    /// When [`Gate::next`] has somebody again although nothing ends: the origin has room, and all who wait for nothing but
+    /// their class's egress bucket wait for at least so long.
+    pub fn next_ready(&self) -> Option<Timestamp> {
+        let (_, at) = self.egress.first().filter(|_| self.has_room())?;
+        Some(Timestamp::from_micros(at as u64))
     }
 
     /// A visitor left. `false` if `id` does not wait: it was woken or shed before, and must be finished by
     /// whoever was told so.
-    pub fn abandon(&mut self, id: u64, _now: Timestamp) -> bool {
+    pub fn abandon(&mut self, id: u64, now: Timestamp) -> bool {
         let mut occupied = self.occupied();
         let Some(waiting) = occupied.find_map(|c| self.classes[c].queue.remove(id)) else {
             return false;
         };
-        self.leave_queue(&waiting);
         self.totals.abandoned += 1;
+        self.leave_queue(&waiting, now);
         true
     }
 
-    /// Who has waited as long as one may: refuse it with [`ShedReason::QueueTimeout`]. Call until `None`.
-    pub fn tick(&mut self, now: Timestamp) -> Option<Woken> {
-        let deadline = now.saturating_sub(self.max_queue_wait);
-        let mut occupied = self.occupied();
-        let waiting = occupied.find_map(|c| self.classes[c].queue.expire(deadline))?;
-        self.leave_queue(&waiting);
-        self.totals.shed_timeout += 1;
-        Some(Woken::new(waiting, now))
+    /// Who has waited as long as one may: refuse it. Call until `None`.
+    pub fn tick(&mut self, now: Timestamp) -> Option<(Woken, ShedReason)> {
+        self.patience.first().filter(|(_, ends)| *ends <= u128::from(now.as_micros()))?;
+        // Class by class, so that it does not matter in which order their patience ended.
+        let is_due = |c: &usize| self.classes[*c].patience_ends().is_some_and(|ends| ends <= now);
+        let class = self.occupied().find(is_due)?;
+        let here = &mut self.classes[class];
+        let Some(oldest) = here.queue.pop_oldest() else { unreachable!("somebody's patience has ended") };
+        let reason = here.gives_up(&oldest, now).unwrap_or(ShedReason::QueueTimeout);
+        self.totals.count_shed(reason);
+        self.leave_queue(&oldest, now);
+        Some((Woken::new(&oldest, now), reason))
     }
 
     /// What went through and what is inside.
@@ -367,15 +327,57 @@ impl Gate {
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
         self.totals.forwarded_cost += cost;
+        self.scheduler.charge(class, cost);
     }
 
-    fn leave_queue(&mut self, waiting: &Waiting) {
+    fn leave_queue(&mut self, waiting: &Waiting, now: Timestamp) {
         let class = waiting.class.index();
         self.totals.queued -= 1;
         self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
+        self.classes[class].left(waiting);
         if self.classes[class].queue.is_empty() {
             self.occupied[class / 64] &= !(1 << (class % 64));
         }
+        self.refresh(waiting.class, now);
+    }
+
+    /// Those whose bucket lets them pass by now may go.
+    fn unblock(&mut self, now: Timestamp) {
+        while let Some((class, at)) = self.egress.first()
+            && at <= u128::from(now.as_micros())
+        {
+            self.refresh(ClassId(class as u8), now);
+        }
+    }
+
+    /// Something about a class has changed.
+    fn refresh(&mut self, class: ClassId, now: Timestamp) {
+        let here = &mut self.classes[class.index()];
+        let standing = here.standing(now);
+        let (mut egress, mut held) = (None, (here.queue.len(), here.queued_cost));
+        match (standing, here.queue.peek(now), here.queue.oldest()) {
+            (Standing::Ready, Some(next), Some(oldest)) => {
+                held = (0, Cost::ZERO);
+                self.scheduler.ready(class, Head { turn: oldest.turn, cost: next.cost });
+            }
+            (Standing::Empty, ..) => self.scheduler.emptied(class),
+            (Standing::Later(at), ..) => {
+                egress = Some(u128::from(at.as_micros()));
+                self.scheduler.blocked(class);
+            }
+            _ => self.scheduler.blocked(class),
+        }
+        self.egress.set(class.index(), egress);
+        let ends = here.patience_ends();
+        self.patience.set(class.index(), ends.map(|at| u128::from(at.as_micros())));
+        let before = std::mem::replace(&mut here.held, held);
+        self.totals.held = self.totals.held + held.0 - before.0;
+        self.totals.held_cost = (self.totals.held_cost + held.1).saturating_sub(before.1);
+    }
+
+    /// What a class may not do by its own limits, for whoever checks the gate.
+    pub fn is_held(&self, class: ClassId) -> bool {
+        self.classes[class.index()].held.0 > 0
     }
 
     fn occupied(&self) -> Bits {

@@ -150,6 +150,12 @@ impl Backlog {
         }
     }
 
+    /// No more than `most` at capacity is believed, whatever was added.
+    pub(crate) fn ceil(&self, now: Timestamp, most: Duration) {
+        let most = (now + most).as_micros().saturating_mul(1_000);
+        self.clear_ns.fetch_min(most, Ordering::Relaxed);
+    }
+
     /// In seconds at capacity; negative if the origin had time to spare.
     pub(crate) fn seconds(&self, now: Timestamp) -> f64 {
         let clear = self.clear_ns.load(Ordering::Relaxed) as i64;
@@ -264,6 +270,15 @@ impl ShowUp {
         let prior = (capacity.get() * PRIOR_S).max(1.0);
         ((self.shown + prior) / (self.promised + prior)).clamp(MIN_RATIO, 1.0)
     }
+
+    /// The ratio that waits are told with: a standard deviation more, of as many draws as visitors of `grain` units of work were
+    /// seen. A wait told too short is a promise broken, and chance moves the ratio of a hundred visitors by a tenth.
+    pub(crate) fn ratio_told(&self, capacity: Rate, grain: Cost) -> f64 {
+        let ratio = self.ratio(capacity);
+        let prior = (capacity.get() * PRIOR_S).max(1.0);
+        let draws = ((self.promised + prior) / grain.units().max(f64::MIN_POSITIVE)).max(1.0);
+        (ratio + (ratio * (1.0 - ratio) / draws).sqrt()).min(1.0)
+    }
 }
 
 #[cfg(test)]
@@ -366,5 +381,18 @@ mod tests {
         assert!((show_up.ratio(capacity) - 0.7).abs() < 0.02, "{}", show_up.ratio(capacity));
         show_up.age(300.0);
         assert!(show_up.ratio(capacity) > 0.99);
+    }
+
+    #[test]
+    fn a_wait_is_told_with_the_ratio_and_its_error() {
+        let capacity = Rate::per_second(100.0).unwrap_or_default();
+        // (promised, shown, grain in hundredths, ratio told): of 0, 70 and 9,970 units half came, or all.
+        let half = [(70.0, 20.0, 100, 0.55), (70.0, 20.0, 400, 0.6), (9_970.0, 4_970.0, 100, 0.505)];
+        for (promised, shown, grain, told) in
+            half.into_iter().chain([(0.0, 0.0, 100, 1.0), (9.0, 9.0, 100, 1.0)])
+        {
+            let seen = ShowUp { promised, shown }.ratio_told(capacity, Cost::from_hundredths(grain));
+            assert!((seen - told).abs() < 1e-9, "{promised} {grain}: {seen}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Tidegate's decisions.
 //!
 //! ```text
-//!  request ─► classify ─► room (slots, hand, ticket, redeem) ─► gate (queue) ─► origin
-//!                           ▲                                     ▲
-//!  control tick:  measure ──┴──────────── capacity ───────────────┘
+//!  request ─► classify ─► ingress ─► room (slots, hand, ticket, redeem) ─► gate (queue, scheduler, bucket) ─► origin
+//!                                       ▲                                     ▲
+//!  control tick:  measure ──────────────┴──────────── capacity ───────────────┘
 //! ```
 //!
 //! Pure: no clock, no sockets, no threads, no async, no randomness of its own. Time and randomness come in as
@@ -23,6 +23,10 @@ pub use ring::Load;
 
 mod sync;
 
+pub mod bucket;
+
+pub mod ingress;
+
 pub mod hand;
 
 pub mod ticket;
@@ -31,6 +35,7 @@ pub mod redeem;
 
 pub mod gate;
 pub mod queue;
+pub mod scheduler;
 
 pub mod histogram;
 pub mod measure;
@@ -40,3 +45,5 @@ pub mod capacity;
 pub mod desk;
 
 pub mod control;
+
+pub mod tune;

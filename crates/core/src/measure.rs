@@ -36,6 +36,7 @@ struct ClassShard {
     origin_errors: AtomicU64,
     error_us: AtomicU64,
     client_gone: AtomicU64,
+    shed: [AtomicU64; Event::SHED.len()],
     response: Recorder,
     queue_wait: Recorder,
 }
@@ -73,6 +74,14 @@ impl Shard {
     /// A request of a class came, whatever becomes of it: offered load.
     pub fn arrived(&self, class: ClassId) {
         self.class(class, |c| add(&c.arrivals, 1));
+    }
+
+    /// A request of a class was refused on purpose, for one of the reasons [`Event::SHED`]. Counts the class's share only; the
+    /// event itself is counted where it happens.
+    pub fn shed(&self, class: ClassId, reason: Event) {
+        if let Some(at) = Event::SHED.iter().position(|r| *r == reason) {
+            self.class(class, |c| add(&c.shed[at], 1));
+        }
     }
 
     /// A request was sent to the origin after `queue_wait` at the gate.
@@ -133,6 +142,8 @@ pub struct ClassTotals {
     pub error_time: Duration,
     /// Requests given up by their visitors.
     pub client_gone: u64,
+    /// Requests refused on purpose, by reason, in the order of [`Event::SHED`].
+    pub shed: [u64; Event::SHED.len()],
     /// Response times of requests the origin served.
     pub response: Histogram,
     /// Waits at the gate.
@@ -147,6 +158,7 @@ impl ClassTotals {
         self.origin_errors += shard.origin_errors.load(Relaxed);
         self.error_time = self.error_time.saturating_add(Duration::from_micros(shard.error_us.load(Relaxed)));
         self.client_gone += shard.client_gone.load(Relaxed);
+        self.shed.iter_mut().zip(&shard.shed).for_each(|(mine, theirs)| *mine += theirs.load(Relaxed));
         self.response.absorb(&shard.response);
         self.queue_wait.absorb(&shard.queue_wait);
     }
@@ -158,8 +170,14 @@ impl ClassTotals {
         self.origin_errors += other.origin_errors;
         self.error_time = self.error_time.saturating_add(other.error_time);
         self.client_gone += other.client_gone;
+        self.shed.iter_mut().zip(&other.shed).for_each(|(mine, theirs)| *mine += theirs);
         self.response.merge(&other.response);
         self.queue_wait.merge(&other.queue_wait);
+    }
+
+    /// Requests that were sent to the origin and have not ended.
+    pub fn in_flight(&self) -> u64 {
+        self.forwarded.saturating_sub(self.served + self.origin_errors + self.client_gone)
     }
 
     fn since(&self, earlier: &Self) -> Self {
@@ -170,6 +188,7 @@ impl ClassTotals {
             origin_errors: self.origin_errors.saturating_sub(earlier.origin_errors),
             error_time: self.error_time.saturating_sub(earlier.error_time),
             client_gone: self.client_gone.saturating_sub(earlier.client_gone),
+            shed: std::array::from_fn(|i| self.shed[i].saturating_sub(earlier.shed[i])),
             response: self.response.since(&earlier.response),
             queue_wait: self.queue_wait.since(&earlier.queue_wait),
         }
@@ -277,6 +296,10 @@ pub struct Figures {
     pub goodput_per_s: f64,
     /// Requests the origin failed.
     pub errors_per_s: f64,
+    /// Requests whose visitors left before the answer was whole.
+    pub client_gone_per_s: f64,
+    /// Requests refused on purpose, by reason, in the order of [`Event::SHED`].
+    pub shed_per_s: [f64; Event::SHED.len()],
     /// Response time of requests the origin served.
     pub response: Times,
     /// Wait at the gate.
@@ -310,6 +333,8 @@ impl Figures {
             admitted_per_s: rate(c.forwarded),
             goodput_per_s: rate(c.served),
             errors_per_s: rate(c.origin_errors),
+            client_gone_per_s: rate(c.client_gone),
+            shed_per_s: c.shed.map(rate),
             response: Times::of(&c.response),
             queue_wait: Times::of(&c.queue_wait),
         }

@@ -10,7 +10,8 @@
 //! paper's rule. Origins that take less than ten visitors in a burst get a longer one, up to the paper's second.
 //!
 //! **Honest wait** is the time until the hand will reach the due instant: the work promised in between, times the
-//! show-up ratio, over the capacity that admissions past the schedule (passes, classes that never wait) leave to it.
+//! show-up ratio (and its error), and what was called before and has not come yet (`called`), over the capacity that
+//! admissions past the schedule (passes, classes that never wait) leave to it.
 //! Place counts the visitors in between.
 //!
 //! Capacity zero means closed: newcomers are told "full" with a time to come again (a wait cannot be known), tickets keep
@@ -30,6 +31,7 @@ use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 
 mod adopt;
 mod asking;
+mod called;
 mod checker;
 mod control;
 mod course;
@@ -38,6 +40,8 @@ mod remote;
 mod report;
 mod saved;
 mod state;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use adopt::Adoption;
@@ -138,6 +142,8 @@ pub struct Room {
     /// Due instant of the last promise, in microseconds.
     last_due: AtomicU64,
     show_up: AtomicU64,
+    /// The same with its error, for waits told.
+    show_up_told: AtomicU64,
     burst_us: AtomicU64,
     /// Work admitted past the schedule, in hundredths, and how much of it comes per second (the bits of an `f64`).
     aside: AtomicU64,
@@ -147,8 +153,12 @@ pub struct Room {
     queued_remote: AtomicU64,
     /// One if this process sends visitors on to tokencheck.
     sends: AtomicU64,
-    /// See [`Room::ask_within`], in milliseconds.
+    /// See [`Room::called`], in hundredths.
+    called: AtomicU64,
+    /// See [`Room::ask_within`], in milliseconds. Before the first tick nothing is known.
     ask_within_ms: AtomicU64,
+    /// When the capacity was last looked for, in microseconds.
+    searched: AtomicU64,
     class_costs: Box<[AtomicU64]>,
     adoption: Adoption,
     control: Mutex<Control>,
@@ -167,19 +177,23 @@ impl Room {
             judged: AtomicU64::new(now.second()),
             last_due: AtomicU64::new(0),
             show_up: AtomicU64::new(1f64.to_bits()),
+            show_up_told: AtomicU64::new(1f64.to_bits()),
             burst_us: AtomicU64::new(0),
             aside: AtomicU64::new(0),
             aside_per_s: AtomicU64::new(0f64.to_bits()),
             remote: AtomicU64::new(0),
             queued_remote: AtomicU64::new(0),
             sends: AtomicU64::new(0),
-            ask_within_ms: AtomicU64::new(ASK_WITHIN.as_millis() as u64),
+            searched: AtomicU64::new(0),
+            called: AtomicU64::new(0),
+            ask_within_ms: AtomicU64::new(asking::SOONER.as_millis() as u64),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
             control: Mutex::new(Control::new(config.clone(), capacity, now)),
         };
         room.configure(&config);
-        room.slots.set_limit(capacity.over(Duration::from_secs(1)));
+        // However little it is, unless it is nothing: less than a hundredth per second is no closed room.
+        room.slots.set_limit(if capacity > Rate::ZERO { control::limit(capacity, 1.0) } else { Cost::ZERO });
         room
     }
 
@@ -201,9 +215,21 @@ impl Room {
 
     /// A visitor without a usable ticket. `arrived`: when one who had a place before first came.
     pub fn arrive(&self, class: ClassId, nonce: u64, arrived: Option<Timestamp>, now: Timestamp) -> Arrival {
+        self.arrive_held(class, nonce, arrived, None, now)
+    }
+
+    /// As [`Room::arrive`]; with `held` the visitor gets a place in any case, due then at the earliest.
+    pub fn arrive_held(
+        &self,
+        class: ClassId,
+        nonce: u64,
+        arrived: Option<Timestamp>,
+        held: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Arrival {
         let cost = self.cost(class);
         let capacity = self.door.capacity();
-        if capacity >= Rate::MAX {
+        if capacity >= Rate::MAX && held.is_none() {
             self.enter_new(cost);
             return Arrival::Enter;
         }
@@ -218,19 +244,25 @@ impl Room {
             return Arrival::Full { retry_after: RETRY_FULL };
         };
         let is_due = at_once(placed.due, hand, burst);
-        if is_due && !self.door.is_crowded(now) {
+        if is_due && held.is_none() && !self.door.is_crowded(now) {
             self.enter_new(cost);
             return Arrival::Enter;
         }
-        // Due, but the gate has no place for it: behind those who were told to wait for one.
-        let place = if is_due { placed.due.max(self.last_due()) } else { placed.due };
+        let place = match held {
+            Some(held) => placed.due.max(held),
+            // Due, but the gate has no place for it: behind those who were told to wait for one.
+            None if is_due => placed.due.max(self.last_due()),
+            None => placed.due,
+        };
         // Tickets count whole milliseconds.
         let issued = Timestamp::from_millis(now.as_millis());
         // A ticket with a wait of zero is one for now, which the door lets in whatever the schedule says. While the hand is
         // behind the clock a promise may be due by now, and has its turn to wait for all the same.
         let due = Timestamp::from_millis(place.as_millis()).max(issued + SHORTEST_PROMISE);
         self.waits.add(due.second(), Load { visitors: 1, cost });
-        self.last_due.fetch_max(due.as_micros(), Ordering::AcqRel);
+        // Whoever is held waits for something else than the origin: the schedule has not got so far.
+        let last = if held.is_some() { placed.due } else { due };
+        self.last_due.fetch_max(last.as_micros(), Ordering::AcqRel);
         let arrived = arrived.unwrap_or(issued).min(issued);
         let ticket = Ticket { class, cost, issued, wait: due.since(issued), arrived, nonce };
         Arrival::Wait(ticket, self.wait(due, now))
@@ -314,10 +346,6 @@ impl Room {
         }
     }
 
-    fn show_up(&self) -> f64 {
-        f64::from_bits(self.show_up.load(Ordering::Relaxed))
-    }
-
     fn burst(&self, capacity: Rate) -> Duration {
         let set = Duration::from_micros(self.burst_us.load(Ordering::Relaxed));
         let least = (MIN_BURST_UNITS / capacity.get()).min(1.0);
@@ -342,7 +370,7 @@ impl Room {
             due.since(hand).as_secs_f64() * self.door.capacity().get() / outflow.max(f64::MIN_POSITIVE)
         } else if outflow > 0.0 {
             let behind = self.door.backlog_s(now) - self.door.target_s();
-            ahead.cost.units() * self.show_up() / outflow + behind.max(0.0)
+            (ahead.cost.units() * self.show_up_told() + self.called()) / outflow + behind.max(0.0)
         } else {
             due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
         };

@@ -103,16 +103,17 @@ impl Cost {
     }
 }
 
+/// Sums stop at the end of numbers: what is told over a wire may be as much.
 impl Add for Cost {
     type Output = Self;
     fn add(self, o: Self) -> Self {
-        Self(self.0 + o.0)
+        Self(self.0.saturating_add(o.0))
     }
 }
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, o: Self) {
-        self.0 += o.0;
+        *self = *self + o;
     }
 }
 
@@ -157,6 +158,32 @@ impl Rate {
     /// Time that `work` takes at this rate; `Duration::MAX` at rate zero.
     pub fn time_for(self, work: Cost) -> Duration {
         Duration::try_from_secs_f64(work.units() / self.0).unwrap_or(Duration::MAX)
+    }
+}
+
+/// A part of a whole, from nothing to all of it. Held in millionths, so that sums are exact.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Share(u32);
+
+impl Share {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// All of it.
+    pub const ALL: Self = Self(1_000_000);
+
+    /// From a fraction, rounded to millionths; `None` outside 0..=1 or if not a number.
+    pub fn from_fraction(fraction: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&fraction).then(|| Self((fraction * 1e6).round() as u32))
+    }
+
+    /// Millionths.
+    pub const fn millionths(self) -> u32 {
+        self.0
+    }
+
+    /// As a fraction.
+    pub fn get(self) -> f64 {
+        f64::from(self.0) / 1e6
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The origin has workers and one line; the gate in front of it always has somebody waiting, unless a test says otherwise. Service
 //! times come from a generator with a fixed seed, so that a trajectory is the same on every run.
+//!
+//! Long because: one file of one thing's tests, each of a few lines.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -146,6 +148,7 @@ fn sample(sent: u64, ended: u64, in_flight: u32) -> Sample {
         count: 1,
         ended: Timestamp::from_micros(ended),
         response: Duration::from_micros(ended - sent),
+        lingered: Duration::ZERO,
         in_flight,
         ok: true,
         backlog: true,
@@ -208,6 +211,22 @@ fn a_fall_and_a_rise_of_the_speed_are_followed_within_seconds() {
     it.origin.mean_us = 125e3;
     it.run(10.0);
     close(it.capacity(), 80.0, 0.05);
+}
+
+#[test]
+fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
+    for factor in [0.5, 0.2] {
+        let mut it = Loop::new(Origin::new(10, 250.0, Service::Exponential));
+        it.run(60.0);
+        let before = it.limit();
+        it.origin.mean_us *= factor;
+        for _ in 0..200 {
+            it.tick(u32::MAX);
+            assert_eq!(it.estimate.phase, Phase::Settled, "no search for what is known");
+            assert!(it.limit() < 2 * before.max(10), "{} in flight, {before} before", it.limit());
+        }
+        close(it.capacity(), 40.0 / factor, 0.1);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn served(now: Timestamp, in_flight: u32) -> Vec<Sample> {
         count: 1,
         ended: now,
         response: Duration::from_millis(50),
+        lingered: Duration::ZERO,
         in_flight,
         ok: true,
         backlog: true,

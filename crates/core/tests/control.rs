@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::capacity::*;
 use tidegate_core::control::*;
-use tidegate_core::gate::{Gate, GateConfig, Request, Served};
+use tidegate_core::gate::{Gate, GateConfig, Leaving, Request, Served};
 use tidegate_core::measure::Shard;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -141,18 +141,25 @@ fn an_answer_that_goes_on_is_told_of_by_its_head() {
         max_in_flight: Some(1),
         max_queue: 10,
         max_queue_wait: Duration::from_secs(30),
-        priorities: vec![],
+        ..GateConfig::default()
     });
     for id in [1, 2] {
         gate.arrive(Request { id, class: ClassId(0), cost: Cost::ONE }, ms(0));
     }
     let served = Served { sent: ms(0), in_flight: 1, ok: true };
     gate.stream(ClassId(0), Cost::ONE, &served, ms(40), ms(1_040));
-    assert_eq!(gate.next(ms(1_040)).map(|woken| woken.id), Some(2), "its place is the next one's");
+    assert_eq!(
+        gate.next(ms(1_040)).and_then(Leaving::forwarded).map(|woken| woken.id),
+        Some(2),
+        "its place is the next one's"
+    );
     let mut samples = Vec::new();
     gate.take_samples(&mut samples);
-    let told: Vec<_> = samples.iter().map(|s| (s.response.as_millis(), s.ended, s.backlog)).collect();
-    assert_eq!(told, [(40, ms(40), true)]);
+    gate.complete(ClassId(0), Cost::ONE, &Served { sent: ms(1_040), ..served }, ms(1_140));
+    gate.take_samples(&mut samples);
+    let told = samples.iter().map(|s| (s.response.as_millis(), s.lingered.as_millis(), s.ended, s.backlog));
+    let expected = [(40, 1_000, ms(40), true), (100, 0, ms(1_140), false)];
+    assert_eq!(told.collect::<Vec<_>>(), expected, "work and what came after it");
 }
 
 #[test]
@@ -163,14 +170,14 @@ fn an_estimator_sees_what_the_origin_answered() {
         max_in_flight: Some(2),
         max_queue: 10,
         max_queue_wait: Duration::from_secs(30),
-        priorities: vec![],
+        ..GateConfig::default()
     });
     for (id, cost) in [(1, cheap), (2, dear), (3, cheap)] {
         gate.arrive(Request { id, class: ClassId(id as u8), cost }, ms(0));
     }
     let served = |in_flight, sent, ok| Served { sent: ms(sent), in_flight, ok };
     gate.complete(ClassId(1), cheap, &served(1, 0, true), ms(40));
-    assert_eq!(gate.next(ms(40)).map(|woken| woken.id), Some(3));
+    assert_eq!(gate.next(ms(40)).and_then(Leaving::forwarded).map(|woken| woken.id), Some(3));
     gate.complete(ClassId(2), dear, &served(2, 0, false), ms(50));
     gate.finish(ClassId(3), cheap, ms(60));
 
@@ -186,6 +193,7 @@ fn an_estimator_sees_what_the_origin_answered() {
         count: 1,
         ended: ms(40),
         response: Duration::from_millis(40),
+        lingered: Duration::ZERO,
         in_flight: 1,
         ok: true,
         backlog: true,
@@ -208,8 +216,12 @@ fn an_estimator_sees_what_the_origin_answered() {
 
 #[test]
 fn samples_beyond_belief_are_put_together() {
-    let config =
-        GateConfig { max_in_flight: None, max_queue: 0, max_queue_wait: Duration::ZERO, priorities: vec![] };
+    let config = GateConfig {
+        max_in_flight: None,
+        max_queue: 0,
+        max_queue_wait: Duration::ZERO,
+        ..GateConfig::default()
+    };
     let mut gate = Gate::new(&config);
     let requests = 40_000;
     for id in 0..requests {

@@ -26,6 +26,7 @@ fn sample(response_ms: u64, in_flight: u32) -> Sample {
         count: 1,
         ended: START,
         response: ms(response_ms),
+        lingered: Duration::ZERO,
         in_flight,
         ok: true,
         backlog: true,
@@ -72,6 +73,7 @@ fn any_step() -> impl Strategy<Value = Step> {
                 // In any order, before the ticks and after them.
                 ended: START + ms(ended * 10),
                 response: Duration::from_micros(us),
+                lingered: Duration::ZERO,
                 in_flight,
                 ok,
                 backlog,

@@ -6,14 +6,24 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gate::*;
-use tidegate_core::queue::{Discipline, Fifo, Full, Waiting};
+use tidegate_core::queue::{Full, Queue, Waiting};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 const PATIENCE: Duration = Duration::from_millis(50);
 const PRIORITIES: [u8; 4] = [1, 0, 1, 5];
 
 fn config(max_in_flight: Option<u32>, max_queue: usize) -> GateConfig {
-    GateConfig { max_in_flight, max_queue, max_queue_wait: PATIENCE, priorities: PRIORITIES.to_vec() }
+    GateConfig {
+        classes: classes(PRIORITIES),
+        max_in_flight,
+        max_queue,
+        max_queue_wait: PATIENCE,
+        ..GateConfig::default()
+    }
+}
+
+fn classes(priorities: [u8; 4]) -> Vec<ClassConfig> {
+    priorities.map(|priority| ClassConfig { priority, ..ClassConfig::default() }).to_vec()
 }
 
 fn ms(n: u64) -> Timestamp {
@@ -121,8 +131,9 @@ impl Model {
                 if swap {
                     self.priorities.reverse();
                 }
-                let priorities = self.priorities.to_vec();
-                self.gate.reconfigure(&GateConfig { priorities, ..config(self.limit, max_queue) });
+                let classes = classes(self.priorities);
+                let config = GateConfig { classes, ..config(self.limit, max_queue) };
+                self.gate.reconfigure(&config, ms(self.now));
             }
             Op::Finish(_) | Op::Abandon(_) => {}
         }
@@ -149,7 +160,8 @@ impl Model {
     fn advance(&mut self, by: u64) {
         self.now += by;
         let mut shed = Vec::new();
-        while let Some(w) = self.gate.tick(ms(self.now)) {
+        while let Some((w, reason)) = self.gate.tick(ms(self.now)) {
+            assert_eq!(reason, ShedReason::QueueTimeout);
             assert!(w.waited >= PATIENCE, "shed after {:?}", w.waited);
             shed.push(w.id);
         }
@@ -170,7 +182,7 @@ impl Model {
             let best = self.waiting.iter().enumerate();
             let best =
                 best.min_by_key(|(at, (r, _))| (self.priorities[r.class.index()], *at)).map(|(at, _)| at);
-            let Some(woken) = self.gate.next(ms(self.now)) else {
+            let Some(Leaving::Forward(woken)) = self.gate.next(ms(self.now)) else {
                 assert!(!self.room() || best.is_none(), "room and somebody waits, yet nobody is woken");
                 return;
             };
@@ -186,20 +198,9 @@ impl Model {
     fn check(&self) {
         let t = self.gate.totals();
         let [arrived, finished, shed, abandoned] = self.counts;
-        assert_eq!(
-            (t.arrived, t.finished, t.shed_full + t.shed_timeout, t.abandoned),
-            (arrived, finished, shed, abandoned)
-        );
+        assert_eq!((t.arrived, t.finished, t.shed(), t.abandoned), (arrived, finished, shed, abandoned));
         assert_eq!((t.queued, t.in_flight as usize), (self.waiting.len(), self.in_flight.len()));
-        assert_eq!(
-            t.arrived,
-            t.finished
-                + t.shed_full
-                + t.shed_timeout
-                + t.abandoned
-                + t.queued as u64
-                + u64::from(t.in_flight)
-        );
+        assert_eq!(t.arrived, t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight));
         assert_eq!(t.forwarded, t.finished + u64::from(t.in_flight));
         let cost = |sum: Cost, r: &Request| sum + r.cost;
         assert_eq!(t.queued_cost, self.waiting.iter().map(|(r, _)| r).fold(Cost::ZERO, cost));
@@ -232,7 +233,11 @@ fn a_lowered_limit_takes_nothing_back_and_lets_nobody_in() {
     let cost = request(0, 0).cost;
     for (finished, expected) in [(1, None), (2, None), (3, Some(4)), (4, Some(5))] {
         gate.finish(ClassId(0), cost, ms(finished));
-        assert_eq!(gate.next(ms(finished)).map(|w| w.id), expected, "after {finished} finished");
+        assert_eq!(
+            gate.next(ms(finished)).and_then(Leaving::forwarded).map(|w| w.id),
+            expected,
+            "after {finished} finished"
+        );
     }
     gate.set_limit(Some(0));
     assert_eq!(gate.arrive(request(9, 1), ms(9)), Decision::Queued, "a limit of 0 holds everybody");
@@ -248,7 +253,7 @@ fn every_class_id_is_served() {
     }
     gate.finish(ClassId(0), request(0, 0).cost, ms(1));
     let mut order = Vec::new();
-    while let Some(woken) = gate.next(ms(1)) {
+    while let Some(Leaving::Forward(woken)) = gate.next(ms(1)) {
         gate.finish(woken.class, woken.cost, ms(1));
         order.push(woken.class.0);
     }
@@ -259,8 +264,8 @@ fn every_class_id_is_served() {
 
 #[test]
 fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
-    let entry = |id| Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(id), turn: id };
-    let mut fifo = Fifo::new(3);
+    let entry = |id| Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(id), until: None, turn: id };
+    let mut fifo = Queue::new(&QueueConfig::default(), 3);
     for id in 1..=3 {
         assert_eq!(fifo.push(entry(id)), Ok(()));
     }
@@ -268,10 +273,9 @@ fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
     assert_eq!(fifo.remove(2), Some(entry(2)));
     assert_eq!(fifo.remove(2), None);
     assert_eq!(fifo.push(entry(4)), Ok(()));
-    assert_eq!(fifo.expire(ms(0)), None);
-    assert_eq!(fifo.expire(ms(1)), Some(entry(1)));
+    assert_eq!(fifo.pop_oldest(), Some(entry(1)));
     assert_eq!(fifo.oldest(), Some(&entry(3)));
-    fifo.set_max(1);
+    fifo.configure(&QueueConfig::default(), 1);
     assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps those who wait");
     assert_eq!([fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))], [Some(entry(3)), Some(entry(4)), None]);
     assert!(fifo.is_empty());

@@ -81,3 +81,60 @@ fn a_told_wait_counts_what_comes_in_past_the_schedule() {
         }
     }
 }
+
+/// A visitor who asks on every tick, from the instant it was told on or from now on.
+struct Guest {
+    ticket: Ticket,
+    told: f64,
+    came: Timestamp,
+    asks_from: Timestamp,
+}
+
+fn guest(room: &Room, nonce: u64, sleeps: bool, now: Timestamp) -> Option<Guest> {
+    match room.arrive(ClassId(0), nonce, None, now) {
+        Arrival::Wait(ticket, wait) => {
+            let asks_from = if sleeps { now + wait.wait } else { now };
+            Some(Guest { ticket, told: wait.wait.as_secs_f64(), came: now, asks_from })
+        }
+        Arrival::Enter => None,
+        Arrival::Full { .. } => panic!("full"),
+    }
+}
+
+/// The capacity doubles while a crowd sleeps until the instants it was told. The hand goes on past the sleepers; those who come
+/// then wait for them too.
+#[test]
+fn a_told_wait_counts_those_who_were_called_and_have_not_come() {
+    let start = Timestamp::from_secs(1_800_000_000);
+    let room = room(start);
+    let (mut first, mut second): (Vec<Guest>, Vec<Guest>) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
+    for tick in 0..1_000u32 {
+        let now = start + TICK * tick;
+        room.tick(now, Cost::ZERO);
+        if tick == 10 {
+            first.extend((0..CROWD).filter_map(|nonce| guest(&room, nonce, true, now)));
+            room.set_capacity(Rate::per_second(2.0 * CAPACITY as f64).expect("a rate"), now);
+        }
+        if tick == 80 {
+            assert!(first.len() as u64 > CROWD / 2, "{} sleep", first.len());
+            assert!(room.state(now).lead_s > 2.0, "the hand has gone ahead: {:?}", room.state(now));
+            second.extend((CROWD..2 * CROWD).filter_map(|nonce| guest(&room, nonce, false, now)));
+            assert!(second.len() as u64 > CROWD * 9 / 10, "{} wait", second.len());
+        }
+        let enters =
+            |guest: &Guest| now >= guest.asks_from && room.redeem(&guest.ticket, now) == Redemption::Enter;
+        first.retain(|guest| !enters(guest));
+        second.retain(|guest| {
+            let entered = enters(guest);
+            if entered {
+                seen.push((guest.told, now.since(guest.came).as_secs_f64()));
+            }
+            !entered
+        });
+    }
+    assert!(first.is_empty() && second.is_empty(), "{} and {} still wait", first.len(), second.len());
+    for (told, waited) in seen {
+        assert!(waited <= told + 1.0 + 0.1 * told, "told {told}, waited {waited}");
+    }
+}

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use tidegate_core::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
 use tidegate_core::control::{Bounds, Control};
 use tidegate_core::desk::{Asking, Desk, Shown, Verdict};
-use tidegate_core::gate::{Decision, Gate, GateConfig, Request, Served};
+use tidegate_core::gate::{Decision, Gate, GateConfig, Leaving, Request, Served};
 use tidegate_core::room::{Room, RoomConfig};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -121,7 +121,7 @@ impl World {
             max_in_flight: Some(beliefs[0].limit),
             max_queue: queue,
             max_queue_wait: Duration::from_secs(30),
-            priorities: vec![],
+            ..GateConfig::default()
         };
         let mut world = Self {
             desk: Desk::Room(Box::new(Room::new(config, rate(beliefs[0].capacity), at(0)))),
@@ -245,7 +245,7 @@ impl World {
     }
 
     fn wake(&mut self, t: u64) {
-        while let Some(woken) = self.gate.next(at(t)) {
+        while let Some(Leaving::Forward(woken)) = self.gate.next(at(t)) {
             self.queued.remove(&woken.id);
             self.send(t, woken.class);
         }

@@ -175,3 +175,22 @@ fn a_shard_is_read_while_written() {
     let end = Snapshot::take([&shard], Timestamp::default());
     assert_eq!((end.event(Event::Requests), end.classes()[0].response.count()), (N, N));
 }
+
+#[test]
+fn refusals_are_counted_by_class_and_reason() {
+    let shard = Shard::new(2);
+    let before = Snapshot::take([&shard], Timestamp::from_secs(1));
+    shard.shed(ClassId(1), Event::QueueFull);
+    shard.shed(ClassId(1), Event::QueueFull);
+    shard.shed(ClassId(0), Event::Full);
+    shard.shed(ClassId(0), Event::Retries); // refuses nobody
+    shard.shed(ClassId(7), Event::Full); // outlived a reload
+    shard.forwarded(ClassId(0), us(1));
+    shard.ended(ClassId(0), Outcome::ClientGone, us(1));
+    let after = Snapshot::take([&shard, &shard], Timestamp::from_secs(3));
+    let window = Window::between(&before, &after);
+    assert_eq!(window.class(ClassId(0)).shed_per_s, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!((window.total().client_gone_per_s, after.classes()[0].in_flight()), (1.0, 0));
+}

@@ -70,7 +70,8 @@ impl Check {
     fn new(from: u64) -> Self {
         let checker = Checker::new(&config(), rate(100.0), START);
         let max_queue_wait = Duration::from_secs(30);
-        let gate = GateConfig { max_in_flight: None, max_queue: 1_000, max_queue_wait, priorities: vec![] };
+        let gate =
+            GateConfig { max_in_flight: None, max_queue: 1_000, max_queue_wait, ..GateConfig::default() };
         Self {
             desk: Desk::Checker { checker, capacity: Mutex::new(rate(100.0)) },
             control: Control::new(Box::new(Watched::default()), FREE),
@@ -127,7 +128,7 @@ impl Gen {
             max_in_flight: None,
             max_queue: 0,
             max_queue_wait: Duration::ZERO,
-            priorities: vec![],
+            ..GateConfig::default()
         });
         self.control.steer(&self.desk, &idle.totals(), true, &[], now).1
     }

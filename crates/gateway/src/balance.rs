@@ -8,7 +8,13 @@
 //!
 //! *Passive ejection*: `failures` failures in a row (refused, reset or silent before the first byte) take a replica
 //! out for `for_`, doubled with every ejection in a row up to ten times; one success resets both. When its time
-//! is over, the first failure ejects it again.
+//! is over, the first failure ejects it again. One that refuses connections is tried again after a second at most: the trial
+//! costs a round trip and the request goes to another replica, while one that has come back and is left out costs its share
+//! of the capacity for as long.
+//!
+//! *A limit per replica* (`origin.max_in_flight_per_replica`): one that works on as many as it may is not chosen. The gate lets
+//! at most that many times the usable replicas through, so that there is one; where answers that stream hold replicas
+//! longer than the gate's places, a request waits until one ends.
 //!
 //! When nothing is usable: replicas found down by active checks are not tried, since a probe looks after them; if
 //! all are, the answer is "no replica", and the room keeps people waiting. Replicas that are merely ejected are a
@@ -25,18 +31,24 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 
+use crate::dispatch::retry::Miss;
 use crate::settings;
 
 pub use self::replica::{InFlight, Replica};
+
+use self::replica::Seats;
 
 mod replica;
 
 /// An ejection lasts at most this many times `origin.eject.for`.
 pub const MAX_EJECTION_FACTOR: u32 = 10;
+/// And for one that refuses connections at most this long, in microseconds: the retry budget allows so many trials without requests.
+const REFUSED_US: u64 = 1_000_000;
 
 /// All replicas of the origin, shared by all workers.
 pub struct Replicas {
     list: ArcSwap<Vec<Arc<Replica>>>,
+    seats: Arc<Seats>,
     eject: Eject,
     next_id: AtomicU64,
     start: Instant,
@@ -53,6 +65,7 @@ impl Replicas {
     pub fn new(origin: &settings::Origin) -> Arc<Self> {
         let this = Self {
             list: ArcSwap::default(),
+            seats: Arc::default(),
             eject: Eject { failures: AtomicU32::new(0), for_us: AtomicU64::new(0) },
             next_id: AtomicU64::new(1),
             start: Instant::now(),
@@ -66,6 +79,7 @@ impl Replicas {
     ///
     /// Called by the control side only, never by two threads at once.
     pub fn reconfigure(&self, origin: &settings::Origin) {
+        self.seats.set(origin.max_in_flight_per_replica);
         self.eject.failures.store(origin.eject.failures, Relaxed);
         self.eject.for_us.store(as_us(origin.eject.for_), Relaxed);
         let old = self.list.load_full();
@@ -76,7 +90,8 @@ impl Replicas {
             }
             let kept = old.iter().find(|r| r.authority() == authority).cloned();
             new.push(kept.unwrap_or_else(|| {
-                Arc::new(Replica::new(self.next_id.fetch_add(1, Relaxed), authority.clone()))
+                let id = self.next_id.fetch_add(1, Relaxed);
+                Arc::new(Replica::new(id, authority.clone(), self.seats.clone()))
             }));
         }
         for gone in old.iter().filter(|o| !new.iter().any(|n| Arc::ptr_eq(n, o))) {
@@ -116,6 +131,53 @@ impl Replicas {
         (list.iter().filter(|r| r.is_usable(now)).count(), list.len())
     }
 
+    /// Requests that those can work on at once that can be sent to now; `None`: no limit is set, or there are none of them.
+    pub fn seats(&self) -> Option<u32> {
+        self.seats_at(|| self.now_us())
+    }
+
+    /// As [`Self::seats`], at a time in microseconds since any origin.
+    pub fn seats_at(&self, now_us: impl FnOnce() -> u64) -> Option<u32> {
+        let most = self.seats.most();
+        if most == 0 {
+            return None;
+        }
+        let now_us = now_us();
+        let seats = most.saturating_mul(self.list.load().iter().filter(|r| r.is_usable(now_us)).count());
+        (seats > 0).then(|| u32::try_from(seats).unwrap_or(u32::MAX))
+    }
+
+    /// The replica for the next request, with the request counted there. While every one that is well works on as many as it
+    /// may (answers that go on hold a replica longer than the gate), it waits for one, at most for `patience`.
+    pub async fn enter(
+        &self,
+        random: impl Fn() -> u64,
+        avoid: Option<u64>,
+        patience: Duration,
+    ) -> Option<InFlight> {
+        let give_up = Instant::now() + patience;
+        loop {
+            let freed = self.seats.freed();
+            if let Some(replica) = self.pick(random(), avoid) {
+                match InFlight::seated(&replica) {
+                    Some(flight) => return Some(flight),
+                    // Another worker was faster.
+                    None => continue,
+                }
+            }
+            let list = self.list();
+            if !list.iter().any(|r| r.is_healthy()) {
+                return None;
+            }
+            // One has become free since.
+            if list.iter().any(|r| r.is_healthy() && r.has_seat()) {
+                continue;
+            }
+            drop(list);
+            tokio::time::timeout_at(give_up, freed).await.ok()?;
+        }
+    }
+
     /// The replica for the next request; not `avoid` (an id) if there is another. `None`: every replica is down.
     ///
     /// `random` is 64 fresh random bits. The clock is only read while some replica is ejected.
@@ -135,11 +197,12 @@ impl Replicas {
             // The usual case: nothing is wrong with anyone.
             match list.as_slice() {
                 [] => return None,
-                [only] if only.is_untroubled() => return Some(only.clone()),
+                [only] if only.is_untroubled() && only.has_seat() => return Some(only.clone()),
                 [_] => {}
                 all => {
                     let (i, j) = two_of(all.len(), random);
-                    if all[i].is_untroubled() && all[j].is_untroubled() {
+                    let is_fine = |r: &Replica| r.is_untroubled() && r.has_seat();
+                    if is_fine(&all[i]) && is_fine(&all[j]) {
                         return Some(better(&all[i], &all[j]).clone());
                     }
                 }
@@ -154,14 +217,14 @@ impl Replicas {
     }
 
     /// A request failed at `replica` before the first byte of its response. True if that ejects it.
-    pub fn failed(&self, replica: &Replica) -> bool {
-        self.failed_at(replica, self.now_us())
+    pub fn failed(&self, replica: &Replica, miss: Miss) -> bool {
+        self.failed_at(replica, miss, self.now_us())
     }
 
     /// As [`Self::failed`], at a time in microseconds since any origin.
-    pub fn failed_at(&self, replica: &Replica, now_us: u64) -> bool {
+    pub fn failed_at(&self, replica: &Replica, miss: Miss, now_us: u64) -> bool {
         let limit = self.eject.failures.load(Relaxed);
-        let ejected = replica.note_failure(limit, self.eject.for_us.load(Relaxed), now_us);
+        let ejected = replica.note_failure(limit, self.eject.for_us.load(Relaxed), miss, now_us);
         if let Some(us) = ejected {
             tracing::warn!(
                 replica = replica.authority(),
@@ -194,7 +257,7 @@ fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
 
 /// The slow way: some replica is in trouble or to be avoided.
 fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
-    let wanted = |r: &&Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us);
+    let wanted = |r: &&Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
     let usable = || list.iter().filter(wanted);
     match usable().count() {
         0 => {}
@@ -206,7 +269,7 @@ fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -
         }
     }
     // The one to be avoided, if it is well, is better than one that is ejected.
-    let healthy = list.iter().filter(|r| r.is_healthy());
+    let healthy = list.iter().filter(|r| r.is_healthy() && r.has_seat());
     healthy.min_by_key(|r| r.ejected_until_us().saturating_sub(now_us)).cloned()
 }
 

@@ -51,7 +51,8 @@ impl Capacity {
         shared.gate.take_samples(samples);
         let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.desk, &gate, usable, samples, now);
-        shared.gate.set_limit(self.tunables.max_in_flight);
+        // What all usable replicas together may work on.
+        shared.gate.set_limit(seated(self.tunables.max_in_flight, shared));
         self.count();
         gate
     }
@@ -115,6 +116,18 @@ impl Capacity {
         self.steering.reconfigure(new.bounds());
     }
 
+    /// What follows from the last estimate under changed bounds, without waiting for a tick: estimators that step by ticks are
+    /// not shown one that is none. A new estimator, or one that was told a number, has said nothing yet and is asked.
+    pub fn put_in_force(&mut self, shared: &Shared, now: Timestamp) {
+        match self.steering.reapply(&shared.desk, now) {
+            Some(tunables) => {
+                self.tunables = tunables;
+                shared.gate.set_limit(seated(tunables.max_in_flight, shared));
+            }
+            None => drop(self.tick(shared, &mut Vec::new(), now)),
+        }
+    }
+
     /// The in-flight limit under `live`'s bounds: the operator's or the last estimate, whichever is less.
     pub fn limit(&self, live: &Live) -> Option<u32> {
         [live.bounds().max_in_flight, self.estimate.max_in_flight].into_iter().flatten().min()
@@ -144,6 +157,11 @@ impl Capacity {
     pub fn rediscoveries(&self) -> u64 {
         self.rediscoveries
     }
+}
+
+/// No more than all usable replicas together may work on.
+pub(crate) fn seated(limit: Option<u32>, shared: &Shared) -> Option<u32> {
+    [limit, shared.replicas.seats()].into_iter().flatten().min()
 }
 
 #[cfg(test)]
@@ -206,6 +224,7 @@ mod tests {
             count: 1,
             ended: at(ms),
             response: Duration::from_millis(50),
+            lingered: Duration::ZERO,
             in_flight: 4,
             ok: true,
             backlog: true,

@@ -21,6 +21,8 @@ pub struct Clock {
     base_us: AtomicU64,
     /// Monotonic µs at the last correction.
     disciplined_us: AtomicU64,
+    /// No time before this one is told any more.
+    told_us: AtomicU64,
 }
 
 impl Default for Clock {
@@ -34,12 +36,22 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
     pub fn new() -> Self {
         let start = Instant::now();
-        Self { start, base_us: AtomicU64::new(wall_us()), disciplined_us: AtomicU64::new(0) }
+        Self {
+            start,
+            base_us: AtomicU64::new(wall_us()),
+            disciplined_us: AtomicU64::new(0),
+            told_us: AtomicU64::new(0),
+        }
     }
 
     /// The time now.
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.base_us.load(Ordering::Relaxed) + self.elapsed_us())
+        let now_us = self.base_us.load(Ordering::Relaxed) + self.elapsed_us();
+        // A correction may have taken the offset back since, by a millisecond at most: time stands still for so long.
+        let told_us = self.told_us.load(Ordering::Relaxed);
+        let later_us =
+            if now_us > told_us { self.told_us.fetch_max(now_us, Ordering::Relaxed) } else { told_us };
+        Timestamp::from_micros(now_us.max(later_us))
     }
 
     /// Steers towards the wall clock. Called by the control thread only.
@@ -94,6 +106,19 @@ mod tests {
             clock.discipline();
             let now = clock.now();
             assert!(now >= last);
+            last = now;
+        }
+    }
+
+    #[test]
+    fn a_correction_backwards_is_waited_out() {
+        let clock = Clock::new();
+        let mut last = clock.now();
+        for _ in 0..1000 {
+            // A tick's worth of it.
+            clock.base_us.fetch_sub(1_000, Ordering::Relaxed);
+            let now = clock.now();
+            assert!(now >= last, "{now:?} after {last:?}");
             last = now;
         }
     }

@@ -10,27 +10,32 @@ use std::time::Duration;
 
 use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::{TICK, Tunables};
-use tidegate_core::gate::{GateConfig, Totals};
+use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::room::RoomState;
-use tidegate_core::units::{Rate, Timestamp};
+use tidegate_core::tune::{Demand, Overload};
+use tidegate_core::units::{Cost, Rate, Timestamp};
 use tokio::sync::Notify;
 
+use crate::admin::events::Events;
+use crate::admin::finite;
+use crate::audit::{Audit, By, Entry};
 use crate::capacity::{Capacity, NotHere};
 use crate::health;
+use crate::history::History;
+use crate::history::observe::Observer;
 use crate::live::Live;
 use crate::log::LogHandle;
-use crate::room::new_key;
 use crate::server::Source;
-use crate::settings::{self, Change, Mistake};
+use crate::settings;
 use crate::shared::{Drain, Shared};
 use crate::state::StateDir;
-use crate::{admin, feedback};
+use crate::tune::Tuning;
+use crate::tuners::Tuners;
+use crate::{admin, feedback, metrics};
 
 /// Promises are saved this often: what a crash may lose.
 pub const SAVE: Duration = Duration::from_secs(1);
-/// Rates shown to people and programs are over this long.
-const SHOWN: Duration = Duration::from_secs(1);
 /// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 
@@ -38,15 +43,24 @@ const IDLE_GRACE: Duration = Duration::from_secs(1);
 pub struct Control {
     /// What all threads share.
     pub shared: Arc<Shared>,
-    source: Source,
-    state: StateDir,
-    capacity: Mutex<Capacity>,
-    /// One reload at a time.
-    reloading: Mutex<()>,
+    pub(crate) source: Source,
+    pub(crate) state: StateDir,
+    pub(crate) capacity: Mutex<Capacity>,
+    /// What was changed while running; held while something is.
+    pub(crate) tuning: Mutex<Tuning>,
+    /// Who changed what.
+    pub audit: Audit,
+    /// Who listens to the state of every second.
+    pub(crate) events: Events,
+    /// When the process started: tells its ETags from those of others.
+    pub(crate) born: Timestamp,
+    /// The scripts that run, and how they do.
+    pub tuners: Tuners,
     figures: Mutex<Figures>,
+    history: History,
     ended: AtomicBool,
     wake: Notify,
-    log: OnceLock<LogHandle>,
+    pub(crate) log: OnceLock<LogHandle>,
 }
 
 /// What `/v1/state`, `/metrics` and the status line show.
@@ -62,26 +76,16 @@ pub struct Figures {
     pub room: RoomState,
     /// Tier 2.
     pub gate: Totals,
+    /// By class: how many wait at the gate, and how many are at the origin.
+    pub lines: Vec<(usize, u32)>,
     /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
     /// What the estimator said last.
     pub estimate: Estimate,
     /// How often it began to look anew.
     pub rediscoveries: u64,
-}
-
-/// Why a reload did not happen: the gate keeps what it had.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// The file or an override is wrong.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Mistakes(Vec<Mistake>),
-    /// The keys kept there.
-    #[error("cannot read the keys: {0} (room.state_dir)")]
-    State(io::Error),
-    /// It cannot be put in force.
-    #[error(transparent)]
-    Live(#[from] crate::live::LiveError),
+    /// As [`Overload`] defines it.
+    pub is_overloaded: bool,
 }
 
 impl Control {
@@ -99,16 +103,23 @@ impl Control {
             total,
             room: shared.desk.state(at),
             gate: shared.gate.totals(),
+            lines: shared.gate.by_class(shared.live.load().classes.len()),
             tunables: capacity.tunables(),
             estimate: capacity.estimate(),
             rediscoveries: 0,
+            is_overloaded: false,
         };
         Self {
+            tuners: Tuners::default(),
+            history: History::of(&shared, &state),
+            capacity: Mutex::new(capacity),
+            tuning: Mutex::new(Tuning::new(shared.live.load().settings.clone())),
+            audit: Audit::open(state.path()),
+            events: Events::default(),
+            born: at,
             shared,
             source,
             state,
-            capacity: Mutex::new(capacity),
-            reloading: Mutex::new(()),
             figures: Mutex::new(figures),
             ended: AtomicBool::new(false),
             wake: Notify::new(),
@@ -126,13 +137,24 @@ impl Control {
         lock(&self.figures).clone()
     }
 
+    /// What was measured, back to a year ago.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
     /// Sets the capacity while running.
     ///
     /// # Errors
     /// It is kept elsewhere.
-    pub fn set_capacity(&self, rate: Rate) -> Result<(), NotHere> {
+    pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
+        let now = self.shared.clock.now();
         let mut capacity = lock(&self.capacity);
-        capacity.set(&self.shared, rate, self.shared.clock.now())?;
+        let old = finite(capacity.tunables().capacity);
+        capacity.set(&self.shared, rate, now)?;
+        let new = finite(capacity.tunables().capacity);
+        drop(capacity);
+        let key = Some("capacity".into());
+        self.audit.record(by, &[Entry { action: "capacity", key, old, new }], now);
         tracing::info!(per_second = rate.get(), "capacity set");
         Ok(())
     }
@@ -141,8 +163,10 @@ impl Control {
     ///
     /// # Errors
     /// It is not discovered, or not here.
-    pub fn rediscover(&self) -> Result<(), NotHere> {
-        lock(&self.capacity).rediscover(&self.shared.live.load(), self.shared.clock.now())?;
+    pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
+        let now = self.shared.clock.now();
+        lock(&self.capacity).rediscover(&self.shared.live.load(), now)?;
+        self.audit.record(by, &[Entry::act("rediscover")], now);
         tracing::info!("the capacity is looked for anew");
         Ok(())
     }
@@ -152,54 +176,14 @@ impl Control {
         lock(&self.capacity)
     }
 
-    /// Reads the configuration again and puts it in force without dropping a connection.
-    ///
-    /// # Errors
-    /// The new configuration is wrong; the old one stays.
-    pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
-        // Log rotation asks for a new file whatever becomes of the configuration.
-        if let Some(access) = &self.shared.access {
-            access.reopen();
+    /// As [`Control::drain`], on somebody's word.
+    pub fn drain_by(&self, by: By<'_>) {
+        let is_first = !self.shared.is_draining();
+        // First of all: the record's disk may hang.
+        self.drain();
+        if is_first {
+            self.audit.record(by, &[Entry::act("drain")], self.shared.clock.now());
         }
-        // A signal and the API are two threads.
-        let _one = lock(&self.reloading);
-        let settings = self.source.read().map_err(ReloadError::Mistakes)?;
-        let old = self.shared.live.load_full();
-        let changes = old.settings.diff(&settings);
-        let keys = if settings.room.keys.is_empty() {
-            self.state.keys(new_key).map_err(ReloadError::State)?
-        } else {
-            settings.room.keys.clone()
-        };
-        let live = Live::new(settings, &keys)?;
-        let now = self.shared.clock.now();
-        if let Some(room) = self.shared.desk.room()
-            && let Err(e) = room.reconfigure(live.room_config(), now)
-        {
-            tracing::warn!("{e}: room.max_wait and room.grace take effect with the next start only");
-        }
-        self.shared.replicas.reconfigure(&live.settings.origin);
-        let mut capacity = lock(&self.capacity);
-        capacity.reconfigure(&old, &live, now);
-        let max_in_flight = capacity.limit(&live);
-        self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..live.gate_config() });
-        drop(capacity);
-        if let Some(log) = self.log.get()
-            && let Err(e) = log.set_level(&live.settings.log.level)
-        {
-            tracing::warn!("log.level: {e}");
-        }
-        self.shared.live.store(Arc::new(live));
-        self.shared.generation.fetch_add(1, Ordering::Release);
-        for change in &changes {
-            if change.restart {
-                tracing::warn!(key = %change.key, "changed, but takes effect with the next start only");
-            } else {
-                tracing::info!(key = %change.key, "changed");
-            }
-        }
-        tracing::info!(changes = changes.len(), "configuration reloaded");
-        Ok(changes)
     }
 
     /// Starts the shutdown: no new connections, requests in progress end.
@@ -213,6 +197,7 @@ impl Control {
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
+        self.tuners.end();
     }
 
     fn ended(&self) -> bool {
@@ -240,20 +225,33 @@ impl Control {
             since.store(now.as_micros(), Ordering::Relaxed);
         }
         ticker.last = total;
-        if now.since(ticker.shown_at) >= SHOWN {
+        // Figures are those of the clock's last second: none is left out, and none kept twice.
+        if now.second() > ticker.shown_at.second() {
             let window = Window::between(&ticker.shown, &ticker.last);
-            *lock(&self.figures) = Figures {
+            let room = shared.desk.state(now);
+            let is_overloaded = ticker.overload.observe(&Demand {
+                offered: window.offered(&costs(&shared.live.load())),
+                capacity: tunables.capacity,
+                waiting: room.waiting,
+                queued: gate.backlog(),
+            });
+            let figures = Figures {
                 at: now,
                 total: ticker.last.clone(),
                 window,
-                room: shared.desk.state(now),
+                room,
+                is_overloaded,
                 gate,
+                lines: shared.gate.by_class(shared.live.load().classes.len()),
                 tunables,
                 estimate,
                 rediscoveries,
             };
+            ticker.observer.observe(&figures, shared, |second| self.history.record(second));
+            *lock(&self.figures) = figures;
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
+            self.events.publish(|| metrics::state(self));
         }
         if now.since(ticker.saved_at) >= SAVE {
             self.save(now);
@@ -321,6 +319,8 @@ struct Ticker {
     shown: Snapshot,
     shown_at: Timestamp,
     saved_at: Timestamp,
+    observer: Observer,
+    overload: Overload,
     /// What ended since the last tick; kept for its memory.
     samples: Vec<Sample>,
 }
@@ -334,6 +334,8 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
     std::thread::Builder::new().name("control".into()).spawn(move || {
         runtime.block_on(async move {
             tokio::spawn(feedback::run(control.clone()));
+            let gate = control.shared.gate.clone();
+            tokio::spawn(async move { gate.wake_for_egress().await });
             match tokio::net::TcpListener::from_std(admin) {
                 Ok(listener) => drop(tokio::spawn(admin::serve(control.clone(), listener))),
                 Err(e) => tracing::error!(error = %e, "no admin API"),
@@ -346,8 +348,15 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
 async fn run(control: Arc<Control>) {
     let now = control.shared.clock.now();
     let first = control.figures().total;
-    let mut ticker =
-        Ticker { last: first.clone(), shown: first, shown_at: now, saved_at: now, samples: Vec::new() };
+    let mut ticker = Ticker {
+        last: first.clone(),
+        shown: first,
+        shown_at: now,
+        saved_at: now,
+        observer: Observer::default(),
+        overload: Overload::default(),
+        samples: Vec::new(),
+    };
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut draining = false;
@@ -360,13 +369,20 @@ async fn run(control: Arc<Control>) {
         }
         if control.shared.is_draining() && !draining {
             draining = true;
+            control.events.close();
             tokio::spawn(control.clone().finish_drain());
         }
     }
     control.save(control.shared.clock.now());
+    control.history.close();
+}
+
+/// What a request of each class costs.
+fn costs(live: &Live) -> Vec<Cost> {
+    live.classes.iter().map(|class| class.cost).collect()
 }
 
 /// A poisoned lock guards figures, not invariants: go on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -11,7 +11,6 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
@@ -139,14 +138,15 @@ impl Exchange {
         claim: Claim,
     ) -> Response<ResponseBody<Forwarded>> {
         let cost = self.live.class(self.class).cost;
-        let entered = self.worker.shared.gate.enter(self.class, cost, self.started).await;
+        let limit = self.live.settings.limits.request_timeout;
+        let until = (!limit.is_zero()).then(|| self.started + limit);
+        let entered = self.worker.shared.gate.enter(self.class, cost, until, self.started).await;
         let place = match entered {
             Ok(place) => place,
             Err(reason) => {
-                self.worker.count(match reason {
-                    ShedReason::QueueFull => Event::QueueFull,
-                    ShedReason::QueueTimeout => Event::QueueTimeout,
-                });
+                let event = reason.event();
+                self.worker.count(event);
+                self.worker.shard.shed(self.class, event);
                 return self.finish(respond::shed(reason), "shed");
             }
         };

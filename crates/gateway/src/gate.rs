@@ -11,9 +11,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_core::capacity::Sample;
-use tidegate_core::gate::{Decision, Gate, GateConfig, Request, STREAM_AFTER, Served, ShedReason, Totals};
+use tidegate_core::gate::{
+    Decision, Gate, GateConfig, Leaving, Request, STREAM_AFTER, Served, ShedReason, Totals,
+};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 
@@ -31,6 +33,10 @@ struct Inner {
     answering: HashMap<u64, Answering>,
     heads: VecDeque<(Timestamp, u64)>,
     next_id: u64,
+    /// Told when somebody waits for an egress bucket that is ready before what is waited for.
+    alarm: Arc<Notify>,
+    /// What is waited for.
+    armed: Option<Timestamp>,
 }
 
 /// An answer under way that still holds its place.
@@ -50,21 +56,32 @@ impl GateKeeper {
             answering: HashMap::new(),
             heads: VecDeque::new(),
             next_id: 0,
+            alarm: Arc::default(),
+            armed: None,
         };
         Arc::new(Self { clock, inner: Mutex::new(inner) })
     }
 
-    /// Asks for a place at the origin; resolves when there is one. Dropped before, the request has left.
-    pub fn enter(self: &Arc<Self>, class: ClassId, cost: Cost, now: Timestamp) -> Entering {
+    /// Asks for a place at the origin; resolves when there is one. Dropped before, the request has left. From `until` on
+    /// nobody waits for its answer.
+    pub fn enter(
+        self: &Arc<Self>,
+        class: ClassId,
+        cost: Cost,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Entering {
         let mut inner = self.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        let state = match inner.gate.arrive(Request { id, class, cost }, now) {
+        let state = match inner.gate.arrive_until(Request { id, class, cost }, until, now) {
             Decision::Forward => EnteringState::Forward(inner.gate.in_flight_now()),
             Decision::Shed(reason) => EnteringState::Shed(reason),
             Decision::Queued => {
                 let (tell, told) = oneshot::channel();
                 inner.queued.insert(id, tell);
+                // It may have come just when its class, or another, was free to go again.
+                inner.wake(now);
                 EnteringState::Queued(told)
             }
         };
@@ -76,19 +93,38 @@ impl GateKeeper {
     /// own for every answer.
     pub fn tick(&self, now: Timestamp) {
         let mut inner = self.lock();
-        while let Some(late) = inner.gate.tick(now) {
-            if let Some(tell) = inner.queued.remove(&late.id) {
-                let _ = tell.send(Err(ShedReason::QueueTimeout));
-            }
+        while let Some((late, reason)) = inner.gate.tick(now) {
+            inner.refuse(late.id, reason);
         }
         inner.take_back_streams(now);
+    }
+
+    /// Wakes those who wait for nothing but their class's egress bucket when it is ready, which no other event would. Never
+    /// returns.
+    pub async fn wake_for_egress(&self) {
+        let alarm = self.lock().alarm.clone();
+        loop {
+            let ready = {
+                let mut inner = self.lock();
+                inner.wake(self.clock.now());
+                inner.armed = inner.gate.next_ready();
+                inner.armed
+            };
+            match ready {
+                None => alarm.notified().await,
+                Some(at) => {
+                    let wait = at.since(self.clock.now());
+                    _ = tokio::time::timeout(wait, alarm.notified()).await;
+                }
+            }
+        }
     }
 
     /// Changes limits while running; whoever fits now goes.
     pub fn reconfigure(&self, config: &GateConfig) {
         let now = self.clock.now();
         let mut inner = self.lock();
-        inner.gate.reconfigure(config);
+        inner.gate.reconfigure(config, now);
         inner.wake(now);
     }
 
@@ -100,6 +136,13 @@ impl GateKeeper {
             inner.gate.set_limit(max_in_flight);
             inner.wake(now);
         }
+    }
+
+    /// By class: how many wait, and how many are at the origin.
+    pub fn by_class(&self, classes: usize) -> Vec<(usize, u32)> {
+        let inner = self.lock();
+        let ids = (0..=u8::MAX).map(ClassId).take(classes);
+        ids.map(|class| (inner.gate.queued(class), inner.gate.in_flight(class))).collect()
     }
 
     /// What went through and what is inside.
@@ -167,8 +210,29 @@ impl Inner {
         self.wake(now);
     }
 
+    fn arm(&self) {
+        if let Some(at) = self.gate.next_ready()
+            && self.armed.is_none_or(|armed| at < armed)
+        {
+            self.alarm.notify_one();
+        }
+    }
+
+    fn refuse(&mut self, id: u64, reason: ShedReason) {
+        if let Some(tell) = self.queued.remove(&id) {
+            let _ = tell.send(Err(reason));
+        }
+    }
+
     fn wake(&mut self, now: Timestamp) {
-        while let Some(woken) = self.gate.next(now) {
+        while let Some(leaving) = self.gate.next(now) {
+            let woken = match leaving {
+                Leaving::Forward(woken) => woken,
+                Leaving::Shed(woken, reason) => {
+                    self.refuse(woken.id, reason);
+                    continue;
+                }
+            };
             let in_flight = self.gate.in_flight_now();
             let told = self.queued.remove(&woken.id).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
@@ -176,6 +240,7 @@ impl Inner {
                 self.gate.finish(woken.class, woken.cost, now);
             }
         }
+        self.arm();
     }
 }
 
@@ -299,69 +364,4 @@ impl Drop for Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keeper() -> Arc<GateKeeper> {
-        let (max_in_flight, max_queue_wait) = (Some(1), Duration::from_secs(30));
-        let config = GateConfig { max_in_flight, max_queue: 10, max_queue_wait, priorities: vec![] };
-        GateKeeper::new(&config, Arc::new(Clock::new()))
-    }
-
-    async fn place(keeper: &Arc<GateKeeper>) -> Place {
-        let now = keeper.clock.now();
-        keeper.enter(ClassId(0), Cost::ONE, now).await.expect("a place")
-    }
-
-    fn samples(keeper: &GateKeeper) -> Vec<Sample> {
-        let mut samples = Vec::new();
-        keeper.take_samples(&mut samples);
-        samples
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_goes_on_gives_its_place_back_once() {
-        let keeper = keeper();
-        let mut first = place(&keeper).await;
-        let sent = keeper.clock.now();
-        let head = sent + Duration::from_millis(40);
-        first.answers(sent, head, true);
-        keeper.tick(head + Duration::from_millis(999));
-        assert_eq!(keeper.totals().in_flight, 1, "not yet");
-        keeper.tick(head + STREAM_AFTER);
-        assert_eq!(keeper.totals().in_flight, 0);
-        assert_eq!(samples(&keeper)[0].response, Duration::from_millis(40));
-        let second = place(&keeper).await;
-        first.complete(sent, true);
-        assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (1, 0), "the place is the second's");
-        drop(second);
-        assert_eq!(keeper.totals().in_flight, 0);
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_ends_in_time_keeps_its_place_until_then() {
-        let keeper = keeper();
-        for is_complete in [true, false] {
-            let mut first = place(&keeper).await;
-            let sent = keeper.clock.now();
-            first.answers(sent, sent, true);
-            if is_complete {
-                first.complete(sent, true);
-            } else {
-                drop(first);
-            }
-            assert_eq!(keeper.totals().in_flight, 0);
-            assert_eq!(samples(&keeper).len(), usize::from(is_complete), "who leaves tells nothing");
-            keeper.tick(sent + 2 * STREAM_AFTER);
-            assert!(samples(&keeper).is_empty());
-        }
-    }
-
-    #[tokio::test]
-    async fn an_answer_without_end_gives_its_place_back_at_its_head() {
-        let keeper = keeper();
-        let first = place(&keeper).await;
-        first.streams(keeper.clock.now(), true);
-        assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (0, 1));
-    }
-}
+mod tests;

@@ -46,6 +46,11 @@ pub mod logged;
 
 pub mod capacity;
 pub mod driver;
+pub mod history;
+
+pub mod audit;
+pub mod tune;
+pub mod tuners;
 
 pub mod admin;
 pub mod feedback;

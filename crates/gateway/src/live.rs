@@ -6,8 +6,9 @@ use std::time::Duration;
 use tidegate_core::capacity::{self, Estimator, Load};
 use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
-use tidegate_core::desk::SessionRules;
+use tidegate_core::desk::{Entrance, SessionRules};
 use tidegate_core::gate::GateConfig;
+use tidegate_core::ingress::{Ingress, IngressConfig};
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -20,17 +21,20 @@ pub struct Live {
     /// As written.
     pub settings: Settings,
     /// Request head to class.
-    pub classifier: Classifier,
+    pub classifier: Arc<Classifier>,
     /// By class id; the last is the default class.
     pub classes: Vec<ClassFacts>,
     /// Seals and opens tickets.
-    pub keys: KeyRing,
+    pub keys: Arc<KeyRing>,
     /// Bindings a ticket may have.
     pub bindings: BindingKinds,
     /// What waiting visitors see.
-    pub pages: Pages,
+    pub pages: Arc<Pages>,
     /// No class is named in `room.classes`: every navigation waits.
     pub all_navigations: bool,
+    /// Who may come in, by class.
+    pub ingress: Ingress,
+    gate: GateConfig,
 }
 
 /// One class, as the request path sees it.
@@ -67,27 +71,42 @@ impl Live {
     /// # Errors
     /// Whatever `tidegate check` would have said of the parts that are compiled here.
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, LiveError> {
-        let classifier = Rules::compile(settings.class.iter().map(rule).collect())?;
-        let mut classes: Vec<ClassFacts> = settings
-            .class
-            .iter()
-            .map(|c| ClassFacts {
-                name: c.name.as_str().into(),
-                cost: Cost::class_cost(c.cost).unwrap_or(Cost::ONE),
-                waits: settings.room.classes.contains(&c.name),
-            })
-            .collect();
-        classes.push(ClassFacts {
-            name: "default".into(),
-            cost: Cost::ONE,
-            waits: settings.room.classes.iter().any(|n| n == "default"),
-        });
+        let known = settings.classes();
+        let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
+        let classifier = Rules::compile(matched.iter().map(rule).collect())?;
+        let classes = class_facts(&settings, &known);
         capacity::by_name(settings.estimator(), &settings.capacity.options())?;
-        let keys = KeyRing::parse(&keys.join("\n"))?;
-        let pages = Pages::new(&settings.room)?;
+        let keys = Arc::new(KeyRing::parse(&keys.join("\n"))?);
+        let pages = Arc::new(Pages::new(&settings.room)?);
         let all_navigations = settings.room.classes.is_empty();
         let bindings = bindings(settings.room.binding);
-        Ok(Self { settings, classifier, classes, keys, bindings, pages, all_navigations })
+        let gate = gate_config(&settings, &known);
+        let ingress = Ingress::new(&ingress_config(&known));
+        let classifier = Arc::new(classifier);
+        Ok(Self { settings, classifier, classes, keys, bindings, pages, all_navigations, gate, ingress })
+    }
+
+    /// The same with other values of [tunables](crate::settings::Tunable). What is compiled from other keys is shared: a change
+    /// costs microseconds.
+    ///
+    /// # Errors
+    /// The estimator's name, which the settings have checked.
+    pub fn tuned(&self, settings: Settings) -> Result<Self, LiveError> {
+        if settings.estimator() != self.settings.estimator() {
+            capacity::by_name(settings.estimator(), &settings.capacity.options())?;
+        }
+        let known = settings.classes();
+        Ok(Self {
+            classifier: self.classifier.clone(),
+            classes: class_facts(&settings, &known),
+            keys: self.keys.clone(),
+            bindings: self.bindings,
+            pages: self.pages.clone(),
+            all_navigations: settings.room.classes.is_empty(),
+            gate: gate_config(&settings, &known),
+            ingress: Ingress::new(&ingress_config(&known)),
+            settings,
+        })
     }
 
     /// The class's facts; an id from before a reload falls back to the default class.
@@ -98,6 +117,11 @@ impl Live {
     /// Whether requests of a class meet the room. (Parts of pages then pass with whoever was let in.)
     pub fn meets_room(&self, id: ClassId) -> bool {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
+    }
+
+    /// What guards the way to the desk for a class that waits, or one that does not.
+    pub fn entrance(&self, waits: bool) -> Entrance<'_> {
+        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits }
     }
 
     /// How long a session's pass holds.
@@ -126,14 +150,21 @@ impl Live {
 
     /// For tier 2.
     pub fn gate_config(&self) -> GateConfig {
-        let limit = self.settings.origin.max_in_flight;
-        let default_priority = settings::Class::default().priority;
-        GateConfig {
-            max_in_flight: (limit > 0).then(|| u32::try_from(limit).unwrap_or(u32::MAX)),
-            max_queue: self.settings.queue.max_length,
-            max_queue_wait: self.settings.queue.max_wait,
-            priorities: self.settings.class.iter().map(|c| c.priority).chain([default_priority]).collect(),
-        }
+        self.gate.clone()
+    }
+
+    /// As [`Live::gate_config`], to look at.
+    pub fn gate(&self) -> &GateConfig {
+        &self.gate
+    }
+
+    /// Goes on where another configuration's ingress buckets stand, told by their classes' names. To be called before this
+    /// one is put in force.
+    pub fn succeed(&mut self, old: &Self, now: Timestamp) {
+        let named = |facts: &ClassFacts| old.classes.iter().position(|o| o.name == facts.name);
+        let before: Vec<_> =
+            self.classes.iter().map(|facts| named(facts).map(|id| ClassId(id as u8))).collect();
+        self.ingress = old.ingress.succeed(&ingress_config(&self.settings.classes()), &before, now);
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -149,7 +180,7 @@ impl Live {
             options.rate = options.rate.or(known);
         }
         // A search that the operator's limit holds back would never end.
-        if let Some(most) = self.gate_config().max_in_flight {
+        if let Some(most) = self.gate.max_in_flight {
             options.bottleneck.max_in_flight = options.bottleneck.max_in_flight.min(most);
         }
         capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Live::new"))
@@ -161,7 +192,7 @@ impl Live {
         Bounds {
             capacity: c.most().unwrap_or(Rate::MAX),
             floor: c.least(),
-            max_in_flight: self.gate_config().max_in_flight,
+            max_in_flight: self.gate.max_in_flight,
         }
     }
 
@@ -180,6 +211,33 @@ impl Live {
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
+}
+
+fn gate_config(settings: &Settings, classes: &[settings::Class]) -> GateConfig {
+    let origin = &settings.origin;
+    // More could not be sent anywhere.
+    let of_all = origin.max_in_flight_per_replica.saturating_mul(origin.replicas.len());
+    let limits = [origin.max_in_flight, of_all].into_iter().filter(|limit| *limit > 0).min();
+    GateConfig {
+        max_in_flight: limits.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        max_queue: settings.queue.max_length,
+        max_queue_wait: settings.queue.max_wait,
+        scheduler: settings.queue.scheduler,
+        classes: classes.iter().map(settings::Class::gate_config).collect(),
+    }
+}
+
+fn ingress_config(classes: &[settings::Class]) -> Vec<IngressConfig> {
+    classes.iter().map(settings::Class::ingress_config).collect()
+}
+
+fn class_facts(settings: &Settings, known: &[settings::Class]) -> Vec<ClassFacts> {
+    let facts = |class: &settings::Class| ClassFacts {
+        name: class.name.as_str().into(),
+        cost: class.work(),
+        waits: settings.room.classes.contains(&class.name),
+    };
+    known.iter().map(facts).collect()
 }
 
 fn rule(class: &settings::Class) -> ClassRule {

@@ -10,6 +10,7 @@ use tidegate_core::measure::Event;
 
 use crate::admin::finite;
 use crate::driver::{Control, Figures};
+use crate::live::Live;
 use crate::shared::Shared;
 
 /// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
@@ -30,6 +31,7 @@ pub fn prometheus(control: &Control) -> String {
     gauges(&mut out, control, &figures);
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
+    tuners(&mut out, control);
     out
 }
 
@@ -61,6 +63,10 @@ fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
         "How often the estimator began to look anew after it had settled.",
         figures.rediscoveries,
     );
+    counter("queue_abandoned", "Requests whose visitors left the queue.", figures.gate.abandoned);
+    let history = control.history().health();
+    counter("history_dropped", "Seconds of history dropped because the disk was slow.", history.dropped);
+    counter("history_failed", "Attempts to use the history file that failed.", history.failures);
     if let Some(access) = &shared.access {
         counter(
             "access_log_dropped",
@@ -98,6 +104,11 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
         "Requests that the gate lets the origin work on at once.",
         f.tunables.max_in_flight.map_or(f64::INFINITY, f64::from),
     );
+    gauge(
+        "overloaded",
+        "1 if more work comes than fits (docs/tuning.md defines it).",
+        f64::from(u8::from(f.is_overloaded)),
+    );
     gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
     gauge("promised_cost", "Work promised to them.", f.room.promised.units());
     gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
@@ -110,6 +121,18 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
     gauge("overbooking", "Promises per second as a multiple of capacity.", f.room.overbook);
     gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight as f64);
     gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued as f64);
+    gauge(
+        "queued_held",
+        "Of those, requests that only their class's own limit or egress bucket holds back.",
+        f.gate.held as f64,
+    );
+    let history = control.history().health();
+    gauge(
+        "history_on_disk",
+        "1 if the history is kept in its file, 0 if it is off or in memory only.",
+        f64::from(u8::from(history.on_disk)),
+    );
+    gauge("history_bytes", "Size of the history's file and its log.", history.bytes as f64);
     let _ = writeln!(
         out,
         "# HELP tidegate_capacity_phase 1 for what the estimator is doing.\n# TYPE tidegate_capacity_phase gauge"
@@ -147,6 +170,13 @@ fn classes(out: &mut String, control: &Control, f: &Figures) {
     family("served", "Requests the origin answered below 500.", &|c| c.served);
     family("origin_errors", "Requests the origin failed.", &|c| c.origin_errors);
     family("client_gone", "Requests given up by their visitors.", &|c| c.client_gone);
+    let name = "tidegate_class_queued";
+    let _ =
+        writeln!(out, "# HELP {name} Requests of the class that wait for the origin.\n# TYPE {name} gauge");
+    for (facts, (queued, _)) in live.classes.iter().zip(&f.lines) {
+        let _ = writeln!(out, "{name}{{class=\"{}\"}} {queued}", label(&facts.name));
+    }
+    in_flight_and_shed(out, &live, f);
     for (name, help) in [
         ("response_seconds", "Response time of the origin."),
         ("queue_wait_seconds", "Wait of admitted requests for a place at the origin."),
@@ -155,6 +185,25 @@ fn classes(out: &mut String, control: &Control, f: &Figures) {
         for (facts, totals) in known() {
             let h = if name.starts_with('r') { &totals.response } else { &totals.queue_wait };
             histogram(out, name, &label(&facts.name), h);
+        }
+    }
+}
+
+fn in_flight_and_shed(out: &mut String, live: &Live, f: &Figures) {
+    let name = "tidegate_class_in_flight";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Requests at the origin, answers under way included.\n# TYPE {name} gauge"
+    );
+    for (facts, totals) in live.classes.iter().zip(f.total.classes()) {
+        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&facts.name), totals.in_flight());
+    }
+    let name = "tidegate_class_shed_total";
+    let _ = writeln!(out, "# HELP {name} Requests refused on purpose, by reason.\n# TYPE {name} counter");
+    for (facts, totals) in live.classes.iter().zip(f.total.classes()) {
+        for (reason, n) in Event::SHED.iter().zip(totals.shed) {
+            let class = label(&facts.name);
+            let _ = writeln!(out, "{name}{{class=\"{class}\",reason=\"{}\"}} {n}", reason.name());
         }
     }
 }
@@ -190,6 +239,21 @@ fn replicas(out: &mut String, control: &Control) {
     }
 }
 
+fn tuners(out: &mut String, control: &Control) {
+    let all = control.tuners.all();
+    for (name, help) in [("runs", "Runs of the tuner."), ("errors", "Runs that failed and changed nothing.")]
+    {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_tuner_{name}_total {help}\n# TYPE tidegate_tuner_{name}_total counter"
+        );
+        for (tuner, status) in &all {
+            let value = if name == "runs" { status.runs } else { status.errors };
+            let _ = writeln!(out, "tidegate_tuner_{name}_total{{tuner=\"{}\"}} {value}", label(tuner));
+        }
+    }
+}
+
 /// Escaped as the text form asks.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -207,11 +271,13 @@ pub fn state(control: &Control) -> Value {
         .enumerate()
         .map(|(id, (facts, counts))| {
             let now = f.window.class(tidegate_core::units::ClassId(id as u8));
+            let (queued, in_flight) = f.lines.get(id).copied().unwrap_or_default();
             json!({
                 "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
                 "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
                 "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
                 "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
+                "queued": queued, "in_flight": in_flight,
             })
         })
         .collect();
@@ -230,6 +296,7 @@ pub fn state(control: &Control) -> Value {
     json!({
         "at_ms": f.at.as_millis(),
         "draining": control.shared.is_draining(),
+        "overloaded": f.is_overloaded,
         "offered_per_s": total.offered_per_s,
         "admitted_per_s": total.admitted_per_s,
         "goodput_per_s": total.goodput_per_s,
@@ -244,7 +311,7 @@ pub fn state(control: &Control) -> Value {
             "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
             "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
         },
-        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued },
+        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued, "held": f.gate.held },
         "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
         "classes": classes,
         "replicas": replicas,

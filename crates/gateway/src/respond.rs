@@ -209,10 +209,25 @@ pub fn reject(reject: Reject) -> Response<Bytes> {
 pub fn shed(reason: ShedReason) -> Response<Bytes> {
     let text = match reason {
         ShedReason::QueueFull => "The service is busy and its queue is full. Please try again shortly.\n",
-        ShedReason::QueueTimeout => "The service is busy and did not come to this request in time.\n",
+        ShedReason::QueueTimeout | ShedReason::Patience => {
+            "The service is busy and did not come to this request in time.\n"
+        }
+        ShedReason::CoDel => "The service is busy and too many wait for it. Please try again shortly.\n",
     };
     let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// A request that its class's ingress bucket refuses.
+pub fn throttled(retry_after: Duration) -> Response<Bytes> {
+    let mut response = plain(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "More of these requests come than are let in. Please try again shortly.\n",
+    );
+    // Whole seconds, rounded up: who comes on time is let in.
+    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     response
 }
 

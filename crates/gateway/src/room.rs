@@ -68,6 +68,11 @@ pub enum Outcome {
     },
     /// Answer it.
     Wait(Box<Waiting>),
+    /// Its class's ingress bucket is empty: refuse it.
+    Throttled {
+        /// When to come again.
+        retry_after: Duration,
+    },
     /// Send it to the other half of the two-process form, with this ticket in the URL if there is one.
     Elsewhere {
         /// The base URL of the other half.
@@ -112,9 +117,10 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// One request of a class that waits.
-    pub fn ask(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
-        if self.live.settings.room.unit == Unit::Session
+    /// One request of a class that waits, or (`waits` is false) whose ingress may have it wait.
+    pub fn ask(&mut self, class: ClassId, visitor: &Visitor<'_>, waits: bool) -> Outcome {
+        if waits
+            && self.live.settings.room.unit == Unit::Session
             && let Some(entered) = self.by_session(class, visitor)
         {
             return entered;
@@ -126,7 +132,8 @@ impl Stage<'_> {
             sends_on: matches!(self.live.settings.role, Role::TokenGen { .. }),
         };
         let rng = &mut *self.rng;
-        let verdict = self.desk.ask(&asking, &mut || rng.next_u64(), self.count, self.now);
+        let entrance = self.live.entrance(waits);
+        let verdict = self.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), self.count, self.now);
         self.perform(verdict, class, visitor)
     }
 
@@ -170,6 +177,7 @@ impl Stage<'_> {
                 Outcome::Wait(Box::new(self.told(Kind::Full, retry_after, 0, Duration::ZERO)))
             }
             Verdict::Forbidden => self.forbidden(class, visitor),
+            Verdict::Refused { retry_after } => Outcome::Throttled { retry_after },
         }
     }
 
@@ -199,7 +207,9 @@ impl Stage<'_> {
         let pass =
             self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings).ok()?;
         let renew = self.live.session_rules().admits(&pass, self.now)?;
-        self.desk.charge(self.live.class(class).cost);
+        let cost = self.live.class(class).cost;
+        self.live.ingress.take(class, cost, self.now).ok()?;
+        self.desk.charge(cost);
         let mut cookies = Vec::new();
         if renew {
             self.hand_out(&Pass { issued: self.now, ..pass }, visitor, &mut cookies);
@@ -330,7 +340,7 @@ pub fn standing(look: Look, usable: bool) -> (page::State, Duration, u64) {
 /// What a status poll is told about `ticket`.
 pub fn look(desk: &Desk, live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> (Look, Duration) {
     match visitor.ticket(live) {
-        Some(Ok(ticket)) => (desk.look(&ticket, now), now.since(ticket.arrived)),
+        Some(Ok(ticket)) => (desk.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived)),
         _ => (Look::Expired, Duration::ZERO),
     }
 }

@@ -177,7 +177,16 @@ async fn handle(
             // every move of their own small future.
             Box::pin(exchange.forward(parts, body, by, cookies, claim)).await
         }
-        Outcome::Wait(waiting) => own(exchange.wait(&parts, body, *waiting).await),
+        Outcome::Wait(waiting) => {
+            if waiting.kind == page::Kind::Full {
+                exchange.worker.shard.shed(class, Event::Full);
+            }
+            own(exchange.wait(&parts, body, *waiting).await)
+        }
+        Outcome::Throttled { retry_after } => {
+            exchange.worker.shard.shed(class, Event::IngressShed);
+            exchange.finish(respond::throttled(retry_after), "shed")
+        }
         Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
             exchange.finish(respond::redirect(&url, &cookies), "redirected")
@@ -209,7 +218,9 @@ impl Exchange {
     fn room(&self, parts: &request::Parts, url_ticket: Option<&str>) -> Outcome {
         let shared = &self.worker.shared;
         let meets = self.meets(&parts.headers);
-        if meets == Meets::Never {
+        let is_guarded =
+            self.live.ingress.limits(self.class) && !matches!(self.live.settings.role, Role::TokenGen { .. });
+        if meets == Meets::Never && !is_guarded {
             return self.unasked(Event::Entered);
         }
         let visitor = self.visitor(&parts.headers, url_ticket);
@@ -221,12 +232,24 @@ impl Exchange {
         let now = self.started;
         let mut stage = Stage { desk: &shared.desk, live: &self.live, rng: &mut rng, count: &count, now };
         if meets == Meets::AsPart && (!self.is_settled() || stage.part_of_page(&visitor)) {
-            return self.unasked(Event::EnteredByPass);
+            let cost = self.live.class(self.class).cost;
+            // Parts of a page do not wait: nobody would come back for their places.
+            let taken = if is_guarded { self.live.ingress.take(self.class, cost, now) } else { Ok(()) };
+            return match taken {
+                Ok(()) => self.unasked(Event::EnteredByPass),
+                Err(retry_after) => {
+                    self.worker.count(Event::IngressShed);
+                    Outcome::Throttled { retry_after }
+                }
+            };
+        }
+        if meets == Meets::Never {
+            return stage.ask(self.class, &visitor, false);
         }
         if !shared.has_somewhere_to_go(&self.live.settings.role) {
             return Outcome::Wait(stage.hold(self.class, &visitor));
         }
-        stage.ask(self.class, &visitor)
+        stage.ask(self.class, &visitor, true)
     }
 
     /// The first page a browser gets carries the ticket in its URLs, for it may keep no cookies. One that comes back

@@ -26,6 +26,7 @@ use crate::room::new_key;
 use crate::settings::{Mistake, Override, Role, Settings};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::state::StateDir;
+use crate::tuners;
 use tidegate_core::desk::Desk;
 
 /// Places for classes that a reload adds: some 14 kB each and worker.
@@ -118,6 +119,7 @@ impl Server {
             workers.push(spawn_worker(shared.clone(), index, listener).map_err(StartError::System)?);
         }
         let driver = driver::spawn(control.clone(), admin_listener).map_err(StartError::System)?;
+        tuners::spawn(control.clone()).map_err(StartError::System)?;
         Ok(Self { shared, control, http, admin, workers, driver })
     }
 

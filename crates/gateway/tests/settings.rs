@@ -368,3 +368,14 @@ proptest! {
         prop_assert_eq!(Settings::parse_with("origin.replicas = \"app:80\"", "f", &sets).ok(), Some(old));
     }
 }
+
+#[test]
+fn a_queue_too_short_to_be_kept_is_warned_of() {
+    for (queue, discovers, warns) in [("999ms", true, true), ("1s", true, false), ("1ms", false, false)] {
+        let rate = if discovers { 0 } else { 100 };
+        let settings =
+            with_origin(&format!("capacity.rate = {rate}\nqueue.max_wait = \"{queue}\"")).warnings();
+        assert_eq!(!settings.is_empty(), warns, "{queue} {discovers}: {settings:?}");
+        assert!(settings.iter().all(|warning| warning.starts_with("queue.max_wait: 999ms")), "{settings:?}");
+    }
+}

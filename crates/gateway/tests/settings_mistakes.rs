@@ -83,7 +83,7 @@ fn mistakes_in_overrides_name_the_option() {
     assert_eq!(texts.len(), 3, "{texts:?}");
     assert!(texts[0].starts_with("--origin:1:1: origin.replicas: expected HOST:PORT"), "{texts:?}");
     assert!(
-        texts[1].starts_with("--capacity:1:1: capacity.rate: expected a number from 0 to 1000000"),
+        texts[1].starts_with("--capacity:1:1: capacity.rate: expected 0 or a number from 0.01 to 1000000"),
         "{texts:?}"
     );
     assert!(texts[2].ends_with("Write \"0.0.0.0:8080\"?"), "{texts:?}");

@@ -85,7 +85,7 @@ impl Oracle {
             seed: options.seed,
             found: Vec::new(),
             violations: Vec::new(),
-            queue: Queue::default(),
+            queue: Queue::new(halves.last().map(|half| half.live.gate())),
             schedule: Schedule::new(halves),
             flow: Flow::new(scenario, halves),
             calm: Calm::new(scenario),
@@ -285,7 +285,6 @@ impl Oracle {
         if !self.is_on {
             return;
         }
-        self.schedule.second(halves, now_us);
         let is_calm = self.calm.is_calm(now_us);
         let flow = self.flow.second(halves, is_calm, now_us);
         let calm = self.calm.second(halves, now_us);
@@ -314,7 +313,7 @@ impl Oracle {
 
     /// The gate's processes are gone, with all they held.
     pub(crate) fn killed(&mut self) {
-        self.queue = Queue::default();
+        self.queue.restart();
         self.is_down = true;
     }
 

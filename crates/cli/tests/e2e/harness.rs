@@ -178,6 +178,12 @@ impl Gate {
         fs::read_to_string(self.dir.path().join("gate.log")).unwrap_or_default()
     }
 
+    /// A file of the state directory.
+    #[track_caller]
+    pub fn state_file(&self, name: &str) -> String {
+        fs::read_to_string(self.dir.path().join("state").join(name)).expect("a file of the state directory")
+    }
+
     /// One request to the admin API, with the configured token.
     #[track_caller]
     pub fn admin(&self, method: &str, path: &str, body: &str) -> Answer {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     curve.rs: which K, B, a are likeliest
-//! L    = K · headroom                               plan.rs: how it is found, held and probed
+//! L    = K · headroom                               headroom.rs: what is best while K is uncertain; plan.rs: how it is found, held, probed
 //! C    = Σ work / Σ R/n  at n >= K                  meter.rs: what the origin serves there (Little's law)
 //! ```
 //!
@@ -23,11 +23,13 @@
 //! was sent among is not what it lived among).
 //!
 //! Tried and lost: the mean of in-flight at both ends of a request (right for sharing, 2 % of goodput in a line); a headroom by the
-//! knee's standard error (response time for nothing); power laws for contention (knee a tenth too low); a test of saturation by
+//! knee's standard error alone (response time for nothing: what each side costs counts too); power laws for contention (knee a tenth too low); a test of saturation by
 //! response times alone (short requests end first: false rises) or by counting alone (bursts); dispersion about the
 //! fit (a change is taken for noise); less weight for the samples that betrayed a change; thresholds of 3.5 standard errors for the
 //! window of the meter (cut by chance every minute); samples that outlive their level counted only up to its end (goodput with
-//! bimodal service and with sharing); probes up more often (with sharing they raise the response time by a tenth).
+//! bimodal service and with sharing); probes up more often where service varies (with sharing they raise the response time by a tenth);
+//! a ramp after a rise of the speed (with sharing it overshoots sixfold); deeper or more probes down for sharing (goodput, and the knee
+//! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up).
 
 use super::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
@@ -37,6 +39,7 @@ mod costs;
 mod curve;
 mod dispersion;
 mod guess;
+mod headroom;
 mod judge;
 mod meter;
 mod mix;
@@ -94,6 +97,8 @@ pub struct Bottleneck {
     curve: Curve,
     /// The fit before the origin became slower, and its samples: it may become what it was.
     before: Option<Hinge>,
+    /// The fit before it became faster, whose samples are spared until the new speed has been measured.
+    kept: Option<Hinge>,
     spare: Curve,
     dispersion: Dispersion,
     changes: Changes,
@@ -116,6 +121,8 @@ pub struct Bottleneck {
     usual_s: Option<f64>,
     /// By how much the origin has become slower, while that is looked into.
     fallen: f64,
+    /// And since when.
+    stays_since: Timestamp,
     /// Correction of the headroom by what the probes up have shown.
     adjusted: f64,
     /// Mean log gain of throughput in probes up.
@@ -143,6 +150,7 @@ impl Bottleneck {
             costs: Costs::new(),
             curve: Curve::new(),
             before: None,
+            kept: None,
             spare: Curve::new(),
             dispersion: Dispersion::new(),
             changes: Changes::default(),
@@ -159,6 +167,7 @@ impl Bottleneck {
             early: Vec::with_capacity(judge::EARLY),
             usual_s: None,
             fallen: 1.0,
+            stays_since: Timestamp::default(),
             adjusted: 0.0,
             gained: 0.0,
             starved: 1.0,
@@ -260,6 +269,7 @@ impl Estimator for Bottleneck {
             self.ticked.failed += sample.count;
         }
         if sample.backlog {
+            self.standing.linger(count, sample.lingered.as_secs_f64());
             self.take(sample, units);
         } else {
             self.pauses.pass(sample.ended);
@@ -284,7 +294,7 @@ impl Estimator for Bottleneck {
             let need = plan::round_length(self.purpose, limit, phi, self.expected().0);
             let stays = self.purpose == Purpose::Stay
                 && self.before.is_some()
-                && now.since(self.round.began).as_secs_f64() < plan::STAY_SECONDS;
+                && now.since(self.stays_since).as_secs_f64() < plan::STAY_SECONDS;
             if self.round.work.count >= need && !stays {
                 self.next_round(now);
             }
@@ -317,7 +327,8 @@ impl Estimator for Bottleneck {
         self.meter.clear();
         self.changes.clear();
         self.dispersion.cut();
-        (self.hinge, self.before, self.alarm, self.seen) = (None, None, None, None);
+        (self.hinge, self.before, self.kept) = (None, None, None);
+        (self.alarm, self.seen) = (None, None);
         self.reason = "told to look anew";
         self.go(Purpose::Ramp, from, now);
     }

@@ -40,8 +40,10 @@ pub struct Sample {
     pub count: u64,
     /// When they ended; of several, the last.
     pub ended: Timestamp,
-    /// Their mean response time, from being sent to the origin to the end of the answer.
+    /// Their mean response time, from being sent to the origin to the end of the answer, or to the head of one that went on.
     pub response: Duration,
+    /// For how long, in the mean, each of them kept its place after that: an answer that went on ([`crate::gate::Gate::stream`]).
+    pub lingered: Duration,
     /// Requests at the origin when they were sent, themselves included.
     pub in_flight: u32,
     /// Whether the origin served them (status below 500).
@@ -55,10 +57,12 @@ impl Sample {
     /// Puts another one's requests with these: of the same class, ended in like manner, later.
     pub fn absorb(&mut self, later: &Self) {
         let count = self.count + later.count;
-        let sum = self.response.as_nanos() * u128::from(self.count)
-            + later.response.as_nanos() * u128::from(later.count);
-        let mean = sum / u128::from(count.max(1));
-        self.response = Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX));
+        let mean = |mine: Duration, theirs: Duration| {
+            let sum = mine.as_nanos() * u128::from(self.count) + theirs.as_nanos() * u128::from(later.count);
+            Duration::from_nanos(u64::try_from(sum / u128::from(count.max(1))).unwrap_or(u64::MAX))
+        };
+        (self.response, self.lingered) =
+            (mean(self.response, later.response), mean(self.lingered, later.lingered));
         self.count = count;
         self.ended = later.ended;
         self.in_flight = later.in_flight;

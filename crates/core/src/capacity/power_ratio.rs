@@ -28,10 +28,18 @@
 //! And c_i is what comes, not what was promised: the room's hand lets in c_i per second as soon as c_i changes, and g and r are taken
 //! of requests that ended in the epoch, so that no promise made at an earlier c_i counts for this one.
 //!
+//! Not the paper's either, and not measured apart: the guard ends with an epoch in overload (`fine`); a service that refuses what it
+//! cannot do has its capacity behind it (`fails_past_the_peak`); a discovery that begins in overload begins again lower
+//! ([`LOWER`]); more than ε of failures pause it like low load; relief ends after an epoch in which it was of no use (`relieve`);
+//! an epoch in which the clock went back or ticks were missing is thrown away, and so are the oldest of more than
+//! [`MAX_POINTS`] samples; a load broken off has Little's law for its response time (`epoch`); a rise is inferred only at the load
+//! itself, and a probe broken off while watching is a change at once (`watch`).
+//!
 //! What it cannot do: it needs 25 epochs (200 s) of more visitors than the service can take, and overloads it for some of them;
 //! the peak lies below what a service run with bounded concurrency can serve (80 of 100 per second with ten workers); a
 //! rise by added workers does not change γ at the old load and goes unnoticed; γ mixes classes, so that a change of mix is a
-//! change of capacity.
+//! change of capacity. And once it is settled it does not leave a service that refuses at once what it cannot do: errors are no
+//! goodput, but γ of the few that are served quickly is on the curve at their goodput, where few come just as well.
 
 use crate::units::{Rate, Timestamp};
 
@@ -89,6 +97,8 @@ enum Stage {
         enough: f64,
         /// More than these were seen.
         crowded: bool,
+        /// Requests at the service when the last epoch of it ended.
+        present: u32,
     },
     Fine {
         /// Epochs after the one that saw the peak; `None` before.
@@ -258,7 +268,7 @@ impl Stage {
     }
 
     fn relieving(then: Then, enough: f64) -> Self {
-        Self::Relieving { then, epochs: 0, enough, crowded: false }
+        Self::Relieving { then, epochs: 0, enough, crowded: false, present: u32::MAX }
     }
 }
 

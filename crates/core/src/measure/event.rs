@@ -54,8 +54,12 @@ events! {
     TicketEarly "ticket_early" "Tickets shown before their turn."
     TicketLate "ticket_late" "Tickets shown after their turn, within room.grace."
     TicketReplayed "ticket_replayed" "Tickets shown again after they were redeemed."
-    QueueFull "queue_full" "Requests refused because queue.max_length was reached."
+    IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
+    IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
+    QueueFull "queue_full" "Requests refused because queue.max_length or their class's own was reached."
     QueueTimeout "queue_timeout" "Requests refused after queue.max_wait at the gate."
+    QueuePatience "queue_patience" "Requests refused because the patience of their class or visitor ended at the gate."
+    QueueCodel "queue_codel" "Requests refused to keep the wait in their class's queue short (CoDel)."
     ClientGone "client_gone" "Requests whose visitor left before the answer was whole."
     OriginConnectFailed "origin_connect_failed" "Connections that a replica refused or that failed."
     OriginConnectTimeout "origin_connect_timeout" "Connections to a replica that took longer than origin.connect_timeout."
@@ -73,6 +77,16 @@ events! {
 }
 
 impl Event {
+    /// Those that refuse a request on purpose, counted per class as well ([`super::Shard::shed`]).
+    pub const SHED: [Self; 6] = [
+        Self::Full,
+        Self::QueueFull,
+        Self::QueueTimeout,
+        Self::QueuePatience,
+        Self::QueueCodel,
+        Self::IngressShed,
+    ];
+
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 }

@@ -141,9 +141,16 @@ impl Checker {
             at: now,
             admitted: Cost::from_hundredths(admitted),
             over: now.since(before),
-            queued: gate.queued_cost,
+            queued: gate.backlog_cost(),
             shown: std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner)),
-            gate: Some(*gate),
+            // Who a class's own limits hold back is none of tokengen's business.
+            gate: Some(Totals {
+                queued: gate.backlog(),
+                queued_cost: gate.backlog_cost(),
+                held: 0,
+                held_cost: Cost::ZERO,
+                ..*gate
+            }),
             is_origin_gone: self.is_origin_gone.load(Ordering::Relaxed) == 1,
             samples,
         }

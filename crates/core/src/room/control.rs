@@ -122,10 +122,11 @@ impl Room {
         let last = control.forwarded.replace((gate.forwarded_cost, now));
         let (before, at) = last.unwrap_or((gate.forwarded_cost, now));
         control.seen = Some(Seen {
-            queued: gate.queued_cost.units(),
+            queued: gate.backlog_cost().units(),
             forwarded: gate.forwarded_cost.saturating_sub(before).units(),
             over_s: now.since(at).as_secs_f64(),
-            is_starved: gate.has_room(),
+            // Whom only their class's own limits hold would not be helped by more.
+            is_starved: gate.has_room() && gate.held == 0,
         });
     }
 
@@ -147,6 +148,7 @@ impl Room {
         self.forget_floor(control, now);
         self.door.follow_hand(now, dt_s);
         self.learn_show_up(control, now, dt_s);
+        self.count_called(control.course.keeps_queue, now);
         let oldest = self.door.oldest_valid(now);
         self.door.redeemed.forget_before(oldest);
         self.slots.forget_before(oldest.saturating_sub(SLACK_S / 2));
@@ -179,8 +181,8 @@ impl Room {
         control.recent.1 = control.recent.1 * keep + sums.1.wrapping_sub(control.sums.1) as f64;
         control.sums = sums;
         if control.recent.0 >= 1.0 {
-            let grain = (control.recent.1 * 100.0 / control.recent.0) as u64;
-            self.door.set_grain(Cost::from_hundredths(grain.min(Cost::MAX.hundredths())));
+            let grain = (control.recent.1 / control.recent.0).round() as u64;
+            self.door.set_grain(Cost::from_hundredths(grain).clamp(Cost::MIN, Cost::MAX));
         }
     }
 
@@ -214,7 +216,8 @@ impl Room {
             let load = self.slots.promised(second);
             (load.cost.hundredths(), self.slots.density(second, load))
         });
-        let at = at.max(from);
+        // Nor back behind where it was seen since the last tick, while it followed the clock.
+        let at = at.max(self.door.hand.at(now));
         let going = self.going(control);
         control.window.called((work - left) / 100.0, &going);
         self.door
@@ -262,6 +265,8 @@ impl Room {
         let capacity = self.door.capacity();
         let ratio = control.show_up.ratio(capacity);
         self.show_up.store(ratio.to_bits(), Ordering::Relaxed);
+        let told = control.show_up.ratio_told(capacity, self.door.grain());
+        self.show_up_told.store(told.to_bits(), Ordering::Relaxed);
         let overbook = (1.0 / ratio).clamp(1.0, control.config.overbook_max.max(1.0));
         if (overbook / control.overbook - 1.0).abs() > OVERBOOK_STEP && capacity > Rate::ZERO {
             control.overbook = overbook;

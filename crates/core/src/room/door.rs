@@ -69,7 +69,7 @@ pub(crate) struct Door {
     pub(crate) backlog: Backlog,
     /// Work queued for the origin, in hundredths, as of the last tick.
     queued: AtomicU64,
-    /// Sums since the start: work, and work times work / 100, in hundredths.
+    /// Sums since the start: work in hundredths, and its squares, modulo 2^64. Not in units: the cheapest would be none.
     admitted: AtomicU64,
     squares: AtomicU64,
     pub(crate) redeemed: Redeemed,
@@ -157,7 +157,7 @@ impl Door {
             self.queued.fetch_add(hundredths, Ordering::Relaxed);
         }
         self.admitted.fetch_add(hundredths, Ordering::Relaxed);
-        self.squares.fetch_add(hundredths * hundredths / 100, Ordering::Relaxed);
+        self.squares.fetch_add(hundredths.saturating_mul(hundredths), Ordering::Relaxed);
     }
 
     /// Sums since the start: (work, squares), as [`Door::admit`] counts them.
@@ -171,7 +171,8 @@ impl Door {
 
     /// The gate has been looked at: its queue and how much it may hold.
     pub(crate) fn see(&self, gate: &Totals, now: Timestamp) {
-        self.set_queued(gate.queued_cost);
+        // Whom a class's own limits hold back is no burden on the origin.
+        self.set_queued(gate.backlog_cost());
         let before = Timestamp::from_micros(self.seen_at.swap(now.as_micros(), Ordering::Relaxed));
         let sum = gate.forwarded_cost.hundredths();
         let work = sum.saturating_sub(self.forwarded.swap(sum, Ordering::Relaxed)) as f64 / 100.0;

@@ -8,13 +8,15 @@
 use std::time::Duration;
 
 use super::Room;
+use super::door::ORIGIN_GONE;
 use super::report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY, gather};
 use crate::capacity::Sample;
 use crate::gate::Totals;
+use crate::ring::MAX_COST;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
-/// Most work booked from one report, as time at capacity: what comes from a wire is not believed without end.
+/// Most work booked from reports, as time at capacity: what comes from a wire is not believed without end.
 const MOST_BOOKED: Duration = Duration::from_secs(3_600);
 /// Slot seconds taken in from one report.
 const MAX_SHOWN: usize = 4_096;
@@ -63,7 +65,7 @@ impl Link {
             Some(known) => {
                 // A process that was started anew counts from nothing.
                 let more = gate.forwarded_cost.saturating_sub(known.gate.forwarded_cost);
-                self.forwarded += more;
+                self.forwarded += more.min(Rate::MAX.over(MOST_BOOKED));
                 *known = new;
             }
             None if last => {}
@@ -81,7 +83,7 @@ impl Link {
     fn gate(&self) -> Totals {
         let mut sum = Totals { limit: Some(0), forwarded_cost: self.forwarded, ..Totals::default() };
         for Sender { gate, .. } in &self.senders {
-            sum.queued += gate.queued;
+            sum.queued = sum.queued.saturating_add(gate.queued);
             sum.queued_cost += gate.queued_cost;
             sum.in_flight = sum.in_flight.saturating_add(gate.in_flight);
             sum.limit = sum.limit.zip(gate.limit).map(|(a, b)| a.saturating_add(b));
@@ -132,15 +134,17 @@ impl Room {
         control.link.hear(feedback, now);
         let several = control.link.senders.len() > 1;
         let queued = if several { control.link.gate().queued_cost } else { feedback.queued };
+        let queued = queued.min(ORIGIN_GONE);
         let booked = control.spare.book(feedback.admitted, feedback.over, REPORT_EVERY, drain);
         let orders = self.orders_of(&control.link, control.course.keeps_queue, control.course.ceiling);
         drop(control);
         self.door.backlog.add(booked.min(drain.over(MOST_BOOKED)), drain);
+        self.door.backlog.ceil(now, MOST_BOOKED);
         self.queued_remote.store(queued.hundredths(), Ordering::Relaxed);
         for &(second, cost) in feedback.shown.iter().take(MAX_SHOWN) {
             // A second of another lap would take its cell from those of this one.
             if self.slots.covers(second) {
-                self.show(second, cost);
+                self.show(second, cost.min(Cost::from_hundredths(MAX_COST)));
             }
         }
         orders

@@ -30,6 +30,11 @@ pub struct RoomState {
 }
 
 impl Room {
+    /// Promises per second as a multiple of capacity, without the rest of [`Room::state`].
+    pub fn overbook(&self) -> f64 {
+        self.control().overbook
+    }
+
     /// The room in figures.
     pub fn state(&self, now: Timestamp) -> RoomState {
         let hand = self.door.hand.at(now);

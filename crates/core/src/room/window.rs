@@ -115,6 +115,10 @@ impl Window {
     pub(super) fn see(&mut self, seen: &Seen, going: &Going) {
         self.queued = seen.queued;
         if seen.over_s <= 0.0 {
+            if self.flow == 0.0 {
+                // The first look of all: a crowd that is there before it.
+                self.flow = going.outflow;
+            }
             return;
         }
         let left = seen.forwarded / seen.over_s;
@@ -159,4 +163,22 @@ pub(crate) fn target(flow: f64, grain: f64, most_queued: f64) -> f64 {
     let wanted = TARGET_S * flow + (REACTION_S * flow * grain).sqrt() + grain / 2.0;
     // A queue of no places holds nothing: not even then divide by nothing.
     wanted.min(most_queued / 4.0).max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_that_was_there_before_the_first_look_is_called_at_the_outflow() {
+        let going = Going { outflow: 1_000.0, aside: 0.0, grain: 1.0, most_queued: f64::MAX, show_up: 1.0 };
+        let seen = Seen { is_starved: true, ..Seen::default() };
+        let mut window = Window::new();
+        window.see(&seen, &going);
+        assert!(window.pace(&going) >= 1_000.0);
+        // Later looks go by what was seen.
+        let known = window.flow;
+        window.see(&seen, &Going { outflow: 9_000.0, ..going });
+        assert_eq!(window.flow, known);
+    }
 }

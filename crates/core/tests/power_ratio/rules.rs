@@ -300,3 +300,19 @@ fn a_service_that_sheds_load_itself_has_a_peak_too() {
     assert!(bench.load() <= 66.0 && bench.load() > 50.0, "{} {}", bench.load(), bench.reason());
     assert!(bench.reason().starts_with("settled"), "{}", bench.reason());
 }
+
+/// Sixty requests that visitors hold open do not become fewer, whatever is let in.
+#[test]
+fn relief_does_not_wait_for_long_polls() {
+    let mut bench = backtracked();
+    let load = bench.load();
+    bench.serve(0.7 * load, 1.0, true);
+    let relief = bench.end(&waits(200));
+    assert!(relief < 0.2 * load, "{relief}");
+    let epochs = (0..20).take_while(|_| {
+        bench.serve(0.05 * load, 0.1, true);
+        bench.end(&waits(60)) < 0.2 * load
+    });
+    assert_eq!(epochs.count(), 1, "{}", bench.reason());
+    assert!(bench.reason().starts_with("stabilising: 0 of 2"), "{}", bench.reason());
+}

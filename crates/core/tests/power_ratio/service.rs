@@ -150,6 +150,7 @@ pub fn sample(ended_us: u64, response_us: u64, in_flight: u32, count: u64, ok: b
         count,
         ended: Timestamp::from_micros(ended_us),
         response: Duration::from_micros(response_us),
+        lingered: Duration::ZERO,
         in_flight,
         ok,
         backlog: false,

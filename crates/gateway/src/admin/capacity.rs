@@ -6,40 +6,76 @@ use tidegate_core::capacity::{Estimate, State};
 use tidegate_core::control::{Bounds, Change, Tunables};
 use tidegate_core::units::Rate;
 
-use super::{Answer, finite, json_answer, problem};
+use super::answer::{Outcome, Problem, document};
+use super::dispatch::Call;
+use super::finite;
+use super::schema::{a, exactly, list, maybe, object, why};
 use crate::driver::Control;
 use crate::settings::Role;
 
 /// `GET /v1/capacity`.
-pub(super) fn get(control: &Control) -> Answer {
-    json_answer(&show(control))
+pub(super) fn get(call: &Call) -> Outcome {
+    Ok(document(&show(&call.control)))
 }
 
 /// `PUT /v1/capacity`.
-pub(super) fn put(control: &Control, value: &Value) -> Answer {
-    let rate = value.get("rate").and_then(Value::as_f64).filter(|r| r.is_finite() && *r >= 0.0);
-    let Some(rate) = rate.and_then(Rate::per_second) else {
-        return problem(
-            StatusCode::BAD_REQUEST,
-            &format!("expected {{\"rate\": N}} with N >= 0 in cost units per second; got {value}"),
-        );
-    };
-    match control.set_capacity(rate) {
-        Ok(()) => get(control),
-        Err(why) => problem(StatusCode::CONFLICT, &why.to_string()),
+pub(super) fn put(call: &Call) -> Outcome {
+    let rate = call.body["rate"].as_f64().and_then(Rate::per_second);
+    let rate = rate.ok_or_else(|| Problem::bad_request("the rate is not a number"))?;
+    match call.control.set_capacity(rate, call.by()) {
+        Ok(()) => get(call),
+        Err(why) => Err(Problem::conflict(why.to_string())),
     }
 }
 
 /// `POST /v1/capacity/rediscover`: accepted, for the finding takes its time.
-pub(super) fn rediscover(control: &Control) -> Answer {
-    match control.rediscover() {
+pub(super) fn rediscover(call: &Call) -> Outcome {
+    match call.control.rediscover(call.by()) {
         Ok(()) => {
-            let mut answer = get(control);
+            let mut answer = get(call)?;
             *answer.status_mut() = StatusCode::ACCEPTED;
-            answer
+            Ok(answer)
         }
-        Err(why) => problem(StatusCode::CONFLICT, &why.to_string()),
+        Err(why) => Err(Problem::conflict(why.to_string())),
     }
+}
+
+/// What [`put`] takes.
+pub(super) fn wanted() -> Value {
+    let rate = json!({
+        "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "description": "Cost units per second.",
+    });
+    exactly(&[("rate", rate), ("why", why())], &["rate"])
+}
+
+/// Of [`get`].
+pub(super) fn schema() -> Value {
+    let change = object(&[
+        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
+        ("from", maybe("number", "The capacity before; null: none, or unlimited.")),
+        ("to", maybe("number", "The capacity after; null: unlimited.")),
+        ("phase", a("string", "What the estimator was doing.")),
+        ("reason", a("string", "Why.")),
+    ]);
+    object(&[
+        ("rate", maybe("number", "The capacity in force, in cost units per second; null: unlimited.")),
+        ("outflow", maybe("number", "What the room lets in; null: unlimited.")),
+        ("max_in_flight", maybe("integer", "Requests the origin may work on at once; null: no limit.")),
+        ("estimator", maybe("string", "The algorithm at work; null: in another process.")),
+        ("configured", a("string", "As the configuration says.")),
+        ("phase", a("string", "configured, searching, settled or paused.")),
+        ("reason", a("string", "Why it is in this phase.")),
+        ("confidence", maybe("number", "0: a guess; 1: certain.")),
+        ("samples", a("integer", "Requests in the present fit.")),
+        ("figures", a("object", "The algorithm's own, the unit in the name.")),
+        ("points", a("array", "What was measured at which load.")),
+        ("curve", a("array", "What was fitted to it.")),
+        ("floor", maybe("number", "The operator's; null: none.")),
+        ("ceiling", maybe("number", "The operator's; null: none.")),
+        ("rediscoveries", a("integer", "How often it began to look anew after it had settled.")),
+        ("role", a("string", "What this process does.")),
+        ("history", list(change, "The last changes of the capacity in force, the latest last.")),
+    ])
 }
 
 fn show(control: &Control) -> Value {

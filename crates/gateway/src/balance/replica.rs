@@ -3,15 +3,41 @@
 use std::io;
 use std::net::SocketAddr;
 
+use tokio::sync::Notify;
+
 use super::*;
 
 /// Names are looked up again after this time. Shorter than the usual fail-over by DNS (60 s), long enough that a
 /// resolver sees two lookups a minute and replica.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 
+/// `origin.max_in_flight_per_replica`, and the news that a replica has a place again. One for all replicas.
+#[derive(Default)]
+pub(crate) struct Seats {
+    most: AtomicUsize,
+    freed: Notify,
+}
+
+impl Seats {
+    /// 0: no limit.
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+
+    pub(super) fn set(&self, most: usize) {
+        self.most.store(most, Relaxed);
+        self.freed.notify_waiters();
+    }
+
+    pub(super) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
 /// One replica of the origin.
 pub struct Replica {
     id: u64,
+    seats: Arc<Seats>,
     authority: String,
     /// Set for an IP literal: never looked up.
     literal: Option<SocketAddr>,
@@ -35,9 +61,10 @@ pub(crate) struct Resolved {
 }
 
 impl Replica {
-    pub(super) fn new(id: u64, authority: String) -> Self {
+    pub(super) fn new(id: u64, authority: String, seats: Arc<Seats>) -> Self {
         Self {
             id,
+            seats,
             literal: authority.parse().ok(),
             authority,
             resolved: ArcSwap::from_pointee(Resolved { addresses: Vec::new(), at: None }),
@@ -66,6 +93,12 @@ impl Replica {
     /// Requests it works on, of all workers, bodies included.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
+    }
+
+    /// Whether it may be sent another request.
+    pub fn has_seat(&self) -> bool {
+        let most = self.seats.most();
+        most == 0 || self.in_flight() < most
     }
 
     /// Requests sent to it.
@@ -130,7 +163,7 @@ impl Replica {
     }
 
     /// Counts a failure; the length of the ejection in microseconds if it causes one.
-    pub(super) fn note_failure(&self, limit: u32, for_us: u64, now_us: u64) -> Option<u64> {
+    pub(super) fn note_failure(&self, limit: u32, for_us: u64, miss: Miss, now_us: u64) -> Option<u64> {
         self.errors.fetch_add(1, Relaxed);
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         let until = self.ejected_until_us();
@@ -139,7 +172,10 @@ impl Replica {
             return None;
         }
         let factor = 1u32.checked_shl(self.ejections.load(Relaxed)).unwrap_or(u32::MAX);
-        let us = for_us.saturating_mul(factor.min(MAX_EJECTION_FACTOR).into());
+        let us = match miss {
+            Miss::Refused => for_us.min(REFUSED_US),
+            _ => for_us.saturating_mul(factor.min(MAX_EJECTION_FACTOR).into()),
+        };
         let new = now_us.saturating_add(us).max(1);
         self.ejected_until_us.compare_exchange(until, new, Relaxed, Relaxed).ok()?;
         self.ejections.fetch_add(1, Relaxed);
@@ -205,6 +241,18 @@ impl InFlight {
         Self(replica)
     }
 
+    /// As [`InFlight::new`], unless the replica works on as many as it may.
+    pub fn seated(replica: &Arc<Replica>) -> Option<Self> {
+        let most = match replica.seats.most() {
+            0 => usize::MAX,
+            most => most,
+        };
+        let one_more = |n| (n < most).then_some(n + 1);
+        replica.in_flight.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        replica.requests.fetch_add(1, Relaxed);
+        Some(Self(replica.clone()))
+    }
+
     /// The replica it is at.
     pub fn replica(&self) -> &Arc<Replica> {
         &self.0
@@ -214,5 +262,8 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
+        if self.0.seats.most() > 0 {
+            self.0.seats.freed.notify_one();
+        }
     }
 }

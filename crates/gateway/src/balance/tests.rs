@@ -12,38 +12,55 @@ fn origin(replicas: &[&str], failures: u32) -> settings::Origin {
 }
 
 fn replicas(n: usize) -> Vec<Arc<Replica>> {
-    (0..n).map(|i| Arc::new(Replica::new(i as u64, format!("10.0.0.{i}:80")))).collect()
+    (0..n).map(|i| Arc::new(Replica::new(i as u64, format!("10.0.0.{i}:80"), Arc::default()))).collect()
 }
 
 const SEC: u64 = 1_000_000;
 
 #[test]
 fn ejections_double_up_to_ten_times_and_one_success_resets() {
-    let r = Replica::new(1, "10.0.0.1:80".into());
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
     let mut now = SEC;
     for _ in 0..4 {
-        assert_eq!(r.note_failure(5, 5 * SEC, now), None);
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), None);
     }
     for expected in [5, 10, 20, 40, 50, 50, 50] {
-        assert_eq!(r.note_failure(5, 5 * SEC, now), Some(expected * SEC));
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), Some(expected * SEC));
         assert!(!r.is_usable(now) && !r.is_usable(now + expected * SEC - 1));
         // Stragglers of before do not lengthen it.
-        assert_eq!(r.note_failure(5, 5 * SEC, now + 1), None);
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now + 1), None);
         now += expected * SEC;
         assert!(r.is_usable(now));
     }
     r.clear_failures();
     assert!(r.is_untroubled());
     for _ in 0..4 {
-        assert_eq!(r.note_failure(5, 5 * SEC, now), None);
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), None);
     }
-    assert_eq!(r.note_failure(5, 5 * SEC, now), Some(5 * SEC));
+    assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), Some(5 * SEC));
+}
+
+#[test]
+fn who_refuses_connections_is_tried_again_every_second() {
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
+    assert_eq!(r.note_failure(2, 5 * SEC, Miss::Refused, SEC), None);
+    for after in 1..100 {
+        let now = after * SEC;
+        assert_eq!(r.note_failure(2, 5 * SEC, Miss::Refused, now), Some(SEC));
+        assert!(!r.is_usable(now + SEC - 1) && r.is_usable(now + SEC));
+    }
+    let quick = Replica::new(2, "10.0.0.2:80".into(), Arc::default());
+    assert_eq!(
+        quick.note_failure(1, SEC / 2, Miss::Refused, SEC),
+        Some(SEC / 2),
+        "never longer than configured"
+    );
 }
 
 #[test]
 fn zero_failures_means_never_ejected() {
-    let r = Replica::new(1, "10.0.0.1:80".into());
-    assert!((0..1000).all(|_| r.note_failure(0, SEC, 1).is_none()));
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
+    assert!((0..1000).all(|_| r.note_failure(0, SEC, Miss::Lost, 1).is_none()));
     assert!(r.is_untroubled());
 }
 
@@ -63,7 +80,7 @@ fn fewer_in_flight_wins_and_avoid_is_avoided() {
 fn all_down_is_no_replica_all_ejected_is_the_soonest() {
     let list = replicas(3);
     for (r, for_us) in list.iter().zip([9 * SEC, 3 * SEC, 6 * SEC]) {
-        r.note_failure(1, for_us, 1);
+        r.note_failure(1, for_us, Miss::Lost, 1);
     }
     assert_eq!(choose(&list, 1, None, 2).unwrap().id(), 1);
     list[1].set_healthy(false);
@@ -78,7 +95,7 @@ fn reconfiguring_keeps_who_stays() {
     let all = Replicas::new(&origin(&["a:1", "b:1", "b:1"], 5));
     let before = all.list();
     assert_eq!(before.len(), 2, "a replica named twice is one");
-    all.failed(&before[1]);
+    all.failed(&before[1], Miss::Lost);
     all.reconfigure(&origin(&["b:1", "c:1"], 5));
     let after = all.list();
     assert!(Arc::ptr_eq(&after[0], &before[1]));
@@ -105,7 +122,7 @@ proptest! {
         for (r, (down, ejected)) in list.iter().zip(&states) {
             r.set_healthy(!down);
             if *ejected {
-                r.note_failure(1, SEC, 1);
+                r.note_failure(1, SEC, Miss::Lost, 1);
             }
         }
         let chosen = choose(&list, random, avoid, 2);
@@ -118,4 +135,37 @@ proptest! {
             prop_assert!(!other || Some(r.id()) != avoid);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_at_its_limit_is_not_chosen_and_waited_for() {
+    let origin = settings::Origin { max_in_flight_per_replica: 2, ..origin(&["a:1", "b:1"], 5) };
+    let replicas = Replicas::new(&origin);
+    assert_eq!(replicas.seats(), Some(4));
+    let second = Duration::from_secs(1);
+    let mut at = Vec::new();
+    for random in 0..4u64 {
+        at.push(replicas.enter(|| random << 60, None, second).await.expect("a seat"));
+    }
+    assert!(replicas.list().iter().all(|r| r.in_flight() == 2));
+    assert!(replicas.pick(7, None).is_none() && replicas.pick(7, Some(1)).is_none());
+    assert!(replicas.enter(|| 7, None, second).await.is_none(), "nobody leaves in time");
+    let freed = at.pop().expect("four").replica().id();
+    let waits = replicas.enter(|| 7, None, second);
+    assert_eq!(waits.await.expect("its place").replica().id(), freed);
+    // Another configuration: no limit.
+    replicas.reconfigure(&self::origin(&["a:1", "b:1"], 5));
+    assert!(replicas.seats().is_none() && replicas.pick(7, None).is_some());
+}
+
+#[tokio::test]
+async fn a_seat_that_is_freed_goes_to_who_waits_for_it() {
+    let origin = settings::Origin { max_in_flight_per_replica: 1, ..origin(&["a:1"], 5) };
+    let replicas = Replicas::new(&origin);
+    let first = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a seat");
+    let other = replicas.clone();
+    let waits = tokio::spawn(async move { other.enter(|| 0, None, Duration::from_secs(60)).await.is_some() });
+    tokio::task::yield_now().await;
+    drop(first);
+    assert!(waits.await.unwrap());
 }

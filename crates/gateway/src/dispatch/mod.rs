@@ -46,7 +46,6 @@ use self::exchange::{Failure, exchange};
 use self::head::{Asked, Spare};
 use self::held::Held;
 use self::response::Lease;
-use self::retry::Miss;
 
 pub mod budget;
 mod exchange;
@@ -117,6 +116,8 @@ struct Inner {
     tunnels: Tunnels,
     budget: Budget,
     stats: Arc<Stats>,
+    /// How long to wait for a replica that works on less than it may.
+    seat_patience: Cell<Duration>,
     first_byte_ticks: Cell<u64>,
     read_ticks: Cell<u64>,
     fresh_ticks: u64,
@@ -146,6 +147,7 @@ impl Dispatcher {
             tunnels: Tunnels::new(stats.clone()),
             budget: Budget::new(origin.retry_budget, Instant::now()),
             stats,
+            seat_patience: Cell::default(),
             first_byte_ticks: Cell::default(),
             read_ticks: Cell::default(),
             fresh_ticks: pool.ticks.cover(FRESH_ENOUGH).saturating_sub(1),
@@ -165,6 +167,7 @@ impl Dispatcher {
         let inner = &self.0;
         inner.pool.reconfigure(origin);
         inner.budget.set_share(origin.retry_budget);
+        inner.seat_patience.set(origin.connect_timeout);
         inner.first_byte_ticks.set(inner.pool.ticks.cover(origin.first_byte_timeout));
         inner.read_ticks.set(inner.pool.ticks.cover(origin.read_timeout));
     }
@@ -244,7 +247,7 @@ impl Inner {
         let mut tried = Tried::default();
         let mut next = Some(req);
         loop {
-            let Some(flight) = self.place(&mut tried) else {
+            let Some(flight) = self.place(&mut tried).await else {
                 return Err(self.lost(DispatchError::NoReplica));
             };
             let fresh = tried.again.take().is_some();
@@ -295,12 +298,13 @@ impl Inner {
     }
 
     /// The replica for the next attempt, with the request counted there.
-    fn place(&self, tried: &mut Tried) -> Option<InFlight> {
-        let replica = match &tried.again {
-            Some(same) if !same.is_retired() => same.clone(),
-            _ => self.replicas.pick(self.random(), tried.avoid)?,
-        };
-        Some(InFlight::new(replica))
+    async fn place(&self, tried: &mut Tried) -> Option<InFlight> {
+        let again = tried.again.as_ref().filter(|same| !same.is_retired());
+        if let Some(flight) = again.and_then(InFlight::seated) {
+            return Some(flight);
+        }
+        let patience = self.seat_patience.get();
+        self.replicas.enter(|| self.random(), tried.avoid, patience).await
     }
 
     async fn connection(
@@ -331,8 +335,8 @@ impl Inner {
         let error = self.lost(error);
         let replica = flight.replica();
         let miss = error.miss();
-        if miss.is_some_and(Miss::speaks_against_replica) {
-            self.replicas.failed(replica);
+        if let Some(miss) = miss.filter(|miss| miss.speaks_against_replica()) {
+            self.replicas.failed(replica, miss);
         }
         if !miss.is_some_and(|miss| miss.may_be_repeated(repeatable, tried.retried)) {
             return Some(error);

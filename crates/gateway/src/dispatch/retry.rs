@@ -1,10 +1,14 @@
 //! What follows an attempt that brought no answer: whether it speaks against the replica, and whether another may be made.
 
+use std::io;
+
 use super::DispatchError;
 
 /// How an attempt ended without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
+    /// The connection was refused: nothing listens there. Nothing was sent, and no time lost.
+    Refused,
     /// No connection: nothing was sent.
     NoConnection,
     /// The connection was lost before the first byte.
@@ -20,7 +24,7 @@ pub enum Miss {
 impl Miss {
     /// Whether it counts towards the replica's ejection.
     pub fn speaks_against_replica(self) -> bool {
-        matches!(self, Self::NoConnection | Self::Lost | Self::Silent)
+        matches!(self, Self::Refused | Self::NoConnection | Self::Lost | Self::Silent)
     }
 
     /// Whether another attempt may be made, budget permitting. `is_repeatable`: sending the request twice does no harm.
@@ -36,6 +40,7 @@ impl DispatchError {
     pub(super) fn miss(&self) -> Option<Miss> {
         Some(match self {
             Self::NoReplica => return None,
+            Self::ConnectFailed(e) if e.kind() == io::ErrorKind::ConnectionRefused => Miss::Refused,
             Self::ConnectFailed(_) | Self::ConnectTimeout => Miss::NoConnection,
             Self::Reset(_) => Miss::Lost,
             Self::FirstByteTimeout => Miss::Silent,

@@ -4,12 +4,14 @@
 //! report  {"admitted": N, "over_ms": MS, "queued": N, "shown": [[SECOND, N], ...],
 //!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null, "forwarded": N,
 //!          "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
-//!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...]}
+//!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
+//!          "lingered": [[SAMPLE, LINGERED_US], ...]}
 //! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND}
 //! ```
 //! `N` is work in hundredths of a cost unit; `AGE_US` is how long before the report the last of them ended, since the hosts'
-//! clocks may differ; `OK` and `BACKLOG` are 0 or 1.
+//! clocks may differ; `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is a place in `samples`, counted from 0: those without a row did not linger. A ninth number in
+//! their own rows would have made an older tokengen refuse the report.
 
 use std::time::Duration;
 
@@ -37,12 +39,22 @@ pub(super) fn parse(report: &Value) -> Option<Feedback> {
         Some(gate) => Some(parse_gate(gate, queued)?),
         None => None,
     };
-    let samples = match report.get("samples") {
+    let mut samples: Vec<Sample> = match report.get("samples") {
         Some(rows) => {
             rows.as_array()?.iter().take(MAX_REPORTED_SAMPLES).map(parse_sample).collect::<Option<_>>()?
         }
         None => Vec::new(),
     };
+    if let Some(rows) = report.get("lingered") {
+        for row in rows.as_array()?.iter().take(MAX_REPORTED_SAMPLES) {
+            let at = usize::try_from(row.get(0)?.as_u64()?).ok()?;
+            let lingered = time(row.get(1)?)?;
+            // Of a sample beyond those taken in nothing is told.
+            if let Some(sample) = samples.get_mut(at) {
+                sample.lingered = lingered;
+            }
+        }
+    }
     Some(Feedback {
         from: optional(report, "from", Value::as_u64)?.unwrap_or(0),
         at: REPORTED_AT,
@@ -76,6 +88,8 @@ pub(super) fn write(report: &Feedback) -> Value {
         });
         wire["origin_gone"] = json!(report.is_origin_gone);
         wire["samples"] = report.samples.iter().map(|sample| write_sample(sample, report.at)).collect();
+        let lingered = report.samples.iter().enumerate().filter(|(_, sample)| !sample.lingered.is_zero());
+        wire["lingered"] = lingered.map(|(at, sample)| json!([at, micros(sample.lingered)])).collect();
     }
     wire
 }
@@ -100,7 +114,6 @@ fn parse_sample(row: &Value) -> Option<Sample> {
     let [class, cost, count, age_us, response_us, in_flight, ok, backlog] = row.as_slice() else {
         return None;
     };
-    let time = |us: &Value| Some(Duration::from_micros(us.as_u64()?).min(MAX_OVER));
     let flag = |v: &Value| Some(v.as_u64()? != 0);
     Some(Sample {
         class: ClassId(u8::try_from(class.as_u64()?).ok()?),
@@ -108,6 +121,7 @@ fn parse_sample(row: &Value) -> Option<Sample> {
         count: u64::from(u32::try_from(count.as_u64()?).ok()?),
         ended: REPORTED_AT.saturating_sub(time(age_us)?),
         response: time(response_us)?,
+        lingered: Duration::ZERO,
         in_flight: u32::try_from(in_flight.as_u64()?).ok()?,
         ok: flag(ok)?,
         backlog: flag(backlog)?,
@@ -115,14 +129,13 @@ fn parse_sample(row: &Value) -> Option<Sample> {
 }
 
 fn write_sample(sample: &Sample, at: Timestamp) -> Value {
-    let Sample { class, cost, count, ended, response, in_flight, ok, backlog } = *sample;
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let Sample { class, cost, count, ended, response, lingered: _, in_flight, ok, backlog } = *sample;
     json!([
         class.0,
         cost.hundredths(),
         count,
-        us(at.since(ended)),
-        us(response),
+        micros(at.since(ended)),
+        micros(response),
         in_flight,
         u8::from(ok),
         u8::from(backlog),
@@ -166,12 +179,20 @@ fn cost(v: &Value) -> Option<Cost> {
     v.as_u64().map(Cost::from_hundredths)
 }
 
+fn time(us: &Value) -> Option<Duration> {
+    Some(Duration::from_micros(us.as_u64()?).min(MAX_OVER))
+}
+
 /// What may be missing or null, but not of another kind.
 fn optional<T>(from: &Value, name: &str, read: impl Fn(&Value) -> Option<T>) -> Option<Option<T>> {
     match from.get(name) {
         None | Some(Value::Null) => Some(None),
         Some(value) => read(value).map(Some),
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -1,10 +1,34 @@
 //! What single keys cannot know: keys that must agree with each other.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::mistake::MAX_MISTAKES;
+use tidegate_core::ingress::Refusal;
+use tidegate_core::units::Share;
+
 use super::read::{Reader, class_path};
-use super::{Role, Settings};
+use super::{Class, Role, Settings};
+
+/// The room keeps a queue of a tenth of a second's work and a deviation of a second's visitors, at most a quarter of what may wait
+/// there: four times that is a second from some twenty visitors per second on.
+const ENOUGH_QUEUE: Duration = Duration::from_secs(1);
+
+impl Settings {
+    /// What is allowed but hardly meant, in sentences for operators.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.discovers() && self.room.enabled && self.queue.max_wait < ENOUGH_QUEUE {
+            all.push(format!(
+                "queue.max_wait: {} is too short for the queue that the room keeps where the capacity is found out: most \
+                 visitors will be asked to come again in their turn. Expected at least {}.",
+                super::kinds::quantity::show_duration(self.queue.max_wait),
+                super::kinds::quantity::show_duration(ENOUGH_QUEUE),
+            ));
+        }
+        all
+    }
+}
 
 /// Reports every disagreement.
 pub(super) fn check(settings: &Settings, out: &mut Reader) {
@@ -35,6 +59,15 @@ fn listeners(settings: &Settings, out: &mut Reader) {
         let hint = "Set `listen.admin_token`, or listen on 127.0.0.1.".to_owned();
         let expected = "a loopback address, or a token beside it";
         out.conflict("listen.admin", expected, format!("{} without a token", listen.admin), Some(hint));
+    }
+    if !listen.admin_read_token.is_empty() && listen.admin_token.is_empty() {
+        let hint =
+            "Without it whoever connects may change everything, and nobody needs a token to read.".to_owned();
+        let expected = "`listen.admin_token` beside a token that may only read";
+        out.conflict("listen.admin_read_token", expected, "nothing".into(), Some(hint));
+    } else if !listen.admin_token.is_empty() && listen.admin_read_token == listen.admin_token {
+        let expected = "another token than `listen.admin_token`";
+        out.conflict("listen.admin_read_token", expected, "the same (it is not shown)".into(), None);
     }
     let (http, admin) = (listen.http, listen.admin);
     let overlap = http.ip() == admin.ip() || http.ip().is_unspecified() || admin.ip().is_unspecified();
@@ -93,6 +126,42 @@ fn classes(settings: &Settings, out: &mut Reader) {
             let expected = "class names that differ";
             let got = format!("\"{}\" again (it is also class {earlier})", class.name);
             out.conflict(&format!("{path}.name"), expected, got, None);
+        }
+        if class.name == super::DEFAULT && !class.is_default() {
+            let expected = "no `match`: the class \"default\" is of requests that match no other";
+            out.conflict(&format!("{path}.match"), expected, "one".into(), None);
+        }
+        buckets(class, &path, out);
+        if class.ingress.refuse == Refusal::Room && !settings.room.enabled {
+            let expected = "\"shed\" (there is no waiting room: `room.enabled` is false)";
+            out.conflict(&format!("{path}.ingress.refuse"), expected, "\"room\"".into(), None);
+        }
+    }
+    guarantees(settings, out);
+}
+
+/// A bucket too small for one request.
+fn buckets(class: &Class, path: &str, out: &mut Reader) {
+    let (ingress, egress) = (&class.ingress, &class.egress);
+    for (name, rate, burst) in
+        [("ingress", ingress.rate, ingress.burst), ("egress", egress.rate, egress.burst)]
+    {
+        if rate > 0.0 && burst > 0.0 && burst < class.cost {
+            let expected = format!("at least the class's `cost` of {}, or 0", class.cost);
+            out.conflict(&format!("{path}.{name}.burst"), &expected, burst.to_string(), None);
+        }
+    }
+}
+
+/// More promised than there is.
+fn guarantees(settings: &Settings, out: &mut Reader) {
+    let mut sum = 0;
+    for (i, class) in settings.class.iter().enumerate() {
+        sum += Share::from_fraction(class.guarantee).map_or(0, Share::millionths);
+        if sum > Share::ALL.millionths() {
+            let expected = "guarantees of at most 1, all classes together";
+            let got = format!("a sum of {}", f64::from(sum) / 1e6);
+            return out.conflict(&format!("{}.guarantee", class_path(&class.name, i)), expected, got, None);
         }
     }
 }

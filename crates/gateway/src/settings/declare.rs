@@ -15,6 +15,10 @@ pub trait Leaf<T> {
     fn expected(&self) -> String;
     /// The value as TOML.
     fn show(&self, value: &T) -> String;
+    /// What is accepted as JSON Schema, as far as it can say it: for programs that draw forms or try the bounds.
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({})
+    }
     /// Whether messages, logs and differences must not show the value.
     fn secret(&self) -> bool {
         false
@@ -29,6 +33,10 @@ pub(super) trait Kind<T> {
     fn expected(&self) -> String;
     /// As in [`Leaf::show`].
     fn show(&self, value: &T) -> String;
+    /// As in [`Leaf::schema`].
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({})
+    }
     /// As in [`Leaf::secret`].
     fn secret(&self) -> bool;
 }
@@ -51,6 +59,10 @@ impl<T, L: Leaf<T>> Kind<T> for L {
         Leaf::show(self, value)
     }
 
+    fn schema(&self) -> serde_json::Value {
+        Leaf::schema(self)
+    }
+
     fn secret(&self) -> bool {
         Leaf::secret(self)
     }
@@ -64,7 +76,11 @@ pub(super) struct Key {
     /// The present value as TOML.
     pub value: String,
     pub expected: String,
+    /// As JSON Schema; made on demand.
+    pub schema: fn() -> serde_json::Value,
     pub restart: bool,
+    /// It may be changed by its name while the gate runs.
+    pub tunable: bool,
     pub secret: bool,
 }
 
@@ -76,12 +92,39 @@ pub(super) struct Block {
     pub keys: Vec<Key>,
 }
 
+/// What became of one key that was to change.
+pub(super) enum Tune {
+    /// It has changed: the old and the new value as TOML.
+    Done(String, String),
+    /// There is such a key, but a running gate changes it by a reload only, or not at all (`true`: needs a restart).
+    Fixed(bool),
+    /// The value was refused; the reader knows why.
+    Wrong,
+    /// There is no such key.
+    Unknown,
+}
+
 /// What [`section!`] makes.
 pub(super) trait Section: Default {
+    /// Whether its keys, but those marked `[restart]` or `[fixed]`, are tunables; `None`: as the section around it has it.
+    const TUNABLE: Option<bool>;
+
     /// Reads a table; what is missing keeps its default.
     fn read(table: &Table, path: &str, out: &mut Reader) -> Self;
-    /// This section and the ones inside, in the order of declaration.
-    fn blocks(&self, path: &str, out: &mut Vec<Block>);
+
+    /// This section and the ones inside, in the order of declaration; `tunable`: as the section around it has it.
+    fn blocks_within(&self, path: &str, tunable: bool, out: &mut Vec<Block>);
+
+    /// The tunable that `path` leads to from here.
+    fn find(&self, path: &[&str], tunable: bool) -> Option<Key>;
+
+    /// Changes the key that `path` leads to from here; `key` is its whole name.
+    fn tune(&mut self, path: &[&str], tunable: bool, node: &Node, key: &str, out: &mut Reader) -> Tune;
+
+    /// As [`Section::blocks_within`], of a section that stands at the top.
+    fn blocks(&self, path: &str, out: &mut Vec<Block>) {
+        self.blocks_within(path, false, out);
+    }
 
     /// Reads a value that must be a table.
     fn read_node(node: &Node, path: &str, out: &mut Reader) -> Self {
@@ -98,19 +141,41 @@ pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Declares a section: `field as "key": type = default => kind;`. `[restart]` before the field marks what a running
-/// gate cannot change; `with { … }` lists the sections inside.
+/// Declares a section: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
+///
+/// `[tunable]` after the struct's name makes tunables of its keys, and of those of the sections inside; `[fixed]` ends that for a
+/// section or a key, whose value says what the gate is and not how it works. `[restart]` marks a key that a running gate
+/// cannot change in any way.
 macro_rules! section {
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
     (@restart) => { false };
     (@restart restart) => { true };
+    (@restart fixed) => { false };
+    (@knob) => { true };
+    (@knob restart) => { false };
+    (@knob fixed) => { false };
+    (@make $self:ident, $tunable:ident, $field:ident $(as $key:literal)?: $T:ty => $kind:expr, [$($doc:literal),+] $([$mark:ident])?) => {
+        Key {
+            name: section!(@key $field $($key)?),
+            doc: &[$($doc),+],
+            value: Kind::<$T>::show(&$kind, &$self.$field),
+            expected: Kind::<$T>::expected(&$kind),
+            schema: || Kind::<$T>::schema(&$kind),
+            restart: section!(@restart $($mark)?),
+            tunable: $tunable && section!(@knob $($mark)?),
+            secret: Kind::<$T>::secret(&$kind),
+        }
+    };
+    (@section) => { None };
+    (@section tunable) => { Some(true) };
+    (@section fixed) => { Some(false) };
     (
         $(#[doc = $doc:literal])+
-        $vis:vis struct $Name:ident {
+        $vis:vis struct $Name:ident $([$section:ident])? {
             $(
                 $(#[doc = $key_doc:literal])+
-                $([$restart:ident])? $field:ident $(as $key:literal)?: $T:ty = $default:expr => $kind:expr;
+                $([$mark:ident])? $field:ident $(as $key:literal)?: $T:ty = $default:expr => $kind:expr;
             )*
         }
         $(with { $( $(#[doc = $sub_doc:literal])+ $sub:ident $(as $sub_key:literal)?: $Sub:ty; )* })?
@@ -146,6 +211,8 @@ macro_rules! section {
         }
 
         impl Section for $Name {
+            const TUNABLE: Option<bool> = section!(@section $($section)?);
+
             fn read(table: &Table, path: &str, out: &mut Reader) -> Self {
                 let mut new = Self::default();
                 for entry in &table.entries {
@@ -170,17 +237,44 @@ macro_rules! section {
                 new
             }
 
-            fn blocks(&self, path: &str, out: &mut Vec<Block>) {
-                let keys = vec![$( Key {
-                    name: section!(@key $field $($key)?),
-                    doc: &[$($key_doc),+],
-                    value: Kind::<$T>::show(&$kind, &self.$field),
-                    expected: Kind::<$T>::expected(&$kind),
-                    restart: section!(@restart $($restart)?),
-                    secret: Kind::<$T>::secret(&$kind),
-                }, )*];
+            fn blocks_within(&self, path: &str, tunable: bool, out: &mut Vec<Block>) {
+                let tunable = Self::TUNABLE.unwrap_or(tunable);
+                let keys = vec![$(
+                    section!(@make self, tunable, $field $(as $key)?: $T => $kind, [$($key_doc),+] $([$mark])?),
+                )*];
                 out.push(Block { path: path.to_owned(), doc: &[$($doc),+], keys });
-                $($( self.$sub.blocks(&join(path, section!(@key $sub $($sub_key)?)), out); )*)?
+                $($( self.$sub.blocks_within(&join(path, section!(@key $sub $($sub_key)?)), tunable, out); )*)?
+            }
+
+            fn find(&self, path: &[&str], tunable: bool) -> Option<Key> {
+                let tunable = Self::TUNABLE.unwrap_or(tunable);
+                match path {
+                    $( [name] if *name == section!(@key $field $($key)?) => Some(
+                        section!(@make self, tunable, $field $(as $key)?: $T => $kind, [$($key_doc),+] $([$mark])?)
+                    ).filter(|key| key.tunable), )*
+                    $($( [name, rest @ ..] if *name == section!(@key $sub $($sub_key)?) => self.$sub.find(rest, tunable), )*)?
+                    _ => None,
+                }
+            }
+
+            fn tune(&mut self, path: &[&str], tunable: bool, node: &Node, key: &str, out: &mut Reader) -> Tune {
+                let tunable = Self::TUNABLE.unwrap_or(tunable);
+                match path {
+                    $( [name] if *name == section!(@key $field $($key)?) => {
+                        if !(tunable && section!(@knob $($mark)?)) {
+                            return Tune::Fixed(section!(@restart $($mark)?));
+                        }
+                        let Some(value) = Kind::<$T>::read(&$kind, node, key, out) else { return Tune::Wrong };
+                        let old = Kind::<$T>::show(&$kind, &self.$field);
+                        let new = Kind::<$T>::show(&$kind, &value);
+                        self.$field = value;
+                        Tune::Done(old, new)
+                    } )*
+                    $($( [name, rest @ ..] if *name == section!(@key $sub $($sub_key)?) => {
+                        self.$sub.tune(rest, tunable, node, key, out)
+                    } )*)?
+                    _ => Tune::Unknown,
+                }
             }
         }
     };

@@ -43,6 +43,10 @@ impl Leaf<String> for EstimatorName {
     fn show(&self, value: &String) -> String {
         toml_string(value)
     }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({ "type": "string", "enum": estimator_names().collect::<Vec<_>>() })
+    }
 }
 
 impl Capacity {
@@ -63,7 +67,10 @@ impl Capacity {
 
     /// Whether the estimator called `name` has the same parameters in `other`. Other estimators' are no matter.
     pub fn is_tuned_like(&self, other: &Self, name: &str) -> bool {
-        self.parameters(name) == other.parameters(name)
+        // As a rule nothing differs but a bound, and no text is made to find that out.
+        let bare =
+            |of: &Self| Self { estimator: String::new(), rate: 0.0, ceiling: 0.0, floor: 0.0, ..of.clone() };
+        bare(self) == bare(other) || self.parameters(name) == other.parameters(name)
     }
 
     /// What is written in the section of the estimator called `name`.

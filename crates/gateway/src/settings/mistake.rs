@@ -39,14 +39,14 @@ pub struct Excerpt {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file)?;
+        let mut place = self.file.clone();
         if self.line > 0 {
-            write!(f, ":{}:{}", self.line, self.column)?;
+            place.push_str(&format!(":{}:{}", self.line, self.column));
         }
-        if !self.key.is_empty() {
-            write!(f, ": {}", self.key)?;
+        for part in [place.as_str(), &self.key].into_iter().filter(|part| !part.is_empty()) {
+            write!(f, "{part}: ")?;
         }
-        write!(f, ": expected {}; got {}.", self.expected, self.got)?;
+        write!(f, "expected {}; got {}.", self.expected, self.got)?;
         if let Some(hint) = &self.hint {
             write!(f, " {hint}")?;
         }
@@ -98,6 +98,11 @@ pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<M
         last.hint = Some(last.hint.take().map_or(more.clone(), |hint| format!("{hint} {more}")));
     }
     placed
+}
+
+/// Of mistakes that stand in no text: names and values that came one by one.
+pub(super) fn unplaced(found: Vec<Found>) -> Vec<Mistake> {
+    place(found.into_iter().map(|m| Found { at: None, ..m }).collect(), &[], &[])
 }
 
 fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {

@@ -14,6 +14,7 @@ use std::path::Path;
 #[macro_use]
 mod declare;
 mod check;
+mod classes;
 mod estimators;
 mod kinds;
 mod mistake;
@@ -23,8 +24,10 @@ mod read;
 mod rivals;
 mod sections;
 pub mod tree;
+mod tunable;
 mod tuning;
 
+pub use classes::{DEFAULT, Switch};
 pub use estimators::{AUTO, estimator_names};
 pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
@@ -32,20 +35,22 @@ pub use print::Change;
 pub use read::{did_you_mean, plain_key};
 pub use rivals::{Aimd, Gradient, Gradient2, Vegas};
 pub use sections::{
-    Capacity, Class, Eject, Health, Limits, Listen, Log, Match, Origin, Proxy, Queue, Room, Session,
+    Capacity, Class, ClassQueue, Egress, Eject, Health, History, Ingress, Limits, Listen, Log, Match, Origin,
+    Proxy, Queue, Room, Session, Tuners,
 };
+pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
 pub use tuning::{Bottleneck, PowerRatio};
 
-use declare::{Block, Section as _};
+use declare::{Block, Section as _, Tune};
 use kinds::Named;
 use read::Reader;
-use tree::{At, Entry, Source, Table};
+use tree::{At, Entry, Node, Source, Table};
 
 /// Kinds of values, for whatever else is read from TOML: what is accepted, and how a message says so.
 pub mod kind {
     pub use super::declare::Leaf;
     pub use super::kinds::net::{METHOD, PATH_GLOB, Text};
-    pub use super::kinds::quantity::{Count, Number, Portion, Size};
+    pub use super::kinds::quantity::{Count, Number, Portion, Size, parse_duration};
     pub use super::kinds::{Choice, Flag, Named, either, toml_string};
 }
 
@@ -212,6 +217,22 @@ macro_rules! settings {
                 true
             }
 
+            /// Changes a key of a section.
+            fn tune_section(&mut self, section: &str, path: &[&str], node: &Node, key: &str, out: &mut Reader) -> Tune {
+                match section {
+                    $( stringify!($name) => declare::Section::tune(&mut self.$name, path, false, node, key, out), )*
+                    _ => Tune::Unknown,
+                }
+            }
+
+            /// A tunable of a section.
+            fn find_in(&self, section: &str, path: &[&str]) -> Option<declare::Key> {
+                match section {
+                    $( stringify!($name) => declare::Section::find(&self.$name, path, false), )*
+                    _ => None,
+                }
+            }
+
             fn section_blocks(&self, out: &mut Vec<Block>) {
                 $( self.$name.blocks(stringify!($name), out); )*
             }
@@ -236,6 +257,10 @@ settings! {
     session: Session,
     /// Admitted requests that wait for a free place at the origin.
     queue: Queue,
+    /// The measurement database.
+    history: History,
+    /// Scripts that change tunables.
+    tuners: Tuners,
     /// Logs.
     log: Log,
 }
@@ -354,21 +379,6 @@ impl Settings {
         listen: Option<&str>,
     ) -> Result<Self, Vec<Mistake>> {
         Self::parse_with("", "command line", &Self::origin_overrides(origin, capacity, listen))
-    }
-
-    /// The options of [`Settings::for_origin`] as overrides, to be put over a file or before `--set`.
-    pub fn origin_overrides(origin: &str, capacity: Option<f64>, listen: Option<&str>) -> Vec<Override> {
-        let http = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        let has_port = |h: &str| h.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-        let replica = match http {
-            Some(host) if !has_port(host) => format!("{host}:80"),
-            Some(host) => host.to_owned(),
-            None => origin.to_owned(),
-        };
-        let mut all = vec![Override::option("--origin", "origin.replicas", &replica)];
-        all.extend(capacity.map(|c| Override::option("--capacity", "capacity.rate", &format!("{c:?}"))));
-        all.extend(listen.map(|l| Override::option("--listen", "listen.http", l)));
-        all
     }
 
     /// The whole file with every key's documentation and default.

@@ -1,5 +1,6 @@
 //! Keys from the command line, each a source of its own beside the file.
 
+use super::Settings;
 use super::mistake::Found;
 use super::read::Reader;
 use super::tree::{self, At, Source, Table};
@@ -61,5 +62,22 @@ impl Override {
             out.found.push(Found { at: Some(name_at), key, expected, got, hint: None, cut: true });
         }
         Source { name: self.flag.clone(), text }
+    }
+}
+
+impl Settings {
+    /// The options of [`Settings::for_origin`] as overrides, to be put over a file or before `--set`.
+    pub fn origin_overrides(origin: &str, capacity: Option<f64>, listen: Option<&str>) -> Vec<Override> {
+        let http = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let has_port = |h: &str| h.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let replica = match http {
+            Some(host) if !has_port(host) => format!("{host}:80"),
+            Some(host) => host.to_owned(),
+            None => origin.to_owned(),
+        };
+        let mut all = vec![Override::option("--origin", "origin.replicas", &replica)];
+        all.extend(capacity.map(|c| Override::option("--capacity", "capacity.rate", &format!("{c:?}"))));
+        all.extend(listen.map(|l| Override::option("--listen", "listen.http", l)));
+        all
     }
 }

@@ -101,7 +101,8 @@ pub(super) fn reference() -> String {
          One TOML file; every key has a default. `tidegate config default` prints it whole, `tidegate check FILE` explains\n\
          every mistake, `--set section.key=value` overrides a key on the command line. Durations are written `\"250ms\"`,\n\
          `\"30s\"`, `\"1h30m\"`; sizes `4096`, `\"64KiB\"`, `\"1MiB\"`; where an array is expected, one value may stand alone.\n\
-         A running gate takes over a changed file on SIGHUP; keys marked *restart* need a new process.\n\n\
+         A running gate takes over a changed file on SIGHUP; keys marked *restart* need a new process.\n\
+         Those marked *tunable* may also be changed one by one while it runs: see [tuning.md](tuning.md).\n\n\
          This page is generated from the declarations that the program reads the file by.\n\n\
          ## Top level\n\n| key | default | meaning |\n| --- | --- | --- |\n\
          | `role` | `\"gate\"` | What this process does: `\"gate\"` (everything), `\"tokengen\"` (hands out places) or \
@@ -117,7 +118,11 @@ pub(super) fn reference() -> String {
         );
         for key in &block.keys {
             let doc: Vec<_> = lines(key.doc).collect();
-            let restart = if key.restart { " *restart*" } else { "" };
+            let restart = match (key.restart, key.tunable) {
+                (true, _) => " *restart*",
+                (false, true) => " *tunable*",
+                (false, false) => "",
+            };
             let text = format!("{} Takes {}.{restart}", doc.join(" "), key.expected).replace('|', "\\|");
             _ = writeln!(out, "| `{}` | `{}` | {text} |", key.name, key.value);
         }
@@ -151,8 +156,16 @@ pub(super) fn diff(old: &Settings, new: &Settings) -> Vec<Change> {
 
 /// Every key with its value; the classes' order counts as a key, because the first match wins.
 fn flat(settings: &Settings) -> Vec<(String, Key)> {
-    let top =
-        |name, value, restart| Key { name, doc: &[], value, expected: String::new(), restart, secret: false };
+    let top = |name, value, restart| Key {
+        name,
+        doc: &[],
+        value,
+        expected: String::new(),
+        schema: || serde_json::json!({}),
+        restart,
+        tunable: false,
+        secret: false,
+    };
     let mut out = vec![("role".to_owned(), top("role", format!("\"{}\"", settings.role.name()), true))];
     let mut blocks: Vec<Block> = all_blocks(settings);
     blocks.retain(|block| block.path != "class" && !block.path.starts_with("class."));

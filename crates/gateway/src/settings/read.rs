@@ -1,6 +1,7 @@
 //! From the tree to [`Settings`]: finds every mistake, not only the first.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use super::declare::{Block, Kind, Section, join};
 use super::kinds::Choice;
@@ -16,17 +17,20 @@ pub(super) struct Reader {
     pub secrets: Vec<At>,
     /// Where keys stand (the name), and what was given to them.
     spots: HashMap<String, (At, At)>,
-    /// `section.key` of every key there is.
-    known: Vec<(String, &'static str)>,
 }
+
+/// `section.key` of every key there is.
+static KNOWN: LazyLock<Vec<(String, &'static str)>> = LazyLock::new(|| {
+    let mut known = Vec::new();
+    for block in all_blocks(&Settings::default()) {
+        known.extend(block.keys.iter().map(|key| (block.path.clone(), key.name)));
+    }
+    known
+});
 
 impl Reader {
     pub fn new() -> Self {
-        let mut known = Vec::new();
-        for block in all_blocks(&Settings::default()) {
-            known.extend(block.keys.iter().map(|key| (block.path.clone(), key.name)));
-        }
-        Self { found: Vec::new(), secrets: Vec::new(), spots: HashMap::new(), known }
+        Self { found: Vec::new(), secrets: Vec::new(), spots: HashMap::new() }
     }
 
     /// Remembers where a key stands.
@@ -103,22 +107,21 @@ impl Reader {
 
     /// First choice: the same name in other sections. Then the most similar in this one, then in any.
     fn guess_key(&self, name: &str, section: &str) -> Option<String> {
-        let same: Vec<_> = self.known.iter().filter(|(_, key)| *key == name).map(|(path, _)| path).collect();
+        let same: Vec<_> = KNOWN.iter().filter(|(_, key)| *key == name).map(|(path, _)| path).collect();
         if !same.is_empty() {
             let places =
                 super::kinds::either(same.iter().map(|path| format!("[{path}]"))).replace(" or ", " and ");
             return Some(format!("`{name}` exists in {places}."));
         }
-        let mut here: Vec<&str> =
-            self.known.iter().filter(|(p, _)| p == section).map(|(_, key)| *key).collect();
+        let mut here: Vec<&str> = KNOWN.iter().filter(|(p, _)| p == section).map(|(_, key)| *key).collect();
         let inside = |path: &'_ str| match section {
             "" => (!path.contains('.') && !path.is_empty()).then(|| path.to_owned()),
             _ => path.strip_prefix(section)?.strip_prefix('.').map(str::to_owned),
         };
-        let sections: Vec<String> = self.known.iter().filter_map(|(path, _)| inside(path)).collect();
+        let sections: Vec<String> = KNOWN.iter().filter_map(|(path, _)| inside(path)).collect();
         here.extend(sections.iter().map(String::as_str));
         did_you_mean(name, here.into_iter()).or_else(|| {
-            let (path, key) = self.known.iter().min_by_key(|(_, key)| strsim::osa_distance(name, key))?;
+            let (path, key) = KNOWN.iter().min_by_key(|(_, key)| strsim::osa_distance(name, key))?;
             let place = if path.is_empty() { String::from("at the top") } else { format!("in [{path}]") };
             is_close(name, key).then(|| format!("Did you mean `{key}` {place}?"))
         })

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tidegate_core::capacity::{AimdConfig, Gradient2Config, GradientConfig, Options, VegasConfig};
 
-use super::declare::{Block, Key, Kind, Section, join};
+use super::declare::{Block, Key, Kind, Section, Tune, join};
 use super::kinds::quantity::{Count, Number, span};
 use super::read::Reader;
 use super::sections::Capacity;
-use super::tree::Table;
+use super::tree::{Node, Table};
 use super::tuning::{HOUR_MS, MOST_IN_FLIGHT};
 
 fn aimd() -> AimdConfig {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tidegate_core::capacity::{BottleneckConfig, Options, PowerRatioConfig};
 use tidegate_core::units::Rate;
 
-use super::declare::{Block, Key, Kind, Section, join};
+use super::declare::{Block, Key, Kind, Section, Tune, join};
 use super::kinds::quantity::{Count, Number, span};
 use super::read::Reader;
 use super::sections::Capacity;
-use super::tree::Table;
+use super::tree::{Node, Table};
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
 /// Where a formula means "infinite": it switches a rule off.

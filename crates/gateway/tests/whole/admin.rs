@@ -111,3 +111,70 @@ fn every_resource_says_what_it_takes() {
     }
     assert_eq!(status(&api(&gate, "OPTIONS", "/v1/nothing", "")), "404");
 }
+
+#[test]
+fn whatever_is_wrong_is_a_problem_document() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, PLAIN);
+    let long = format!("{{\"rate\": 1, \"x\": \"{}\"}}", "y".repeat(70_000));
+    for (method, path, body, wanted, kind, said) in [
+        ("GET", "/v1/sate", "", "404", "not-found", "Did you mean `/v1/state`?"),
+        ("GET", "/v1/%ff/../x", "", "404", "not-found", "openapi.json"),
+        ("PATCH", "/v1/state", "", "405", "method-not-allowed", "GET, OPTIONS"),
+        ("GET", "/v1/state?verbose=1", "", "400", "bad-request", "no query here"),
+        ("PUT", "/v1/capacity", "{", "400", "bad-request", "not JSON"),
+        ("PUT", "/v1/capacity", "{\"rate\": 1, \"wyh\": 2}", "400", "bad-request", "Did you mean `why`?"),
+        ("PUT", "/v1/capacity", "{\"rte\": 1}", "400", "bad-request", "expected a value; got nothing"),
+        ("PUT", "/v1/capacity", &long, "413", "too-large", "65536"),
+        ("POST", "/v1/capacity/rediscover", "", "409", "conflict", "given"),
+        ("POST", "/v1/feedback", "{}", "400", "bad-request", "admitted: expected a value"),
+    ] {
+        let answer = api(&gate, method, path, body);
+        assert_eq!(status(&answer), wanted, "{method} {path}: {answer}");
+        assert!(answer.contains("content-type: application/problem+json\r\n"), "{answer}");
+        let problem = json(&answer);
+        assert_eq!(problem["type"], format!("urn:tidegate:problem:{kind}"), "{problem}");
+        assert_eq!(problem["status"].to_string(), wanted);
+        assert!(
+            problem["title"].is_string() && problem["detail"].as_str().unwrap().contains(said),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn a_read_token_reads_and_changes_nothing() {
+    let origin = Origin::start();
+    let tokens = "[listen]\nadmin_token = \"the-token-that-may-write\"\nadmin_read_token = \"the-token-that-may-read\"\n";
+    let gate = Gate::start(&origin, &format!("{tokens}{PLAIN}[capacity]\nrate = 100\n"));
+    let ask = |method: &str, path: &str, token: &str| {
+        let body = "{\"rate\": 50}";
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: {length}\r\n");
+        ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"))
+    };
+    let (read, write) = (
+        "Authorization: Bearer the-token-that-may-read\r\n",
+        "Authorization: Bearer the-token-that-may-write\r\n",
+    );
+    for path in ["/metrics", "/v1/state", "/v1/capacity", "/v1/openapi.json"] {
+        assert_eq!(status(&ask("GET", path, read)), "200", "{path}");
+        assert_eq!(status(&ask("GET", path, write)), "200", "{path}");
+        let unknown = ask("GET", path, "Authorization: Bearer the-token-that-may-reaD\r\n");
+        assert_eq!(status(&unknown), "401", "{path}");
+        assert!(unknown.contains("www-authenticate: Bearer\r\n"), "{unknown}");
+    }
+    for (method, path) in [("PUT", "/v1/capacity"), ("POST", "/v1/reload"), ("POST", "/v1/drain")] {
+        let refused = ask(method, path, read);
+        assert_eq!(status(&refused), "403", "{method} {path}");
+        assert!(refused.contains("may only read"), "{refused}");
+        assert_eq!(status(&ask(method, path, "")), "401", "{method} {path}");
+    }
+    assert_eq!(gate.server().shared().desk.capacity().get(), 100.0);
+    assert!(!gate.server().shared().is_draining());
+    assert_eq!(status(&ask("PUT", "/v1/capacity", write)), "200");
+    assert_eq!(gate.server().shared().desk.capacity().get(), 50.0);
+    // Health asks nobody.
+    assert_eq!(status(&ask("GET", "/healthz", "")), "200");
+}

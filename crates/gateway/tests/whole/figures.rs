@@ -42,3 +42,55 @@ fn what_the_dispatchers_count_is_in_the_metrics() {
         assert!(text.contains(&format!("\n{line}\n")), "no {line} in {text}");
     }
 }
+
+/// The text form's rules and the naming conventions: <https://prometheus.io/docs/practices/naming/>.
+#[test]
+fn metrics_are_named_as_prometheus_asks() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, "[origin]\nreplicas = [\"ORIGIN\"]\n");
+    get(gate.http, "/", "");
+    let text = ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let mut families: Vec<(&str, &str)> = Vec::new();
+    let (mut helped, mut seen) = ("", 0);
+    for line in text.split_once("\r\n\r\n").unwrap().1.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').unwrap();
+            assert!(!words.is_empty() && words.ends_with('.'), "{line}");
+            assert!(!families.iter().any(|(known, _)| *known == name), "twice, or not in one piece: {line}");
+            helped = name;
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(name, helped, "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            let base = ["_seconds", "_bytes", "_ratio", "_total"].iter().any(|unit| name.ends_with(unit));
+            assert!(
+                base || !["_ms", "_millis", "_us", "_mb", "_percent"].iter().any(|u| name.contains(u)),
+                "{line}"
+            );
+            families.push((name, kind));
+        } else {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let name = sample.split('{').next().unwrap();
+            let (family, kind) = *families.last().unwrap();
+            let tails: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            assert!(tails.iter().any(|tail| *name == format!("{family}{tail}")), "{line} in {family}");
+            assert!(
+                name.starts_with("tidegate_")
+                    && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            );
+            assert!(value == "+Inf" || value.parse::<f64>().is_ok(), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(families.len() > 60 && seen > 100, "{} families, {seen} samples", families.len());
+    for (name, kind) in [
+        ("tidegate_response_seconds", "histogram"),
+        ("tidegate_queue_wait_seconds", "histogram"),
+        ("tidegate_class_client_gone_total", "counter"),
+        ("tidegate_class_shed_total", "counter"),
+        ("tidegate_class_in_flight", "gauge"),
+        ("tidegate_history_bytes", "gauge"),
+    ] {
+        assert!(families.contains(&(name, kind)), "{name}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tidegate_core::capacity::{Estimator, Load, Sample};
-use tidegate_core::gate::{Decision, Gate, GateConfig, Request, Served};
+use tidegate_core::gate::{Decision, Gate, GateConfig, Leaving, Request, Served};
 use tidegate_core::units::Timestamp;
 
 use super::feed::{Dice, exponential, next_arrival};
@@ -70,7 +70,7 @@ impl<'a> Play<'a> {
             max_in_flight: None,
             max_queue: usize::MAX,
             max_queue_wait: Duration::MAX,
-            priorities: vec![0; spec.kinds.iter().map(|k| k.class.index() + 1).max().unwrap_or(1)],
+            ..GateConfig::default()
         };
         let farm = Farm::new(&spec.origin, spec.seed);
         let mut rng = SmallRng::seed_from_u64(spec.seed ^ 0xA5A5_5A5A_0F0F_F0F0);
@@ -235,7 +235,7 @@ impl<'a> Play<'a> {
                 let kind = self.dice.throw(&mut self.rng);
                 self.enqueue(kind);
             }
-            let Some(woken) = self.gate.next(self.now()) else { return };
+            let Some(Leaving::Forward(woken)) = self.gate.next(self.now()) else { return };
             self.forward(woken.id as u32);
         }
     }

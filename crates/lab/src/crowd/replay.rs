@@ -266,7 +266,7 @@ mod tests {
         let log = read(&text).unwrap();
         assert_eq!(log.arrivals.len(), 2);
         assert_eq!(log.skipped.to_string(), "2 lines (1: no time that could be read; 4: longer than 64 KiB)");
-        let many = read(&("bad\n".repeat(20) + &line(5, "/"))).unwrap();
+        let many = read(&format!("{}{}", "bad\n".repeat(20), line(5, "/"))).unwrap();
         assert_eq!((many.skipped.lines, many.skipped.first.len()), (20, MAX_TOLD));
         assert!(many.skipped.to_string().ends_with("10: no time that could be read; ...)"));
     }

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where nobody stays away,
-//! is late or enters unasked, and nothing goes wrong, nothing but the bursts and the control loop's swing are left:
-//! `CALM_S` instead of the first and the fifth line.
+//! is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing but the bursts and the control loop's
+//! swing are left: `CALM_S` instead of the first and the fifth line.
 //!
 //! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the operator's ceiling,
 //! if there is one, and of the gate's queue, which visitors of the room may not fill beyond
@@ -58,6 +58,8 @@ pub(super) struct Flow {
     bound_s: f64,
     /// Work at the door in this second, of the capacity at most in force during it, and what was queued when it began.
     door: Cost,
+    most: Rate,
+    /// In force.
     capacity: Rate,
     queued: Cost,
     /// The dearest class.
@@ -84,6 +86,7 @@ impl Flow {
                 highest_s: 0.0,
                 bound_s: 0.0,
                 door: Cost::ZERO,
+                most: Rate::ZERO,
                 capacity: Rate::MAX,
                 queued: Cost::ZERO,
                 largest: 0.0,
@@ -110,6 +113,7 @@ impl Flow {
             highest_s: 0.0,
             bound_s: 0.0,
             door: Cost::ZERO,
+            most: Self::bound_by(last),
             capacity: last.capacity(),
             queued: Cost::ZERO,
             largest: last.live.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
@@ -242,8 +246,13 @@ impl Flow {
             // What was let in at a higher capacity is as many seconds of it; at a lower one, as much work.
             self.leak(self.capacity.get(), now_us);
             self.lead *= (capacity.get() / self.capacity.get()).min(1.0);
+            // Those called at the higher one are still to come.
+            self.is_calm_by_nature &= capacity > self.capacity;
         }
         self.capacity = capacity;
+        if capacity > self.most {
+            self.most = capacity;
+        }
     }
 
     pub(super) fn restarted(&mut self, now_us: u64) {
@@ -258,7 +267,10 @@ impl Flow {
         self.seen[0] = door.units();
         self.unasked = [0.0, self.unasked[0], self.unasked[1]];
         let queued = std::mem::replace(&mut self.queued, half.gate.totals().queued_cost);
-        let capacity = Self::bound_by(half);
+        // An estimator may have lowered it within the second: what had passed by then, passed at the one before.
+        let last = Self::bound_by(half);
+        let most = std::mem::replace(&mut self.most, last);
+        let capacity = if most > last { most } else { last };
         if capacity >= Rate::MAX || capacity == Rate::ZERO || !is_calm {
             return Ok(());
         }

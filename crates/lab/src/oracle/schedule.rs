@@ -77,6 +77,9 @@ impl Schedule {
 
     /// A half has ticked: where an estimator has moved the capacity, the schedule may have gaps.
     pub(super) fn ticked(&mut self, half: usize, state: &Half) {
+        if half == 0 {
+            self.look_up_overbook(state);
+        }
         if half == 0 && state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
             self.has_gaps = true;
             self.highest = if state.capacity() > self.highest { state.capacity() } else { self.highest };
@@ -170,6 +173,10 @@ impl Schedule {
         halves: &[Half],
         now_us: u64,
     ) -> Finding {
+        if halves[0].live.ingress.holds(ticket.class) {
+            // It may be for an instant of its class's bucket, of which the schedule knows nothing.
+            return Ok(());
+        }
         let due = ticket.due();
         let before = self.last_due;
         self.last_due = before.max(due);
@@ -191,8 +198,7 @@ impl Schedule {
         let one = ticket.cost.hundredths().max(largest(halves));
         let per_second = self.highest.over(Duration::from_secs(1)).hundredths() as f64;
         if sum as f64 > per_second * self.overbook + one as f64 + 1.0 {
-            // Looked up when it matters: the sum over the schedule is dear.
-            self.second(halves, now_us);
+            self.look_up_overbook(&halves[0]);
         }
         let step = if halves[0].course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
         let limit = per_second * self.overbook * step;
@@ -249,12 +255,11 @@ impl Schedule {
         cell.1
     }
 
-    /// Looks up by how much is overbooked at present: it may only have risen.
-    pub(super) fn second(&mut self, halves: &[Half], now_us: u64) {
-        if let Some(half) = halves.first() {
-            let most = half.live.settings.room.overbook_max.max(1.0);
-            self.overbook = self.overbook.max(half.desk.state(half.now(now_us)).overbook).min(most);
-        }
+    /// The most that was overbooked so far. It rises and falls within a second.
+    fn look_up_overbook(&mut self, state: &Half) {
+        let most = state.live.settings.room.overbook_max.max(1.0);
+        let overbook = state.desk.room().map_or(1.0, |room| room.overbook());
+        self.overbook = self.overbook.max(overbook).min(most);
     }
 }
 

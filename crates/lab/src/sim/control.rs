@@ -23,10 +23,11 @@ impl World<'_> {
         }
         self.trace.step(self.now_us, What::Tick, 0, half as u64);
         let usable = !self.halves[half].forwards() || self.replicas.any_usable_at(|| self.now_us);
-        let late = self.halves[half].tick(self.now_us, usable);
+        let seats = self.replicas.seats_at(|| self.now_us);
+        let late = self.halves[half].tick(self.now_us, usable, seats);
         self.oracle.ticked(half, &self.halves[half], self.now_us);
-        for Woken { id, class, .. } in late {
-            self.too_long_in_queue(id, class);
+        for (Woken { id, class, .. }, reason) in late {
+            self.refused_in_queue(id, class, reason);
         }
         self.tally_capacity();
         if half + 1 == self.halves.len() {

@@ -25,6 +25,8 @@ pub(crate) struct Caller {
     class: ClassId,
     /// Which half it asks.
     half: usize,
+    /// It may have to wait in the room, not only at its class's ingress.
+    meets_room: bool,
 }
 
 impl World<'_> {
@@ -61,13 +63,16 @@ impl World<'_> {
         if self.gate_is_down() {
             return self.reply(number, Err(Failure::Connect));
         }
-        let caller = Caller { guest: number, ask, kind, class, half };
+        let caller = Caller { guest: number, ask, kind, class, half, meets_room: route.meets_room };
         if ask == Ask::News {
             return self.news(&caller, ticket);
         }
         self.halves[half].shard.arrived(class);
         if route.meets_room {
             self.meets_room(&caller, ticket);
+        } else if self.halves[half].forwards() && self.halves[half].live.ingress.limits(class) {
+            let now = self.halves[half].now(self.now_us);
+            self.asks(&caller, ticket, now);
         } else if self.halves[half].forwards() {
             let cost = route.cost;
             self.halves[half].desk.charge(cost);
@@ -94,6 +99,10 @@ impl World<'_> {
         if session && caller.ask == Ask::Page && self.by_session(caller, now) {
             return;
         }
+        self.asks(caller, ticket, now);
+    }
+
+    fn asks(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
         let shown = match (ticket, caller.ask) {
             (None, _) => Shown::Nothing,
             (Some(ticket), Ask::Page | Ask::News) => Shown::Ticket(ticket),
@@ -107,7 +116,8 @@ impl World<'_> {
             sends_on: !half.forwards(),
         };
         let rng = &mut self.rng;
-        let verdict = half.desk.ask(&asking, &mut || rng.next_u64(), &|event| half.shard.count(event), now);
+        let (entrance, count) = (half.live.entrance(caller.meets_room), |event| half.shard.count(event));
+        let verdict = half.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), &count, now);
         self.perform_verdict(caller, verdict, &asking, now);
     }
 
@@ -121,6 +131,10 @@ impl World<'_> {
                     Some(ticket) => {
                         self.trace.step(at, What::Redeems, number, relative(&ticket));
                         Entry::Ticket { ticket, half: caller.half }
+                    }
+                    None if !caller.meets_room => {
+                        self.trace.step(at, What::Passes, number, u64::from(class.0));
+                        Entry::Unasked { cost }
                     }
                     None => {
                         self.trace.step(at, What::Enters, number, u64::from(class.0));
@@ -156,6 +170,10 @@ impl World<'_> {
                 self.trace.step(at, What::Full, number, 0);
                 let answer = self.wait_answer(caller, retry_after, false);
                 self.reply(number, Ok(answer));
+            }
+            Verdict::Refused { .. } => {
+                self.trace.step(at, What::Shed, number, 0);
+                self.reply(number, Ok(Answer::Refused(503)));
             }
             Verdict::Forbidden => {
                 self.trace.step(at, What::Forbidden, number, 0);
@@ -218,6 +236,9 @@ impl World<'_> {
             pass.issued = now;
         }
         let (class, cost) = (caller.class, half.live.class(caller.class).cost);
+        if half.live.ingress.take(class, cost, now).is_err() {
+            return false;
+        }
         half.desk.charge(cost);
         self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(class.0));
         self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
@@ -246,7 +267,7 @@ impl World<'_> {
     fn news(&mut self, caller: &Caller, ticket: Option<Ticket>) {
         let half = &self.halves[caller.half];
         let now = half.now(self.now_us);
-        let look = ticket.map_or(Look::Expired, |ticket| half.desk.look(&ticket, now));
+        let look = ticket.map_or(Look::Expired, |ticket| half.desk.look_at(&half.live.ingress, &ticket, now));
         let usable = !half.forwards() || self.replicas.any_usable_at(|| self.now_us);
         let (state, wait, _) = room::standing(look, usable);
         if let Some(ticket) = ticket {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngCore;
-use tidegate_core::gate::{self, Decision};
+use tidegate_core::gate::{self, Decision, Leaving, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::ClassId;
@@ -59,8 +59,9 @@ impl World<'_> {
             Decision::Queued => {
                 self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
                 self.set_patience(number, id);
+                self.plan_egress();
             }
-            Decision::Shed(_) => self.shed(id, Event::QueueFull),
+            Decision::Shed(reason) => self.shed(id, reason.event()),
         }
     }
 
@@ -147,9 +148,9 @@ impl World<'_> {
                 return self.submit(id, index, Some(InFlight::new(replica)));
             }
             self.trace.step(self.now_us, What::NoConnection, slot(id), index as u64);
-            match self.missed(id, &replica, Miss::NoConnection) {
+            match self.missed(id, &replica, Miss::Refused) {
                 Some(other) => avoid = Some(other),
-                None => return Attempt::Failed(Some(Miss::NoConnection)),
+                None => return Attempt::Failed(Some(Miss::Refused)),
             }
         }
     }
@@ -157,12 +158,12 @@ impl World<'_> {
     /// Books a failed attempt. The replica to avoid, if there may be another attempt.
     fn missed(&mut self, id: u64, replica: &Arc<Replica>, miss: Miss) -> Option<u64> {
         if miss.speaks_against_replica() {
-            self.replicas.failed_at(replica, self.now_us);
+            self.replicas.failed_at(replica, miss, self.now_us);
         }
         let now = self.began + Duration::from_micros(self.now_us);
         let request = self.requests.get_mut(slot(id))?;
         // What was never sent may be sent again, whatever its method.
-        let repeatable = request.idempotent || miss == Miss::NoConnection;
+        let repeatable = request.idempotent || matches!(miss, Miss::Refused | Miss::NoConnection);
         if !miss.may_be_repeated(repeatable, request.retried) || !self.budget.withdraw(now) {
             return None;
         }
@@ -173,7 +174,7 @@ impl World<'_> {
     fn submit(&mut self, id: u64, replica: usize, flight: Option<InFlight>) -> Attempt {
         let Some(request) = self.requests.get_mut(slot(id)) else { return Attempt::Failed(None) };
         if !self.farm.is_up(replica) {
-            return Attempt::Failed(Some(Miss::NoConnection));
+            return Attempt::Failed(Some(Miss::Refused));
         }
         let now = Duration::from_micros(self.now_us);
         self.tally.door(now);
@@ -281,10 +282,10 @@ impl World<'_> {
         self.wake();
     }
 
-    /// Who waited at the gate as long as one may.
-    pub(crate) fn too_long_in_queue(&mut self, id: u64, class: ClassId) {
+    /// Who waited at the gate and is refused.
+    pub(crate) fn refused_in_queue(&mut self, id: u64, class: ClassId, reason: ShedReason) {
         self.oracle.timed_out(id, class);
-        self.shed(id, Event::QueueTimeout);
+        self.shed(id, reason.event());
     }
 
     fn shed(&mut self, id: u64, why: Event) {
@@ -346,13 +347,32 @@ impl World<'_> {
         }
         while let Some(half) = self.halves.last_mut() {
             let now = half.now(self.now_us);
-            let Some(woken) = half.gate.next(now) else { break };
+            let Some(leaving) = half.gate.next(now) else { break };
+            let woken = match leaving {
+                Leaving::Forward(woken) => woken,
+                Leaving::Shed(woken, reason) => {
+                    self.refused_in_queue(woken.id, woken.class, reason);
+                    continue;
+                }
+            };
             let who = self.requests.get(slot(woken.id)).map_or(0, |r| r.guest);
             self.trace.step(self.now_us, What::Woken, who, u64::from(woken.class.0));
             self.oracle.woken(woken.id, woken.class);
             self.send(woken.id);
         }
         self.is_waking = false;
+        self.plan_egress();
+    }
+
+    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets a timer.
+    pub(crate) fn plan_egress(&mut self) {
+        let Some(half) = self.halves.last() else { return };
+        let Some(at) = half.gate.next_ready() else { return };
+        let at_us = self.now_us + micros(at.since(half.now(self.now_us)));
+        if self.egress_us.is_none_or(|planned| at_us < planned || planned <= self.now_us) {
+            self.egress_us = Some(at_us);
+            self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);
+        }
     }
 
     /// The gate's processes are killed: connections break, the origin is left with what it has.

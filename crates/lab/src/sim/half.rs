@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
 use tidegate_core::desk::Desk;
-use tidegate_core::gate::{Gate, Woken};
+use tidegate_core::gate::{Gate, ShedReason, Woken};
 use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Course, Room};
 use tidegate_core::ticket::KeyRing;
@@ -114,7 +114,12 @@ impl Half {
     }
 
     /// The control tick, as the gateway's driver performs it. Returns who waited too long at the gate.
-    pub(crate) fn tick(&mut self, now_us: u64, is_origin_usable: bool) -> Vec<Woken> {
+    pub(crate) fn tick(
+        &mut self,
+        now_us: u64,
+        is_origin_usable: bool,
+        seats: Option<u32>,
+    ) -> Vec<(Woken, ShedReason)> {
         self.clock.discipline(now_us);
         let now = self.now(now_us);
         let late = std::iter::from_fn(|| self.gate.tick(now)).collect();
@@ -123,7 +128,7 @@ impl Half {
         self.gate.take_samples(&mut self.samples);
         let (tunables, estimate) =
             self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
-        self.gate.set_limit(tunables.max_in_flight);
+        self.gate.set_limit([tunables.max_in_flight, seats].into_iter().flatten().min());
         self.estimate = estimate;
         self.believed = tunables.capacity;
         if now.since(self.saved_at) >= SAVE {
@@ -167,7 +172,7 @@ impl Half {
     }
 
     pub(crate) fn priority(&self, class: ClassId) -> u8 {
-        self.live.gate_config().priorities.get(class.index()).copied().unwrap_or(u8::MAX)
+        self.live.gate().class(class).priority
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) enum Item {
         slot: u32,
         generation: u32,
     },
+    /// An egress bucket of the gate's is ready.
+    Egress,
     /// A half's control tick.
     Tick(u8),
     /// Tokencheck reports to tokengen.
@@ -114,6 +116,8 @@ pub(crate) struct World<'s> {
     /// Visitors who are soon to be looked up.
     soon: Vec<u32>,
     crowd_is_over: bool,
+    /// When it is planned to look at the egress buckets.
+    pub(crate) egress_us: Option<u64>,
     /// A loop over those who leave the gate's queue is under way.
     pub(crate) is_waking: bool,
 }
@@ -165,6 +169,7 @@ impl<'s> World<'s> {
             done: Vec::new(),
             soon: Vec::new(),
             crowd_is_over: false,
+            egress_us: None,
             is_waking: false,
         };
         world.plan();
@@ -261,6 +266,7 @@ impl<'s> World<'s> {
             Item::Visit(guest) => self.visit(guest),
             Item::Patience { slot, generation } => self.gives_up(slot, generation),
             Item::Stream { slot, generation } => self.goes_on_streaming(slot, generation),
+            Item::Egress => self.wake(),
             Item::Tick(half) => self.tick(usize::from(half)),
             Item::Feedback => self.report(),
             Item::Fault(i) => self.fault(i)?,

@@ -17,8 +17,9 @@
 //! counts most), a power (n/K)^p, whose knee is too sharp for contention and pulls K down by a tenth, and the minimum response time for B (with noisy service it is a tenth of the mean, and the limit
 //! that follows starves the origin).
 //!
-//! It cannot see a knee that it has no samples on both sides of: [`Hinge::at_edge`] tells.
+//! It cannot see a knee that it has no samples on both sides of: [`Hinge::at_edge`] tells, and none is sought below the first few.
 
+use super::headroom::headroom;
 use super::meter::Work;
 
 /// Levels with a bin of their own; above, bins grow.
@@ -28,7 +29,7 @@ const GROWTH: f64 = 1.03;
 /// Bins in all: the last one begins at 32 · 1.03³⁰⁰, some 227,000 requests in flight.
 const BINS: usize = LINEAR + 300;
 /// Contentions that are tried: none, some, and half of the throughput gone at twice the knee.
-const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
+pub(super) const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
 /// Nats by which contention must be likelier than none, per unit of dispersion.
 const CONTENTION_GAIN: f64 = 3.0;
 /// Share of the knee up to which samples tell of the base, whatever the error of the knee; and how many must, per unit of dispersion.
@@ -49,11 +50,11 @@ struct Bin {
 
 /// A bin's means as the fit needs them.
 #[derive(Clone, Copy, Debug)]
-struct Point {
-    n: f64,
-    count: f64,
+pub(super) struct Point {
+    pub n: f64,
+    pub count: f64,
     /// Mean response per unit.
-    y: f64,
+    pub y: f64,
 }
 
 /// What was fitted.
@@ -69,6 +70,8 @@ pub(super) struct Hinge {
     pub gain: f64,
     /// Samples below the knee are too few to place it: it may be lower.
     pub at_edge: bool,
+    /// Best level over the knee, as far as the knee is known.
+    pub headroom: f64,
 }
 
 impl Hinge {
@@ -111,6 +114,11 @@ impl Curve {
 
     pub fn clear(&mut self) {
         self.bins.fill(Bin::default());
+    }
+
+    /// All that was seen takes so many times as long.
+    pub fn scale_times(&mut self, ratio: f64) {
+        self.bins.iter_mut().for_each(|bin| bin.response_s *= ratio);
     }
 
     /// Forgets all samples of more than `n` in flight.
@@ -205,13 +213,13 @@ fn index(n: f64) -> usize {
     (LINEAR - 1 + beyond.ceil() as usize).min(BINS - 1)
 }
 
-fn slowdown(r: f64, contention: f64) -> f64 {
+pub(super) fn slowdown(r: f64, contention: f64) -> f64 {
     let r = r.max(1.0);
     r * (1.0 + contention * (r - 1.0) * (r - 1.0))
 }
 
 /// The negative log-likelihood of the points under a knee and a contention, and the base that fits best.
-fn loss(points: &[Point], ln_knee: f64, contention: f64) -> (f64, f64) {
+pub(super) fn loss(points: &[Point], ln_knee: f64, contention: f64) -> (f64, f64) {
     let knee = ln_knee.exp();
     let (mut samples, mut scaled, mut logs) = (0.0, 0.0, 0.0);
     for point in points {
@@ -226,10 +234,29 @@ fn loss(points: &[Point], ln_knee: f64, contention: f64) -> (f64, f64) {
     (samples * (base.ln() + 1.0) + logs, base)
 }
 
+/// The least knee that can be told of: there are some samples at or below it. Else the very first few, each alone at its level,
+/// would be the base, and a ramp could end at a tenth of the knee.
+fn least_knee(points: &[Point], dispersion: f64) -> Option<f64> {
+    let mut below = 0.0;
+    let enough = points.iter().find(|point| {
+        below += point.count;
+        below >= ENOUGH_BELOW * dispersion.max(0.3)
+    });
+    enough.or(points.last()).map(|point| point.n)
+}
+
 fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
-    let (first, last) = (points.first()?.n.ln(), points.last()?.n.ln());
+    let lowest = least_knee(points, dispersion)?;
+    let (first, last) = (lowest.ln(), points.last()?.n.ln());
     let (flat, flat_base) = loss(points, last, 0.0);
-    let mut best = Hinge { base_s: flat_base, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
+    let mut best = Hinge {
+        base_s: flat_base,
+        knee: last.exp(),
+        contention: 0.0,
+        gain: 0.0,
+        at_edge: false,
+        headroom: 1.0,
+    };
     let mut least = flat;
     for contention in CONTENTIONS {
         let handicap = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
@@ -243,7 +270,7 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
                 }
                 if loss + handicap < least {
                     least = loss + handicap;
-                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat - loss, at_edge: false };
+                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat - loss, ..best };
                 }
                 at += step;
             }
@@ -255,5 +282,29 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
     let clearly_below = points.iter().filter(|point| point.n < CLEARLY_BELOW * best.knee);
     let samples: f64 = clearly_below.map(|point| point.count).sum();
     best.at_edge = best.gain > 0.0 && samples < ENOUGH_BELOW * dispersion.max(0.3);
+    if best.gain > 0.0 {
+        best.headroom = headroom(points, dispersion, best.knee, lowest);
+    }
     (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_short_responses_do_not_make_a_knee_of_one() {
+        let mut curve = Curve::new();
+        // The first three came back at once; ten workers, contention beyond.
+        for (n, count, response_s) in
+            [(1.0, 1.0, 0.002), (2.0, 1.0, 0.02), (3.0, 1.0, 0.03), (4.0, 10.0, 0.05), (8.0, 14.0, 0.08)]
+        {
+            curve.add(n, count, 1.0, response_s);
+        }
+        for n in 12..=21 {
+            curve.add(f64::from(n), 3.0, 1.0, 0.1 * slowdown(f64::from(n) / 10.0, 0.3));
+        }
+        let hinge = curve.fit(1.0).unwrap();
+        assert!(hinge.knee >= 4.0, "{hinge:?}");
+    }
 }

@@ -43,9 +43,12 @@ impl Bottleneck {
         let count = sample.count as f64;
         let n = (f64::from(sample.in_flight) - self.standing.level()).max(1.0);
         let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
-        let response_s = self.standing.split(count, whole_s, self.expected().1);
         let sent = sample.ended.saturating_sub(sample.response);
-        if self.pauses.forgives(sent, sample.ended, self.expected(), f64::from(self.limit)) {
+        let (expected, limit) = (self.expected(), f64::from(self.limit));
+        // What it stood still for is no stay, but it may have stayed besides.
+        let paused_s = self.pauses.forgives(sent, sample.ended, count, expected, limit);
+        let response_s = self.standing.split(count, whole_s - paused_s.unwrap_or(0.0), expected.1);
+        if paused_s.is_some() {
             return;
         }
         self.ticked.judged += sample.count;

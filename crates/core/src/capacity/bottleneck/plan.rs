@@ -9,6 +9,8 @@
 //!
 //! A round is a number of completions of requests that were sent in it, so that each level is judged by its own.
 
+use super::Hinge;
+
 /// What the limit is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
@@ -40,6 +42,10 @@ const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
 /// And where too much is known to hurt.
 const GENTLE: f64 = 1.3;
+/// Most doublings at once, and the round trips that each of them must have been worth: an origin of milliseconds is looked at
+/// every tick only, and ten round trips at one level tell as much of it as rounds at several would have.
+const DOUBLINGS: u32 = 3;
+const TRIPS_PER_DOUBLING: f64 = 3.0;
 /// Completions per round at dispersion 0 and 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
@@ -48,15 +54,21 @@ const ROUND_NOISE: f64 = 20.0;
 pub(super) const STAY_SECONDS: f64 = 5.0;
 /// Share of a second that a round lasts at least, when cruising.
 const ROUND_SECONDS: f64 = 0.03;
-/// Rounds between two probes up; and under contention, where they cost goodput.
+/// Rounds between two probes up; where service varies so little that a short one tells; and under contention, where they cost goodput.
 const UP_EVERY: u32 = 7;
+const UP_EVERY_QUIET: u32 = 4;
+const QUIET: f64 = 0.3;
 const UP_EVERY_CONTENDING: u32 = 20;
+/// How far beyond the cruise they go at a dispersion of 1 or more; two fifths of it where there is none; and under contention.
+const UP: f64 = 0.4;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
 pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
-/// Headroom for a knee that was just found.
-const FRESH: f64 = 0.15;
+/// The round with which a cruise goes on at a new speed: two before a probe down, six before one up.
+pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
+/// Whatever the fit says.
+const MOST_HEADROOM: f64 = 1.4;
 /// Share of the knee that is probed down to.
 pub(super) const DOWN: f64 = 0.8;
 /// And where hardly anything was seen below.
@@ -70,13 +82,14 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
         Purpose::Stay => least,
         Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
         Purpose::Up | Purpose::Down => {
-            ((2.0 + dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
+            ((1.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
         }
     }
 }
 
-/// By how much a ramp's next round is larger: not at all while there is some evidence that the knee was passed.
-pub(super) fn ramp_growth(slowdown: f64, passed: bool, contends: bool) -> f64 {
+/// By how much a ramp's next round is larger: not at all while there is some evidence that the knee was passed. `trips`: how often
+/// as many requests ended in this one as were in flight.
+pub(super) fn ramp_growth(slowdown: f64, passed: bool, contends: bool, trips: f64) -> f64 {
     if passed {
         1.0
     } else if contends {
@@ -84,13 +97,19 @@ pub(super) fn ramp_growth(slowdown: f64, passed: bool, contends: bool) -> f64 {
     } else if slowdown > 1.15 {
         CAREFUL
     } else {
-        DOUBLE
+        // Rounds at L, 2L, ... together: as many completions as 2^n - 1 at L.
+        let at_once = (trips / TRIPS_PER_DOUBLING + 1.0).log2().floor();
+        DOUBLE.powf(at_once.clamp(1.0, f64::from(DOUBLINGS)))
     }
 }
 
 /// What the round after number `round` of a cruise is for.
-pub(super) fn after(round: u32, contends: bool) -> Purpose {
-    let up_every = if contends { UP_EVERY_CONTENDING } else { UP_EVERY };
+pub(super) fn after(round: u32, contends: bool, dispersion: f64) -> Purpose {
+    let up_every = match (contends, dispersion < QUIET) {
+        (true, _) => UP_EVERY_CONTENDING,
+        (false, true) => UP_EVERY_QUIET,
+        (false, false) => UP_EVERY,
+    };
     if DOWN_AT.contains(&round) || round % DOWN_EVERY == DOWN_EVERY - 1 {
         Purpose::Down
     } else if round % up_every == up_every - 1 {
@@ -102,15 +121,12 @@ pub(super) fn after(round: u32, contends: bool) -> Purpose {
 
 /// How far up a probe goes, as a multiple of the cruise.
 pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
-    if contends { UP_CONTENDING } else { 1.0 + 0.5 * (0.4 + 0.6 * dispersion.min(1.0)) }
+    if contends { UP_CONTENDING } else { 1.0 + UP * (0.4 + 0.6 * dispersion.min(1.0)) }
 }
 
-/// The cruise over the knee: room for the error of the knee, which grows with the noise and is largest at first. Too high a limit
-/// costs some response time, too low a one goodput.
-pub(super) fn headroom(contention: f64, dispersion: f64, adjusted: f64, rounds: u32) -> f64 {
-    let fresh = FRESH / (1.0 + f64::from(rounds) / 4.0);
-    let wanted = 1.06 + (0.06 + fresh) * dispersion.sqrt() + adjusted;
-    // Beyond the knee contention costs a (r − 1)² of the throughput: half a percent to two here.
-    let most = if contention > 0.0 { 1.0 + 0.12 / contention.max(0.3).sqrt().max(0.8) } else { 1.4 };
-    wanted.min(most)
+/// The cruise over the knee: what the fit holds for best, and what probes up have shown to be missing where the knee is round; with
+/// contention they show nothing of the kind.
+pub(super) fn headroom(hinge: &Hinge, adjusted: f64) -> f64 {
+    let adjusted = if hinge.contends() { 0.0 } else { adjusted };
+    (hinge.headroom + adjusted).min(MOST_HEADROOM)
 }

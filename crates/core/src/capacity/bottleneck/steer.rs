@@ -14,6 +14,10 @@ const FRESH_ROUNDS: u32 = 20;
 const ADJUSTED_MOST: f64 = 0.05;
 /// An origin is what it was if responses take what they took, to this factor.
 const AS_BEFORE: f64 = 1.25;
+/// More workers let nobody take less than the base: who takes less than this share of it has faster ones.
+const BELOW_BASE: f64 = 0.9;
+/// What was seen at another speed counts for so many samples below the knee, and above it.
+const KEPT: f64 = 150.0;
 /// Samples remembered below the knee and above it.
 const BELOW: f64 = 600.0;
 const ABOVE: f64 = 2000.0;
@@ -35,6 +39,9 @@ impl Bottleneck {
         if change != Change::Slower && self.is_as_before(onset) {
             return self.restore(since, now);
         }
+        if change != Change::Faster {
+            self.kept = None;
+        }
         match change {
             Change::Slower => {
                 self.meter.restart(since);
@@ -49,18 +56,30 @@ impl Bottleneck {
                 self.reason = "origin slower: looking below";
                 // It is about to be looked below, and then the throughput must be learned: the plan's first probes are left out.
                 self.rounds = plan::DOWN_AT[1];
-                self.fallen = ratio;
+                // Told again while it stays: the same fall, seen better.
+                let is_again = self.purpose == Purpose::Stay;
+                self.fallen = if is_again { self.fallen * ratio } else { ratio };
+                self.stays_since = if is_again { self.stays_since } else { now };
                 if hinge.contends() {
                     self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
                 } else {
                     self.go(Purpose::Stay, self.wanted, now);
                 }
             }
-            Change::Faster => {
+            Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
+                self.kept = None;
                 self.curve.clear();
                 self.reason = "origin faster: looking for its knee";
                 self.meter.restart(since);
                 self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
+            }
+            Change::Faster => {
+                self.meter.restart(since);
+                self.keep_knee(hinge);
+                self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
+                self.reason = "origin faster: holds its knee";
+                self.rounds = plan::AT_NEW_SPEED;
+                self.go(Purpose::Cruise, hinge.knee * plan::headroom(&hinge, self.adjusted), now);
             }
             Change::Unsaturated => {
                 self.curve.clear_above(hinge.knee);
@@ -74,7 +93,31 @@ impl Bottleneck {
         self.dispersion.cut();
     }
 
-    /// Whether responses take again what they took before the origin became slower. Asked once: the next rise ends in a ramp.
+    /// An origin that works faster works on as many at once. What was seen of it waits for the first round at the new speed.
+    fn keep_knee(&mut self, hinge: Hinge) {
+        if self.kept.is_none() {
+            self.kept = Some(hinge);
+            std::mem::swap(&mut self.curve, &mut self.spare);
+        }
+        self.curve.clear();
+    }
+
+    /// What was seen before the origin became faster, as it would be seen now: `round_s` is what a unit took in the first round since.
+    fn scale_kept(&mut self, round_s: f64) {
+        let Some(kept) = self.kept.take() else { return };
+        let n = (self.round.limit - self.standing.level()).max(1.0);
+        let ratio = round_s / (kept.base_s * kept.slowdown(n));
+        if !ratio.is_finite() || ratio <= 0.0 {
+            return;
+        }
+        std::mem::swap(&mut self.curve, &mut self.spare);
+        self.curve.scale_times(ratio);
+        self.curve.fade(kept.knee, KEPT, KEPT);
+        let work = self.round.work;
+        self.curve.add(n, work.count, work.units / work.count, round_s * work.units / work.count);
+    }
+
+    /// Whether responses take again what they took before the origin became slower. Asked once: the next rise is another one.
     fn is_as_before(&mut self, onset: &Onset) -> bool {
         let Some(before) = self.before else { return false };
         let n = onset.in_flight / onset.count;
@@ -89,12 +132,12 @@ impl Bottleneck {
     /// A neighbour has gone: what was known before needs no ramp to be found again.
     fn restore(&mut self, since: Work, now: Timestamp) {
         let Some(before) = self.before.take() else { return };
+        self.kept = None;
         self.meter.restart(since);
         std::mem::swap(&mut self.curve, &mut self.spare);
         self.hinge = Some(before);
         self.reason = "origin as before";
-        let phi = self.dispersion.get();
-        let headroom = plan::headroom(before.contention, phi, self.adjusted, self.rounds);
+        let headroom = plan::headroom(&before, self.adjusted);
         self.go(Purpose::Cruise, before.knee * headroom, now);
         self.changes.clear();
         self.dispersion.cut();
@@ -114,8 +157,13 @@ impl Bottleneck {
         }
         let phi = self.dispersion.get();
         // A cruise goes on from round to round: there the bins miss nobody.
-        let open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
+        let mut open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
         let level = self.round.limit;
+        if self.kept.is_some() {
+            self.scale_kept((self.round.response_s + open_s) / self.round.work.units);
+            // It is in there.
+            open_s = 0.0;
+        }
         self.curve.add_failed(level, 1.0, open_s);
         let fitted = self.curve.fit(phi);
         self.curve.add_failed(level, 1.0, -open_s);
@@ -145,14 +193,14 @@ impl Bottleneck {
         self.curve.fade(knee, BELOW, ABOVE);
         self.rounds += 1;
         self.reason = "holds the knee";
-        let mut purpose = plan::after(self.rounds, hinge.contends());
+        let mut purpose = plan::after(self.rounds, hinge.contends(), phi);
         if fitted.at_edge && self.rounds % 3 == 1 {
             purpose = Purpose::Down;
         }
         if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
             purpose = Purpose::Up;
         }
-        let cruise = knee * plan::headroom(hinge.contention, phi, self.adjusted, self.rounds);
+        let cruise = knee * plan::headroom(&hinge, self.adjusted);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down if fitted.at_edge => plan::DOWN_AT_EDGE * knee,
@@ -167,13 +215,13 @@ impl Bottleneck {
         let level = self.wanted;
         let beyond = |nats: f64| fitted.filter(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > nats);
         if let Some(hinge) = beyond(FOUND_NATS) {
-            return self.found(hinge, phi, now);
+            return self.found(hinge, now);
         }
         let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
         if level >= most {
             // It goes no further: what was seen is held and watched, and fades.
             if let Some(hinge) = fitted.filter(|hinge| hinge.knee >= 0.85 * level) {
-                return self.found(hinge, phi, now);
+                return self.found(hinge, now);
             }
             self.curve.fade(level, BELOW, ABOVE);
         }
@@ -182,11 +230,12 @@ impl Bottleneck {
         let passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;
         self.repeated = if passed { self.repeated + 1 } else { 0 };
         let hurts = self.hinge.is_some_and(|old| old.contends());
-        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed, hurts), now);
+        let trips = self.round.work.count / self.round.limit;
+        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed, hurts, trips), now);
     }
 
     /// The ramp has passed the knee: what it saw beyond is the first estimate of the throughput.
-    fn found(&mut self, hinge: Hinge, phi: f64, now: Timestamp) {
+    fn found(&mut self, hinge: Hinge, now: Timestamp) {
         (self.hinge, self.before) = (Some(hinge), None);
         (self.rounds, self.repeated, self.adjusted, self.gained) = (0, 0, 0.0, 0.0);
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
@@ -196,7 +245,7 @@ impl Bottleneck {
         self.meter.restart(seen);
         self.changes.clear();
         self.reason = "knee found";
-        self.go(Purpose::Cruise, hinge.knee * plan::headroom(hinge.contention, phi, 0.0, 0), now);
+        self.go(Purpose::Cruise, hinge.knee * plan::headroom(&hinge, 0.0), now);
     }
 
     /// Tests whether those beyond the knee still wait: round by round, for the sake of those that have not ended yet.

@@ -1,4 +1,6 @@
 //! The parts, each alone.
+//!
+//! Long because: one file of one thing's tests, each of a few lines.
 
 use super::change::{Change, Changes, Onset};
 use super::costs::Costs;
@@ -11,11 +13,13 @@ use super::pause::Pauses;
 use super::plan::{self, Purpose};
 use super::round::Round;
 use super::standing::Standing;
-use crate::capacity::Load;
-use crate::units::{ClassId, Timestamp};
+use super::{Bottleneck, BottleneckConfig};
+use crate::capacity::{Estimator, Load, Sample};
+use crate::units::{ClassId, Cost, Timestamp};
+use std::time::Duration;
 
 fn hinge(base_s: f64, knee: f64, contention: f64) -> Hinge {
-    Hinge { base_s, knee, contention, gain: 0.0, at_edge: false }
+    Hinge { base_s, knee, contention, gain: 0.0, at_edge: false, headroom: 1.1 }
 }
 
 /// A curve that has seen exactly this at each level, 50 samples each.
@@ -112,6 +116,15 @@ fn the_curve_forgets_on_the_side_where_new_samples_come() {
     close(points[1].1, 0.4, 0.01);
     curve.clear_above(10.0);
     close(curve.samples(), 50.0, 1e-9);
+}
+
+#[test]
+fn what_was_seen_at_another_speed_has_the_same_knee() {
+    let mut curve = seen(&hinge(0.1, 10.0, 0.0), [5.0, 8.0, 10.0, 14.0, 20.0]);
+    curve.scale_times(0.4);
+    let found = curve.fit(1.0).expect("samples");
+    close(found.knee, 10.0, 0.03);
+    close(found.base_s, 0.04, 0.03);
 }
 
 #[test]
@@ -231,7 +244,8 @@ fn a_pause_is_forgiven_but_not_slowness() {
     let ms = Timestamp::from_millis;
     let expected = (100.0, 0.1);
     let mut pauses = Pauses::default();
-    let mut forgiven = |sent: u64, ended: u64| pauses.forgives(ms(sent), ms(ended), expected, 10.0);
+    let mut paused_s = |sent: u64, ended: u64| pauses.forgives(ms(sent), ms(ended), 1.0, expected, 10.0);
+    let mut forgiven = |sent: u64, ended: u64| paused_s(sent, ended).is_some();
     assert!((0..100).all(|i| !forgiven(10_000 + i * 10, 10_100 + i * 10)));
     // Half a second of nothing: those in flight are forgiven, those sent afterwards are not.
     assert!(forgiven(11_090, 11_600) && forgiven(11_095, 11_610));
@@ -240,6 +254,63 @@ fn a_pause_is_forgiven_but_not_slowness() {
     assert!(!forgiven(11_610, 12_300));
     assert_eq!(pauses.count, 1);
     assert!(pauses.up_share() < 1.0);
+}
+
+#[test]
+fn a_pause_is_told_by_a_quarter_more_than_a_response() {
+    let ms = Timestamp::from_millis;
+    for (gap_ms, is_pause) in [(120, false), (130, true)] {
+        let mut pauses = Pauses::default();
+        let mut paused_s =
+            |sent: u64, ended: u64| pauses.forgives(ms(sent), ms(ended), 1.0, (200.0, 0.1), 10.0);
+        assert!((0..100).all(|i| paused_s(10_000 + i * 5, 10_100 + i * 5).is_none()));
+        let waited = paused_s(10_590, 10_595 + gap_ms);
+        assert_eq!(waited, is_pause.then_some(gap_ms as f64 / 1e3));
+    }
+}
+
+#[test]
+fn requests_told_of_together_count_as_many_between_two_pauses() {
+    let ms = Timestamp::from_millis;
+    let mut pauses = Pauses::default();
+    let mut paused_s = |count: f64, sent: u64, ended: u64| {
+        pauses.forgives(ms(sent), ms(ended), count, (100.0, 0.1), 10.0).is_some()
+    };
+    assert!(!paused_s(10.0, 10_000, 10_100) && !paused_s(10.0, 10_100, 10_200));
+    assert!(paused_s(1.0, 10_190, 10_800), "twenty since the beginning");
+}
+
+#[test]
+fn who_waited_for_a_pause_did_not_stay() {
+    let ms = Timestamp::from_millis;
+    let sample = |sent: u64, ended: u64| Sample {
+        class: ClassId(0),
+        cost: Cost::ONE,
+        count: 1,
+        ended: ms(ended),
+        response: ms(ended).since(ms(sent)),
+        lingered: Duration::ZERO,
+        in_flight: 4,
+        ok: true,
+        backlog: true,
+    };
+    let staying = |last: Sample| {
+        let mut law = Bottleneck::new(BottleneckConfig::default(), None);
+        let load = Load { room_waits: true, queued: 9, in_flight: 4 };
+        law.tick(&load, ms(10_000));
+        (0..100).for_each(|i| law.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
+        law.observe(&last);
+        law.tick(&load, ms(15_000));
+        law.standing.level() * 5.0
+    };
+    // After the last of the others, at 12.575 s, nothing for two seconds: twenty responses.
+    assert_eq!(staying(sample(12_500, 14_575)), 0.0);
+    // It had stayed for two seconds before, and those are told apart.
+    let stayed_s = staying(sample(10_500, 14_575));
+    assert!((1.9..2.1).contains(&stayed_s), "{stayed_s}");
+    // What the gate knows to have lingered is counted whatever it is short beside.
+    let lingered = Sample { lingered: Duration::from_millis(250), ..sample(12_500, 12_600) };
+    assert!((staying(lingered) - 0.25).abs() < 1e-9);
 }
 
 #[test]
@@ -262,7 +333,9 @@ fn the_guess_grows_while_people_wait_for_nothing() {
     let mut guess = Guess::new(None);
     let idle = Load { room_waits: false, queued: 0, in_flight: 0 };
     (0..100).for_each(|_| guess.tick(&idle, 4, 0.1));
-    assert_eq!(guess.rate(), super::guess::FIRST);
+    assert_eq!(guess.rate(), super::guess::OPENING);
+    guess.tick(&Load { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
+    assert_eq!(guess.rate(), super::guess::FIRST, "an origin that is waited for");
     let starving = Load { room_waits: true, ..idle };
     (0..10).for_each(|_| guess.tick(&starving, 4, 0.1));
     assert!(guess.rate() > 3.0 * super::guess::FIRST);
@@ -270,12 +343,28 @@ fn the_guess_grows_while_people_wait_for_nothing() {
     let before = guess.rate();
     guess.tick(&Load { in_flight: 4, ..starving }, 4, 0.1);
     assert_eq!(guess.rate(), before);
-    // At least twice what was served.
+    // At least twice what was served, told from the first tick on.
+    let mut quick = Guess::new(None);
+    quick.served(100.0);
+    quick.tick(&idle, 4, 0.1);
+    close(quick.rate(), 2000.0, 1.0);
     (0..50).for_each(|_| {
         guess.served(100.0);
         guess.tick(&idle, 4, 0.1);
     });
     assert!(guess.rate() > 1900.0);
+}
+
+#[test]
+fn a_ramp_doubles_as_often_as_its_round_was_worth() {
+    let growth = |trips| super::plan::ramp_growth(1.0, false, false, trips);
+    for (trips, expected) in [(1.0, 2.0), (8.9, 2.0), (9.0, 4.0), (20.9, 4.0), (21.0, 8.0), (1e6, 8.0)] {
+        assert_eq!(growth(trips), expected, "{trips} round trips");
+    }
+    // What is known of the knee counts for more.
+    assert_eq!(super::plan::ramp_growth(1.0, true, false, 100.0), 1.0);
+    assert!(super::plan::ramp_growth(1.3, false, false, 100.0) < 2.0);
+    assert!(super::plan::ramp_growth(1.0, false, true, 100.0) < 2.0);
 }
 
 #[test]
@@ -302,10 +391,18 @@ fn a_round_counts_the_time_of_those_that_have_not_ended() {
 
 #[test]
 fn a_cruise_is_probed_on_both_sides() {
-    let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, false)).collect();
+    let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, false, 1.0)).collect();
     assert!(purposes.windows(12).all(|some| some.contains(&Purpose::Up)));
     assert!(purposes[..20].contains(&Purpose::Down) && purposes[100..].contains(&Purpose::Down));
-    let contending = (1..=300).filter(|round| plan::after(*round, true) == Purpose::Up).count();
+    let contending = (1..=300).filter(|round| plan::after(*round, true, 1.0) == Purpose::Up).count();
     assert!(contending < purposes.iter().filter(|p| **p == Purpose::Up).count() / 2);
-    assert!(plan::headroom(0.0, 4.0, 0.2, 0) <= 1.4 && plan::headroom(1.0, 4.0, 0.2, 0) <= 1.2);
+    let quiet = (1..=300).filter(|round| plan::after(*round, false, 0.1) == Purpose::Up).count();
+    assert!(quiet > purposes.iter().filter(|p| **p == Purpose::Up).count(), "short probes come more often");
+    let length = |phi| plan::round_length(Purpose::Up, 100.0, phi, 100.0);
+    assert!(2.0 * length(0.1) < length(1.0) && plan::up(false, 0.1) < plan::up(false, 1.0));
+    let next = plan::AT_NEW_SPEED + 1..plan::AT_NEW_SPEED + 8;
+    let next: Vec<_> = next.map(|round| plan::after(round, false, 1.0)).collect();
+    assert!(next.contains(&Purpose::Up) && next.contains(&Purpose::Down), "{next:?}");
+    let most = Hinge { headroom: 1.6, ..hinge(0.1, 10.0, 0.0) };
+    assert!(plan::headroom(&most, 0.2) <= 1.4 && plan::headroom(&hinge(0.1, 10.0, 1.0), 0.2) <= 1.2);
 }

@@ -136,12 +136,18 @@ impl PowerRatio {
     }
 
     /// An epoch with a share of the load is over. If it did not help, the next has a share of that share.
+    ///
+    /// Requests that do not become fewer with next to nothing let in, while others are answered, are not what the service has too
+    /// much of: visitors hold them open (long polls), and relief would wait for them for ever.
     fn relieve(&mut self, epoch: &Epoch) {
         let is_slow = self.is_slow(epoch);
-        let Stage::Relieving { then, epochs, crowded, .. } = &mut self.stage else { return };
-        if is_slow {
+        let Stage::Relieving { then, epochs, crowded, present, .. } = &mut self.stage else { return };
+        let before = std::mem::replace(present, epoch.present);
+        let is_all_tried = !is_slow || *epochs == MAX_RELIEF;
+        let is_in_vain = is_all_tried && epoch.present >= before && epoch.response.is_some();
+        if is_slow && !is_in_vain {
             *epochs = (*epochs + 1).min(MAX_RELIEF);
-        } else if !*crowded {
+        } else if !*crowded || is_in_vain {
             self.stage = Stage::Stabilising { then: *then, close: 0, relieved: true };
         }
     }

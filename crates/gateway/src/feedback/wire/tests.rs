@@ -13,6 +13,7 @@ fn sample(in_flight: u32, age_ms: u64) -> Sample {
         count: 7,
         ended: REPORTED_AT.saturating_sub(Duration::from_millis(age_ms)),
         response: Duration::from_micros(123_456),
+        lingered: Duration::ZERO,
         in_flight,
         ok: true,
         backlog: false,
@@ -50,12 +51,14 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         shown: vec![(6, Cost::ONE)],
         gate: Some(gate),
         is_origin_gone: true,
-        samples: vec![sample(5, 100)],
+        samples: vec![Sample { lingered: Duration::from_millis(250), ..sample(5, 100) }],
     };
     let mut unsent = Feedback::default();
     unsent.merge(first);
     unsent.merge(second);
     let two = Cost::ONE + Cost::ONE;
+    // Seven that lingered for a quarter of a second, seven that did not.
+    let together = Sample { count: 14, lingered: Duration::from_millis(125), ..sample(5, 100) };
     let sum = Feedback {
         from: 77,
         at: REPORTED_AT,
@@ -65,7 +68,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         shown: vec![(5, Cost::ONE), (6, two)],
         gate: Some(gate),
         is_origin_gone: true,
-        samples: vec![sample(4, 700), Sample { count: 14, ..sample(5, 100) }],
+        samples: vec![sample(4, 700), together],
     };
     assert_eq!(unsent, sum);
     let wire = json!({
@@ -76,6 +79,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
             "max_queue_wait_ms": 30_000,
         },
         "samples": [[3, 250, 7, 700_000, 123_456, 4, 1, 0], [3, 250, 14, 100_000, 123_456, 5, 1, 0]],
+        "lingered": [[1, 125_000]],
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
@@ -102,11 +106,31 @@ fn what_is_no_report_is_refused() {
         with("samples", json!([[300, 1, 1, 1, 1, 1, 1, 1]])),
         with("samples", json!([[1, 1, 1, -1, 1, 1, 1, 1]])),
         with("samples", json!([[1, 1, u64::MAX, 1, 1, 1, 1, 1]])),
+        with("lingered", json!(7)),
+        with("lingered", json!([[0]])),
+        with("lingered", json!([[0, -1]])),
     ] {
         assert_eq!(parse(&bad), None, "{bad}");
     }
     let many = with("samples", json!(vec![[1, 1, 1, 1, 1, 1, 1, 1]; 5_000]));
     assert_eq!(parse(&many).map(|report| report.samples.len()), Some(MAX_REPORTED_SAMPLES));
+}
+
+#[test]
+fn who_lingered_may_be_left_out_and_is_bounded() {
+    let lingered = |rows: Option<Value>| {
+        let mut report = old(1, json!(500));
+        report["samples"] = json!([[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]]);
+        if let Some(rows) = rows {
+            report["lingered"] = rows;
+        }
+        parse(&report).map(|report| report.samples.iter().map(|s| s.lingered).collect::<Vec<_>>())
+    };
+    let none = Duration::ZERO;
+    assert_eq!(lingered(None), Some(vec![none, none]), "an old sender");
+    assert_eq!(lingered(Some(json!([[1, 250_000]]))), Some(vec![none, Duration::from_millis(250)]));
+    assert_eq!(lingered(Some(json!([[1, u64::MAX]]))), Some(vec![none, MAX_OVER]));
+    assert_eq!(lingered(Some(json!([[2, 5]]))), Some(vec![none, none]), "of nobody");
 }
 
 #[test]

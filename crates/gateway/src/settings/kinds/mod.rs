@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::declare::{Kind, Leaf};
 use super::read::Reader;
 use super::tree::{Node, Value};
@@ -43,6 +45,10 @@ impl Leaf<bool> for Flag {
     fn show(&self, value: &bool) -> String {
         value.to_string()
     }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "boolean" })
+    }
 }
 
 /// One of a few numbers.
@@ -60,6 +66,10 @@ impl Leaf<u16> for OneOf {
 
     fn show(&self, value: &u16) -> String {
         value.to_string()
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "integer", "enum": self.0 })
     }
 }
 
@@ -96,6 +106,10 @@ impl<T: Named> Leaf<T> for Choice {
         let found = T::NAMES.iter().find(|(_, v)| v == value);
         toml_string(found.map_or("", |(name, _)| name))
     }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "string", "enum": T::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>() })
+    }
 }
 
 /// Most elements of a list: each is looked at per request or compared with every other.
@@ -126,6 +140,10 @@ impl<T, L: Leaf<T>> Kind<Vec<T>> for List<L> {
     fn show(&self, value: &Vec<T>) -> String {
         let items: Vec<_> = value.iter().map(|v| Leaf::show(&self.0, v)).collect();
         format!("[{}]", items.join(", "))
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "array", "items": Leaf::schema(&self.0), "maxItems": MAX_ITEMS })
     }
 
     fn secret(&self) -> bool {

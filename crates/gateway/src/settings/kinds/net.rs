@@ -34,6 +34,10 @@ impl Leaf<String> for Text {
         toml_string(value)
     }
 
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({ "type": "string" })
+    }
+
     fn secret(&self) -> bool {
         self.secret
     }
@@ -186,6 +190,12 @@ pub(in super::super) const CLASS_NAME: Text =
     text("a name of 1 to 64 letters, digits, \"-\" and \"_\", other than \"default\"", |s| {
         let inside = s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         ok_if(!s.is_empty() && s.len() <= 64 && inside && s != "default")
+    });
+
+/// As [`CLASS_NAME`], or the default class's, which may be configured too.
+pub(in super::super) const ANY_CLASS_NAME: Text =
+    text("a name of 1 to 64 letters, digits, \"-\" and \"_\"", |s| {
+        if s == "default" { Ok(()) } else { (CLASS_NAME.check)(s) }
     });
 
 /// A base URL.

@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde_json::json;
+use tidegate_core::units::Rate;
+
 use super::super::declare::Leaf;
 use super::super::tree::Value;
 
@@ -28,6 +31,10 @@ macro_rules! count_for {
 
             fn show(&self, value: &$T) -> String {
                 value.to_string()
+            }
+
+            fn schema(&self) -> serde_json::Value {
+                json!({ "type": "integer", "minimum": self.0.start(), "maximum": self.0.end() })
             }
         }
     )* };
@@ -57,6 +64,10 @@ impl Leaf<f64> for Number {
     fn show(&self, value: &f64) -> String {
         format!("{value:?}")
     }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "number", "minimum": self.0.start(), "maximum": self.0.end() })
+    }
 }
 
 /// A part of a whole: 0.2 or "20%".
@@ -82,6 +93,10 @@ impl Leaf<f64> for Portion {
     fn show(&self, value: &f64) -> String {
         format!("{value:?}")
     }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": "%$" })
+    }
 }
 
 /// A cost the core accepts.
@@ -100,6 +115,38 @@ impl Leaf<f64> for ClassCost {
 
     fn show(&self, value: &f64) -> String {
         format!("{value:?}")
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        use tidegate_core::units::Cost;
+        json!({ "type": "number", "minimum": Cost::MIN.units(), "maximum": Cost::MAX.units() })
+    }
+}
+
+/// Cost units per second, or zero for none: the schedule counts in hundredths, so that less would be another rate.
+pub(in super::super) struct RateOrNone;
+
+impl RateOrNone {
+    const LEAST: f64 = 0.01;
+}
+
+impl Leaf<f64> for RateOrNone {
+    fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
+        let rate = Number(0.0..=Rate::MAX.get()).parse(value)?;
+        if rate == 0.0 || rate >= Self::LEAST { Ok(rate) } else { Err(None) }
+    }
+
+    fn expected(&self) -> String {
+        format!("0 or a number from {} to {}", Self::LEAST, Rate::MAX.get())
+    }
+
+    fn show(&self, value: &f64) -> String {
+        format!("{value:?}")
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        let some = json!({ "minimum": Self::LEAST });
+        json!({ "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "anyOf": [{ "const": 0 }, some] })
     }
 }
 
@@ -125,7 +172,7 @@ pub(in super::super) const fn span_or_zero(min_ms: u64, max_ms: u64) -> Span {
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// "1h30m" as a duration.
-pub(in super::super) fn parse_duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let (mut rest, mut next_unit, mut total) = (text, 0, 0u64);
     if rest.is_empty() {
         return None;
@@ -195,6 +242,14 @@ impl Leaf<Duration> for Span {
     fn show(&self, value: &Duration) -> String {
         format!("\"{}\"", show_duration(*value))
     }
+
+    fn schema(&self) -> serde_json::Value {
+        let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        json!({
+            "type": "string", "format": "tidegate-duration", "pattern": "^([0-9]+(d|h|m|s|ms))+$",
+            "x-minimum-ms": ms(self.min), "x-maximum-ms": ms(self.max), "x-zero": self.zero,
+        })
+    }
 }
 
 /// A number of bytes within bounds: 65536 or "64KiB".
@@ -263,6 +318,11 @@ macro_rules! size_for {
             fn show(&self, value: &$T) -> String {
                 let shown = show_size(*value as u64);
                 if shown.bytes().all(|b| b.is_ascii_digit()) { shown } else { format!("\"{shown}\"") }
+            }
+
+            fn schema(&self) -> serde_json::Value {
+                let least = if self.zero { 0 } else { *self.bounds.start() };
+                json!({ "type": ["integer", "string"], "minimum": least, "maximum": self.bounds.end() })
             }
         }
     )* };

@@ -1,0 +1,277 @@
+//! `tidegate ctl`: looks at a running gate and turns its knobs, over its admin API.
+
+use std::process::ExitCode;
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::{Map, Value, json};
+
+mod client;
+mod show;
+mod watch;
+
+use client::Client;
+
+/// Where a gate's admin API is, if nobody says otherwise.
+const USUAL_URL: &str = "http://127.0.0.1:9090";
+
+/// `tidegate ctl`
+///
+/// Exit status: 0 done; 1 the gate refused, and says why; 2 the command line is wrong; 3 no gate answers.
+#[derive(ClapArgs, Debug)]
+pub struct CtlOptions {
+    /// The gate's admin API [default: $TIDEGATE_URL, or http://127.0.0.1:9090].
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// `listen.admin_token`, or `listen.admin_read_token` to look only [default: $TIDEGATE_TOKEN].
+    #[arg(long, global = true, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Print what the gate answers, as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+/// Why, for the audit.
+#[derive(ClapArgs, Debug)]
+struct Why {
+    /// Why, for the gate's record of changes.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    why: String,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+enum CtlCommand {
+    /// Show tunables: all, one with what it means, or those that a pattern (`*`) fits.
+    Get {
+        /// Names or patterns, e.g. `queue.max_wait`, `class.*.priority`.
+        names: Vec<String>,
+        /// Only those that have another value than the file gives them.
+        #[arg(long)]
+        tuned: bool,
+    },
+    /// Change tunables: all of them at once, or none.
+    Set {
+        /// E.g. `queue.max_wait=10s`, `class.search.priority=3`.
+        #[arg(required = true, value_name = "NAME=VALUE", value_parser = crate::args::assignment)]
+        changes: Vec<(String, String)>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Give tunables the values of the file again.
+    Reset {
+        /// Their names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Print figures once a second, as the gate tells them.
+    Watch(watch::WatchOptions),
+    /// Show who changed what, the latest first.
+    Audit {
+        /// How many changes.
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show everything at a glance.
+    State,
+    /// Show the capacity and how it was found, or set it.
+    Capacity {
+        /// The capacity from now on, in cost units per second.
+        rate: Option<f64>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Have the capacity looked for anew.
+    Rediscover(Why),
+    /// Have the configuration read again.
+    Reload(Why),
+    /// End the gate in good order.
+    Drain(Why),
+}
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+enum Failure {
+    /// The gate says no.
+    Refused(String),
+    /// The command line.
+    Usage(String),
+    /// Nobody answers, or not what a gate would.
+    Unreachable(String),
+}
+
+/// Does one thing.
+pub fn ctl(options: &CtlOptions) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("tidegate: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (said, code) = match runtime.block_on(perform(options)) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Refused(why)) => (why, 1),
+        Err(Failure::Usage(why)) => (why, 2),
+        Err(Failure::Unreachable(why)) => (why, 3),
+    };
+    eprintln!("tidegate: {said}");
+    ExitCode::from(code)
+}
+
+/// An option, or the environment's word for it.
+fn given(option: &Option<String>, variable: &str) -> Option<String> {
+    option.clone().or_else(|| std::env::var(variable).ok()).filter(|text| !text.is_empty())
+}
+
+async fn perform(options: &CtlOptions) -> Result<(), Failure> {
+    let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| USUAL_URL.into());
+    let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"))?;
+    match &options.command {
+        CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, options.json).await,
+        CtlCommand::Get { names, tuned } => return get(&client, names, *tuned, options.json).await,
+        _ => {}
+    }
+    let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
+        CtlCommand::Set { changes, why } => {
+            let changes: Map<_, _> = changes.iter().map(|(name, text)| (name.clone(), value(text))).collect();
+            let body = json!({ "changes": changes, "why": why.why });
+            (client.ask("PATCH", "/v1/tunables", Some(&body)).await?, show::changes)
+        }
+        CtlCommand::Reset { names, why } => {
+            let mut last = Value::Null;
+            for name in names {
+                let path = format!("/v1/tunables/{}", client::segment(name));
+                last = client.ask("DELETE", &path, Some(&json!({ "why": why.why }))).await?;
+                if !options.json {
+                    show::say(&show::now(&last));
+                }
+            }
+            (last, |_| String::new())
+        }
+        CtlCommand::Audit { limit } => {
+            (client.ask("GET", &format!("/v1/audit?limit={limit}"), None).await?, show::audit)
+        }
+        CtlCommand::State => (client.ask("GET", "/v1/state", None).await?, show::figures),
+        CtlCommand::Capacity { rate: None, .. } => {
+            (client.ask("GET", "/v1/capacity", None).await?, show::figures)
+        }
+        CtlCommand::Capacity { rate: Some(rate), why } => {
+            let body = json!({ "rate": rate, "why": why.why });
+            (client.ask("PUT", "/v1/capacity", Some(&body)).await?, |now| {
+                format!("capacity {}", show::plain(&now["rate"]))
+            })
+        }
+        CtlCommand::Rediscover(why) => {
+            (act(&client, "/v1/capacity/rediscover", why).await?, |_| "the capacity is looked for".into())
+        }
+        CtlCommand::Reload(why) => (act(&client, "/v1/reload", why).await?, show::reloaded),
+        CtlCommand::Drain(why) => (act(&client, "/v1/drain", why).await?, |_| "draining".into()),
+        CtlCommand::Get { .. } | CtlCommand::Watch(_) => return Ok(()),
+    };
+    let text = if options.json { format!("{answer:#}") } else { text(&answer) };
+    if !text.is_empty() {
+        show::say(text.trim_end());
+    }
+    Ok(())
+}
+
+async fn act(client: &Client, path: &str, why: &Why) -> Result<Value, Failure> {
+    client.ask("POST", path, Some(&json!({ "why": why.why }))).await
+}
+
+/// What looks like a value of JSON is one; anything else is a text: `10s`, `codel`.
+fn value(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Null | Value::Object(_)) | Err(_) => Value::String(text.into()),
+        Ok(value) => value,
+    }
+}
+
+async fn get(client: &Client, names: &[String], tuned: bool, as_json: bool) -> Result<(), Failure> {
+    if let ([name], false) = (names, tuned)
+        && !name.contains('*')
+    {
+        let one = client.ask("GET", &format!("/v1/tunables/{}", client::segment(name)), None).await?;
+        show::say(&if as_json { format!("{one:#}") } else { show::one(&one) });
+        return Ok(());
+    }
+    let mut answer = client.ask("GET", "/v1/tunables", None).await?;
+    let Some(all) = answer["tunables"].as_array_mut() else {
+        return Err(Failure::Unreachable("the answer is not a gate's".into()));
+    };
+    for name in names {
+        if !all.iter().any(|tunable| fits(name, tunable["name"].as_str().unwrap_or_default())) {
+            return Err(Failure::Refused(format!(
+                "no tunable fits \"{name}\"; `tidegate ctl get` lists them"
+            )));
+        }
+    }
+    all.retain(|tunable| {
+        let name = tunable["name"].as_str().unwrap_or_default();
+        let wanted = names.is_empty() || names.iter().any(|pattern| fits(pattern, name));
+        wanted && !(tuned && tunable["tuned"].is_null())
+    });
+    show::say(&if as_json { format!("{answer:#}") } else { show::tunables(&answer) });
+    Ok(())
+}
+
+/// Whether a name is of this form; `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, wanted) in [
+            ("queue.max_wait", "queue.max_wait", true),
+            ("queue.max_wait", "queue.max_waits", false),
+            ("queue.*", "queue.max_wait", true),
+            ("*wait", "queue.max_wait", true),
+            ("class.*.priority", "class.search.priority", true),
+            ("class.*.priority", "class.search.cost", false),
+            ("*", "", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("*a*a", "a", false),
+        ] {
+            assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_json_if_it_looks_like_it() {
+        for (text, wanted) in [
+            ("10", json!(10)),
+            ("0.5", json!(0.5)),
+            ("true", json!(true)),
+            ("10s", json!("10s")),
+            ("\"10\"", json!("10")),
+            ("[\"search\"]", json!(["search"])),
+            ("null", json!("null")),
+            ("", json!("")),
+        ] {
+            assert_eq!(value(text), wanted, "{text}");
+        }
+    }
+}

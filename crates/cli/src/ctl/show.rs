@@ -1,0 +1,193 @@
+//! The gate's documents for people.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+/// Prints a line. Whoever reads no further, like `head`, has seen enough: no error, and no more work.
+pub fn say(line: &str) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A value as somebody would write it after `set NAME=`.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(n) if n.is_f64() => {
+            let x = n.as_f64().unwrap_or_default();
+            // Three places are more than anybody reads of a rate.
+            if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { format!("{:.3}", x) }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Columns under their names, each as wide as its widest cell.
+pub fn table(names: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |i: usize| {
+        let cells = rows.iter().map(|row| row[i].chars().count());
+        cells.chain([names[i].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..names.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![line(names.to_vec())];
+    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+    lines.join("\n")
+}
+
+/// `get` of several.
+pub fn tunables(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["tunables"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|t| {
+            let file = if t["file"] == t["value"] { String::new() } else { plain(&t["file"]) };
+            let who = t["tuned"]["who"].as_str().unwrap_or_default();
+            vec![plain(&t["name"]), plain(&t["value"]), file, who.into()]
+        })
+        .collect();
+    table(&["NAME", "VALUE", "FILE", "TUNED BY"], &rows)
+}
+
+/// `get` of one.
+pub fn one(t: &Value) -> String {
+    let mut out = format!(
+        "{} = {}\n{} Takes {}.",
+        plain(&t["name"]),
+        plain(&t["value"]),
+        plain(&t["doc"]),
+        plain(&t["expected"])
+    );
+    if let Some(tuned) = t["tuned"].as_object() {
+        let why = tuned["why"].as_str().filter(|why| !why.is_empty());
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        let (who, at) = (plain(&tuned["who"]), time(&tuned["at_ms"]));
+        out.push_str(&format!("\nThe file says {}. Tuned by {who} at {at}{why}", plain(&t["file"])));
+    }
+    out
+}
+
+/// One after `reset`.
+pub fn now(t: &Value) -> String {
+    format!("{} = {}", plain(&t["name"]), plain(&t["value"]))
+}
+
+/// `set`.
+pub fn changes(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["changed"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|c| vec![plain(&c["name"]), plain(&c["old"]), plain(&c["new"])])
+        .collect();
+    table(&["NAME", "BEFORE", "NOW"], &rows)
+}
+
+/// `reload`.
+pub fn reloaded(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["changed"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|c| {
+            let note = if c["needs_restart"] == true { "with the next start" } else { "" };
+            vec![plain(&c["key"]), plain(&c["old"]), plain(&c["new"]), note.into()]
+        })
+        .collect();
+    if rows.is_empty() { "nothing has changed".into() } else { table(&["KEY", "BEFORE", "NOW", ""], &rows) }
+}
+
+/// `audit`.
+pub fn audit(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["changes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|c| {
+            let what = match c["key"].as_str() {
+                Some(key) => format!("{key}: {} -> {}", plain(&c["old"]), plain(&c["new"])),
+                None => String::new(),
+            };
+            vec![time(&c["at_ms"]), plain(&c["who"]), plain(&c["action"]), what, plain(&c["why"])]
+        })
+        .collect();
+    table(&["WHEN", "WHO", "DID", "WHAT", "WHY"], &rows)
+}
+
+/// Every figure of a document by its path: `room.waiting`, `classes.search.offered_per_s`.
+pub fn flat(value: &Value) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    walk(value, "", &mut out);
+    out
+}
+
+fn walk(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
+    let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in
+                fields.iter().filter(|(name, _)| !matches!(name.as_str(), "name" | "address"))
+            {
+                walk(value, &join(name), out);
+            }
+        }
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate().filter(|(_, item)| item.is_object()) {
+                let name = item["name"].as_str().or(item["address"].as_str());
+                walk(item, &join(&name.map_or_else(|| i.to_string(), str::to_owned)), out);
+            }
+        }
+        _ => out.push((path.to_owned(), value.clone())),
+    }
+}
+
+/// `state`, `capacity`.
+pub fn figures(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = flat(answer)
+        .into_iter()
+        .map(|(name, value)| {
+            let shown = if name.ends_with("at_ms") { time(&value) } else { plain(&value) };
+            vec![name, shown]
+        })
+        .collect();
+    table(&["FIGURE", "VALUE"], &rows)
+}
+
+/// Milliseconds since 1970 as a time.
+pub fn time(ms: &Value) -> String {
+    let at = ms.as_i64().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| plain(ms), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn documents_become_lines() {
+        let state = json!({
+            "at_ms": 0, "room": { "waiting": 3 }, "classes": [{ "name": "search", "cost": 1.5 }], "points": [[1, 2]],
+        });
+        let flat: Vec<String> =
+            flat(&state).into_iter().map(|(name, value)| format!("{name}={}", plain(&value))).collect();
+        assert_eq!(flat, ["at_ms=0", "classes.search.cost=1.500", "room.waiting=3"]);
+        assert_eq!(
+            table(&["A", "BB"], &[vec!["long".into(), "x".into()], vec!["".into(), "".into()]]),
+            "A     BB\nlong  x\n"
+        );
+        assert_eq!(time(&json!(1_795_305_600_123_u64)), "2026-11-22 00:00:00");
+        assert!(
+            one(&json!({ "name": "n", "value": "5s", "file": "30s", "doc": "D.", "expected": "x",
+            "tuned": { "who": "w", "why": "", "at_ms": 0 } }))
+            .ends_with("The file says 30s. Tuned by w at 1970-01-01 00:00:00")
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! What is brought to the desk, and what it says.
+
+use std::time::Duration;
+
+use crate::ingress::Ingress;
+use crate::room::Wait;
+use crate::ticket::Ticket;
+use crate::units::{ClassId, Cost};
+
+/// What a request shows of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// Nothing: a newcomer.
+    Nothing,
+    /// An authentic ticket.
+    Ticket(Ticket),
+    /// Something that is no ticket, or none of this visitor's.
+    Forged,
+}
+
+/// A request that meets the room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asking {
+    /// Its class.
+    pub class: ClassId,
+    /// Work it asks of the origin.
+    pub cost: Cost,
+    /// What it shows.
+    pub shown: Shown,
+    /// This process forwards nothing itself: it is tokengen.
+    pub sends_on: bool,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// To the origin.
+    Enter {
+        /// The ticket that was redeemed for it, if it was one.
+        ticket: Option<Ticket>,
+    },
+    /// To tokencheck, with this ticket for now.
+    SendOn {
+        /// Made for the way.
+        ticket: Ticket,
+        /// A ticket was redeemed for it: the visitor holds none any more.
+        redeemed: bool,
+    },
+    /// To tokengen, for a place.
+    SendBack,
+    /// It waits with this ticket.
+    Wait {
+        /// The ticket that holds from now on.
+        ticket: Ticket,
+        /// What to say.
+        wait: Wait,
+        /// Whose place it is.
+        place: Place,
+    },
+    /// No place within the longest wait.
+    Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// What it shows is forged.
+    Forbidden,
+    /// Its class's ingress bucket is empty.
+    Refused {
+        /// When it would pass.
+        retry_after: Duration,
+    },
+}
+
+/// Who guards the way to the desk.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance<'a> {
+    /// The classes' buckets.
+    pub ingress: &'a Ingress,
+    /// Longest wait there for a bucket.
+    pub max_wait: Duration,
+    /// The class waits in the room. If not, it comes here because its bucket may send it there.
+    pub waits: bool,
+}
+
+/// How a visitor comes by the place it waits at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A newcomer's.
+    New,
+    /// The one the ticket shown is for.
+    Kept,
+    /// New, because the turn had passed.
+    Late,
+    /// New, because the ticket shown had been used.
+    Replaced,
+}

@@ -1,0 +1,123 @@
+//! Guaranteed shares: a class with a guarantee g gets at least g of the work sent to the origin while it has somebody who may go,
+//! whatever comes before it otherwise.
+//!
+//! *Worst-case fair weighted fair queueing* (Bennett, Zhang, "WF2Q", INFOCOM 1996), with the work dispatched as its clock.
+//! With W the work dispatched so far, a class's next request of cost c
+//!
+//! ```text
+//! is owed from    S = max(S of the one before + its cost / g, W when the class could go again)
+//! to be sent by   F = S + c / g
+//! ```
+//!
+//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the scheduler is free. As
+//! the guarantees sum up to at most one, this is earliest-deadline-first on deadlines that can be met: over any stretch in
+//! which work V goes to the origin and the class can always go, it gets at least
+//!
+//! ```text
+//! g V - g * (dearest of all) - 2 * (its own dearest)
+//! ```
+//!
+//! What it gets beyond its share is not held against it: after a service S is at most W + c / g.
+
+use super::tournament::Tournament;
+use crate::units::{MAX_CLASSES, Share};
+
+/// Work is counted in 2^-32 of a hundredth, so that c / g is rounded by nothing that matters.
+const SCALE: u32 = 32;
+
+#[derive(Debug)]
+pub(super) struct Floors {
+    /// Work dispatched.
+    done: u128,
+    floors: Vec<Floor>,
+    /// By S: not yet owed.
+    early: Tournament,
+    /// By F: owed.
+    owed: Tournament,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Floor {
+    share: Share,
+    /// What may be dispatched in all while a hundredth of the class's is, in 2^-32 of a hundredth.
+    stretch: u64,
+    start: u128,
+    /// Of the next request, if it may go.
+    cost: Option<u64>,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        let floors = vec![Floor::default(); MAX_CLASSES];
+        Self { done: 0, floors, early: Tournament::default(), owed: Tournament::default() }
+    }
+}
+
+impl Floor {
+    fn new(share: Share) -> Self {
+        let whole = u64::from(Share::ALL.millionths()) << SCALE;
+        Self { share, stretch: whole / u64::from(share.millionths().max(1)), start: 0, cost: None }
+    }
+
+    /// How much may be dispatched in all while `cost` is.
+    fn length(&self, cost: u64) -> u128 {
+        u128::from(cost) * u128::from(self.stretch)
+    }
+}
+
+impl Floors {
+    /// Changes a class that is not ready.
+    pub(super) fn configure(&mut self, class: usize, share: Share) {
+        if self.floors[class].share != share {
+            self.floors[class] = Floor::new(share);
+        }
+    }
+
+    pub(super) fn ready(&mut self, class: usize, cost: u64) {
+        let floor = &mut self.floors[class];
+        if floor.share == Share::ZERO {
+            return;
+        }
+        if floor.cost.is_none() {
+            floor.start = floor.start.max(self.done);
+        }
+        floor.cost = Some(cost);
+        self.place(class);
+    }
+
+    pub(super) fn unready(&mut self, class: usize) {
+        self.floors[class].cost = None;
+        self.place(class);
+    }
+
+    fn place(&mut self, class: usize) {
+        let floor = self.floors[class];
+        let is_owed = floor.start <= self.done;
+        let by = |when: u128, here: bool| floor.cost.filter(|_| here).map(|_| when);
+        self.early.set(class, by(floor.start, !is_owed));
+        self.owed.set(class, by(floor.start + floor.length(floor.cost.unwrap_or_default()), is_owed));
+    }
+
+    /// Whose turn it is by its guarantee.
+    pub(super) fn pick(&mut self) -> Option<usize> {
+        while let Some((class, start)) = self.early.first()
+            && start <= self.done
+        {
+            self.place(class);
+        }
+        self.owed.first().map(|(class, _)| class)
+    }
+
+    /// Work of a class was dispatched, for whatever reason.
+    pub(super) fn charge(&mut self, class: usize, cost: u64) {
+        let floor = &mut self.floors[class];
+        if floor.share > Share::ZERO {
+            let from = if floor.cost.is_some() { floor.start.min(self.done) } else { self.done };
+            floor.start = from + floor.length(cost);
+        }
+        self.done += u128::from(cost) << SCALE;
+        if self.floors[class].cost.is_some() {
+            self.place(class);
+        }
+    }
+}

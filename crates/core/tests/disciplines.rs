@@ -1,0 +1,184 @@
+//! The disciplines against plain lists, and CoDel against its source.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::gate::{DisciplineKind, QueueConfig};
+use tidegate_core::queue::{CoDel, Discipline, Full, Queue, Waiting};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+
+const TARGET: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(100);
+const MAX: usize = 12;
+
+fn ms(ms: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + ms)
+}
+
+fn entry(id: u64, since: u64) -> Waiting {
+    Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(since), until: None, turn: id }
+}
+
+fn config(discipline: DisciplineKind) -> QueueConfig {
+    QueueConfig { discipline, target: TARGET, interval: INTERVAL, ..QueueConfig::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push,
+    Pop,
+    PopOldest,
+    /// The n-th, modulo their number.
+    Remove(usize),
+    Advance(u64),
+    Switch(DisciplineKind),
+}
+
+fn kind() -> impl Strategy<Value = DisciplineKind> {
+    use DisciplineKind::{AdaptiveLifo, CoDel, Fifo, Lifo};
+    prop::sample::select(vec![Fifo, Lifo, AdaptiveLifo, CoDel])
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => Just(Op::Push),
+        5 => Just(Op::Pop),
+        1 => Just(Op::PopOldest),
+        2 => any::<usize>().prop_map(Op::Remove),
+        4 => (0u64..30).prop_map(Op::Advance),
+        1 => kind().prop_map(Op::Switch),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn a_queue_does_as_a_list(first in kind(), ops in prop::collection::vec(op(), 1..200)) {
+        let (mut queue, mut kind) = (Queue::new(&config(first), MAX), first);
+        let (mut list, mut now, mut next) = (Vec::<Waiting>::new(), 0, 0);
+        for op in ops {
+            match op {
+                Op::Push => {
+                    next += 1;
+                    let full = list.len() >= MAX;
+                    let expected = if full { Err(Full { len: list.len() }) } else { Ok(()) };
+                    prop_assert_eq!(queue.push(entry(next, now)), expected);
+                    if !full {
+                        list.push(entry(next, now));
+                    }
+                }
+                Op::Pop => {
+                    let newest = match kind {
+                        DisciplineKind::Fifo | DisciplineKind::CoDel => false,
+                        DisciplineKind::Lifo => true,
+                        DisciplineKind::AdaptiveLifo => {
+                            list.first().is_some_and(|w| ms(now).since(w.since) > TARGET)
+                        }
+                    };
+                    let expected = if newest { list.last() } else { list.first() }.copied();
+                    prop_assert_eq!(queue.peek(ms(now)).copied(), expected);
+                    prop_assert_eq!(queue.pop(ms(now)), expected);
+                    list.retain(|w| Some(w.id) != expected.map(|e| e.id));
+                }
+                Op::PopOldest => {
+                    let expected = (!list.is_empty()).then(|| list.remove(0));
+                    prop_assert_eq!(queue.pop_oldest(), expected);
+                }
+                Op::Remove(n) if !list.is_empty() => {
+                    let gone = list.remove(n % list.len());
+                    prop_assert_eq!(queue.remove(gone.id), Some(gone));
+                    prop_assert_eq!(queue.remove(gone.id), None);
+                }
+                Op::Remove(_) => {}
+                Op::Advance(by) => now += by,
+                Op::Switch(to) => {
+                    kind = to;
+                    queue.configure(&config(to), MAX);
+                }
+            }
+            prop_assert_eq!(queue.len(), list.len());
+            prop_assert_eq!(queue.oldest(), list.first());
+        }
+    }
+
+    /// As `folly/executors/Codel.cpp` has it, flag by flag.
+    #[test]
+    fn codel_does_as_its_source(steps in prop::collection::vec((0u64..60, 0u64..120), 1..300)) {
+        let mut codel = CoDel::new(&config(DisciplineKind::CoDel));
+        let (mut interval_end, mut min_delay, mut reset, mut overloaded) = (0, Duration::ZERO, false, false);
+        let mut now = 0;
+        for (pause, delay) in steps {
+            now += pause;
+            let (at, delay) = (ms(now).as_micros(), Duration::from_millis(delay));
+            if at > interval_end && !reset {
+                reset = true;
+                interval_end = at + INTERVAL.as_micros() as u64;
+                overloaded = min_delay > TARGET;
+            }
+            let expected = if reset {
+                reset = false;
+                min_delay = delay;
+                false
+            } else {
+                min_delay = min_delay.min(delay);
+                overloaded && delay > 2 * TARGET
+            };
+            prop_assert_eq!(codel.is_refused(delay, ms(now)), expected);
+        }
+    }
+}
+
+/// An origin that serves one in 5 ms is offered one in `every_us` microseconds for ten seconds: the waits of those served in
+/// the second half, and how many were refused.
+fn offered(every_us: u64) -> (Vec<Duration>, usize) {
+    let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100_000);
+    let at = |us: u64| Timestamp::from_micros(1_800_000_000_000_000 + us);
+    let (mut waits, mut refused, mut next) = (Vec::new(), 0, 0);
+    for served in (0..10_000_000).step_by(5_000) {
+        while next * every_us <= served {
+            let waiting = Waiting { since: at(next * every_us), ..entry(next, 0) };
+            queue.push(waiting).unwrap();
+            next += 1;
+        }
+        while queue.is_refused(at(served)) {
+            queue.pop(at(served));
+            refused += 1;
+        }
+        let waited = queue.pop(at(served)).map(|w| at(served).since(w.since));
+        waits.extend(waited.filter(|_| served > 5_000_000));
+    }
+    (waits, refused)
+}
+
+#[test]
+fn codel_keeps_the_wait_short_and_a_sound_queue_alone() {
+    let (waits, refused) = offered(5_000);
+    assert!(refused == 0 && waits.len() > 900, "{refused} refused although nothing stands");
+    for every_us in [4_000, 2_500, 1_000] {
+        let (waits, refused) = offered(every_us);
+        assert!(refused > 0 && waits.len() > 900, "the origin is not idle: {}", waits.len());
+        // One in an interval is served whatever it has waited for.
+        let late = waits.iter().filter(|wait| **wait > 2 * TARGET).count();
+        assert!(late <= 5_000 / 100 + 1, "{late} of {} waited for more than two targets", waits.len());
+    }
+}
+
+/// Under overload those who are served by adaptive LIFO have hardly waited, where the first come have waited for ever.
+#[test]
+fn the_newest_are_served_in_time_when_nobody_else_can_be() {
+    let served_in_time = |kind| {
+        let mut queue = Queue::new(&config(kind), 100_000);
+        let mut in_time = 0;
+        for k in 0..2_000 {
+            queue.push(entry(2 * k, 5 * k)).unwrap();
+            queue.push(entry(2 * k + 1, 5 * k)).unwrap();
+            let waited = queue.pop(ms(5 * k)).map(|w| ms(5 * k).since(w.since));
+            in_time += usize::from(waited.unwrap() < Duration::from_secs(1));
+        }
+        in_time
+    };
+    assert!(served_in_time(DisciplineKind::Fifo) < 500);
+    assert_eq!(served_in_time(DisciplineKind::AdaptiveLifo), 2_000);
+    assert_eq!(served_in_time(DisciplineKind::Lifo), 2_000);
+}

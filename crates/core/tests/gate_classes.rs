@@ -1,0 +1,348 @@
+//! The gate with classes that have limits, buckets, patience and disciplines of their own: what must hold after every step,
+//! whatever the set-up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::bucket::Bucket;
+use tidegate_core::gate::*;
+use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
+
+const CLASSES: usize = 4;
+
+fn ms(n: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + n)
+}
+
+fn class() -> impl Strategy<Value = ClassConfig> {
+    use DisciplineKind::{AdaptiveLifo, CoDel, Fifo, Lifo};
+    let queue = (
+        prop::sample::select(vec![Fifo, Lifo, AdaptiveLifo, CoDel]),
+        prop::option::of(0usize..6),
+        prop::option::of(1u64..80),
+    );
+    let egress = prop::option::of((1.0f64..200.0, 100u64..400));
+    (0u8..3, 1u32..5, prop::option::of(0u32..4), queue, egress, 0u32..250_000).prop_map(
+        |(priority, weight, max_in_flight, (discipline, max_length, patience_ms), egress, share)| {
+            let bucket = |(rate, burst): (f64, u64)| BucketConfig {
+                rate: Rate::per_second(rate).unwrap(),
+                burst: Cost::from_hundredths(burst),
+            };
+            ClassConfig {
+                priority,
+                weight,
+                max_in_flight,
+                guarantee: Share::from_fraction(f64::from(share) / 1e6).unwrap(),
+                queue: QueueConfig {
+                    discipline,
+                    max_length,
+                    patience: patience_ms.map(Duration::from_millis),
+                    target: Duration::from_millis(10),
+                    interval: Duration::from_millis(50),
+                },
+                egress: egress.map(bucket).unwrap_or_default(),
+            }
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = GateConfig> {
+    use Scheduling::{Deficit, Priority, RoundRobin};
+    let kind = prop::sample::select(vec![Priority, RoundRobin, Deficit]);
+    (prop::option::of(0u32..6), 0usize..14, kind, prop::collection::vec(class(), CLASSES)).prop_map(
+        |(max_in_flight, max_queue, scheduler, classes)| GateConfig {
+            max_in_flight,
+            max_queue,
+            max_queue_wait: Duration::from_millis(60),
+            scheduler,
+            classes,
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// With a deadline of its own in so many milliseconds.
+    Arrive(u8, Option<u64>),
+    Finish(usize),
+    Abandon(usize),
+    Advance(u64),
+    Tick,
+    Drain,
+    Limit(Option<u32>),
+    Reconfigure(Box<GateConfig>),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        9 => (0u8..CLASSES as u8, prop::option::weighted(0.3, 0u64..50)).prop_map(|(c, until)| Op::Arrive(c, until)),
+        6 => any::<usize>().prop_map(Op::Finish),
+        2 => any::<usize>().prop_map(Op::Abandon),
+        5 => (0u64..25).prop_map(Op::Advance),
+        2 => Just(Op::Tick),
+        8 => Just(Op::Drain),
+        1 => prop::option::of(0u32..6).prop_map(Op::Limit),
+        1 => config().prop_map(|config| Op::Reconfigure(Box::new(config))),
+    ]
+}
+
+struct Waits {
+    class: ClassId,
+    cost: Cost,
+    since: u64,
+    until: Option<u64>,
+}
+
+/// Our own account of who is where, and what each class's bucket lets pass.
+struct Account {
+    gate: Gate,
+    config: GateConfig,
+    limit: Option<u32>,
+    now: u64,
+    next_id: u64,
+    /// By id, which is the order of arrival.
+    waiting: BTreeMap<u64, Waits>,
+    in_flight: Vec<(ClassId, Cost)>,
+    buckets: Vec<Bucket>,
+    arrived: u64,
+    finished: u64,
+    shed: u64,
+    abandoned: u64,
+}
+
+fn cost(class: ClassId) -> Cost {
+    Cost::from_hundredths(60 + 70 * u64::from(class.0))
+}
+
+impl Account {
+    fn new(config: GateConfig) -> Self {
+        Self {
+            gate: Gate::new(&config),
+            limit: config.max_in_flight,
+            buckets: config.classes.iter().map(|class| Bucket::new(&class.egress)).collect(),
+            config,
+            now: 0,
+            next_id: 0,
+            waiting: BTreeMap::new(),
+            in_flight: Vec::new(),
+            arrived: 0,
+            finished: 0,
+            shed: 0,
+            abandoned: 0,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| (self.in_flight.len() as u32) < limit)
+    }
+
+    fn at_origin(&self, class: ClassId) -> u32 {
+        self.in_flight.iter().filter(|(c, _)| *c == class).count() as u32
+    }
+
+    fn queue(&self, class: ClassId) -> impl Iterator<Item = &Waits> {
+        self.waiting.values().filter(move |w| w.class == class)
+    }
+
+    /// The class's own limit leaves room.
+    fn may(&self, class: ClassId) -> bool {
+        self.config.class(class).max_in_flight.is_none_or(|most| self.at_origin(class) < most)
+    }
+
+    fn patience(&self, class: ClassId) -> u64 {
+        let own = self.config.class(class).queue.patience;
+        own.unwrap_or(self.config.max_queue_wait).as_millis() as u64
+    }
+
+    fn is_expired(&self, w: &Waits) -> bool {
+        self.now - w.since >= self.patience(w.class) || w.until.is_some_and(|until| until <= self.now)
+    }
+
+    fn forward(&mut self, class: ClassId, cost: Cost) {
+        assert!(self.has_room(), "beyond the gate's limit");
+        assert!(self.may(class), "beyond the class's limit");
+        let passed = self.buckets[class.index()].take(cost, ms(self.now));
+        assert_eq!(passed, Ok(()), "class {} is not due", class.0);
+        self.in_flight.push((class, cost));
+    }
+
+    fn apply(&mut self, op: Op) {
+        let now = ms(self.now);
+        match op {
+            Op::Arrive(class, until) => self.arrive(ClassId(class), until.map(|in_ms| self.now + in_ms)),
+            Op::Finish(n) if !self.in_flight.is_empty() => {
+                let (class, cost) = self.in_flight.swap_remove(n % self.in_flight.len());
+                self.gate.finish(class, cost, now);
+                self.finished += 1;
+            }
+            Op::Abandon(n) if !self.waiting.is_empty() => {
+                let id = *self.waiting.keys().nth(n % self.waiting.len()).unwrap();
+                self.waiting.remove(&id);
+                assert!(self.gate.abandon(id, now) && !self.gate.abandon(id, now));
+                self.abandoned += 1;
+            }
+            Op::Finish(_) | Op::Abandon(_) => {}
+            Op::Advance(by) => self.now += by,
+            Op::Tick => self.tick(),
+            Op::Drain => self.drain(),
+            Op::Limit(limit) => {
+                self.limit = limit;
+                self.gate.set_limit(limit);
+            }
+            Op::Reconfigure(config) => {
+                for (bucket, class) in self.buckets.iter_mut().zip(&config.classes) {
+                    bucket.reconfigure(&class.egress, now);
+                }
+                self.limit = config.max_in_flight;
+                self.gate.reconfigure(&config, now);
+                self.config = *config;
+            }
+        }
+        self.check();
+    }
+
+    fn arrive(&mut self, class: ClassId, until: Option<u64>) {
+        self.next_id += 1;
+        self.arrived += 1;
+        let (id, cost) = (self.next_id, cost(class));
+        let decision = self.gate.arrive_until(Request { id, class, cost }, until.map(ms), ms(self.now));
+        let waits = Waits { class, cost, since: self.now, until };
+        match decision {
+            Decision::Forward => {
+                assert_eq!(self.queue(class).count(), 0, "ahead of its own class");
+                assert!(until.is_none_or(|until| until > self.now), "nobody waits for its answer");
+                self.forward(class, cost);
+            }
+            Decision::Queued => {
+                let most = self.config.class(class).queue.max_length.unwrap_or(usize::MAX);
+                assert!(self.queue(class).count() < most.min(self.config.max_queue));
+                self.waiting.insert(id, waits);
+                // Whom only their own class's limits hold are in nobody's way.
+                let others = self.waiting.values().filter(|waits| !self.gate.is_held(waits.class)).count();
+                assert!(others <= self.config.max_queue, "{others}");
+            }
+            Decision::Shed(reason) => {
+                let expected =
+                    if self.is_expired_at_once(until) { ShedReason::Patience } else { ShedReason::QueueFull };
+                assert_eq!(reason, expected);
+                self.shed += 1;
+            }
+        }
+    }
+
+    fn is_expired_at_once(&self, until: Option<u64>) -> bool {
+        until.is_some_and(|until| until <= self.now)
+    }
+
+    fn tick(&mut self) {
+        while let Some((woken, reason)) = self.gate.tick(ms(self.now)) {
+            let w = self.waiting.remove(&woken.id).expect("it waits");
+            assert!(self.is_expired(&w), "given up too soon");
+            let own = self.config.class(w.class).queue.patience.is_some();
+            let timeout = reason == ShedReason::QueueTimeout;
+            assert!(timeout != own || w.until.is_some_and(|until| until <= self.now), "{reason:?}");
+            self.shed += 1;
+        }
+        let late = self.waiting.values().find(|w| self.now - w.since >= self.patience(w.class));
+        assert!(late.is_none(), "somebody waits for longer than anybody may");
+    }
+
+    fn drain(&mut self) {
+        while let Some(leaving) = self.gate.next(ms(self.now)) {
+            match leaving {
+                Leaving::Forward(woken) => {
+                    let w = self.waiting.remove(&woken.id).expect("it waits");
+                    // The wait that holds for all is the tick's business.
+                    let own = self.config.class(w.class).queue.patience.is_some();
+                    let late = own && self.now - w.since >= self.patience(w.class);
+                    let is_gone = w.until.is_some_and(|until| until <= self.now);
+                    assert!(!late && !is_gone, "the origin works for nobody");
+                    assert_eq!(woken.waited, Duration::from_millis(self.now - w.since));
+                    self.forward(w.class, w.cost);
+                }
+                Leaving::Shed(woken, reason) => {
+                    let w = self.waiting.remove(&woken.id).expect("it waits");
+                    let discipline = self.config.class(w.class).queue.discipline;
+                    match reason {
+                        ShedReason::CoDel => assert_eq!(discipline, DisciplineKind::CoDel),
+                        _ => {
+                            assert_eq!(reason, ShedReason::Patience);
+                            assert!(self.is_expired(&w), "{reason:?} of one with patience");
+                        }
+                    }
+                    self.shed += 1;
+                }
+            }
+        }
+        // Nobody is left who could go, and whoever waits for a bucket is told of.
+        if self.has_room() {
+            let wait = |class: ClassId| {
+                let next = self.queue(class).next().filter(|_| self.may(class))?;
+                Some(self.buckets[class.index()].wait(next.cost, ms(self.now)))
+            };
+            let waits: Vec<_> = (0..CLASSES as u8).filter_map(|class| wait(ClassId(class))).collect();
+            assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "somebody could go");
+            let ready = waits.into_iter().min().map(|wait| ms(self.now) + wait);
+            assert_eq!(self.gate.next_ready(), ready);
+        } else {
+            assert_eq!(self.gate.next_ready(), None);
+        }
+    }
+
+    fn check(&self) {
+        let t = self.gate.totals();
+        assert_eq!(
+            (t.arrived, t.finished, t.shed(), t.abandoned),
+            (self.arrived, self.finished, self.shed, self.abandoned)
+        );
+        assert_eq!((t.queued, t.in_flight as usize), (self.waiting.len(), self.in_flight.len()));
+        assert_eq!(t.arrived, t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight));
+        let sum = |costs: &mut dyn Iterator<Item = Cost>| costs.fold(Cost::ZERO, |a, b| a + b);
+        assert_eq!(t.queued_cost, sum(&mut self.waiting.values().map(|w| w.cost)));
+        assert_eq!(t.in_flight_cost, sum(&mut self.in_flight.iter().map(|(_, cost)| *cost)));
+        let ids = || (0..CLASSES as u8).map(ClassId);
+        assert_eq!(
+            t.held,
+            ids().filter(|c| self.gate.is_held(*c)).map(|c| self.gate.queued(c)).sum::<usize>()
+        );
+        for class in ids() {
+            assert_eq!(self.gate.queued(class), self.queue(class).count());
+            assert_eq!(self.gate.in_flight(class), self.at_origin(class));
+            assert!(self.may(class) || self.queue(class).next().is_none() || self.gate.is_held(class));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn whatever_the_classes_may_nothing_is_lost_late_or_too_much(
+        config in config(),
+        ops in prop::collection::vec(op(), 1..150),
+    ) {
+        let mut account = Account::new(config);
+        ops.into_iter().for_each(|op| account.apply(op));
+    }
+}
+
+/// A class that its bucket holds back is in nobody's way, and goes when the bucket says so.
+#[test]
+fn a_class_that_is_held_lets_others_pass() {
+    let egress = BucketConfig { rate: Rate::per_second(10.0).unwrap(), burst: Cost::ONE };
+    let slow = ClassConfig { priority: 0, egress, ..ClassConfig::default() };
+    let mut gate = Gate::new(&GateConfig {
+        max_in_flight: Some(8),
+        classes: vec![slow, ClassConfig::default()],
+        ..GateConfig::default()
+    });
+    let request = |id, class| Request { id, class: ClassId(class), cost: Cost::ONE };
+    assert_eq!(gate.arrive(request(1, 0), ms(0)), Decision::Forward);
+    assert_eq!(gate.arrive(request(2, 0), ms(0)), Decision::Queued);
+    assert_eq!(gate.arrive(request(3, 1), ms(1)), Decision::Forward);
+    assert_eq!((gate.next(ms(99)), gate.next_ready()), (None, Some(ms(100))));
+    assert_eq!((gate.totals().held, gate.totals().backlog()), (1, 0));
+    assert_eq!(gate.next(ms(100)).and_then(Leaving::forwarded).map(|w| w.id), Some(2));
+    assert_eq!(gate.next_ready(), None);
+}

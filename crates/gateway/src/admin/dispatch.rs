@@ -1,0 +1,222 @@
+//! From a request to the handler that the table names, and back.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use http::header::{ALLOW, CONTENT_LENGTH, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, request};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use super::access::{self, Access, Rank};
+use super::answer::{Answer, Outcome, Problem, empty};
+use super::routes::{Handler, Named, Param, Place, ROUTES, Route};
+use super::schema;
+use crate::audit::By;
+use crate::driver::Control;
+use crate::settings::did_you_mean;
+
+/// Largest request body: a feedback report of a minute's seconds fits ten times.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// Longest wait for one.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Answers that read a disk at once. Those who ask may leave and ask again: their number alone bounds nothing.
+static SLOW: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(4);
+
+/// A request, understood: all that a handler may look at.
+pub(super) struct Call {
+    pub control: Arc<Control>,
+    /// The token's name and the peer's address.
+    pub who: String,
+    /// The connection has reached its age: an answer without end is to end.
+    pub aged: Arc<AtomicBool>,
+    /// By the names in the template.
+    path: Vec<(&'static str, String)>,
+    /// As the table has them, typed and within bounds.
+    query: Vec<(&'static str, Value)>,
+    headers: HeaderMap,
+    /// As the table's schema has it; `Null` if it takes none.
+    pub body: Value,
+}
+
+impl Call {
+    /// Who asks, and why, if they say so.
+    pub fn by(&self) -> By<'_> {
+        By { who: &self.who, why: self.body["why"].as_str().unwrap_or_default() }
+    }
+
+    /// What stands in the path for `{name}`.
+    pub fn path(&self, name: &str) -> &str {
+        self.path.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
+    }
+
+    /// A query parameter, if it was given.
+    pub fn query(&self, name: &str) -> Option<&Value> {
+        self.query.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+
+    /// Whether a field was given that is no text.
+    pub fn is_illegible(&self, name: &HeaderName) -> bool {
+        self.headers.get_all(name).iter().any(|value| value.to_str().is_err())
+    }
+
+    /// A field of the head as text, if it was given.
+    pub fn header(&self, name: HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Answers one request.
+pub(super) async fn answer(
+    control: &Arc<Control>,
+    peer: SocketAddr,
+    aged: Arc<AtomicBool>,
+    request: Request<Incoming>,
+) -> Answer {
+    let (parts, body) = request.into_parts();
+    perform(control, peer, aged, &parts, body).await.unwrap_or_else(Answer::from)
+}
+
+async fn perform(
+    control: &Arc<Control>,
+    peer: SocketAddr,
+    aged: Arc<AtomicBool>,
+    parts: &request::Parts,
+    body: Incoming,
+) -> Outcome {
+    let target = parts.uri.path();
+    let here: Vec<(&Route, Named<'_>)> =
+        ROUTES.iter().filter_map(|route| Some((route, route.matches(target)?))).collect();
+    let is_open = !here.is_empty() && here.iter().all(|(route, _)| route.access == Access::Open);
+    let rank = if is_open {
+        Rank::Local
+    } else {
+        let live = control.shared.live.load();
+        access::of_no_foreign_page(&live.settings.listen, parts)?;
+        access::rank(&live.settings.listen, &parts.headers)?
+    };
+    let Some((route, path)) = here.iter().find(|(route, _)| parts.method == route.verb.name()) else {
+        return elsewhere(&parts.method, target, &here);
+    };
+    access::may(rank, route.access)?;
+    let call = Call {
+        control: control.clone(),
+        who: format!("{}@{peer}", rank.name()),
+        aged,
+        path: path.iter().map(|(name, value)| (*name, value.to_string())).collect(),
+        query: query(route.params, parts.uri.query().unwrap_or_default())?,
+        headers: parts.headers.clone(),
+        body: match route.body {
+            Some((needed, schema)) => read(needed, &schema(), &parts.headers, body).await?,
+            None => Value::Null,
+        },
+    };
+    match route.handler {
+        Handler::Quick(handle) => handle(&call),
+        Handler::Slow(handle) => {
+            let place = SLOW.acquire().await.map_err(|_| Problem::unavailable("the gate ends"))?;
+            // Who asks may leave; what was begun goes on and keeps its place until it is over.
+            tokio::task::spawn_blocking(move || {
+                let _place = place;
+                handle(&call)
+            })
+            .await
+            .unwrap_or_else(|e| Err(Problem::internal(format!("the answer was not finished: {e}"))))
+        }
+    }
+}
+
+/// A path or a method that the table does not have.
+fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Outcome {
+    if here.is_empty() {
+        let hint = did_you_mean(target, ROUTES.iter().map(|route| route.path)).unwrap_or_default();
+        let asked = crate::settings::tree::quoted(target);
+        let detail = format!("there is no {asked}. {hint} `GET /v1/openapi.json` lists what there is.");
+        return Err(Problem::not_found(detail.replace("  ", " ")));
+    }
+    let mut methods: Vec<&str> = here.iter().map(|(route, _)| route.verb.name()).collect();
+    methods.push("OPTIONS");
+    let allowed = methods.join(", ");
+    if method != Method::OPTIONS {
+        return Err(Problem::method(target, &allowed));
+    }
+    let mut answer = empty(StatusCode::NO_CONTENT);
+    answer.headers_mut().extend(HeaderValue::from_str(&allowed).ok().map(|value| (ALLOW, value)));
+    Ok(answer)
+}
+
+/// The query's parameters as the table has them; others are mistakes, for a misspelt one would be obeyed by nobody.
+fn query(params: &'static [Param], text: &str) -> Result<Vec<(&'static str, Value)>, Problem> {
+    let known = || params.iter().filter(|param| param.place == Place::Query);
+    let (mut out, mut wrong) = (Vec::<(&str, Value)>::new(), Vec::new());
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        let Some(param) = known().find(|param| param.name == name) else {
+            let names: Vec<String> = known().map(|param| format!("`{}`", param.name)).collect();
+            let expected = match names.is_empty() {
+                true => "no query here".into(),
+                false => format!("one of {}", names.join(", ")),
+            };
+            let hint = did_you_mean(&name, known().map(|param| param.name));
+            let name: String = name.chars().take(64).collect();
+            wrong.push(schema::mistake(&name, &expected, "an unknown name", hint));
+            continue;
+        };
+        let schema = (param.schema)();
+        let value = match schema["type"].as_str() {
+            Some("integer" | "number") => serde_json::from_str(&value).unwrap_or(Value::String(value)),
+            _ => Value::String(value),
+        };
+        if out.iter().any(|(name, _)| *name == param.name) {
+            wrong.push(schema::mistake(param.name, "one value", "another", None));
+        }
+        schema::check(&schema, &value, param.name, &mut wrong);
+        out.push((param.name, value));
+    }
+    if wrong.is_empty() { Ok(out) } else { Err(misread("the query", wrong)) }
+}
+
+fn misread(what: &str, wrong: Vec<Value>) -> Problem {
+    let first = &wrong[0];
+    let key =
+        first["key"].as_str().filter(|key| !key.is_empty()).map_or(String::new(), |key| format!("{key}: "));
+    let text = |name: &str| first[name].as_str().unwrap_or_default().to_owned();
+    let hint = first["hint"].as_str().map_or(String::new(), |hint| format!(" {hint}"));
+    let detail = format!("{what}: {key}expected {}; got {}.{hint}", text("expected"), text("got"));
+    Problem::bad_request(detail).mistakes(wrong)
+}
+
+fn decoded(text: &str) -> Result<String, Problem> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| Problem::bad_request("the query is not UTF-8"))
+}
+
+/// The body, if it is what the table says; `Null` for none where none is needed.
+async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
+        return Err(Problem::too_large(MAX_BODY_BYTES));
+    }
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect());
+    let bytes = match collected.await.map_err(|_| Problem::late())? {
+        Ok(collected) => collected.to_bytes(),
+        Err(e) if e.is::<LengthLimitError>() => return Err(Problem::too_large(MAX_BODY_BYTES)),
+        Err(e) => return Err(Problem::bad_request(format!("the body cannot be read: {e}"))),
+    };
+    if bytes.is_empty() && !needed {
+        return Ok(Value::Null);
+    }
+    let value: Value = serde_json::from_slice(&bytes)
+        .map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
+    let mut wrong = Vec::new();
+    schema::check(schema, &value, "", &mut wrong);
+    if wrong.is_empty() { Ok(value) } else { Err(misread("the body", wrong)) }
+}

@@ -1,0 +1,294 @@
+//! `/v1/history`: any figure over any stretch of the last year, as JSON or CSV.
+
+use std::fmt::Write;
+
+use http::HeaderValue;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::answer::{self, Answer, Outcome, Problem, document};
+use super::dispatch::Call;
+use super::routes::{Param, Place};
+use super::schema::{a, list as list_of, maybe, object};
+use crate::driver::Control;
+use crate::history::archive::{ARCHIVES, Series};
+use crate::history::metrics::{self, Scope, Weight};
+use crate::history::query::{Points, Query};
+use crate::history::store;
+use crate::settings::kind::parse_duration;
+
+/// How far back a query looks that does not say.
+const DEFAULT_SPAN: u64 = 15 * 60;
+
+const fn param(name: &'static str, about: &'static str) -> Param {
+    Param { name, place: Place::Query, about, schema: || a("string", "") }
+}
+
+/// Of the query.
+pub(super) const PARAMS: &[Param] = &[
+    param("metric", "Which figure; without one the answer lists all there are."),
+    param("class", "Of which class; `all` (the default): of all together."),
+    param(
+        "from",
+        "Unix seconds, RFC 3339, `now`, or a time before now like `-1h30m`; a quarter of an hour before `to` if not given.",
+    ),
+    param("to", "As `from`; now if not given."),
+    param(
+        "step",
+        "Seconds, or a duration like `2m`; the finest that is kept of the whole stretch if not given.",
+    ),
+    param("format", "`json` or `csv`; as `Accept` has it if not given."),
+];
+
+/// `GET /v1/history`.
+pub(super) fn get(call: &Call) -> Outcome {
+    let control = &*call.control;
+    if !control.history().health().enabled {
+        return Err(Problem::not_found("no history is kept: history.enabled is false"));
+    }
+    let now = control.shared.clock.now().second();
+    let accept = call.header(ACCEPT).unwrap_or_default();
+    let query = PARAMS.iter().filter_map(|param| {
+        let value = call.query(param.name)?.as_str()?;
+        Some((param.name.to_owned(), value.to_owned()))
+    });
+    answered(control, &parse(query, accept, now).map_err(Problem::bad_request)?)
+}
+
+/// Of [`get`].
+pub(super) fn schema() -> Value {
+    let rows =
+        json!({ "type": "array", "items": { "type": "array" }, "description": "As `columns` has them." });
+    let figure = object(&[
+        ("metric", a("string", "The figure.")),
+        ("class", maybe("string", "The class; null: a figure of the whole gate.")),
+        ("unit", a("string", "Its unit.")),
+        ("step", a("integer", "Seconds.")),
+        ("columns", list_of(a("string", "A name."), "at (Unix seconds), average, min, max.")),
+        ("rows", rows),
+    ]);
+    let all =
+        object(&[("metrics", list_of(json!({ "type": "object" }), "All there are, without `metric`."))]);
+    json!({ "anyOf": [figure, all] })
+}
+
+/// What is wanted.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    /// What there is.
+    List,
+    Figure {
+        query: Query,
+        csv: bool,
+    },
+}
+
+fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) -> Result<Asked, String> {
+    let (mut metric, mut class, mut format) = (None, String::from("all"), None);
+    let (mut from, mut to, mut step) = (None, None, None);
+    for (name, value) in query {
+        match &*name {
+            "metric" => metric = Some(value),
+            "class" => class = value,
+            "from" => from = Some(instant("from", &value, now)?),
+            "to" => to = Some(instant("to", &value, now)?),
+            "step" => step = Some(seconds(&value)?),
+            "format" => format = Some(value),
+            other => {
+                return Err(format!(
+                    "unknown parameter {other:?}: expected metric, class, from, to, step or format"
+                ));
+            }
+        }
+    }
+    let csv = match format.as_deref() {
+        None => accept.split(',').any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/csv"),
+        Some("json") => false,
+        Some("csv") => true,
+        Some(other) => return Err(format!("format: expected json or csv, got {other:?}")),
+    };
+    let Some(metric) = metric else { return Ok(Asked::List) };
+    let to = to.unwrap_or(now);
+    let from = from.unwrap_or(to.saturating_sub(DEFAULT_SPAN));
+    Ok(Asked::Figure { query: Query { metric, series: Series::named(&class), from, to, step }, csv })
+}
+
+/// Unix seconds, RFC 3339, `now`, or so long before now: `-1h30m`.
+fn instant(name: &str, text: &str, now: u64) -> Result<u64, String> {
+    let past = text.strip_prefix('-').and_then(parse_duration).map(|ago| now.saturating_sub(ago.as_secs()));
+    let unix = || text.parse::<f64>().ok().filter(|s| (0.0..1e12).contains(s)).map(|s| s as u64);
+    // A plus sign that was not escaped is a blank.
+    let date =
+        || text.replace(' ', "+").parse::<Timestamp>().ok().and_then(|t| t.as_second().try_into().ok());
+    let now = (text == "now").then_some(now);
+    past.or(now).or_else(unix).or_else(date).ok_or_else(|| {
+        format!(
+            "{name}: expected Unix seconds, RFC 3339, now, or a time before now like -1h30m; got {text:?}"
+        )
+    })
+}
+
+/// Whole seconds, or a duration.
+fn seconds(text: &str) -> Result<u64, String> {
+    let duration = || parse_duration(text).filter(|d| d.subsec_nanos() == 0).map(|d| d.as_secs());
+    text.parse()
+        .ok()
+        .or_else(duration)
+        .ok_or_else(|| format!("step: expected whole seconds, or a duration like 2m; got {text:?}"))
+}
+
+fn answered(control: &Control, asked: &Asked) -> Outcome {
+    match asked {
+        Asked::List => Ok(document(&list(control))),
+        Asked::Figure { query, csv } => {
+            let points = control.history().query(query).map_err(|e| Problem::bad_request(e.to_string()))?;
+            Ok(if *csv { comma_separated(query, &points) } else { rows(query, &points) })
+        }
+    }
+}
+
+fn list(control: &Control) -> Value {
+    let series = control.history().series();
+    let health = control.history().health();
+    let metrics = [Scope::Class, Scope::Gate].into_iter().flat_map(|scope| {
+        scope.metrics().iter().map(move |m| {
+            let weight = match m.weight {
+                Weight::Seconds => Value::Null,
+                Weight::Requests(by) => json!(by),
+            };
+            json!({ "name": m.name, "unit": m.unit, "of": scope.name(), "weighted_by": weight, "help": m.help })
+        })
+    });
+    json!({
+        "on_disk": health.on_disk,
+        "file": health.file.display().to_string(),
+        "bytes": health.bytes,
+        "most_bytes": store::most_bytes(series.len()),
+        "archives": ARCHIVES.iter().map(|a| json!({ "step": a.step, "intervals": a.rows })).collect::<Vec<_>>(),
+        "classes": series.iter().filter_map(|s| s.class_name()).collect::<Vec<_>>(),
+        "metrics": metrics.collect::<Vec<_>>(),
+    })
+}
+
+/// A value as both forms write it: shortest digits that mean the same; `nothing` where nothing was measured.
+fn number(value: f32, nothing: &str) -> String {
+    if value.is_finite() { value.to_string() } else { nothing.to_owned() }
+}
+
+fn rows(query: &Query, points: &Points) -> Answer {
+    let (scope, unit) = metrics::find(&query.metric)
+        .map_or((Scope::Class, ""), |(scope, at)| (scope, scope.metrics()[at].unit));
+    let class = match scope {
+        Scope::Class => json!(query.series.class_name().unwrap_or("all")),
+        Scope::Gate => Value::Null,
+    };
+    let head = json!({
+        "metric": query.metric, "class": class, "unit": unit, "step": points.step,
+        "columns": ["at", "average", "min", "max"],
+    });
+    let mut out = String::with_capacity(64 + 48 * points.points.len());
+    let head = head.to_string();
+    out.push_str(&head[..head.len() - 1]);
+    out.push_str(",\"rows\":[");
+    for (i, point) in points.points.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let [average, min, max] =
+            [point.value.average, point.value.min, point.value.max].map(|v| number(v, "null"));
+        _ = write!(out, "{comma}[{},{average},{min},{max}]", point.at);
+    }
+    out.push_str("]}\n");
+    text(out, "application/json")
+}
+
+fn comma_separated(query: &Query, points: &Points) -> Answer {
+    let name = &query.metric;
+    let mut out = format!("at,time,{name},{name}_min,{name}_max\n");
+    for point in &points.points {
+        let time = i64::try_from(point.at).ok().and_then(|at| Timestamp::from_second(at).ok());
+        let time = time.map(|t| t.to_string()).unwrap_or_default();
+        let [average, min, max] =
+            [point.value.average, point.value.min, point.value.max].map(|v| number(v, ""));
+        _ = writeln!(out, "{},{time},{average},{min},{max}", point.at);
+    }
+    text(out, "text/csv; charset=utf-8")
+}
+
+fn text(body: String, kind: &'static str) -> Answer {
+    let mut answer = answer::text(body);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn parse(text: &str, accept: &str, now: u64) -> Result<Asked, String> {
+        super::parse(form_urlencoded::parse(text.as_bytes()).into_owned(), accept, now)
+    }
+
+    fn figure(text: &str) -> Query {
+        match parse(text, "*/*", NOW) {
+            Ok(Asked::Figure { query, csv: false }) => query,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn times_may_be_written_in_several_ways() {
+        let cases = [
+            ("from=-1h30m", NOW - 5_400, NOW),
+            ("from=1700000000&to=1700000060.9", 1_700_000_000, 1_700_000_060),
+            ("from=2023-11-14T22:13:20Z&to=now", 1_700_000_000, NOW),
+            ("from=2023-11-14T23:13:20%2B01:00", 1_700_000_000, NOW),
+            ("from=2023-11-14T23:13:20+01:00", 1_700_000_000, NOW),
+            ("to=1700000900", 1_700_000_000, 1_700_000_900),
+            ("", NOW - 900, NOW),
+        ];
+        for (text, from, to) in cases {
+            let query = figure(&format!("metric=goodput&{text}"));
+            assert_eq!((query.from, query.to), (from, to), "{text}");
+        }
+        assert_eq!(figure("metric=x&step=2m").step, Some(120));
+        assert_eq!(figure("metric=x&step=90").step, Some(90));
+    }
+
+    #[test]
+    fn classes_are_named_without_doubt() {
+        for (text, series) in [
+            ("", Series::all()),
+            ("&class=all", Series::all()),
+            ("&class=search", Series::class("search")),
+            ("&class=class:all", Series::class("all")),
+        ] {
+            assert_eq!(figure(&format!("metric=goodput{text}")).series, series, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        for text in
+            ["from=yesterday", "to=1h", "step=1.5", "step=500ms", "format=xml", "metrics=goodput", "from=-1"]
+        {
+            let why = parse(&format!("metric=goodput&{text}"), "", NOW).unwrap_err();
+            let name = text.split('=').next().unwrap();
+            assert!(why.contains(name) && why.contains("expected"), "{text}: {why}");
+        }
+        assert_eq!(parse("", "", NOW), Ok(Asked::List));
+    }
+
+    #[test]
+    fn csv_is_asked_for_by_name_or_by_accept() {
+        let csv = |text: &str, accept: &str| match parse(text, accept, NOW) {
+            Ok(Asked::Figure { csv, .. }) => csv,
+            other => panic!("{other:?}"),
+        };
+        assert!(csv("metric=a&format=csv", ""));
+        assert!(csv("metric=a", "application/xml, text/csv;q=0.9"));
+        assert!(!csv("metric=a&format=json", "text/csv"));
+        assert!(!csv("metric=a", "*/*"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Health, figures, and what ends or renews the process's work.
+
+use serde_json::{Value, json};
+
+use super::answer::{Outcome, Problem, document, text, whole};
+use super::dispatch::Call;
+use super::schema::{a, list, maybe, object};
+use crate::metrics;
+use crate::settings::Change;
+
+/// Prometheus's media type.
+pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) fn healthz(_: &Call) -> Outcome {
+    Ok(text("ok\n"))
+}
+
+pub(super) fn readyz(call: &Call) -> Outcome {
+    let shared = &call.control.shared;
+    if shared.is_draining() {
+        Err(Problem::unavailable("draining"))
+    } else if !shared.has_somewhere_to_go(&shared.live.load().settings.role) {
+        Err(Problem::unavailable("no replica of the origin is usable"))
+    } else {
+        Ok(text("ready\n"))
+    }
+}
+
+pub(super) fn metrics(call: &Call) -> Outcome {
+    Ok(whole(PROMETHEUS, metrics::prometheus(&call.control)))
+}
+
+pub(super) fn state(call: &Call) -> Outcome {
+    Ok(document(&metrics::state(&call.control)))
+}
+
+/// Of [`state`].
+pub(super) fn schema() -> Value {
+    let rate = |about| a("number", about);
+    let class = object(&[
+        ("name", a("string", "Its name.")),
+        ("cost", a("number", "Its work, in cost units.")),
+        ("waits", a("boolean", "Whether it meets the room.")),
+        ("queued", a("integer", "Requests that wait for a place at the origin.")),
+        ("in_flight", a("integer", "Requests at the origin now.")),
+        ("offered_per_s", rate("Requests that came, per second.")),
+        ("admitted_per_s", rate("Requests sent to the origin, per second.")),
+        ("goodput_per_s", rate("Requests served, per second.")),
+        ("response_p99_ms", maybe("number", "99th percentile of the origin's response time.")),
+        ("arrivals", a("integer", "Requests that came since the start.")),
+        ("served", a("integer", "Requests served since the start.")),
+        ("errors", a("integer", "Requests the origin failed since the start.")),
+    ]);
+    let replica = object(&[
+        ("address", a("string", "HOST:PORT.")),
+        ("healthy", a("boolean", "Whether its checks pass.")),
+        ("in_flight", a("integer", "Requests there now.")),
+        ("requests", a("integer", "Requests sent to it since the start.")),
+        ("errors", a("integer", "Requests it failed since the start.")),
+    ]);
+    object(&[
+        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
+        ("draining", a("boolean", "Whether the process ends.")),
+        ("overloaded", a("boolean", "Whether more work comes than fits: docs/tuning.md.")),
+        ("offered_per_s", rate("Requests that came, per second.")),
+        ("admitted_per_s", rate("Requests sent to the origin, per second.")),
+        ("goodput_per_s", rate("Requests served, per second.")),
+        ("response_ms", a("object", "Mean, p50 and p99 of the origin's response time; null: no answer.")),
+        ("capacity", a("object", "What is in force: see /v1/capacity.")),
+        ("room", a("object", "The waiting room.")),
+        ("gate", a("object", "Requests at the origin, and those that wait for a place there.")),
+        ("connections", a("integer", "Visitor connections open now.")),
+        ("classes", list(class, "By class, the default class last.")),
+        ("replicas", list(replica, "By replica.")),
+    ])
+}
+
+pub(super) fn reload(call: &Call) -> Outcome {
+    match call.control.reload_by(call.by()) {
+        Ok(changes) => Ok(document(&json!({ "changed": changes.iter().map(change).collect::<Vec<_>>() }))),
+        Err(e) => Err(Problem::refused(e.to_string())),
+    }
+}
+
+fn change(change: &Change) -> Value {
+    json!({ "key": change.key, "old": change.old, "new": change.new, "needs_restart": change.restart })
+}
+
+/// Of [`reload`].
+pub(super) fn reloaded() -> Value {
+    let change = object(&[
+        ("key", a("string", "The full key.")),
+        ("old", maybe("string", "The old value as TOML; null: there was none.")),
+        ("new", maybe("string", "The new value as TOML; null: there is none.")),
+        ("needs_restart", a("boolean", "Whether it takes effect with the next start only.")),
+    ]);
+    object(&[("changed", list(change, "What differs from what was in force."))])
+}
+
+pub(super) fn drain(call: &Call) -> Outcome {
+    call.control.drain_by(call.by());
+    Ok(document(&json!({ "draining": true })))
+}
+
+/// Of [`drain`].
+pub(super) fn draining() -> Value {
+    object(&[("draining", a("boolean", "True."))])
+}
+
+pub(super) fn feedback(call: &Call) -> Outcome {
+    match crate::feedback::receive(&call.control, &call.body) {
+        Ok(orders) => Ok(document(&orders)),
+        Err(e) => Err(Problem::bad_request(e)),
+    }
+}
+
+/// A report: its form is checked by its reader, which knows the forms of other versions.
+pub(super) fn report() -> Value {
+    let mut report = object(&[
+        ("admitted", a("integer", "Work admitted, in hundredths of a cost unit.")),
+        ("queued", a("integer", "Work that waits for the origin, in the same.")),
+        ("shown", a("array", "Tickets shown: [SECOND, WORK].")),
+    ]);
+    report["description"] = json!("As written by a tokencheck process, which may tell more.");
+    report
+}
+
+/// Of [`feedback`].
+pub(super) fn orders() -> Value {
+    object(&[
+        ("capacity", a("number", "Cost units per second.")),
+        ("hand_us", a("integer", "Where the schedule stands, in microseconds since 1970.")),
+    ])
+}

@@ -1,0 +1,65 @@
+//! How busy the host is, as Linux says in `/proc`: shares of processor time and memory. Elsewhere nothing is known.
+
+use std::fs;
+
+/// Reads the host's figures, each time since the time before.
+#[derive(Default)]
+pub struct Host {
+    last: Option<Cpu>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cpu {
+    busy: u64,
+    all: u64,
+}
+
+impl Host {
+    /// Share of processor time used since the last call, and share of memory in use; NaN: not known.
+    pub fn read(&mut self) -> (f32, f32) {
+        let cpu = fs::read_to_string("/proc/stat").ok().and_then(|text| cpu(&text));
+        let share = match (self.last, cpu) {
+            (Some(last), Some(now)) if now.all > last.all => {
+                now.busy.saturating_sub(last.busy) as f32 / (now.all - last.all) as f32
+            }
+            _ => f32::NAN,
+        };
+        self.last = cpu;
+        let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text));
+        (share.min(1.0), memory.unwrap_or(f32::NAN))
+    }
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (guests are part of user).
+fn cpu(text: &str) -> Option<Cpu> {
+    let numbers = text.lines().next()?.strip_prefix("cpu ")?;
+    let times: Vec<u64> = numbers.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
+    let idle = times.get(3)? + times.get(4).unwrap_or(&0);
+    let all: u64 = times.iter().sum();
+    Some(Cpu { busy: all - idle, all })
+}
+
+fn memory(text: &str) -> Option<f32> {
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let (all, available) = (of("MemTotal:")?, of("MemAvailable:")?);
+    (all > 0.0).then(|| (1.0 - available / all).clamp(0.0, 1.0) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_says_how_busy_it_is() {
+        let stat = "cpu  10 0 20 60 10 0 0 0 5 0\ncpu0 1 2 3\n";
+        assert_eq!(cpu(stat), Some(Cpu { busy: 30, all: 100 }));
+        let info = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:   250 kB\n";
+        assert_eq!(memory(info), Some(0.75));
+        for broken in ["", "cpu", "cpu x", "cpu  1 2", "MemTotal: 0 kB\nMemAvailable: 0 kB"] {
+            assert_eq!((cpu(broken), memory(broken)), (None, None), "{broken:?}");
+        }
+    }
+}

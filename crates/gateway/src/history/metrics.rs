@@ -1,0 +1,268 @@
+//! What is kept: every figure with its name, its unit and how it is put together over longer intervals.
+//!
+//! Two scopes: figures of a class of requests (kept per class and for all requests together), and figures of the gate, of
+//! which there is one each. To add one, add a line: the file keeps figures by name, so that order and number may change
+//! from version to version (`store`).
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tidegate_core::capacity::Estimate;
+use tidegate_core::control::Tunables;
+use tidegate_core::gate::Totals;
+use tidegate_core::measure::{Event, Figures};
+use tidegate_core::room::RoomState;
+use tidegate_core::units::Rate;
+
+/// Whose figure it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// Of each class, and of all requests together.
+    Class,
+    /// Of the gate or its host.
+    Gate,
+}
+
+impl Scope {
+    /// As the file and the API name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Class => "class",
+            Self::Gate => "gate",
+        }
+    }
+
+    /// Its figures.
+    pub fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Class => &CLASS,
+            Self::Gate => &GATE,
+        }
+    }
+
+    /// For each of them, which one its averages are weighted by; `None`: time.
+    pub(super) fn weights(self) -> &'static [Option<usize>] {
+        static WEIGHTS: [OnceLock<Vec<Option<usize>>>; 2] = [const { OnceLock::new() }; 2];
+        WEIGHTS[self as usize].get_or_init(|| {
+            let place = |name| self.metrics().iter().position(|m| m.name == name);
+            let by = |m: &Metric| match m.weight {
+                Weight::Seconds => None,
+                Weight::Requests(name) => place(name),
+            };
+            self.metrics().iter().map(by).collect()
+        })
+    }
+}
+
+/// What an average over a longer interval is weighted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weight {
+    /// Time: rates and states.
+    Seconds,
+    /// Requests, as another figure of the same scope counts them per second: an idle second must not weigh as much as a
+    /// busy one in a response time.
+    Requests(&'static str),
+}
+
+/// One figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its stable name, in snake case.
+    pub name: &'static str,
+    /// Of its values.
+    pub unit: &'static str,
+    /// How averages are made.
+    pub weight: Weight,
+    /// One line on what it is.
+    pub help: &'static str,
+    from: From,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Class(fn(&ClassSecond) -> Option<f64>),
+    Gate(fn(&GateSecond) -> Option<f64>),
+}
+
+/// The last second of one class, or of all requests.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassSecond {
+    /// Rates and times.
+    pub figures: Figures,
+    /// Requests at the origin, those whose answer is under way included.
+    pub in_flight: u64,
+    /// Admitted requests that wait for the origin, where they are counted.
+    pub queued: Option<u64>,
+}
+
+/// The last second of the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct GateSecond {
+    /// Capacity, outflow and in-flight limit in force.
+    pub tunables: Tunables,
+    /// What the estimator said last.
+    pub estimate: Estimate,
+    /// The waiting room.
+    pub room: RoomState,
+    /// Tier 2.
+    pub gate: Totals,
+    /// Requests per second whose visitors left the queue.
+    pub abandoned_per_s: f64,
+    /// Visitor connections open.
+    pub connections: usize,
+}
+
+const fn of_class(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    get: fn(&ClassSecond) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, weight: Weight::Seconds, help, from: From::Class(get) }
+}
+
+const fn time(
+    name: &'static str,
+    requests: &'static str,
+    help: &'static str,
+    get: fn(&ClassSecond) -> Option<f64>,
+) -> Metric {
+    Metric { weight: Weight::Requests(requests), ..of_class(name, "ms", help, get) }
+}
+
+const fn of_gate(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    get: fn(&GateSecond) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, weight: Weight::Seconds, help, from: From::Gate(get) }
+}
+
+const RATE: &str = "1/s";
+
+/// Figures of a class.
+#[rustfmt::skip]
+static CLASS: [Metric; 20] = [
+    of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
+    of_class("admitted", RATE, "Requests sent to the origin.", |c| Some(c.figures.admitted_per_s)),
+    of_class("goodput", RATE, "Requests the origin answered below 500.", |c| Some(c.figures.goodput_per_s)),
+    of_class("errors", RATE, "Requests the origin failed.", |c| Some(c.figures.errors_per_s)),
+    of_class("client_gone", RATE, "Requests at the origin whose visitor left before the answer was whole (client timeouts).",
+        |c| Some(c.figures.client_gone_per_s)),
+    time("response_mean", "goodput", "Response time of the origin: mean.", |c| ms(c.figures.response.mean)),
+    time("response_p50", "goodput", "Response time of the origin: median.", |c| ms(c.figures.response.p50)),
+    time("response_p95", "goodput", "Response time of the origin: 95th percentile.", |c| ms(c.figures.response.p95)),
+    time("response_p99", "goodput", "Response time of the origin: 99th percentile.", |c| ms(c.figures.response.p99)),
+    time("wait_mean", "admitted", "Wait at the gate: mean.", |c| ms(c.figures.queue_wait.mean)),
+    time("wait_p95", "admitted", "Wait at the gate: 95th percentile.", |c| ms(c.figures.queue_wait.p95)),
+    time("wait_p99", "admitted", "Wait at the gate: 99th percentile.", |c| ms(c.figures.queue_wait.p99)),
+    of_class("queue_length", "requests", "Admitted requests that wait for the origin.", |c| c.queued.map(|n| n as f64)),
+    of_class("in_flight", "requests", "Requests at the origin, answers under way included.", |c| Some(c.in_flight as f64)),
+    of_class("shed_full", RATE, "Visitors told that the room is full.", |c| Some(shed(c, Event::Full))),
+    of_class("shed_queue_full", RATE, "Requests refused because the queue was full.", |c| Some(shed(c, Event::QueueFull))),
+    of_class("shed_queue_timeout", RATE, "Requests refused because they had waited too long.",
+        |c| Some(shed(c, Event::QueueTimeout))),
+    of_class("shed_queue_patience", RATE, "Requests refused because their class's patience was over.",
+        |c| Some(shed(c, Event::QueuePatience))),
+    of_class("shed_queue_codel", RATE, "Requests refused by CoDel.", |c| Some(shed(c, Event::QueueCodel))),
+    of_class("shed_ingress_shed", RATE, "Requests refused by their class's ingress bucket.", |c| Some(shed(c, Event::IngressShed))),
+];
+
+/// Its processor share.
+pub(super) const HOST_CPU: &str = "host_cpu";
+/// Its memory in use.
+pub(super) const HOST_MEMORY: &str = "host_memory";
+
+/// Figures of the gate. Those of the host are filled in by the writer, which is not on the tick.
+#[rustfmt::skip]
+static GATE: [Metric; 13] = [
+    of_gate("capacity", "cost units/s", "Capacity in force; nothing: unlimited.", |g| rate(g.tunables.capacity)),
+    of_gate("outflow", "cost units/s", "Work that the room lets in; nothing: unlimited.", |g| rate(g.tunables.outflow)),
+    of_gate("confidence", "0..1", "How sure the estimator is.", |g| Some(g.estimate.confidence)),
+    of_gate("max_in_flight", "requests", "Requests the origin may work on at once; nothing: unlimited.",
+        |g| g.tunables.max_in_flight.map(f64::from)),
+    of_gate("places_taken", "requests", "Places at the origin that are taken.", |g| Some(f64::from(g.gate.in_flight))),
+    of_gate("queued", "requests", "Admitted requests that wait for the origin.", |g| Some(g.gate.queued as f64)),
+    of_gate("abandoned", RATE, "Requests whose visitors left the queue.", |g| Some(g.abandoned_per_s)),
+    of_gate("waiting", "visitors", "Visitors in the waiting room.", |g| Some(g.room.waiting as f64)),
+    of_gate("promised", "cost units", "Work promised to them.", |g| Some(g.room.promised.units())),
+    of_gate("newcomer_wait", "s", "What a newcomer would wait.", |g| Some(g.room.wait.as_secs_f64())),
+    of_gate("connections", "connections", "Visitor connections open.", |g| Some(g.connections as f64)),
+    of_gate(HOST_CPU, "0..1", "Share of the host's processor time that was used.", |_| None),
+    of_gate(HOST_MEMORY, "0..1", "Share of the host's memory that is not available.", |_| None),
+];
+
+fn ms(time: Option<Duration>) -> Option<f64> {
+    time.map(|t| t.as_secs_f64() * 1e3)
+}
+
+fn rate(rate: Rate) -> Option<f64> {
+    (rate < Rate::MAX).then(|| rate.get())
+}
+
+fn shed(second: &ClassSecond, reason: Event) -> f64 {
+    Event::SHED.iter().position(|r| *r == reason).map_or(0.0, |i| second.figures.shed_per_s[i])
+}
+
+/// Where a figure of this name is kept: its scope, and its place among [`Scope::metrics`].
+pub fn find(name: &str) -> Option<(Scope, usize)> {
+    [Scope::Class, Scope::Gate]
+        .into_iter()
+        .find_map(|scope| Some((scope, scope.metrics().iter().position(|m| m.name == name)?)))
+}
+
+/// A class's values, in the order of [`Scope::metrics`]; what is not known is NaN.
+pub(crate) fn class_values(second: &ClassSecond) -> Vec<f32> {
+    values(Scope::Class, |from| match from {
+        From::Class(get) => get(second),
+        From::Gate(_) => None,
+    })
+}
+
+/// The gate's values, likewise.
+pub(super) fn gate_values(second: &GateSecond) -> Vec<f32> {
+    values(Scope::Gate, |from| match from {
+        From::Gate(get) => get(second),
+        From::Class(_) => None,
+    })
+}
+
+fn values(scope: Scope, get: impl Fn(&From) -> Option<f64>) -> Vec<f32> {
+    let finite = |v: f64| if v.is_finite() { v as f32 } else { f32::NAN };
+    scope.metrics().iter().map(|m| get(&m.from).map_or(f32::NAN, finite)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_weights_are_figures_of_the_same_scope() {
+        for scope in [Scope::Class, Scope::Gate] {
+            for (at, metric) in scope.metrics().iter().enumerate() {
+                assert_eq!(find(metric.name), Some((scope, at)), "{}", metric.name);
+                if let Weight::Requests(name) = metric.weight {
+                    assert_eq!(find(name).map(|(scope, _)| scope), Some(scope), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_to_refuse_is_kept() {
+        for reason in Event::SHED {
+            let name = format!("shed_{}", reason.name());
+            assert!(find(&name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_second_without_requests_has_rates_but_no_times() {
+        let idle = ClassSecond { figures: Figures::default(), in_flight: 2, queued: None };
+        let values = class_values(&idle);
+        let value = |name: &str| values[find(name).unwrap().1];
+        assert_eq!((value("goodput"), value("in_flight")), (0.0, 2.0));
+        assert!(value("response_mean").is_nan() && value("queue_length").is_nan());
+    }
+}

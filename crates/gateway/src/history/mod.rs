@@ -1,0 +1,236 @@
+//! The measurement database (MASTH, section 2): what was measured, kept for a year at falling resolution.
+//!
+//! ```text
+//! tick ─► observe ─► queue ─► writer ─► archive (1 s → 5 s → 1 min → 10 min → 1 h) ─► store (SQLite)
+//!          one second  bounded   └───────► memory (last 15 min)                          │
+//!                                             └──────────────► query ◄───────────────────┘
+//! ```
+//!
+//! Per class and for all requests together, every figure with average, least and greatest. The tick never waits for the disk,
+//! and the gate never depends on the file: without it the last minutes are in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub mod metrics;
+pub mod observe;
+
+pub mod aggregate;
+pub mod archive;
+pub mod layout;
+pub mod store;
+
+mod host;
+pub mod memory;
+mod writer;
+
+pub mod query;
+
+use archive::{Second, Series};
+use memory::Memory;
+use query::{Points, Query, QueryError};
+use store::{Reader, StoreError};
+
+use crate::clock::Clock;
+use crate::settings;
+use crate::shared::Shared;
+use crate::state::StateDir;
+
+/// Seconds that may wait for the writer: a minute of a disk that does not answer.
+const QUEUE: usize = 60;
+/// How long the end of the process waits for the last second.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The history of one gate.
+pub struct History {
+    inner: Arc<Inner>,
+    queue: Mutex<Option<SyncSender<Second>>>,
+    /// Closed when the writer has ended.
+    ended: Mutex<Option<Receiver<()>>>,
+}
+
+/// What the writer and the queries share.
+struct Inner {
+    clock: Arc<Clock>,
+    path: PathBuf,
+    memory: Mutex<Memory>,
+    /// Opened by the first query; dropped whenever the writer opens or leaves the file.
+    reader: Mutex<Option<Reader>>,
+    on_disk: AtomicBool,
+    dropped: AtomicU64,
+    failures: AtomicU64,
+    /// Size of the file and its log, as of the last write.
+    bytes: AtomicU64,
+    write_us: AtomicU64,
+}
+
+/// How the history does.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Health {
+    /// Whether it is kept at all.
+    pub enabled: bool,
+    /// Whether the file is in use; else the last minutes are in memory.
+    pub on_disk: bool,
+    /// The file.
+    pub file: PathBuf,
+    /// Its size and its log's, as of the last write.
+    pub bytes: u64,
+    /// Seconds that were dropped because the writer was too slow.
+    pub dropped: u64,
+    /// Attempts to use the file that failed.
+    pub failures: u64,
+    /// Time the writer has spent.
+    pub spent: Duration,
+}
+
+impl History {
+    /// That of a gate that is about to start.
+    pub(crate) fn of(shared: &Shared, state: &StateDir) -> Self {
+        Self::start(&shared.live.load().settings.history, state.path(), shared.clock.clone())
+    }
+
+    /// Starts the writer; the file lies in `settings.dir`, or else in `state`. Whatever is wrong with the file is told in the
+    /// log and tried again later.
+    pub fn start(settings: &settings::History, state: &Path, clock: Arc<Clock>) -> Self {
+        let dir = settings.dir.clone().unwrap_or_else(|| state.to_path_buf());
+        let inner = Arc::new(Inner::new(clock, dir.join(writer::FILE)));
+        let mut history = Self { inner: inner.clone(), queue: Mutex::default(), ended: Mutex::default() };
+        if !settings.enabled {
+            return history;
+        }
+        let (queue, seconds) = sync_channel(QUEUE);
+        let (end, ended) = sync_channel::<()>(1);
+        let max_series = settings.max_series;
+        let thread = std::thread::Builder::new().name("history".into()).spawn(move || {
+            writer::Writer::new(inner, dir, max_series).run(&seconds);
+            drop(end);
+        });
+        match thread {
+            Ok(_) => {
+                history.queue = Mutex::new(Some(queue));
+                history.ended = Mutex::new(Some(ended));
+            }
+            Err(e) => tracing::warn!(error = %e, "no thread for the history: none is kept"),
+        }
+        history
+    }
+
+    /// Hands a second to the writer. Never waits: if the queue is full, the second is dropped and counted.
+    pub fn record(&self, second: Second) {
+        if let Some(queue) = &*lock(&self.queue)
+            && let Err(TrySendError::Full(_)) = queue.try_send(second)
+        {
+            self.inner.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Writes what is in the queue and ends the writer, within a few seconds.
+    pub fn close(&self) {
+        drop(lock(&self.queue).take());
+        if let Some(ended) = lock(&self.ended).take() {
+            // Nothing is ever sent: it ends when the writer does.
+            let _ = ended.recv_timeout(CLOSE_TIMEOUT);
+        }
+    }
+
+    /// How it does.
+    pub fn health(&self) -> Health {
+        let inner = &self.inner;
+        Health {
+            enabled: lock(&self.queue).is_some(),
+            on_disk: inner.on_disk.load(Relaxed),
+            file: inner.path.clone(),
+            bytes: inner.bytes.load(Relaxed),
+            dropped: inner.dropped.load(Relaxed),
+            failures: inner.failures.load(Relaxed),
+            spent: Duration::from_micros(inner.write_us.load(Relaxed)),
+        }
+    }
+
+    /// One figure over a stretch of time; from memory alone if the file cannot be read. Reads the disk: not on the control
+    /// thread.
+    ///
+    /// # Errors
+    /// The query makes no sense.
+    pub fn query(&self, query: &Query) -> Result<Points, QueryError> {
+        let now = self.inner.clock.now().second();
+        self.inner.look(|reader, memory| query::answer(query, reader, memory, now))
+    }
+
+    /// The series that are kept, in order of their names.
+    pub fn series(&self) -> Vec<Series> {
+        let mut all = self.inner.look(|reader, memory| {
+            let mut all = memory.series();
+            all.extend(reader.map(Reader::series).transpose()?.unwrap_or_default());
+            Ok(all)
+        });
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The greatest one-second value of a figure in the last `span`; `class` is a class's name or `all`. For tuners.
+    pub fn peak(&self, metric: &str, class: &str, span: Duration) -> Option<f64> {
+        self.whole(metric, class, span).map(|whole| f64::from(whole.max))
+    }
+
+    /// The average of a figure over the last `span`.
+    pub fn mean(&self, metric: &str, class: &str, span: Duration) -> Option<f64> {
+        self.whole(metric, class, span).map(|whole| f64::from(whole.average))
+    }
+
+    fn whole(&self, metric: &str, class: &str, span: Duration) -> Option<aggregate::Spread> {
+        let now = self.inner.clock.now().second();
+        let from = now.saturating_sub(span.as_secs().max(1));
+        let query = Query { metric: metric.into(), series: Series::named(class), from, to: now, step: None };
+        self.query(&query).ok()?.whole
+    }
+}
+
+impl Inner {
+    fn new(clock: Arc<Clock>, path: PathBuf) -> Self {
+        Self {
+            clock,
+            path,
+            memory: Mutex::default(),
+            reader: Mutex::default(),
+            on_disk: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            write_us: AtomicU64::new(0),
+        }
+    }
+
+    /// Shows `question` the file, if it is in use and can be read, and memory as it is now; the writer goes on meanwhile.
+    fn look<T>(&self, question: impl Fn(Option<&Reader>, &Memory) -> Result<T, StoreError>) -> T {
+        let mut reader = lock(&self.reader);
+        // Cheap: the seconds are shared.
+        let memory = lock(&self.memory).clone();
+        if self.on_disk.load(Relaxed) {
+            let opened = match reader.take() {
+                Some(open) => Ok(open),
+                None => Reader::open(&self.path),
+            };
+            match opened.and_then(|open| Ok((question(Some(&open), &memory)?, open))) {
+                Ok((answer, open)) => {
+                    *reader = Some(open);
+                    return answer;
+                }
+                Err(e) => tracing::warn!(error = %e, "the history's file cannot be read"),
+            }
+        }
+        question(None, &memory).unwrap_or_else(|e| unreachable!("no file was read: {e}"))
+    }
+}
+
+/// A poisoned lock guards figures, not invariants: go on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

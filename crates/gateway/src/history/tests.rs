@@ -1,0 +1,254 @@
+//! The writer against what disks, neighbours and clocks do; without its thread, in virtual time.
+
+use std::sync::atomic::AtomicU32;
+
+use super::metrics::Scope;
+use super::query::Points;
+use super::writer::Writer;
+use super::*;
+
+/// A directory of its own, removed at the end.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("tidegate-history-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(super) fn file(&self) -> PathBuf {
+        self.0.join(writer::FILE)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A writer in a directory, driven second by second.
+struct Desk {
+    inner: Arc<Inner>,
+    writer: Writer,
+}
+
+impl Desk {
+    fn new(dir: &Path) -> Self {
+        let inner = Arc::new(Inner::new(Arc::new(Clock::new()), dir.join(writer::FILE)));
+        let mut writer = Writer::new(inner.clone(), dir.to_path_buf(), 8);
+        writer.open();
+        Self { inner, writer }
+    }
+
+    /// Writes these seconds, each with its own number as goodput.
+    fn play(&mut self, seconds: impl IntoIterator<Item = u64>) {
+        for at in seconds {
+            let values = |s: Series| {
+                let n = s.scope().metrics().len();
+                (s, vec![at as f32; n])
+            };
+            self.writer.take(Second { at, series: vec![values(Series::all()), values(Series::gate())] });
+        }
+    }
+
+    fn on_disk(&self) -> bool {
+        self.inner.on_disk.load(Relaxed)
+    }
+
+    fn ask(&self, from: u64, to: u64, step: Option<u64>, now: u64) -> Points {
+        let query = Query { metric: "goodput".into(), series: Series::all(), from, to, step };
+        self.inner.look(|reader, memory| query::answer(&query, reader, memory, now)).unwrap()
+    }
+
+    /// Without memory: what the file has.
+    fn in_file(&self, archive: usize, to: u64) -> Vec<u64> {
+        let reader = Reader::open(&self.inner.path).unwrap();
+        let mut found = Vec::new();
+        reader.read(archive, &Series::all(), 0..to, |at, _| found.push(at)).unwrap();
+        found.sort_unstable();
+        found
+    }
+}
+
+#[test]
+fn seconds_are_kept_and_found_after_a_restart() {
+    let dir = Scratch::new();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(7_200..9_000);
+    assert!(desk.on_disk());
+    // As after kill -9: nobody closed anything.
+    std::mem::forget(std::mem::replace(
+        &mut desk.writer,
+        Writer::new(desk.inner.clone(), dir.0.join("x"), 8),
+    ));
+    let copy = Scratch::new();
+    for name in ["history.db", "history.db-wal"] {
+        std::fs::copy(dir.0.join(name), copy.0.join(name)).unwrap();
+    }
+    let mut desk = Desk::new(&copy.0);
+    desk.play(9_600..10_802);
+    let points = desk.ask(7_200, 10_800, Some(3_600), 10_802);
+    let seconds = (7_200..9_000).chain(9_600..10_800);
+    let mean = seconds.clone().sum::<u64>() as f32 / seconds.count() as f32;
+    let whole = points.whole.unwrap();
+    assert!((whole.average - mean).abs() < 0.01, "{whole:?} for {mean}");
+    assert_eq!((whole.min, whole.max), (7_200.0, 10_799.0));
+    // While the gate was down: a gap.
+    let minutes = desk.ask(8_880, 9_720, Some(60), 10_802);
+    let nothing: Vec<u64> = minutes.points.iter().filter(|p| p.value.is_nothing()).map(|p| p.at).collect();
+    assert_eq!(nothing, Vec::from_iter((9_000..9_600).step_by(60)));
+}
+
+#[test]
+fn an_unwritable_place_means_memory_and_then_the_file() {
+    let dir = Scratch::new();
+    let place = dir.0.join("place");
+    std::fs::write(&place, "a file where the directory should be").unwrap();
+    let mut desk = Desk::new(&place);
+    desk.play(1_000..3_000);
+    assert!(!desk.on_disk() && desk.inner.failures.load(Relaxed) >= 2);
+    assert_eq!(desk.ask(2_970, 3_000, None, 3_000).points.len(), 30, "from memory");
+    std::fs::remove_file(&place).unwrap();
+    desk.play(3_000..3_015);
+    assert!(desk.on_disk());
+    // With what memory had: a quarter of an hour of seconds, more of what is coarser.
+    let [seconds, fives, minutes] = [0, 1, 2].map(|archive| desk.in_file(archive, 9_000));
+    assert!(seconds.len() >= 900 && seconds == Vec::from_iter(seconds[0]..3_015), "{seconds:?}");
+    assert!(
+        fives[0] + 200 < seconds[0] && fives == Vec::from_iter((fives[0]..3_010).step_by(5)),
+        "{fives:?}"
+    );
+    assert_eq!(minutes, Vec::from_iter((960..2_990).step_by(60)), "all of them");
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while_costs_nothing() {
+    let dir = Scratch::new();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(1_000..1_010);
+    desk.writer.fill_disk();
+    let filled = (1_010..2_000).find(|at| {
+        desk.play([*at]);
+        !desk.on_disk()
+    });
+    let filled = filled.expect("it is full at last");
+    desk.play(filled + 1..filled + 15);
+    assert!(desk.on_disk() && desk.inner.failures.load(Relaxed) >= 1);
+    assert_eq!(desk.in_file(0, 9_000), Vec::from_iter(1_000..filled + 15));
+}
+
+#[test]
+fn two_gates_do_not_share_a_file() {
+    let dir = Scratch::new();
+    let mut first = Desk::new(&dir.0);
+    let mut second = Desk::new(&dir.0);
+    first.play(100..110);
+    second.play(100..110);
+    assert!(first.on_disk() && !second.on_disk());
+    assert_eq!(second.ask(100, 110, None, 110).points.len(), 10);
+    drop(first);
+    second.play(110..125);
+    assert!(second.on_disk(), "the first is gone");
+}
+
+#[test]
+fn a_damaged_file_is_set_aside() {
+    let dir = Scratch::new();
+    std::fs::write(dir.file(), "rubbish".repeat(2_000)).unwrap();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(100..105);
+    assert!(desk.on_disk());
+    assert!(std::fs::read(dir.0.join("history.db.damaged")).unwrap().starts_with(b"rubbish"));
+    assert_eq!(desk.in_file(0, 200), [100, 101, 102, 103, 104]);
+    for name in ["history.db", "history.db-wal"] {
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(dir.0.join(name)).unwrap());
+        assert_eq!(mode & 0o077, 0, "{name} is private");
+    }
+    drop(desk);
+    // Whole at its beginning, damaged inside.
+    let mut bytes = std::fs::read(dir.file()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0xa5);
+    std::fs::write(dir.file(), &bytes).unwrap();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(105..107);
+    assert_eq!(desk.in_file(0, 200), [105, 106]);
+    assert_eq!(std::fs::read(dir.0.join("history.db.damaged")).unwrap(), bytes);
+}
+
+#[test]
+fn a_file_that_somebody_removed_is_made_anew() {
+    let dir = Scratch::new();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(1_000..1_070);
+    for name in ["history.db", "history.db-wal", "history.db-shm"] {
+        std::fs::remove_file(dir.0.join(name)).unwrap();
+    }
+    desk.play(1_070..1_200);
+    assert!(desk.on_disk());
+    assert!(desk.in_file(0, 1_200).ends_with(&Vec::from_iter(1_121..1_200)));
+}
+
+#[test]
+fn a_clock_that_jumps_back_and_on_again_damages_nothing() {
+    let dir = Scratch::new();
+    let mut desk = Desk::new(&dir.0);
+    desk.play((10_000..10_100).chain(5_000..5_100).chain(10_200..10_210));
+    assert!(desk.on_disk());
+    let points = desk.ask(10_190, 10_210, None, 10_210);
+    assert_eq!(points.whole.unwrap().min, 10_200.0);
+    let old = desk.in_file(0, 20_000);
+    let expected: Vec<u64> = (5_000..5_100).chain(10_000..10_100).chain(10_200..10_210).collect();
+    assert!(old.iter().all(|at| expected.contains(at)), "{old:?}");
+    drop(desk);
+    Desk::new(&dir.0).play(10_300..10_310);
+}
+
+#[test]
+fn a_queue_that_nobody_empties_drops_and_counts() {
+    let (queue, seconds) = sync_channel(2);
+    let history = History {
+        inner: Arc::new(Inner::new(Arc::new(Clock::new()), PathBuf::new())),
+        queue: Mutex::new(Some(queue)),
+        ended: Mutex::default(),
+    };
+    (0..5).for_each(|at| history.record(Second { at, series: Vec::new() }));
+    assert_eq!(history.health().dropped, 3);
+    assert_eq!(seconds.try_iter().map(|s| s.at).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn the_writer_ends_with_everything_written_and_tuners_get_their_peak() {
+    let dir = Scratch::new();
+    let clock = Arc::new(Clock::new());
+    let settings = settings::History::default();
+    let history = History::start(&settings, &dir.0, clock.clone());
+    let now = clock.now().second();
+    for at in now - 40..now {
+        let values = vec![(at + 100 - now) as f32; Scope::Class.metrics().len()];
+        history.record(Second {
+            at,
+            series: vec![(Series::all(), values.clone()), (Series::class("a"), values)],
+        });
+    }
+    history.close();
+    assert_eq!(history.health().dropped, 0);
+    let ask = |class| {
+        (
+            history.peak("goodput", class, Duration::from_secs(60)),
+            history.peak("nonsense", class, Duration::from_secs(60)),
+        )
+    };
+    assert_eq!(ask("a"), (Some(99.0), None));
+    assert_eq!(ask("all"), (Some(99.0), None));
+    assert_eq!(ask("b"), (None, None));
+    let mean = history.mean("arrivals", "a", Duration::from_secs(60)).unwrap();
+    assert!((mean - 79.5).abs() < 1e-3, "{mean}");
+    let again = History::start(&settings, &dir.0, clock);
+    again.close();
+    assert_eq!(again.peak("goodput", "all", Duration::from_secs(60)), Some(99.0));
+}

@@ -1,0 +1,320 @@
+//! The writer: a thread of its own that takes seconds from the tick, makes rows of them and keeps them in the file.
+//!
+//! The tick puts a second into a bounded queue and goes on; if the disk is so slow that the queue is full, the second is
+//! dropped and counted. When the file cannot be written (no space, no permission, another gate has it), the writer says so
+//! once, keeps what it would have written in bounded memory, and tries again every ten seconds; what memory still has is
+//! then written. A damaged file is set aside under another name and a new one begun: history is never a reason not to serve.
+//!
+//! One gate a file: a lock on `history.lock` beside it is held as long as the process lives. (Not on the file itself: closing
+//! any descriptor of it would drop SQLite's own locks.)
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Receiver;
+
+use super::archive::{ARCHIVES, Consolidator, Row, Second};
+use super::host::Host;
+use super::metrics::{self, HOST_CPU, HOST_MEMORY};
+use super::store::{Store, StoreError};
+use super::{Inner, lock};
+
+/// The file's name in its directory.
+pub const FILE: &str = "history.db";
+const LOCK: &str = "history.lock";
+/// Seconds between two attempts to use a file that could not be used.
+const RETRY: u64 = 10;
+/// Seconds between two looks whether the file is still there.
+const LOOK: u64 = 60;
+/// Rows of each archive that wait for the disk, counted in intervals: a quarter of an hour of seconds, and so many of the
+/// coarser ones (20 minutes, 4 hours, 40 hours, 10 days). With 16 classes some 6 MB.
+const PENDING: [usize; ARCHIVES.len()] = [900, 240, 240, 240, 240];
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("another gate keeps its history there (history.dir chooses another place)")]
+    Taken,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// The writer's state.
+pub(super) struct Writer {
+    inner: Arc<Inner>,
+    dir: PathBuf,
+    max_series: usize,
+    consolidator: Consolidator,
+    host: Host,
+    file: Option<OpenFile>,
+    /// What is not in the file yet: rows by interval, per archive.
+    pending: [VecDeque<(u64, Vec<Row>)>; ARCHIVES.len()],
+    /// The last trouble was told of.
+    told: bool,
+    /// Seconds until the next attempt.
+    pause: u64,
+    looked: u64,
+    /// Open intervals of the process before were taken over.
+    restored: bool,
+    /// SQLite found the file whole.
+    checked: bool,
+    told_homeless: bool,
+}
+
+struct OpenFile {
+    store: Store,
+    inode: u64,
+    _lock: File,
+}
+
+impl Writer {
+    pub(super) fn new(inner: Arc<Inner>, dir: PathBuf, max_series: usize) -> Self {
+        Self {
+            inner,
+            dir,
+            max_series,
+            consolidator: Consolidator::default(),
+            host: Host::default(),
+            file: None,
+            pending: Default::default(),
+            told: false,
+            pause: 0,
+            looked: 0,
+            restored: false,
+            checked: false,
+            told_homeless: false,
+        }
+    }
+
+    /// Until the queue is closed; what is in it is written first.
+    pub(super) fn run(mut self, queue: &Receiver<Second>) {
+        self.open();
+        while let Ok(second) = queue.recv() {
+            let before = self.inner.clock.now();
+            self.take(second);
+            let spent = self.inner.clock.now().since(before);
+            self.inner.write_us.fetch_add(spent.as_micros() as u64, Relaxed);
+        }
+    }
+
+    /// One second: into memory, into the archives, into the file.
+    pub(super) fn take(&mut self, mut second: Second) {
+        let (cpu, memory) = self.host.read();
+        let gate = super::archive::Series::gate();
+        if let Some((_, values)) = second.series.iter_mut().find(|(series, _)| *series == gate) {
+            for (name, value) in [(HOST_CPU, cpu), (HOST_MEMORY, memory)] {
+                if let Some((_, at)) = metrics::find(name) {
+                    values[at] = value;
+                }
+            }
+        }
+        let at = second.at;
+        let mut rows = Vec::new();
+        self.consolidator.push(&second, &mut rows);
+        lock(&self.inner.memory).push(Arc::new(second));
+        self.keep(rows);
+        self.look(at);
+        if self.file.is_none() {
+            self.pause = self.pause.saturating_sub(1);
+            if self.pause == 0 {
+                self.open();
+            }
+        }
+        if self.file.is_some() {
+            self.write(at);
+        }
+    }
+
+    /// As if the disk were full from now on, until the file is opened again.
+    #[cfg(test)]
+    pub(super) fn fill_disk(&self) {
+        self.file.as_ref().expect("an open file").store.limit_pages(1).expect("a limit");
+    }
+
+    /// Puts rows where they wait for the file.
+    fn keep(&mut self, rows: Vec<Row>) {
+        for row in rows {
+            let waiting = &mut self.pending[row.archive];
+            match waiting.back_mut() {
+                Some((at, rows)) if *at == row.at => rows.push(row),
+                _ => waiting.push_back((row.at, vec![row])),
+            }
+        }
+        for (waiting, most) in self.pending.iter_mut().zip(PENDING) {
+            while waiting.len() > most {
+                waiting.pop_front();
+            }
+        }
+    }
+
+    fn write(&mut self, at: u64) {
+        let Some(file) = &mut self.file else { return };
+        let rows = self.pending.iter().flatten().flat_map(|(_, rows)| rows);
+        match file.store.write(at, rows) {
+            Ok(homeless) => {
+                self.pending.iter_mut().for_each(VecDeque::clear);
+                let path = self.dir.join(FILE);
+                let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+                self.inner.bytes.store(size(&path) + size(&beside(&path, "-wal")), Relaxed);
+                if homeless > 0 && !std::mem::replace(&mut self.told_homeless, true) {
+                    tracing::warn!(
+                        max_series = self.max_series,
+                        "more classes than history.max_series: some are not kept"
+                    );
+                }
+                self.well();
+            }
+            Err(e) => self.trouble(e.into()),
+        }
+    }
+
+    /// A file that somebody removed is still written to, for nobody.
+    fn look(&mut self, at: u64) {
+        if at.abs_diff(self.looked) < LOOK {
+            return;
+        }
+        self.looked = at;
+        let path = self.dir.join(FILE);
+        let inode = fs::metadata(&path).ok().map(|data| data.ino());
+        if self.file.as_ref().is_some_and(|file| Some(file.inode) != inode) {
+            self.trouble(
+                io::Error::new(io::ErrorKind::NotFound, format!("{} is gone", path.display())).into(),
+            );
+        }
+    }
+
+    pub(super) fn open(&mut self) {
+        match self.try_open() {
+            Ok(file) => {
+                self.file = Some(file);
+                *lock(&self.inner.reader) = None;
+                self.inner.on_disk.store(true, Relaxed);
+            }
+            Err(e) => self.trouble(e),
+        }
+    }
+
+    fn try_open(&mut self) -> Result<OpenFile, Trouble> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.dir.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Trouble::Taken),
+            Err(TryLockError::Error(e)) => return Err(e.into()),
+        }
+        let path = self.dir.join(FILE);
+        make_private(&path)?;
+        let store = match self.sound(&path) {
+            Err(StoreError::Damaged(why)) => {
+                set_aside(&path, &why)?;
+                make_private(&path)?;
+                self.sound(&path)?
+            }
+            store => store?,
+        };
+        let inode = fs::metadata(&path)?.ino();
+        Ok(OpenFile { store, inode, _lock: lock })
+    }
+
+    /// Opens the file, and looks whether it is whole before anything relies on it.
+    fn sound(&mut self, path: &Path) -> Result<Store, StoreError> {
+        let store = Store::open(path, self.max_series)?;
+        if !self.checked {
+            store.check()?;
+        }
+        self.checked = true;
+        if !self.restored {
+            let rows = self.restore(&store)?;
+            self.restored = true;
+            self.keep(rows);
+        }
+        Ok(store)
+    }
+
+    /// Takes over the intervals that were open when the file was last written, and gives back those that are over.
+    fn restore(&mut self, store: &Store) -> Result<Vec<Row>, StoreError> {
+        let Some(last) = store.last() else { return Ok(Vec::new()) };
+        let mut before = Consolidator::default();
+        let mut rows = Vec::new();
+        for archive in 0..ARCHIVES.len() - 1 {
+            for row in store.rows(archive, ARCHIVES[archive + 1].start(last))? {
+                before.restore(&row, &mut rows);
+            }
+        }
+        if self.consolidator.is_new() {
+            self.consolidator = before;
+        } else {
+            // The file could not be had at once: intervals of this process are open meanwhile.
+            before.end_all(&mut rows);
+        }
+        Ok(rows)
+    }
+
+    /// Memory only, until the next attempt. Said once.
+    fn trouble(&mut self, why: Trouble) {
+        self.inner.failures.fetch_add(1, Relaxed);
+        self.inner.on_disk.store(false, Relaxed);
+        *lock(&self.inner.reader) = None;
+        self.file = None;
+        // A file that turns out to be damaged is set aside on the next attempt, which is then worth making at once.
+        self.pause = RETRY;
+        if let Trouble::Store(StoreError::Damaged(_)) = why {
+            self.pause = 1;
+            self.checked = false;
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(
+                error = %why,
+                dir = %self.dir.display(),
+                "history cannot be kept on disk: the last minutes are kept in memory, and it is tried again"
+            );
+        }
+    }
+
+    fn well(&mut self) {
+        if std::mem::replace(&mut self.told, false) {
+            tracing::info!(dir = %self.dir.display(), "history is kept on disk again");
+        }
+    }
+}
+
+/// An empty file that nobody else may read, for SQLite to fill: what it makes itself is for everybody who gets there. Its log
+/// takes over the file's permissions.
+fn make_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// SQLite's name for what belongs to the file.
+fn beside(path: &Path, tail: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(tail);
+    name.into()
+}
+
+/// Puts a file that cannot be used out of the way; the last such one is kept.
+fn set_aside(path: &Path, why: &str) -> io::Result<()> {
+    let aside = path.with_extension("db.damaged");
+    fs::rename(path, &aside)?;
+    for tail in ["-wal", "-shm"] {
+        match fs::remove_file(beside(path, tail)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    tracing::warn!(error = why, file = %aside.display(), "the history file is damaged: it was set aside, and a new one is begun");
+    Ok(())
+}
