@@ -238,8 +238,7 @@ section! {
     pub struct Queue [tunable] {
         /// Admitted requests that may wait for the origin at once. Those that only their own class's limits hold are not counted
         /// here, but by their class: as many again of each such class may wait, or its own `max_length` if that is less. So
-        /// never more wait in all than the sum of that over the classes, nor, as each holds a connection, than
-        /// `limits.max_connections`.
+        /// never more wait in all than the sum of that over the classes, nor, as each holds a connection, than `limits.max_connections`.
         max_length: usize = 10_000 => Count(0..=1_000_000);
         /// Longest wait there, for classes without a patience of their own. Where the capacity is found out, the room keeps a queue of a tenth of a second's work and some
         /// visitors here: with less than a second most are asked to come again in their turn, and those who ask at the
