@@ -71,6 +71,9 @@ pub trait Discipline: Send {
         false
     }
 
+    /// Who was next has been taken out, and nobody waits any more.
+    fn emptied(&mut self) {}
+
     /// Takes over other numbers; what was learned stays.
     fn configure(&mut self, config: &QueueConfig);
 }
@@ -139,7 +142,11 @@ impl Queue {
 
     /// Takes out who is next.
     pub fn pop(&mut self, now: Timestamp) -> Option<Waiting> {
-        self.list.pop(self.discipline.next(&self.list, now))
+        let popped = self.list.pop(self.discipline.next(&self.list, now));
+        if popped.is_some() && self.list.len() == 0 {
+            self.discipline.emptied();
+        }
+        popped
     }
 
     /// Takes out one who left.
