@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, Sample};
-use tidegate_core::control::{TICK, Tunables};
-use tidegate_core::gate::Totals;
+use tidegate_core::capacity::Sample;
+use tidegate_core::control::TICK;
 use tidegate_core::measure::{Snapshot, Window};
-use tidegate_core::room::RoomState;
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 use tokio::sync::Notify;
@@ -33,6 +31,10 @@ use crate::state::StateDir;
 use crate::tune::Tuning;
 use crate::tuners::Tuners;
 use crate::{admin, feedback, metrics};
+
+mod figures;
+
+pub use figures::{ClassShown, Figures};
 
 /// Promises are saved this often: what a crash may lose.
 pub const SAVE: Duration = Duration::from_secs(1);
@@ -61,31 +63,6 @@ pub struct Control {
     ended: AtomicBool,
     wake: Notify,
     pub(crate) log: OnceLock<LogHandle>,
-}
-
-/// What `/v1/state`, `/metrics` and the status line show.
-#[derive(Clone)]
-pub struct Figures {
-    /// When.
-    pub at: Timestamp,
-    /// All counts since the start.
-    pub total: Snapshot,
-    /// The last second.
-    pub window: Window,
-    /// The waiting room.
-    pub room: RoomState,
-    /// Tier 2.
-    pub gate: Totals,
-    /// By class: how many wait at the gate, and how many are at the origin.
-    pub lines: Vec<(usize, u32)>,
-    /// Capacity, outflow and in-flight limit in force.
-    pub tunables: Tunables,
-    /// What the estimator said last.
-    pub estimate: Estimate,
-    /// How often it began to look anew.
-    pub rediscoveries: u64,
-    /// As [`Overload`] defines it.
-    pub is_overloaded: bool,
 }
 
 impl Control {

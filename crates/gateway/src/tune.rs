@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tidegate_core::gate::GateConfig;
+use tidegate_core::measure::Snapshot;
 use tidegate_core::room::NeedsNewRoom;
 use tidegate_core::units::Timestamp;
 
@@ -209,8 +210,11 @@ impl Control {
         } else {
             settings.room.keys.clone()
         };
-        let live = Live::new(settings, &keys)?;
+        let mut live = Live::new(settings, &keys)?;
         let now = self.shared.clock.now();
+        let lines = self.shared.gate.by_class(old.classes.len());
+        let total = Snapshot::take(self.shared.shards.iter().map(|s| &**s), now);
+        live.follow(&old, &total, |id| lines.get(id.index()).is_none_or(|line| *line == (0, 0)));
         if let Err(refused) = self.put_in_force(&old, live, now) {
             let Refused { why, mut live } = *refused;
             tracing::warn!("{why}: room.max_wait and room.grace take effect with the next start only");

@@ -7,6 +7,7 @@ mod harness;
 mod limits;
 mod places;
 mod reload;
+mod reload_classes;
 mod shutdown;
 mod tunables;
 mod tuners;
