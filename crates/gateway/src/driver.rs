@@ -27,7 +27,7 @@ use crate::log::LogHandle;
 use crate::server::Source;
 use crate::settings;
 use crate::shared::{Drain, Shared};
-use crate::state::StateDir;
+use crate::state::{Saver, StateDir};
 use crate::tune::Tuning;
 use crate::tuners::Tuners;
 use crate::{admin, feedback, metrics};
@@ -47,8 +47,13 @@ pub struct Control {
     pub shared: Arc<Shared>,
     pub(crate) source: Source,
     pub(crate) state: StateDir,
+    saver: Saver,
     pub(crate) capacity: Mutex<Capacity>,
-    /// What was changed while running; held while something is.
+    /// Held by whoever changes something, until it is on record: see [`crate::tune::Alone`].
+    pub(crate) changing: Mutex<()>,
+    /// A place for the admin API's next change: those behind it wait without a thread.
+    pub(crate) next_change: Arc<tokio::sync::Semaphore>,
+    /// What was changed while running. Never held while a disk is waited for.
     pub(crate) tuning: Mutex<Tuning>,
     /// Who changed what.
     pub audit: Audit,
@@ -90,10 +95,13 @@ impl Control {
             tuners: Tuners::default(),
             history: History::of(&shared, &state),
             capacity: Mutex::new(capacity),
+            changing: Mutex::default(),
+            next_change: Arc::new(tokio::sync::Semaphore::new(1)),
             tuning: Mutex::new(Tuning::new(shared.live.load().settings.clone())),
             audit: Audit::open(state.path()),
             events: Events::default(),
             born: at,
+            saver: Saver::start(state.clone()),
             shared,
             source,
             state,
@@ -124,6 +132,7 @@ impl Control {
     /// # Errors
     /// It is kept elsewhere.
     pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
+        let _alone = self.alone();
         let now = self.shared.clock.now();
         let mut capacity = lock(&self.capacity);
         let old = finite(capacity.tunables().capacity);
@@ -141,6 +150,7 @@ impl Control {
     /// # Errors
     /// It is not discovered, or not here.
     pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
+        let _alone = self.alone();
         let now = self.shared.clock.now();
         lock(&self.capacity).rediscover(&self.shared.live.load(), now)?;
         self.audit.record(by, &[Entry::act("rediscover")], now);
@@ -237,10 +247,8 @@ impl Control {
     }
 
     fn save(&self, now: Timestamp) {
-        if let Some(room) = self.shared.desk.room()
-            && let Err(e) = self.state.save_promises(&room.save(now))
-        {
-            tracing::warn!(error = %e, "promises cannot be saved");
+        if let Some(room) = self.shared.desk.room() {
+            self.saver.save(room.save(now));
         }
     }
 
@@ -351,6 +359,7 @@ async fn run(control: Arc<Control>) {
         }
     }
     control.save(control.shared.clock.now());
+    control.saver.close();
     control.history.close();
 }
 
