@@ -38,6 +38,8 @@ pub use figures::{ClassShown, Figures};
 
 /// Promises are saved this often: what a crash may lose.
 pub const SAVE: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for changes and answers that wait for a disk.
+const LAST_CHANGES: Duration = Duration::from_secs(5);
 /// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 
@@ -327,6 +329,8 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
             }
             run(control).await;
         });
+        // Not for ever: a record whose disk hangs is waited for by a thread of this runtime.
+        runtime.shutdown_timeout(LAST_CHANGES);
     })
 }
 

@@ -177,6 +177,12 @@ impl Live {
         }
     }
 
+    /// Ids that were another class's in `old`.
+    pub fn taken_over<'l>(&'l self, old: &'l Self) -> impl Iterator<Item = ClassId> + 'l {
+        let both = (0..=u8::MAX).zip(self.classes.iter().zip(&old.classes));
+        both.filter(|(_, (now, then))| now.name != then.name).map(|(id, _)| ClassId(id))
+    }
+
     /// Puts what is in the order of the file into that of the ids; those that have none in the file keep what `old` has.
     fn arrange(&mut self, old: &Self) {
         let len = self.order.iter().map(|id| id.index() + 1).max().unwrap_or_default().max(old.classes.len());

@@ -287,6 +287,7 @@ impl Control {
             self.shared.replicas.reconfigure(&after.origin);
         }
         let mut capacity = lock(&self.capacity);
+        live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity
             || old.bounds() != live.bounds()
             || before.estimator() != after.estimator();

@@ -143,7 +143,7 @@ impl Queue {
     /// Takes out who is next.
     pub fn pop(&mut self, now: Timestamp) -> Option<Waiting> {
         let popped = self.list.pop(self.discipline.next(&self.list, now));
-        if popped.is_some() && self.list.len() == 0 {
+        if popped.is_some() && self.list.is_empty() {
             self.discipline.emptied();
         }
         popped
