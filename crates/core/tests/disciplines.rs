@@ -193,3 +193,32 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
     assert_eq!(served_in_time(DisciplineKind::AdaptiveLifo), 2_000);
     assert_eq!(served_in_time(DisciplineKind::Lifo), 2_000);
 }
+
+#[test]
+fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
+    let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
+    let mut id = 0;
+    let mut serve = |queue: &mut Queue, since: u64, now: u64| {
+        id += 1;
+        queue.push(entry(id, since)).unwrap();
+        let refused = queue.is_refused(ms(now));
+        queue.pop(ms(now));
+        refused
+    };
+    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
+    queue.push(entry(0, 0)).unwrap();
+    queue.push(entry(1_000, 0)).unwrap();
+    let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
+    assert!(refused > 10, "{refused}");
+    while queue.pop(ms(400)).is_some() {}
+    // An hour later, a burst that waits for longer than two targets and is through within an interval.
+    let hour = 3_600_000;
+    for n in 0..5 {
+        queue.push(entry(2_000 + n, hour)).unwrap();
+    }
+    for n in 0..5 {
+        let now = ms(hour + 50 + n);
+        assert!(!queue.is_refused(now), "number {n} of a burst after an hour of peace");
+        queue.pop(now);
+    }
+}

@@ -32,7 +32,7 @@
 //! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up).
 
 use super::{Estimate, Estimator, Load, Phase, Sample, State};
-use crate::units::{Rate, Timestamp};
+use crate::units::{ClassId, Rate, Timestamp};
 
 mod change;
 mod costs;
@@ -251,6 +251,10 @@ impl Bottleneck {
 }
 
 impl Estimator for Bottleneck {
+    fn forget(&mut self, class: ClassId) {
+        self.costs.forget(class);
+    }
+
     fn observe(&mut self, sample: &Sample) {
         if sample.count == 0 {
             return;

@@ -71,6 +71,9 @@ pub trait Discipline: Send {
         false
     }
 
+    /// Who was next has been taken out, and nobody waits any more.
+    fn emptied(&mut self) {}
+
     /// Takes over other numbers; what was learned stays.
     fn configure(&mut self, config: &QueueConfig);
 }
@@ -139,7 +142,11 @@ impl Queue {
 
     /// Takes out who is next, and tells where it waited.
     pub fn pop(&mut self, now: Timestamp) -> Option<(Spot, Waiting)> {
-        self.list.pop(self.discipline.next(&self.list, now))
+        let popped = self.list.pop(self.discipline.next(&self.list, now));
+        if popped.is_some() && self.list.is_empty() {
+            self.discipline.emptied();
+        }
+        popped
     }
 
     /// Takes out one who left. `None`: it has been taken out before.

@@ -182,8 +182,8 @@ section! {
     pub struct Room [tunable] {
         /// Off: nobody waits, requests only meet the origin's in-flight limit.
         enabled: bool = true => Flag;
-        /// Names of the classes that wait; empty: every navigation.
-        classes: Vec<String> = Vec::new() => List(CLASS_NAME);
+        /// Names of the classes that wait, `default` for requests that match none; empty: every navigation.
+        classes: Vec<String> = Vec::new() => List(ANY_CLASS_NAME);
         /// What is admitted: every request of a waiting class takes a place, or a visitor takes one place and then
         /// comes and goes with a pass.
         [fixed] unit: Unit = Unit::Request => Choice;

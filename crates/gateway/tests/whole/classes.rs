@@ -2,7 +2,7 @@
 
 use tidegate_core::measure::Event;
 
-use crate::harness::{Gate, Origin, cookies, get};
+use crate::harness::{Gate, Origin, cookies, get, until};
 
 /// One request, and the next one in a thousand seconds.
 fn gate(origin: &Origin, more: &str) -> Gate {
@@ -42,4 +42,16 @@ fn or_gets_a_place_for_the_instant_at_which_it_would_pass() {
     let again = get(gate.http, "/", &cookies(&answer));
     assert!(again.starts_with("HTTP/1.1 503"), "{again}");
     assert_eq!((gate.count(Event::TicketEarly), gate.count(Event::IngressHeld)), (1, 1));
+}
+
+#[test]
+fn requests_that_match_no_class_wait_by_the_name_they_have_everywhere() {
+    let origin = Origin::start();
+    let gate = Gate::start(
+        &origin,
+        "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nestimator = \"fixed\"\nrate = 0.1\n[room]\nclasses = [\"default\"]\n\
+         [[class]]\nname = \"free\"\nmatch = { path = \"/free\" }\n",
+    );
+    until(|| get(gate.http, "/", "a=b"), |answer| answer.contains("set-cookie: tg0="));
+    assert!((0..5).all(|_| get(gate.http, "/free", "").ends_with("served")), "of another class");
 }
