@@ -110,7 +110,6 @@ pub struct Bottleneck {
     /// The limit wanted, with its fraction, and what is in force.
     wanted: f64,
     limit: u32,
-    /// What was in force in the round before.
     limit_before: u32,
     carried: f64,
     purpose: Purpose,
@@ -288,10 +287,7 @@ impl Estimator for Bottleneck {
             self.standing.linger(count, sample.lingered.as_secs_f64());
             self.take(sample, units);
         } else {
-            self.pauses.pass(sample.ended);
-            if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
-                self.round.leave_out(count * sample.response.as_secs_f64());
-            }
+            self.pass_over(sample);
         }
     }
 

@@ -26,6 +26,14 @@ impl Bottleneck {
         f64::from(sample.in_flight) >= FULL * f64::from(places)
     }
 
+    /// A sample that tells of the load.
+    pub(super) fn pass_over(&mut self, sample: &Sample) {
+        self.pauses.pass(sample.ended);
+        if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
+            self.round.leave_out(sample.count as f64 * sample.response.as_secs_f64());
+        }
+    }
+
     /// A sample from a time of backlog. The first ones wait until their median is known: a single one of a minute among them would hide
     /// the knee for long.
     pub(super) fn take(&mut self, sample: &Sample, units: f64) {
