@@ -59,8 +59,7 @@ fn served() -> Reading {
 
 /// The gate's first answer to somebody who has no cookies yet: cookies, and the ticket in the URL.
 fn first_answer() -> (HeaderMap, Reading) {
-    let cookies =
-        [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(MARK, &sealed(1), KEEP, false)];
+    let cookies = [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(MARK, &sealed(1), KEEP, false)];
     (set(&cookies), waits(&format!("{STATUS}&tg={}", url_ticket())))
 }
 
