@@ -12,7 +12,7 @@
 //!
 //! and every sample is tested against the fit: [`change`] tells within some dozens of completions that the origin has become
 //! slower or faster, [`costs`] what of it is the mix of classes, [`dispersion`] how sure all this can be, [`pause`] what is none of it.
-//! Samples without a backlog are not looked at: they tell of the load (application-limited, as BBR says).
+//! Samples without a backlog, or sent while places were free, are not looked at: they tell of the load (application-limited, as BBR says).
 //!
 //! As BBR does for a path (Cardwell et al. 2016) but fitted instead of min- and max-filtered: with noisy service the
 //! minimum response time is a fraction of the mean, and a limit that follows from it starves the origin.
@@ -110,6 +110,7 @@ pub struct Bottleneck {
     /// The limit wanted, with its fraction, and what is in force.
     wanted: f64,
     limit: u32,
+    limit_before: u32,
     carried: f64,
     purpose: Purpose,
     /// Rounds of a ramp at the present level, beyond the first.
@@ -160,6 +161,7 @@ impl Bottleneck {
             hinge: None,
             wanted: first,
             limit: first as u32,
+            limit_before: first as u32,
             carried: 0.0,
             purpose: Purpose::Ramp,
             repeated: 0,
@@ -281,11 +283,11 @@ impl Estimator for Bottleneck {
         } else {
             self.ticked.failed += sample.count;
         }
-        if sample.backlog {
+        if sample.backlog && self.met_all(sample) {
             self.standing.linger(count, sample.lingered.as_secs_f64());
             self.take(sample, units);
         } else {
-            self.pauses.pass(sample.ended);
+            self.pass_over(sample);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
+mod closed;
 mod service;
 
 /// A scenario that is complete but for what a test adds.
@@ -38,7 +39,9 @@ fn mistakes_say_where_and_what() {
     let cases: &[(&str, &[&str])] = &[
         (
             "[arrivals]\n",
-            &["some/flash.toml:1:2: arrivals: expected [[arrivals.phase]] or `replay`; got neither"],
+            &[
+                "some/flash.toml:1:2: arrivals: expected [[arrivals.phase]], [arrivals.closed] or `replay`; got neither",
+            ],
         ),
         ("[arrivals]\nphase = []\n", &["some/flash.toml:2:9: arrivals.phase: expected at least one phase"]),
         ("[arrivals\n", &["some/flash.toml:1:10: expected valid TOML"]),

@@ -288,6 +288,7 @@ impl Bottleneck {
         self.wanted = level.clamp(f64::from(least), f64::from(most.max(least)));
         // The fraction is carried over, so that the mean over rounds is the level wanted.
         let carried = self.wanted + self.standing.level() + self.carried;
+        self.limit_before = self.limit;
         self.limit = (carried.round() as u32).clamp(least, most.max(least));
         self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
         let is_first = self.purpose != purpose || purpose != Purpose::Cruise;

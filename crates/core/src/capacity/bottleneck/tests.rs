@@ -314,6 +314,32 @@ fn who_waited_for_a_pause_did_not_stay() {
 }
 
 #[test]
+fn who_was_sent_while_places_were_free_tells_of_the_load() {
+    let ms = Timestamp::from_millis;
+    let judged = |in_flight: u32| {
+        let mut law = Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
+        let load = Load { room_waits: true, queued: 9, in_flight };
+        law.tick(&load, ms(10_000));
+        for i in 0..20 {
+            law.observe(&Sample {
+                class: ClassId(0),
+                cost: Cost::ONE,
+                count: 1,
+                ended: ms(10_100 + i * 25),
+                response: Duration::from_millis(90),
+                lingered: Duration::ZERO,
+                in_flight,
+                ok: true,
+                backlog: true,
+            });
+        }
+        law.curve.samples()
+    };
+    assert_eq!([judged(20), judged(19), judged(18)], [20.0; 3]);
+    assert_eq!([judged(17), judged(3)], [0.0; 2], "a burst came after it");
+}
+
+#[test]
 fn what_stays_in_flight_is_counted_apart() {
     let mut standing = Standing::default();
     // One stream of 10 s ends every second: ten are there at a time.
