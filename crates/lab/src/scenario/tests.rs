@@ -202,7 +202,7 @@ fn silly_values_are_refused() {
         ),
         (
             "[gate]\nroom.classes = [\"a\"]",
-            "2:17: gate.room.classes: expected the name of a [[class]] (there is none)",
+            "2:17: gate.room.classes: expected the name of a [[class]]: \"default\"; got \"a\"",
         ),
         ("[gate]\nsplit = 1", "2:9: gate.split: expected true or false"),
         ("[gate]\norigin = 3", "2:10: gate.origin: expected a table of keys"),
