@@ -239,7 +239,8 @@ impl Room {
         let hand = self.door.hand.at(now);
         let start = hand.max(now);
         let burst = self.burst(capacity);
-        let oldest = start.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
+        // Room expires as the hand passes: while it is behind the clock, what lies before it is still to come.
+        let oldest = hand.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
         let Some(placed) = self.slots.take(cost, now, oldest) else {
             return Arrival::Full { retry_after: RETRY_FULL };
         };

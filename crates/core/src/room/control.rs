@@ -306,21 +306,19 @@ impl Room {
         let new = limit(rate, control.overbook);
         let hand = self.door.hand.at(now);
         let second = hand.max(now).second();
+        let waits = self.last_due() > hand;
         if new < self.slots.limit() {
-            let first = hand.min(now).second();
-            let ahead = self.slots.sum(first);
-            let exceeds = (first..=self.last_due().second()).any(|s| self.slots.promised(s).cost > new);
-            if exceeds && self.last_due() > hand {
-                let seconds = ahead.cost.hundredths().div_ceil(new.hundredths().max(1));
-                self.slots.set_floor(self.slots.floor().max(now.second() + seconds + 1));
-            }
-            if new <= self.slots.limit_here() {
-                self.slots.set_limit(new);
+            if !waits {
+                self.slots.settle(second, new);
+            } else if new <= self.slots.limit_here() {
+                let ahead = self.slots.ahead_of(hand.min(now)).cost;
+                let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
+                self.slots.lower_limit(new, now.second() + seconds + 1);
             } else {
                 // A rise that the frontier has not reached yet is taken back in part: here it is still a rise.
                 self.slots.set_limit_ahead(new);
             }
-        } else if control.config.rise_to_newcomers || self.last_due() <= hand {
+        } else if control.config.rise_to_newcomers || !waits {
             self.open_from(second, new);
         } else if !self.lower_floor(new, hand, now) && new > self.slots.limit() {
             self.slots.set_limit_ahead(new);
@@ -330,13 +328,15 @@ impl Room {
     /// A floor that was set when less was believed keeps newcomers out for longer than what is promised takes now. Returns
     /// whether it did.
     fn lower_floor(&self, new: Cost, hand: Timestamp, now: Timestamp) -> bool {
-        let ahead = self.slots.sum(hand.min(now).second()).cost;
+        let ahead = self.slots.ahead_of(hand.min(now)).cost;
         let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
         // Nor before anybody who waits.
         let needed = (now.second() + seconds).max(self.last_due().second()) + 1;
         let stands = self.slots.floor() > needed;
         if stands {
-            self.open_from(needed, new);
+            self.slots.set_limit_from(needed, new);
+            self.slots.set_floor(needed);
+            self.slots.reopen(needed);
         }
         stands
     }
@@ -345,7 +345,9 @@ impl Room {
     fn forget_floor(&self, control: &Control, now: Timestamp) {
         let capacity = self.door.capacity();
         if !self.busy(now) && self.slots.floor() > now.second() + 1 && capacity > Rate::ZERO {
-            self.open_from(now.second(), limit(capacity, control.overbook));
+            self.slots.settle(now.second(), limit(capacity, control.overbook));
+            self.slots.set_floor(now.second());
+            self.slots.reopen(now.second());
         }
     }
 
