@@ -16,9 +16,11 @@ use crate::units::{ClassId, MAX_CLASSES};
 mod glob;
 mod head;
 mod path;
+mod paths;
 
 use glob::Glob;
 pub use head::{Fields, RequestHead};
+pub use paths::Paths;
 
 /// One class's conditions as the operator wrote them. All that are given must hold; none given: every request fits.
 ///

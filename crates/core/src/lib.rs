@@ -27,6 +27,8 @@ pub mod bucket;
 
 pub mod ingress;
 
+pub mod orders;
+
 pub mod hand;
 
 pub mod ticket;

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::cookies::Cookies;
 use crate::forward::{Claim, Forwarded};
+use crate::live::Mark;
 use crate::logged::Logged;
 use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
@@ -152,7 +153,7 @@ async fn handle(
     let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
     let url_ticket = target::take_ticket(&mut parts.uri);
     target::clean_referer(&mut parts.headers);
-    let class = live.classifier.classify(&RequestHead {
+    let class = live.classify(&RequestHead {
         method: parts.method.as_str(),
         path: parts.uri.path(),
         query: parts.uri.query().unwrap_or_default(),
@@ -294,7 +295,7 @@ impl Exchange {
     fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
         Visitor {
             ip: self.client,
-            cookies: Cookies::read(headers, self.class),
+            cookies: Cookies::read(headers, self.live.class(self.class).mark),
             url_ticket,
             secure: target::scheme(headers, self.trusted) == "https",
             can_return: can_return(headers),
@@ -305,7 +306,7 @@ impl Exchange {
     fn status(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Response<Bytes> {
         self.worker.count(Event::StatusPolls);
         let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
-        let known = class.map(ClassId).filter(|c| c.index() < self.live.classes.len());
+        let known = class.and_then(|mark| self.live.marked(Mark(mark)));
         let (Some(class), true) = (known, matches!(parts.method, Method::GET | Method::HEAD)) else {
             return respond::not_found();
         };

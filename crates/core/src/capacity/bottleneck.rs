@@ -29,10 +29,11 @@
 //! window of the meter (cut by chance every minute); samples that outlive their level counted only up to its end (goodput with
 //! bimodal service and with sharing); probes up more often where service varies (with sharing they raise the response time by a tenth);
 //! a ramp after a rise of the speed (with sharing it overshoots sixfold); deeper or more probes down for sharing (goodput, and the knee
-//! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up).
+//! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up); shorter rounds of
+//! the ramp where its samples vary little (half a thousandth of goodput, and wrong sooner with long tails).
 
 use super::{Estimate, Estimator, Load, Phase, Sample, State};
-use crate::units::{Rate, Timestamp};
+use crate::units::{ClassId, Rate, Timestamp};
 
 mod change;
 mod costs;
@@ -237,6 +238,14 @@ impl Bottleneck {
         Some(rate).filter(|rate| rate.is_finite())
     }
 
+    /// How long a round of a ramp takes at the present level, in seconds; `None` before anything was seen.
+    fn ramp_round_s(&self) -> Option<f64> {
+        let per_second = self.throughput_of_round().or(self.seen)?;
+        let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
+        let need = plan::round_length(Purpose::Ramp, f64::from(self.limit), self.dispersion.get(), 0.0);
+        Some(need * cost / per_second)
+    }
+
     /// Cost units per second, as configured.
     fn capacity(&self) -> f64 {
         let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
@@ -251,6 +260,10 @@ impl Bottleneck {
 }
 
 impl Estimator for Bottleneck {
+    fn forget(&mut self, class: ClassId) {
+        self.costs.forget(class);
+    }
+
     fn observe(&mut self, sample: &Sample) {
         if sample.count == 0 {
             return;
@@ -309,7 +322,7 @@ impl Estimator for Bottleneck {
         let capacity = if measured { self.capacity() } else { self.capacity().max(self.guess.rate()) };
         Estimate {
             capacity: Rate::per_second(capacity).unwrap_or(Rate::ZERO),
-            gain: self.purpose.gain() * self.starved,
+            gain: self.purpose.gain(self.ramp_round_s()) * self.starved,
             max_in_flight: Some(self.limit),
             phase: self.phase(),
             confidence: self.confidence(),

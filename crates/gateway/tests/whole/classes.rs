@@ -2,7 +2,7 @@
 
 use tidegate_core::measure::Event;
 
-use crate::harness::{Gate, Origin, ask, cookies, get};
+use crate::harness::{Gate, Origin, ask, cookies, get, until};
 
 /// One request, and the next one in a thousand seconds.
 fn gate(origin: &Origin, more: &str) -> Gate {
@@ -81,4 +81,16 @@ fn but_nothing_is_held_for_those_who_would_not_come_back() {
     let third = get(gate.http, "/", &cookies(&page).replace("tg1=", "x="));
     assert!(cookies(&third).contains("tg1="), "{third}");
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (3, 3));
+}
+
+#[test]
+fn requests_that_match_no_class_wait_by_the_name_they_have_everywhere() {
+    let origin = Origin::start();
+    let gate = Gate::start(
+        &origin,
+        "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nestimator = \"fixed\"\nrate = 0.1\n[room]\nclasses = [\"default\"]\n\
+         [[class]]\nname = \"free\"\nmatch = { path = \"/free\" }\n",
+    );
+    until(|| get(gate.http, "/", "a=b"), |answer| answer.contains("set-cookie: tg0="));
+    assert!((0..5).all(|_| get(gate.http, "/free", "").ends_with("served")), "of another class");
 }

@@ -368,7 +368,7 @@ fn routes(cast: &Cast, live: Option<&Live>, scenario: &Scenario) -> Result<Vec<V
         let client = [127, 0, 0, 1].into();
         let head =
             RequestHead { method: &step.method, path, query, host: "localhost", client, fields: &fields };
-        let class = live.map_or(ClassId(0), |live| live.classifier.classify(&head));
+        let class = live.map_or(ClassId(0), |live| live.classify(&head));
         Route {
             class,
             cost: live.map_or(Cost::ONE, |live| live.class(class).cost),

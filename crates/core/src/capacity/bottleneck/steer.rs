@@ -153,7 +153,9 @@ impl Bottleneck {
         }
         if self.purpose == Purpose::Stay {
             let knee = self.hinge.map_or(self.wanted, |hinge| hinge.knee);
-            return self.go(Purpose::Down, 0.9 * knee / self.fallen, now);
+            let least = plan::FALLEN / self.fallen;
+            let depth = plan::depth(least, plan::FALLEN_CONTRAST, self.dispersion.get());
+            return self.go(Purpose::Down, depth * knee, now);
         }
         let phi = self.dispersion.get();
         // A cruise goes on from round to round: there the bins miss nobody.
@@ -204,7 +206,7 @@ impl Bottleneck {
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down if fitted.at_edge => plan::DOWN_AT_EDGE * knee,
-            Purpose::Down => plan::DOWN * knee,
+            Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
             Purpose::Cruise | Purpose::Ramp | Purpose::Stay => cruise,
         };
         self.go(purpose, level, now);

@@ -390,6 +390,31 @@ fn a_round_counts_the_time_of_those_that_have_not_ended() {
 }
 
 #[test]
+fn a_ramp_lets_in_what_will_be_needed_when_who_is_called_comes() {
+    let gain = |round_s| Purpose::Ramp.gain(round_s);
+    assert_eq!(gain(None), 2.0, "nothing is known");
+    assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
+    assert!(gain(Some(0.5)) > 4.0 && gain(Some(0.5)) < gain(Some(0.3)));
+    for round_s in [0.01, 0.0] {
+        assert_eq!(gain(Some(round_s)), 12.0);
+    }
+    assert!(Purpose::Cruise.gain(Some(0.01)) < 1.1);
+}
+
+#[test]
+fn a_quiet_origin_is_not_probed_deeper_than_tells() {
+    let fallen = |ratio: f64, phi| plan::depth(plan::FALLEN / ratio, plan::FALLEN_CONTRAST, phi);
+    // Half the workers or half the speed: with noise below the knee that would be left, without it is seen at once.
+    close(fallen(2.0, 1.0), 0.45, 1e-9);
+    assert!((0.65..0.75).contains(&fallen(2.0, FLOOR)), "{}", fallen(2.0, FLOOR));
+    for (ratio, phi) in [(1.2, FLOOR), (4.0, FLOOR), (4.0, 20.0), (1.4, 0.3)] {
+        assert!((plan::FALLEN / ratio..1.0).contains(&fallen(ratio, phi)), "{ratio} {phi}");
+    }
+    let down = |phi| plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi);
+    assert!(down(1.0) == plan::DOWN && (0.85..0.9).contains(&down(FLOOR)), "{}", down(FLOOR));
+}
+
+#[test]
 fn a_cruise_is_probed_on_both_sides() {
     let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, false, 1.0)).collect();
     assert!(purposes.windows(12).all(|some| some.contains(&Purpose::Up)));
