@@ -7,7 +7,8 @@ use super::remote::{Link, SILENT};
 use super::window::{Going, Seen, Window};
 use super::{Course, NeedsNewRoom, Room, RoomConfig, SLACK_S, seconds_needed};
 use crate::gate::Totals;
-use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
+use crate::hand::{HandValue, Spare, advance, pace};
+use crate::show_up::ShowUp;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -244,6 +245,7 @@ impl Room {
     }
 
     fn learn_show_up(&self, control: &mut Control, now: Timestamp, dt_s: f64) {
+        let capacity = self.door.capacity();
         control.show_up.age(dt_s);
         // Not before the clock has passed it too: who comes when first told, however far the hand has run, is no absentee.
         let passed = self.door.hand.at(now).min(now).second();
@@ -254,10 +256,11 @@ impl Room {
         self.judged.store(until, Ordering::Release);
         for second in judged.max(until.saturating_sub(self.slots.seconds()))..until {
             let promised = self.waits.load(second);
-            control.show_up.record(promised.cost, self.shown.load(second).cost.min(promised.cost));
+            let shown = self.shown.load(second).cost.min(promised.cost);
+            control.show_up.record(promised.cost, shown, capacity);
         }
         let late = Cost::from_hundredths(self.shown_late.swap(0, Ordering::Relaxed));
-        control.show_up.record(Cost::ZERO, late);
+        control.show_up.record(Cost::ZERO, late, capacity);
         self.apply_show_up(control);
     }
 
