@@ -234,9 +234,9 @@ impl Live {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
     }
 
-    /// What guards the way to the desk for a class that waits, or one that does not.
-    pub fn entrance(&self, waits: bool) -> Entrance<'_> {
-        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits }
+    /// What guards the way to the desk for a class that waits, or one that does not; `returns`: whoever asks can come back.
+    pub fn entrance(&self, waits: bool, returns: bool) -> Entrance<'_> {
+        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
     }
 
     /// How long a session's pass holds.

@@ -33,6 +33,8 @@ pub struct Visitor<'a> {
     pub url_ticket: Option<&'a str>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
+    /// It says that it can wait and come back: [`can_return`](crate::navigation::can_return).
+    pub can_return: bool,
 }
 
 impl Visitor<'_> {
@@ -136,7 +138,9 @@ impl Stage<'_> {
             sends_on: matches!(self.live.settings.role, Role::TokenGen { .. }),
         };
         let rng = &mut *self.rng;
-        let entrance = self.live.entrance(waits);
+        // Whoever carries a cookie of ours has understood an answer of the room before.
+        let is_known = visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some();
+        let entrance = self.live.entrance(waits, visitor.can_return || is_known);
         let verdict = self.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), self.count, self.now);
         self.perform(verdict, class, visitor)
     }
@@ -250,7 +254,7 @@ impl Stage<'_> {
     }
 
     fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
-        let poll = page::poll_interval(wait, self.desk.ask_within(), self.rng.random());
+        let poll = page::poll_interval(wait, &self.desk.ask_every(), self.rng.random());
         Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
     }
 

@@ -29,7 +29,7 @@ use crate::cookies::Cookies;
 use crate::forward::{Claim, Forwarded};
 use crate::live::Mark;
 use crate::logged::Logged;
-use crate::navigation::{is_part_of_page, kept_form, wants_html};
+use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
 use crate::page;
 use crate::respond::{self, Asked, STATUS_PATH};
@@ -298,6 +298,7 @@ impl Exchange {
             cookies: Cookies::read(headers, self.live.class(self.class).mark),
             url_ticket,
             secure: target::scheme(headers, self.trusted) == "https",
+            can_return: can_return(headers),
         }
     }
 
@@ -319,7 +320,7 @@ impl Exchange {
         let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");
         let (state, wait, place) = room::standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
-        let poll = page::poll_interval(wait, shared.desk.ask_within(), spread);
+        let poll = page::poll_interval(wait, &shared.desk.ask_every(), spread);
         respond::status_document(&self.live, state, wait, place, poll, waited, ticket)
     }
 
