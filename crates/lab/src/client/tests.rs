@@ -82,7 +82,7 @@ fn a_request_says_who_asks() {
         (&news, "host", Some("127.0.0.1:81")),
         (&news, "sec-fetch-mode", Some("same-origin")),
         (&news, "cookie", Some("tg=1")),
-        (&program, "accept", Some("application/json")),
+        (&program, "accept", Some("application/json, application/problem+json")),
         (&program, "sec-fetch-mode", None),
     ] {
         let request = client.request(order.clone()).expect("a request");
