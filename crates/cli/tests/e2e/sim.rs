@@ -50,7 +50,7 @@ fn results_go_where_they_are_wanted() {
     let dir = std::env::temp_dir().join(format!("tidegate-sim-{}", std::process::id()));
     let page = dir.join("report.html");
     let (out, html) = (dir.display().to_string(), page.display().to_string());
-    let output = sim(&["--out", &out, "--html", &html, "--trace", "5"]);
+    let output = sim(&["--out", &out, "--html", &html, "--trace", "200"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let outcome = std::fs::read_to_string(dir.join("outcome.json")).expect("figures");
     assert!(outcome.contains("\"way\":\"sim\""));
