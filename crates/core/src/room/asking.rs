@@ -8,15 +8,16 @@
 //! ```text
 //! longest interval  = max(0.3 s, time since the search ended, waiting / 20,000 per second),  20 s at most
 //! shortest interval = waiting / 10,000 per second              for those told more than H = max(8 s, this)
-//!                     near / 10,000 per second                 for the near, who are told H at most
+//!                     near / (10,000 per second + 8 C)         for the near, who are told H at most
 //! ```
 //!
-//! So all together ask at most 20,000 times a second, however their waits are spread: what each group may do is divided among
-//! as many as are in it. Nobody far is kept from asking until after the turn, since H is not less than the interval. The near do
-//! ask late for their turn, once more than 1,250 visitors a second are let in: that many questions is what the bound is for.
+//! So all together ask at most 20,000 times a second and eight times for each visitor let in, at C a second, however their waits
+//! are spread: what each group may do is divided among as many as are in it. Nobody far is kept from asking until after the
+//! turn, since H is not less than the interval, and the near may ask once a second, as they are asked to, whatever C is.
 //!
 //! Rejected: one shortest interval for all, `waiting / 20,000 per second`. With a hundred thousand waiting, it has those come
-//! five seconds late whose turn is next, and the hand, which is steered by who comes, swings.
+//! five seconds late whose turn is next, and the hand, which is steered by who comes, swings. Rejected: 10,000 per second for the
+//! near of a gate that lets in as many: they come eight seconds late, and an origin of 10,000/s loses a tenth of its first minute.
 
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub const ASK_WITHIN: Duration = Duration::from_secs(20);
 pub(super) const SOONER: Duration = Duration::from_millis(300);
 /// as long as all together do not ask more often than this in a second: a question costs the gate some ten microseconds.
 const MOST_PER_S: f64 = 20_000.0;
+/// Questions of each visitor who is let in that are not counted in it.
+const NEAR_QUESTIONS: f64 = 8.0;
 
 /// Waits up to which every second counts, where few enough wait.
 const NEAR: Duration = Duration::from_secs(8);
@@ -96,7 +99,10 @@ impl Room {
             since.max(least).clamp(SOONER, ASK_WITHIN)
         };
         let horizon = AskEvery::new(within, 0, waiting).horizon();
-        let every = AskEvery::new(within, self.told_at_most(horizon, now), waiting);
+        let let_in = self.door.capacity().get() / self.door.grain().units();
+        let more = 1.0 + NEAR_QUESTIONS * let_in / (MOST_PER_S / 2.0);
+        let near = (self.told_at_most(horizon, now) as f64 / more) as u64;
+        let every = AskEvery::new(within, near, waiting);
         self.ask_every.store(every.pack(), Ordering::Relaxed);
     }
 
