@@ -1,12 +1,16 @@
 //! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
 
 mod admin;
+mod asked;
 mod classes;
 mod figures;
 mod harness;
 mod limits;
+mod multicast;
+mod orders;
 mod places;
 mod reload;
 mod shutdown;
+mod tiers;
 mod tunables;
 mod tuners;
