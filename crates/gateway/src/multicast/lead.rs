@@ -12,7 +12,7 @@ use http_body::Body as _;
 use tidegate_core::measure::Event;
 
 use super::flight::{Flight, Head, Landing, Reader};
-use super::rules::{self, CONDITIONS};
+use super::rules::{self, NOT_FOR_ALL};
 use super::{Joined, Key, Seeking, has_cookies, key};
 use crate::body::RequestBody;
 use crate::forward::{Claim, Forwarded};
@@ -115,7 +115,7 @@ fn for_all(parts: &request::Parts) -> request::Parts {
     all.uri = parts.uri.clone();
     all.version = parts.version;
     all.headers = parts.headers.clone();
-    for name in &CONDITIONS {
+    for name in &NOT_FOR_ALL {
         all.headers.remove(name);
     }
     all

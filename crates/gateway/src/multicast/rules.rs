@@ -1,7 +1,9 @@
 //! What may be given to whom.
 //!
-//! Of requests: `GET` and `HEAD` without a body, `Authorization`, `Range`, `Upgrade` or `Expect`. Conditions (`If-None-Match` and
-//! the like) are not sent upstream: a whole answer is always right, a 304 only for whoever has the rest.
+//! Of requests: `GET` and `HEAD` without a body, and with no other fields than those that browsers and proxies send ([`USUAL`]).
+//! An origin that answers by another field and does not say so (`X-Original-URL`, a key of an API) would let one visitor choose
+//! what all others see. `Authorization`, `Range`, `Origin`, `Upgrade` and `Expect` are not among them. Conditions (`If-None-Match`
+//! and the like) are not sent upstream: a whole answer is always right, a 304 only for whoever has the rest. Nor is `Referer`.
 //!
 //! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
 //! the asker (401, 403, 407, 412, 416, 429, 304). `no-cache` and `max-age` say how old an answer may be, not whose it is: for how
@@ -19,21 +21,47 @@
 use std::time::Duration;
 
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PROXY_AUTHORIZATION, RANGE, SET_COOKIE,
-    UPGRADE, VARY,
+    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
+    CONTENT_LENGTH, CONTENT_RANGE, COOKIE, DNT, FORWARDED, HOST, HeaderName, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, REFERER, SET_COOKIE, TE, UPGRADE_INSECURE_REQUESTS,
+    USER_AGENT, VARY, VIA,
 };
 use http::{HeaderMap, Method, request};
 
 /// Longest time for which an error is given to others.
 pub(super) const ERRORS: Duration = Duration::from_secs(1);
 
-/// Fields of a request whose answer is its own.
-const PERSONAL: [HeaderName; 5] = [AUTHORIZATION, PROXY_AUTHORIZATION, RANGE, UPGRADE, EXPECT];
+/// Fields of a request whose answer may be another's; beside them `Sec-Fetch-*`, `Sec-CH-*` and `X-Forwarded-*`, which the gate
+/// takes away where they are not a trusted proxy's.
+const USUAL: [HeaderName; 22] = [
+    ACCEPT,
+    ACCEPT_CHARSET,
+    ACCEPT_ENCODING,
+    ACCEPT_LANGUAGE,
+    CACHE_CONTROL,
+    CONNECTION,
+    CONTENT_LENGTH,
+    COOKIE,
+    DNT,
+    FORWARDED,
+    HOST,
+    PRAGMA,
+    TE,
+    UPGRADE_INSECURE_REQUESTS,
+    USER_AGENT,
+    VIA,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("priority"),
+    HeaderName::from_static("sec-gpc"),
+    HeaderName::from_static("sec-purpose"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-request-id"),
+];
+const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
 
 /// Fields that are not sent upstream for all.
-pub(super) const CONDITIONS: [HeaderName; 5] =
-    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
+pub(super) const NOT_FOR_ALL: [HeaderName; 6] =
+    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
 
 /// Who may have an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +80,11 @@ pub(super) enum Sharing {
 /// Whether the answer to this request might be another's.
 pub(super) fn may_share(parts: &request::Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
-        && !PERSONAL.iter().any(|name| parts.headers.contains_key(name))
+        && parts.headers.keys().all(|name| {
+            USUAL.contains(name)
+                || NOT_FOR_ALL.contains(name)
+                || USUAL_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+        })
 }
 
 /// Who may have this answer to a request with or without cookies.
@@ -91,6 +123,10 @@ pub(super) fn vary(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
             // `*` is no field name either.
             names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
         }
+    }
+    // Said or not: whoever did not offer the coding cannot read it.
+    if headers.contains_key(CONTENT_ENCODING) {
+        names.push(ACCEPT_ENCODING);
     }
     Some(names)
 }

@@ -42,6 +42,10 @@ fn requests_that_may_share() {
         ("GET", &[("authorization", "Basic x")], false),
         ("GET", &[("range", "bytes=0-1")], false),
         ("GET", &[("upgrade", "websocket")], false),
+        ("GET", &[("user-agent", "x"), ("sec-fetch-dest", "document"), ("referer", "/"), ("via", "x")], true),
+        ("GET", &[("x-original-url", "/admin")], false),
+        ("GET", &[("x-api-key", "gold-key")], false),
+        ("GET", &[("origin", "https://shop.example")], false),
     ] {
         assert_eq!(rules::may_share(&parts(method, fields)), wanted, "{method} {fields:?}");
     }
@@ -83,6 +87,8 @@ fn answers_that_may_be_shared() {
     let mut illegible = headers(&[("cache-control", "public")]);
     illegible.append("cache-control", HeaderValue::from_bytes(b"\xff").unwrap());
     assert_eq!(sharing(200, &illegible, false), NOBODY);
+    let names = rules::vary(&self::headers(&[("vary", "Accept , "), ("content-encoding", "gzip")])).unwrap();
+    assert_eq!(names, ["accept", "accept-encoding"]);
     assert_eq!((rules::kept(200, 5 * SECOND), rules::kept(503, 5 * SECOND)), (5 * SECOND, SECOND));
 }
 

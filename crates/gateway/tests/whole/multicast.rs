@@ -85,7 +85,8 @@ fn private_answers_are_never_shared() {
         ("Cache-Control: public\r\n", "Authorization: Basic abc\r\n"),
         ("Cache-Control: public\r\n", "Range: bytes=0-1\r\n"),
         ("Cache-Control: public\r\nVary: Cookie\r\n", "Cookie: id=ID\r\n"),
-        ("Cache-Control: public\r\nVary: Accept, X-Kind\r\n", "X-Kind: ID\r\n"),
+        ("Cache-Control: public\r\nVary: Accept, User-Agent\r\n", "User-Agent: ID\r\n"),
+        ("Cache-Control: public\r\n", "X-Original-URL: /admin\r\n"),
         ("", "Cookie: id=ID\r\n"),
     ];
     for (says, sends) in table {
