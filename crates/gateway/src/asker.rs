@@ -259,7 +259,7 @@ impl Drop for Question {
         let is_yes = self.verdict.unwrap_or_else(|| asker.fallback());
         let life = match self.verdict {
             Some(_) => asker.settings.ttl,
-            None => PAUSE.min(asker.settings.ttl),
+            None => PAUSE,
         };
         let verdict = Kept::Verdict { is_yes, until: self.clock.now() + life };
         let mut kept = asker.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,6 +18,7 @@ use crate::body::RequestBody;
 use crate::forward::{Claim, Forwarded};
 use crate::outgoing::ResponseBody;
 use crate::serve::Exchange;
+use crate::settings::Role;
 
 /// How often a request looks for an answer that suits it: once for the one it waited for, once more when it learned from that
 /// what `Vary` names.
@@ -36,7 +37,9 @@ impl Exchange {
     ) -> Option<Response<ResponseBody<Forwarded>>> {
         let shared = self.worker.shared.clone();
         let multicast = &shared.multicast;
-        let found = match key(parts, self.trusted) {
+        // Tokengen forwards nothing.
+        let forwards = !matches!(self.live.settings.role, Role::TokenGen { .. });
+        let found = match key(parts, self.trusted).filter(|_| forwards) {
             Some(key) => self.seek(&key, parts, period).await,
             None => None,
         };
