@@ -30,6 +30,7 @@ mod schema;
 mod audit;
 mod capacity;
 pub(crate) mod events;
+mod explain;
 mod history;
 mod openapi;
 mod state;

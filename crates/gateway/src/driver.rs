@@ -199,6 +199,7 @@ impl Control {
         shared.clock.discipline();
         let now = shared.clock.now();
         shared.gate.tick(now);
+        shared.multicast.sweep(now);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
         let mut capacity = lock(&self.capacity);
         ticker.samples.clear();

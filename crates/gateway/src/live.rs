@@ -1,22 +1,28 @@
 //! The configuration in force, compiled: what a reload replaces with one pointer swap.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, request};
 use tidegate_core::capacity::{self, Estimator, Load};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, RequestHead, Rules};
+use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::desk::{Entrance, SessionRules};
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
 use tidegate_core::measure::{ClassTotals, Snapshot};
+use tidegate_core::orders::TierId;
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
+use crate::asker::Asker;
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
+use crate::target;
+use crate::tiers::{TierError, Tiers};
 
 mod numbers;
 
@@ -42,6 +48,10 @@ pub struct Live {
     pub all_navigations: bool,
     /// Who may come in, by class.
     pub ingress: Ingress,
+    /// Service levels.
+    pub tiers: Arc<Tiers>,
+    /// Applications that rules ask, in the order of the file.
+    pub applications: Vec<Arc<Asker>>,
     gate: GateConfig,
 }
 
@@ -81,6 +91,9 @@ pub enum LiveError {
     /// A key.
     #[error("room.keys: {0}")]
     Keys(#[from] KeyError),
+    /// A service level's key.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// The page template or logo.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -107,6 +120,8 @@ impl Live {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
+        let tiers = Arc::new(tiers(&settings, &classes)?);
+        let applications = settings.application.iter().map(|one| Arc::new(Asker::new(one))).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
             settings,
@@ -119,6 +134,8 @@ impl Live {
             all_navigations,
             gate,
             ingress,
+            tiers,
+            applications,
         })
     }
 
@@ -142,6 +159,8 @@ impl Live {
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
             ingress: Ingress::default(),
+            tiers: self.tiers.clone(),
+            applications: self.applications.clone(),
             settings,
         };
         tuned.arrange(self);
@@ -278,6 +297,31 @@ impl Live {
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
+        // Tuning leaves the levels alone: they are the same.
+        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
+            tiers.succeed(&old.tiers, now);
+        }
+        for one in &mut self.applications {
+            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
+                *one = before.clone();
+            }
+        }
+    }
+
+    /// The class of a request of this service level.
+    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
+        if let Some(class) = self.tiers.get(tier).and_then(|tier| tier.class) {
+            // Compiled in the order of the file.
+            return self.order[class.index()];
+        }
+        self.classify(&RequestHead {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            host: target::host(parts),
+            client,
+            fields: &HeadFields(&parts.headers),
+        })
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -324,6 +368,20 @@ impl Live {
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
+}
+
+struct HeadFields<'a>(&'a HeaderMap);
+
+impl Fields for HeadFields<'_> {
+    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
+    }
+}
+
+fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError> {
+    let class =
+        |name: &str| classes.iter().position(|facts| &*facts.name == name).map(|id| ClassId(id as u8));
+    Tiers::new(settings, class)
 }
 
 fn gate_config(settings: &Settings, classes: &[settings::Class]) -> GateConfig {

@@ -106,6 +106,16 @@ pub struct Waiting {
     pub url_ticket: Option<Sealed>,
     /// To set with the answer.
     pub cookies: Vec<HeaderValue>,
+    /// The answer's status, if it is not that of its kind.
+    pub status: Option<u16>,
+}
+
+impl Waiting {
+    /// Of somebody who has no place.
+    pub fn without_place(kind: Kind, wait: Duration) -> Self {
+        let (place, waited) = (0, Duration::ZERO);
+        Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
+    }
 }
 
 /// The room stage of one worker: its own randomness, the shared room.
@@ -255,7 +265,7 @@ impl Stage<'_> {
 
     fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
         let poll = page::poll_interval(wait, &self.desk.ask_every(), self.rng.random());
-        Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
+        Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new(), status: None }
     }
 
     /// What a cookie is bound to; a new binding cookie if the visitor has none.

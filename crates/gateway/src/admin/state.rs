@@ -58,6 +58,11 @@ pub(super) fn schema() -> Value {
         ("requests", a("integer", "Requests sent to it since the start.")),
         ("errors", a("integer", "Requests it failed since the start.")),
     ]);
+    let rule = object(&[
+        ("name", a("string", "The rule.")),
+        ("actions", a("object", "Requests and connections since the start, by action.")),
+        ("would_refuse", a("integer", "Requests that it would have decided on, had it not been in shadow.")),
+    ]);
     object(&[
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),
         ("draining", a("boolean", "Whether the process ends.")),
@@ -78,6 +83,14 @@ pub(super) fn schema() -> Value {
             ),
         ),
         ("replicas", list(replica, "By replica.")),
+        ("enforced", list(rule, "By rule that was in force since the start.")),
+        (
+            "multicast",
+            a(
+                "object",
+                "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
+            ),
+        ),
     ])
 }
 

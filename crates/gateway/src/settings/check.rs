@@ -51,6 +51,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
         );
     }
     repeated(&settings.origin.replicas, "origin.replicas", out);
+    super::enforcing_check::check(settings, out);
 }
 
 fn listeners(settings: &Settings, out: &mut Reader) {

@@ -15,8 +15,11 @@ use std::path::Path;
 mod declare;
 mod check;
 mod classes;
+mod enforcing;
+mod enforcing_check;
 mod estimators;
 mod kinds;
+mod logging;
 mod mistake;
 mod overrides;
 mod print;
@@ -28,7 +31,12 @@ mod tunable;
 mod tuning;
 
 pub use classes::{DEFAULT, Switch};
+pub use enforcing::{
+    Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
+    TierKey,
+};
 pub use estimators::{AUTO, estimator_names};
+pub use logging::{AccessLog, LogFormat};
 pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
 pub use print::Change;
@@ -163,37 +171,6 @@ impl Named for Binding {
         &[("cookie", Self::Cookie), ("ip-prefix", Self::IpPrefix), ("ip", Self::Ip), ("none", Self::None)];
 }
 
-/// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
-
-impl Named for LogFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
-/// Form of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AccessLog {
-    /// None.
-    #[default]
-    Off,
-    /// Apache's combined form.
-    Combined,
-    /// One JSON object per line.
-    Json,
-}
-
-impl Named for AccessLog {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Self::Off), ("combined", Self::Combined), ("json", Self::Json)];
-}
-
 /// The sections of the file, in its order.
 macro_rules! settings {
     ($( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )*) => {
@@ -205,6 +182,12 @@ macro_rules! settings {
             $( $(#[doc = $doc])+ pub $name: $T, )*
             /// Request classes, first match wins.
             pub class: Vec<Class>,
+            /// Service levels, first match wins.
+            pub tier: Vec<Tier>,
+            /// Lighter URLs that rules reroute to.
+            pub lighter: Vec<Lighter>,
+            /// Other applications that rules ask.
+            pub application: Vec<Application>,
         }
 
         impl Settings {
@@ -257,6 +240,8 @@ settings! {
     session: Session,
     /// Admitted requests that wait for a free place at the origin.
     queue: Queue,
+    /// How decisions by rules are told.
+    explain: Explain,
     /// The measurement database.
     history: History,
     /// Scripts that change tunables.

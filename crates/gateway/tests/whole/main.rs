@@ -2,14 +2,18 @@
 
 mod admin;
 mod changes;
+mod asked;
 mod classes;
 mod figures;
 mod harness;
 mod limits;
+mod multicast;
+mod orders;
 mod places;
 mod reload;
 mod reload_classes;
 mod shutdown;
 mod slow_disk;
+mod tiers;
 mod tunables;
 mod tuners;
