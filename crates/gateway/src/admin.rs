@@ -32,6 +32,7 @@ mod capacity;
 pub(crate) mod events;
 mod history;
 mod openapi;
+mod signals;
 mod state;
 mod tunables;
 mod tuners;

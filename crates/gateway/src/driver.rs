@@ -21,6 +21,9 @@ use crate::admin::events::Events;
 use crate::admin::finite;
 use crate::audit::{Audit, By, Entry};
 use crate::capacity::{Capacity, NotHere};
+use crate::congestion::Congestion;
+use crate::congestion::board::Board;
+use crate::congestion::sources::Sources;
 use crate::health;
 use crate::history::History;
 use crate::history::observe::Observer;
@@ -46,6 +49,9 @@ pub struct Control {
     pub(crate) source: Source,
     pub(crate) state: StateDir,
     pub(crate) capacity: Mutex<Capacity>,
+    pub(crate) congestion: Mutex<Congestion>,
+    /// What sources and other applications have said.
+    pub board: Board,
     /// What was changed while running; held while something is.
     pub(crate) tuning: Mutex<Tuning>,
     /// Who changed what.
@@ -113,6 +119,8 @@ impl Control {
             tuners: Tuners::default(),
             history: History::of(&shared, &state),
             capacity: Mutex::new(capacity),
+            congestion: Mutex::new(Congestion::new(shared.live.load().plan.clone())),
+            board: Board::default(),
             tuning: Mutex::new(Tuning::new(shared.live.load().settings.clone())),
             audit: Audit::open(state.path()),
             events: Events::default(),
@@ -247,12 +255,14 @@ impl Control {
                 estimate,
                 rediscoveries,
             };
+            lock(&self.congestion).second(&figures);
             ticker.observer.observe(&figures, shared, |second| self.history.record(second));
             *lock(&self.figures) = figures;
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
             self.events.publish(|| metrics::state(self));
         }
+        self.detect(&ticker.last, now);
         if now.since(ticker.saved_at) >= SAVE {
             self.save(now);
             ticker.saved_at = now;
@@ -361,8 +371,10 @@ async fn run(control: Arc<Control>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut draining = false;
     let mut health = Health::default();
+    let mut sources = Sources::default();
     while !control.ended() {
         health.follow(&control.shared);
+        sources.follow(&control);
         tokio::select! {
             _ = interval.tick() => control.tick(&mut ticker),
             () = control.wake.notified() => {}

@@ -13,6 +13,7 @@ use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
+use crate::congestion::plan::{Plan, PlanError};
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
 
@@ -34,6 +35,8 @@ pub struct Live {
     pub all_navigations: bool,
     /// Who may come in, by class.
     pub ingress: Ingress,
+    /// Detectors and rules.
+    pub plan: Arc<Plan>,
     gate: GateConfig,
 }
 
@@ -63,6 +66,9 @@ pub enum LiveError {
     /// The estimator's name.
     #[error("capacity.estimator: {0}")]
     Estimator(#[from] capacity::UnknownEstimator),
+    /// A rule.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 impl Live {
@@ -83,7 +89,19 @@ impl Live {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
-        Ok(Self { settings, classifier, classes, keys, bindings, pages, all_navigations, gate, ingress })
+        let plan = Arc::new(Plan::new(&settings, &class_names(&classes))?);
+        Ok(Self {
+            settings,
+            classifier,
+            classes,
+            keys,
+            bindings,
+            pages,
+            all_navigations,
+            ingress,
+            plan,
+            gate,
+        })
     }
 
     /// The same with other values of [tunables](crate::settings::Tunable). What is compiled from other keys is shared: a change
@@ -96,15 +114,21 @@ impl Live {
             capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         }
         let known = settings.classes();
+        let classes = class_facts(&settings, &known);
+        let plan = match settings.rule == self.settings.rule {
+            true => self.plan.clone(),
+            false => Arc::new(self.plan.tuned(&settings, &class_names(&classes))?),
+        };
         Ok(Self {
             classifier: self.classifier.clone(),
-            classes: class_facts(&settings, &known),
+            classes,
             keys: self.keys.clone(),
             bindings: self.bindings,
             pages: self.pages.clone(),
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
             ingress: Ingress::new(&ingress_config(&known)),
+            plan,
             settings,
         })
     }
@@ -165,6 +189,10 @@ impl Live {
         let before: Vec<_> =
             self.classes.iter().map(|facts| named(facts).map(|id| ClassId(id as u8))).collect();
         self.ingress = old.ingress.succeed(&ingress_config(&self.settings.classes()), &before, now);
+        // Otherwise it is the same.
+        if let Some(plan) = Arc::get_mut(&mut self.plan) {
+            plan.succeed(&old.plan, now);
+        }
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -229,6 +257,10 @@ fn gate_config(settings: &Settings, classes: &[settings::Class]) -> GateConfig {
 
 fn ingress_config(classes: &[settings::Class]) -> Vec<IngressConfig> {
     classes.iter().map(settings::Class::ingress_config).collect()
+}
+
+fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
+    classes.iter().map(|facts| &*facts.name).collect()
 }
 
 fn class_facts(settings: &Settings, known: &[settings::Class]) -> Vec<ClassFacts> {

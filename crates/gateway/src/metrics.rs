@@ -9,6 +9,7 @@ use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
 use crate::admin::finite;
+use crate::congestion::show;
 use crate::driver::{Control, Figures};
 use crate::live::Live;
 use crate::shared::Shared;
@@ -32,6 +33,7 @@ pub fn prometheus(control: &Control) -> String {
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
     tuners(&mut out, control);
+    show::prometheus(&mut out, control);
     out
 }
 
@@ -144,7 +146,7 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
 }
 
 /// As the text form writes it.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
@@ -255,7 +257,7 @@ fn tuners(out: &mut String, control: &Control) {
 }
 
 /// Escaped as the text form asks.
-fn label(text: &str) -> String {
+pub(crate) fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -315,6 +317,8 @@ pub fn state(control: &Control) -> Value {
         "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
         "classes": classes,
         "replicas": replicas,
+        "detectors": show::detectors(&control.congestion(), &control.board, f.at),
+        "rules": show::rules(&control.congestion()),
     })
 }
 

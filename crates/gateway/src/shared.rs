@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
+use crate::congestion::Ordered;
 use crate::dispatch::{Dispatcher, Stats};
 use crate::gate::GateKeeper;
 use crate::live::Live;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub generation: AtomicU64,
     /// The waiting room, or this process's half of it.
     pub desk: Desk,
+    /// What rules in force order: published by the control tick.
+    pub orders: ArcSwap<Ordered>,
     /// Tier 2.
     pub gate: Arc<GateKeeper>,
     /// The origin's replicas.

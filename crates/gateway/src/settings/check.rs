@@ -37,6 +37,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
     classes(settings, out);
     room(settings, out);
     capacity(settings, out);
+    super::congestion_check::check(settings, out);
     if settings.session.max_age < settings.session.timeout {
         let got = super::kinds::quantity::show_duration(settings.session.max_age);
         out.conflict("session.max_age", "at least `session.timeout`", got, None);

@@ -7,6 +7,7 @@ mod harness;
 mod limits;
 mod places;
 mod reload;
+mod rules;
 mod shutdown;
 mod tunables;
 mod tuners;
