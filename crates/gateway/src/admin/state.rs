@@ -97,7 +97,13 @@ pub(super) fn schema() -> Value {
         ("room", a("object", "The waiting room.")),
         ("gate", a("object", "Requests at the origin, and those that wait for a place there.")),
         ("connections", a("integer", "Visitor connections open now.")),
-        ("classes", list(class, "By class, the default class last.")),
+        (
+            "classes",
+            list(
+                class,
+                "In the order of the file, the default class last; then those removed of whom somebody is left.",
+            ),
+        ),
         ("replicas", list(replica, "By replica.")),
         ("detectors", list(detector, "What may be congested: docs/rules.md.")),
         ("rules", list(rule, "What follows, in the order of the file.")),

@@ -14,6 +14,7 @@ use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 use super::condition::{Condition, Names, Wrong};
+use crate::live::ClassFacts;
 use crate::settings::{Detector, How, Rule, Settings, Then, Visitors, Watched};
 
 /// Why detectors and rules cannot be compiled: what `tidegate check` says first.
@@ -79,12 +80,11 @@ impl Plan {
         Self::with(settings, classes, conditions)
     }
 
-    /// The same with other values of tunables: conditions are not among them.
-    ///
-    /// # Errors
-    /// None that [`Plan::new`] has not had.
-    pub fn tuned(&self, settings: &Settings, classes: &[&str]) -> Result<Self, PlanError> {
-        Self::with(settings, classes, self.conditions.clone())
+    /// The same with other values of tunables, and other ids of classes: conditions have neither.
+    pub fn renumbered(self: &Arc<Self>, settings: &Settings, classes: &[ClassFacts]) -> Arc<Self> {
+        // What can be wrong has nothing to do with these, and would have been wrong before.
+        let plan = Self::with(settings, &class_names(classes), self.conditions.clone());
+        plan.map_or_else(|_| self.clone(), Arc::new)
     }
 
     fn with(
@@ -103,7 +103,7 @@ impl Plan {
     }
 
     /// Goes on where another plan's rates stand, told by their rules' names.
-    pub fn succeed(&mut self, old: &Self, now: Timestamp) {
+    fn succeed(&mut self, old: &Self, now: Timestamp) {
         for rule in &mut self.rules {
             let before = old.rules.iter().find(|before| before.name == rule.name);
             if let (Policy::Limit(bucket), Some(Policy::Limit(before))) =
@@ -119,6 +119,18 @@ impl Plan {
     pub fn may_cut(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.order.action, Action::End | Action::Stop))
     }
+}
+
+/// As [`Plan::succeed`], if it is another plan: nobody else holds that yet.
+pub fn succeed(plan: &mut Arc<Plan>, old: &Plan, now: Timestamp) {
+    if let Some(plan) = Arc::get_mut(plan) {
+        plan.succeed(old, now);
+    }
+}
+
+/// By id; a class that is gone has no name that a rule could mean.
+pub fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
+    classes.iter().map(|facts| if facts.is_gone { "" } else { &*facts.name }).collect()
 }
 
 fn conditions(rule: &Rule, names: &Names<'_>) -> Result<Conditions, PlanError> {

@@ -59,6 +59,7 @@ impl Bench {
 
     fn reload(&mut self, text: &str) {
         let mut new = live(text);
+        new.follow(&self.live, &Snapshot::take([&self.shard], self.now), |_| true);
         new.succeed(&self.live, self.now);
         self.live = new;
         self.tick();
@@ -199,6 +200,39 @@ fn a_reload_ends_nothing_that_stays() {
     bench.reload("");
     assert!(bench.in_force().is_empty());
     assert_eq!((bench.congestion.rules().count(), bench.congestion.detectors().count()), (0, 0));
+}
+
+#[test]
+fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
+    let class = |name: &str| format!("[[class]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\n");
+    let rest = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nclass = [\"search\"]\n\
+                [[detector]]\nname = \"d\"\nkind = \"request-rate\"\nclass = \"search\"\nred = 5\n";
+    let mut bench = Bench::new(&format!("{}{rest}", class("search")));
+    let refuses_only = |bench: &Bench, name: &str| {
+        let (orders, id) = (bench.orders.load(), bench.live.named(name).unwrap());
+        let refuses = |class| {
+            let asked = Asked { class, ..asked("/") };
+            matches!(orders.orders.decide(&asked, 0, bench.now, &mut |_| ()), Decision::Refuse { .. })
+        };
+        (0..4).map(ClassId).all(|class| refuses(class) == (class == id))
+    };
+    let level = |bench: &mut Bench| {
+        let id = bench.live.named("search").unwrap();
+        for _ in 0..20 {
+            bench.shard.arrived(id);
+            bench.tick();
+        }
+        bench.congestion.detectors().next().unwrap().1.level
+    };
+    assert_eq!(level(&mut bench), Level::Red);
+    assert!(refuses_only(&bench, "search"));
+    // Another class before it, and then without it.
+    bench.reload(&format!("{}{}{rest}", class("cart"), class("search")));
+    assert!(refuses_only(&bench, "search"));
+    assert_eq!(level(&mut bench), Level::Red);
+    bench.reload(&format!("{}{rest}", class("search")));
+    assert!(refuses_only(&bench, "search"));
+    assert_eq!(level(&mut bench), Level::Red);
 }
 
 #[test]

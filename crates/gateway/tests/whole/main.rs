@@ -1,13 +1,16 @@
 //! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
 
 mod admin;
+mod changes;
 mod classes;
 mod figures;
 mod harness;
 mod limits;
 mod places;
 mod reload;
+mod reload_classes;
 mod rules;
 mod shutdown;
+mod slow_disk;
 mod tunables;
 mod tuners;
