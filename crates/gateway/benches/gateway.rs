@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http::request::Parts;
-use tidegate_core::orders::{Action, Asked, Decision, Order, Policy, RuleId, Scope, TierId};
+use tidegate_core::orders::{Action, Asked, Decision, Order, Orders, Policy, RuleId, Scope, TierId};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::enforce::Enforcement;
 use tidegate_gateway::hygiene::{self, RequestContext};
@@ -125,7 +125,7 @@ fn orders() {
     let scope = Scope { new_sessions: true, ..Scope::default() };
     let action = Action::Answer { status: 503 };
     let order = Order { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
-    enforcement.publish(vec![order], vec![enforcement.told("cpu", "red", "cpu=0.97")], &wake);
+    enforcement.publish(Orders::new(vec![order]), vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))], &wake);
     bench("orders, one for others", || (), |()| _ = black_box(pass(&enforcement)));
 }
 

@@ -33,6 +33,7 @@ pub(crate) mod events;
 mod explain;
 mod history;
 mod openapi;
+mod signals;
 mod state;
 mod tunables;
 mod tuners;

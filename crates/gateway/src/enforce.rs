@@ -55,14 +55,14 @@ pub struct Told {
 pub struct Standing {
     /// The orders.
     pub orders: Orders,
-    /// By [`RuleId`](tidegate_core::orders::RuleId).
-    told: Box<[Arc<Told>]>,
+    /// By [`RuleId`](tidegate_core::orders::RuleId); `None`: not in force.
+    told: Box<[Option<Arc<Told>>]>,
 }
 
 impl Standing {
     /// Whose order this is.
     pub fn told(&self, order: &Order) -> Option<&Arc<Told>> {
-        self.told.get(usize::from(order.rule.0))
+        self.told.get(usize::from(order.rule.0))?.as_ref()
     }
 
     /// The place after `order`, as [`Orders::decide`] takes it.
@@ -105,13 +105,13 @@ impl Enforcement {
 
     /// Puts these orders in force instead of those before: on the tick. `told` is by rule id. Whoever must know of it (answers
     /// under way that an order ends) is woken through `wake`.
-    pub fn publish(&self, orders: Vec<Order>, told: Vec<Arc<Told>>, wake: &watch::Sender<Drain>) {
+    pub fn publish(&self, orders: Orders, told: Vec<Option<Arc<Told>>>, wake: &watch::Sender<Drain>) {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let is_empty = orders.is_empty();
         let cuts = |order: &&Order| !order.is_shadow && is_cut(order);
         let cutting: Vec<_> = orders.iter().filter(cuts).map(|o| (o.scope.clone(), o.action)).collect();
         published.number += 1;
-        self.standing.store(Arc::new(Standing { orders: Orders::new(orders), told: told.into() }));
+        self.standing.store(Arc::new(Standing { orders, told: told.into() }));
         let number = if is_empty { 0 } else { published.number << 1 };
         let watched = self.word.load(Ordering::Relaxed) & WATCHED;
         self.word.store(number | watched, Ordering::Release);
@@ -177,6 +177,7 @@ struct InHand {
     target: Option<PathAndQuery>,
     class: ClassId,
     tier: TierId,
+    is_new_session: bool,
     is_plain: bool,
 }
 
@@ -187,8 +188,10 @@ impl Hand {
     }
 
     /// The request that is being answered from now on.
-    pub(crate) fn take(&self, target: Option<&PathAndQuery>, class: ClassId, tier: TierId, is_plain: bool) {
-        *self.request.borrow_mut() = Some(InHand { target: target.cloned(), class, tier, is_plain });
+    pub(crate) fn take(&self, asked: &Asked<'_>, target: Option<&PathAndQuery>) {
+        let Asked { class, tier, is_new_session, is_plain, .. } = *asked;
+        *self.request.borrow_mut() =
+            Some(InHand { target: target.cloned(), class, tier, is_new_session, is_plain });
     }
 
     /// Has the visitor see a reset when the connection is closed: what the kernel has not sent yet is thrown away.
@@ -210,7 +213,7 @@ impl Hand {
             // It has been let in once: rates are not charged again.
             cost: Cost::ZERO,
             tier: request.tier,
-            is_new_session: true,
+            is_new_session: request.is_new_session,
             is_plain: request.is_plain,
         };
         match standing.orders.decide(&asked, 0, now, &mut |_| ()) {

@@ -52,6 +52,7 @@ pub mod log;
 pub mod logged;
 
 pub mod capacity;
+pub mod congestion;
 pub mod driver;
 pub mod history;
 

@@ -19,6 +19,7 @@ use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 use crate::asker::Asker;
+use crate::congestion::plan::{self, Plan, PlanError};
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
 use crate::target;
@@ -52,6 +53,8 @@ pub struct Live {
     pub tiers: Arc<Tiers>,
     /// Applications that rules ask, in the order of the file.
     pub applications: Vec<Arc<Asker>>,
+    /// Detectors and rules.
+    pub plan: Arc<Plan>,
     gate: GateConfig,
 }
 
@@ -100,6 +103,9 @@ pub enum LiveError {
     /// The estimator's name.
     #[error("capacity.estimator: {0}")]
     Estimator(#[from] capacity::UnknownEstimator),
+    /// A rule.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 impl Live {
@@ -124,6 +130,7 @@ impl Live {
         let applications = settings.application.iter().map(|one| Arc::new(Asker::new(one))).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
+            plan: Arc::new(Plan::new(&settings, &plan::class_names(&classes))?),
             settings,
             classifier,
             order,
@@ -161,11 +168,15 @@ impl Live {
             ingress: Ingress::default(),
             tiers: self.tiers.clone(),
             applications: self.applications.clone(),
+            plan: self.plan.clone(),
             settings,
         };
         tuned.arrange(self);
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
+        }
+        if tuned.settings.rule != self.settings.rule {
+            tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
         }
         Ok(tuned)
     }
@@ -188,6 +199,7 @@ impl Live {
         let names: Vec<&str> = self.classes.iter().map(|facts| &*facts.name).collect();
         self.order = numbers::number(&names, &before, total.classes().len());
         self.arrange(old);
+        self.plan = self.plan.renumbered(&self.settings, &self.classes);
         for (id, (facts, before)) in self.classes.iter_mut().zip(&old.classes).enumerate() {
             facts.before = match facts.name == before.name {
                 true => before.before.clone(),
@@ -297,6 +309,7 @@ impl Live {
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
+        plan::succeed(&mut self.plan, &old.plan, now);
         // Tuning leaves the levels alone: they are the same.
         if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
             tiers.succeed(&old.tiers, now);

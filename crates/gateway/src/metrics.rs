@@ -10,6 +10,7 @@ use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
 use crate::admin::finite;
+use crate::congestion::show;
 use crate::driver::{ClassShown, Control, Figures};
 use crate::live::Live;
 use crate::multicast::Multicast;
@@ -36,6 +37,7 @@ pub fn prometheus(control: &Control) -> String {
     tuners(&mut out, control);
     control.shared.enforcement.ledger.prometheus(&mut out, label);
     applications(&mut out, control);
+    show::prometheus(&mut out, control);
     out
 }
 
@@ -173,7 +175,7 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
 }
 
 /// As the text form writes it.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
@@ -285,7 +287,7 @@ fn tuners(out: &mut String, control: &Control) {
 }
 
 /// Escaped as the text form asks.
-fn label(text: &str) -> String {
+pub(crate) fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -342,6 +344,8 @@ pub fn state(control: &Control) -> Value {
         "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
         "classes": classes,
         "replicas": replicas,
+        "detectors": show::detectors(&control.congestion(), &control.board, f.at),
+        "rules": show::rules(&control.congestion()),
         "enforced": control.shared.enforcement.ledger.json(),
         "multicast": multicast(&control.shared.multicast),
     })

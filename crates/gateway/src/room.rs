@@ -221,10 +221,7 @@ impl Stage<'_> {
     }
 
     fn by_session(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Option<Outcome> {
-        let text = visitor.cookies.pass?;
-        let pass =
-            self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings).ok()?;
-        let renew = self.live.session_rules().admits(&pass, self.now)?;
+        let (pass, renew) = session_pass(self.live, visitor, self.now)?;
         let cost = self.live.class(class).cost;
         self.live.ingress.take(class, cost, self.now).ok()?;
         self.desk.charge(cost);
@@ -328,6 +325,14 @@ impl Stage<'_> {
             PassKind::Page => PAGE_PASS,
         }
     }
+}
+
+/// The pass of a session that holds, and whether it is to be renewed.
+pub fn session_pass(live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> Option<(Pass, bool)> {
+    let text = visitor.cookies.pass?;
+    let pass = live.keys.open_pass(text.as_bytes(), &visitor.presenter(), live.bindings).ok()?;
+    let renew = live.session_rules().admits(&pass, now)?;
+    Some((pass, renew))
 }
 
 /// The room counts from one: one is next.

@@ -311,7 +311,7 @@ impl Exchange {
         since != 0 && self.started.since(Timestamp::from_micros(since)) > PAGE_PARTS_SETTLE
     }
 
-    fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+    pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
         Visitor {
             ip: self.client,
             cookies: Cookies::read(headers, self.live.class(self.class).mark),

@@ -35,7 +35,7 @@ pub struct Shared {
     pub desk: Desk,
     /// Tier 2.
     pub gate: Arc<GateKeeper>,
-    /// What rules in force order.
+    /// What rules in force order: published by the control tick.
     pub enforcement: Enforcement,
     /// Answers that several visitors share.
     pub multicast: Multicast,

@@ -56,8 +56,6 @@ pub struct Tier {
     pub name: Arc<str>,
     /// The class its requests are of instead of their own.
     pub class: Option<ClassId>,
-    /// No order is for it.
-    pub is_exempt: bool,
     /// It passes the waiting room.
     pub skips_room: bool,
     /// Sessions it may have beside everybody's; 0: none of its own.
@@ -124,11 +122,6 @@ impl Tiers {
         self.iter().find(|(_, tier)| &*tier.name == name).map(|(id, _)| id)
     }
 
-    /// The levels that no order is for, as [`tidegate_core::orders::Scope::spared`] has them.
-    pub fn exempt(&self) -> u64 {
-        self.iter().filter(|(_, tier)| tier.is_exempt).map(|(id, _)| 1u64 << id.0).sum()
-    }
-
     /// Whose request this is.
     pub fn of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
         let mut seen = Seen { headers, hashed: HashMap::new() };
@@ -169,7 +162,6 @@ impl Tier {
         Ok(Self {
             name: tier.name.as_str().into(),
             class: class(&tier.class),
-            is_exempt: tier.exempt,
             skips_room: tier.skip_room,
             max_sessions: tier.max_sessions,
             quota: SharedBucket::new(&quota_config),

@@ -306,7 +306,7 @@ fn differences_say_what_needs_a_restart() {
 }
 
 /// Sections of which there may be any number.
-const LISTS: [&str; 4] = ["class", "tier", "lighter", "application"];
+const LISTS: [&str; 6] = ["class", "tier", "lighter", "application", "detector", "rule"];
 
 /// No key takes any of these, whatever its kind.
 const WRONG_FOR_ALL: [&str; 4] = ["1979-05-27", "[[1]]", "{ \"\" = 1 }", "99999999999999999999999"];

@@ -17,9 +17,9 @@ use crate::live::Live;
 use crate::outgoing::ResponseBody;
 use crate::page::Kind;
 use crate::respond;
-use crate::room::Waiting;
+use crate::room::{self, Waiting};
 use crate::serve::{Exchange, own};
-use crate::settings::Explained;
+use crate::settings::{Explained, Unit};
 use crate::target;
 
 /// Tells of the decision on a request.
@@ -46,23 +46,17 @@ impl Obeyed {
 
 impl Exchange {
     /// Asks the orders in force about this request and does what they say.
-    pub(crate) async fn obey(
+    async fn obey(
         &mut self,
         standing: &Standing,
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
+        is_new_session: bool,
     ) -> Obeyed {
         let is_plain = is_plain(parts, body.as_ref());
         let mut from = 0;
         loop {
-            let asked = Asked {
-                path: parts.uri.path(),
-                class: self.class,
-                cost: self.live.class(self.class).cost,
-                tier: self.tier,
-                is_new_session: true,
-                is_plain,
-            };
+            let asked = self.asked(parts, is_new_session, is_plain);
             let mut shadow = None;
             let mut see = |order: &Order| shadow = standing.told(order).cloned();
             let decision = standing.orders.decide(&asked, from, self.started, &mut see);
@@ -114,16 +108,34 @@ impl Exchange {
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
     ) -> Obeyed {
+        let is_new_session = self.is_new_session(&parts.headers);
         if super::is_watched(word) {
-            let is_plain = is_plain(parts, body.as_ref());
-            self.conn.hand.take(parts.uri.path_and_query(), self.class, self.tier, is_plain);
+            let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
+            self.conn.hand.take(&asked, parts.uri.path_and_query());
         }
         // Again: an order that came meanwhile has not asked about a request that it could not know of.
         let worker = self.worker.clone();
         match worker.standing(worker.orders()) {
-            Some(standing) => self.obey(&standing, parts, body).await,
+            Some(standing) => self.obey(&standing, parts, body, is_new_session).await,
             None => Obeyed::Pass,
         }
+    }
+
+    fn asked<'p>(&self, parts: &'p request::Parts, is_new_session: bool, is_plain: bool) -> Asked<'p> {
+        Asked {
+            path: parts.uri.path(),
+            class: self.class,
+            cost: self.live.class(self.class).cost,
+            tier: self.tier,
+            is_new_session,
+            is_plain,
+        }
+    }
+
+    /// The visitor shows no pass of a session that holds. Where the room counts requests there are no such passes.
+    fn is_new_session(&self, headers: &HeaderMap) -> bool {
+        self.live.settings.room.unit != Unit::Session
+            || room::session_pass(&self.live, &self.visitor(headers, None), self.started).is_none()
     }
 
     async fn ask(&self, application: tidegate_core::orders::ApplicationId, parts: &request::Parts) -> bool {

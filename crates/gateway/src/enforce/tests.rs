@@ -13,8 +13,16 @@ fn order(action: Action) -> Order {
     Order { rule: RuleId(0), scope: Scope::default(), policy: Policy::Refuse, action, is_shadow: false }
 }
 
+fn orders(list: Vec<Order>) -> Orders {
+    Orders::new(list)
+}
+
 fn hand() -> Hand {
     Hand::new(-1)
+}
+
+fn asked(tier: TierId) -> Asked<'static> {
+    Asked { path: "/", class: ClassId(0), cost: Cost::ONE, tier, is_new_session: true, is_plain: true }
 }
 
 const NOW: Timestamp = Timestamp::from_secs(1);
@@ -23,15 +31,15 @@ const NOW: Timestamp = Timestamp::from_secs(1);
 fn nothing_in_force_is_a_word_of_zero() {
     let (enforcement, wake) = (Enforcement::default(), watch::Sender::new(Drain::No));
     assert_eq!(enforcement.word(), 0);
-    enforcement.publish(vec![order(Action::Close)], vec![enforcement.told("r", "red", "cpu=1")], &wake);
+    enforcement.publish(orders(vec![order(Action::Close)]), vec![Some(enforcement.told("r", "red", "cpu=1"))], &wake);
     let word = enforcement.word();
     assert!(is_in_force(word) && !is_watched(word));
     assert_eq!(enforcement.standing().told(&order(Action::Close)).unwrap().rule.as_ref(), "r");
-    enforcement.publish(Vec::new(), Vec::new(), &wake);
+    enforcement.publish(Orders::default(), Vec::new(), &wake);
     assert_eq!(enforcement.word(), 0);
     enforcement.watch(true);
     assert!(is_watched(enforcement.word()) && !is_in_force(enforcement.word()));
-    enforcement.publish(vec![order(Action::Close)], Vec::new(), &wake);
+    enforcement.publish(orders(vec![order(Action::Close)]), Vec::new(), &wake);
     assert!(
         enforcement.word() != word && is_watched(enforcement.word()),
         "two publications never look the same"
@@ -42,9 +50,9 @@ fn nothing_in_force_is_a_word_of_zero() {
 fn connections_are_woken_when_what_is_cut_off_changes_and_not_on_every_tick() {
     let (enforcement, wake) = (Enforcement::default(), watch::Sender::new(Drain::No));
     let mut woken = wake.subscribe();
-    let mut publish = |orders: Vec<Order>| {
-        let told = vec![enforcement.told("r", "red", "")];
-        enforcement.publish(orders, told, &wake);
+    let mut publish = |list: Vec<Order>| {
+        let told = vec![Some(enforcement.told("r", "red", ""))];
+        enforcement.publish(orders(list), told, &wake);
         let is_woken = woken.has_changed().unwrap();
         woken.mark_unchanged();
         (is_woken, enforcement.cuts())
@@ -65,14 +73,21 @@ fn an_order_is_asked_about_the_request_in_hand() {
     let (hand, target) = (hand(), PathAndQuery::from_static("/files/a?b"));
     let some = standing(vec![of_downloads]);
     assert!(hand.cut_by(&some, NOW).is_none(), "nothing is known of the request");
-    hand.take(Some(&target), ClassId(0), TierId(0), true);
+    hand.take(&asked(TierId(0)), Some(&target));
     assert!(hand.cut_by(&some, NOW).is_some());
-    hand.take(Some(&PathAndQuery::from_static("/")), ClassId(0), TierId(0), true);
+    hand.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
     assert!(hand.cut_by(&some, NOW).is_none());
     let mut spared = order(Action::End);
     spared.scope.spared = 1 << 2;
-    hand.take(Some(&target), ClassId(0), TierId(2), true);
+    hand.take(&asked(TierId(2)), Some(&target));
     assert!(hand.cut_by(&standing(vec![spared]), NOW).is_none());
+    // Whoever was let in stays.
+    let mut newcomers = order(Action::Stop);
+    newcomers.scope.new_sessions = true;
+    let newcomers = standing(vec![newcomers]);
+    assert!(hand.cut_by(&newcomers, NOW).is_some());
+    hand.take(&Asked { is_new_session: false, ..asked(TierId(0)) }, Some(&target));
+    assert!(hand.cut_by(&newcomers, NOW).is_none());
     assert!(super::Hand::new(-1).cut_by(&standing(vec![order(Action::End)]), NOW).is_some(), "everybody");
     assert!(hand.cut_by(&standing(vec![order(Action::Close)]), NOW).is_none(), "only what ends an answer");
 }

@@ -15,6 +15,8 @@ use std::path::Path;
 mod declare;
 mod check;
 mod classes;
+mod congestion;
+mod congestion_check;
 mod enforcing;
 mod enforcing_check;
 mod estimators;
@@ -35,6 +37,7 @@ pub use enforcing::{
     Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
     TierKey,
 };
+pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
 pub use estimators::{AUTO, estimator_names};
 pub use logging::{AccessLog, LogFormat};
 pub use mistake::{Excerpt, Found, Mistake, place};
@@ -188,6 +191,10 @@ macro_rules! settings {
             pub lighter: Vec<Lighter>,
             /// Other applications that rules ask.
             pub application: Vec<Application>,
+            /// What may be congested.
+            pub detector: Vec<Detector>,
+            /// What follows.
+            pub rule: Vec<Rule>,
         }
 
         impl Settings {
@@ -284,6 +291,7 @@ impl Settings {
         // What one key got wrong would only be reported twice.
         if out.found.is_empty() && syntax.is_empty() {
             check::check(&settings, &mut out);
+            congestion_check::conditions(&settings, &mut out);
         }
         // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
         let line_ends: Vec<_> =
@@ -346,6 +354,7 @@ impl Settings {
         let settings = read::settings(table, &mut out);
         if out.found.is_empty() {
             check::check(&settings, &mut out);
+            congestion_check::conditions(&settings, &mut out);
         }
         for mistake in &mut out.found {
             mistake.key = declare::join(key, &mistake.key);

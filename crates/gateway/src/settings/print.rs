@@ -183,6 +183,12 @@ fn flat(settings: &Settings) -> Vec<(String, Key)> {
     for (i, application) in settings.application.iter().enumerate() {
         application.blocks(&item_path("application", &application.name, i), &mut blocks);
     }
+    for (i, detector) in settings.detector.iter().enumerate() {
+        detector.blocks(&item_path("detector", &detector.name, i), &mut blocks);
+    }
+    for (i, rule) in settings.rule.iter().enumerate() {
+        rule.blocks(&item_path("rule", &rule.name, i), &mut blocks);
+    }
     for block in blocks {
         out.extend(block.keys.into_iter().map(|key| (format!("{}.{}", block.path, key.name), key)));
     }
@@ -190,5 +196,7 @@ fn flat(settings: &Settings) -> Vec<(String, Key)> {
     out.push(("class".into(), top("class", format!("{order:?}"), false)));
     let order: Vec<_> = settings.tier.iter().map(|tier| tier.name.as_str()).collect();
     out.push(("tier".into(), top("tier", format!("{order:?}"), false)));
+    let order: Vec<_> = settings.rule.iter().map(|rule| rule.name.as_str()).collect();
+    out.push(("rule".into(), top("rule", format!("{order:?}"), false)));
     out
 }

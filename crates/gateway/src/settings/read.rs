@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::congestion::{Detector, Rule};
 use super::declare::{Block, Kind, Section, join};
 use super::enforcing::{Application, Lighter, Tier};
 use super::kinds::Choice;
@@ -131,7 +132,7 @@ impl Reader {
 }
 
 /// Sections of which there may be any number: `[[class]]`.
-pub(super) const LISTS: [&str; 4] = ["class", "tier", "lighter", "application"];
+pub(super) const LISTS: [&str; 6] = ["class", "tier", "lighter", "application", "detector", "rule"];
 
 /// The section's name without the name of a class: `class.search.match` is `class.match`.
 fn generic(path: &str) -> String {
@@ -173,6 +174,8 @@ pub(super) fn all_blocks(settings: &Settings) -> Vec<Block> {
     Tier::default().blocks("tier", &mut out);
     Lighter::default().blocks("lighter", &mut out);
     Application::default().blocks("application", &mut out);
+    Detector::default().blocks("detector", &mut out);
+    Rule::default().blocks("rule", &mut out);
     out
 }
 
@@ -206,6 +209,8 @@ pub(super) fn settings(root: &Table, out: &mut Reader) -> Settings {
             "tier" => new.tier = list(&entry.node, "tier", MAX_TIERS - 1, out),
             "lighter" => new.lighter = list(&entry.node, "lighter", MAX_NAMED, out),
             "application" => new.application = list(&entry.node, "application", MAX_NAMED, out),
+            "detector" => new.detector = list(&entry.node, "detector", MAX_DETECTORS, out),
+            "rule" => new.rule = list(&entry.node, "rule", MAX_RULES, out),
             _ if new.read_section(entry, out) => {}
             _ => out.unknown(entry, ""),
         }
@@ -223,6 +228,9 @@ pub(super) fn settings(root: &Table, out: &mut Reader) -> Settings {
 
 /// Most lighter URLs, and most applications: each is configured by hand.
 const MAX_NAMED: usize = 256;
+/// Most detectors, and most rules: each is looked at on every tick.
+const MAX_DETECTORS: usize = 256;
+const MAX_RULES: usize = 1024;
 
 /// Where the `index`th class lives in keys: by its name, or by its number if it has no usable one.
 pub(super) fn class_path(name: &str, index: usize) -> String {

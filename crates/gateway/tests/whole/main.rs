@@ -12,6 +12,7 @@ mod orders;
 mod places;
 mod reload;
 mod reload_classes;
+mod rules;
 mod shutdown;
 mod slow_disk;
 mod tiers;

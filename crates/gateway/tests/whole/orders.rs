@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use tidegate_core::classify::Paths;
-use tidegate_core::orders::{Action, Order, Policy, RouteId, RuleId, Scope};
+use tidegate_core::orders::{Action, Order, Orders, Policy, RouteId, RuleId, Scope};
 use tidegate_core::units::Cost;
 use tidegate_gateway::enforce::stats::Done;
 
@@ -35,8 +35,8 @@ pub fn order(policy: Policy, action: Action) -> Order {
 /// Puts these in force, as the rules would; all are of the rule "cpu".
 pub fn publish(gate: &Gate, orders: Vec<Order>) {
     let shared = gate.server().shared();
-    let told = vec![shared.enforcement.told("cpu", "red", "cpu=0.97, rate=412/s")];
-    shared.enforcement.publish(orders, told, &shared.drain);
+    let told = vec![Some(shared.enforcement.told("cpu", "red", "cpu=0.97, rate=412/s"))];
+    shared.enforcement.publish(Orders::new(orders), told, &shared.drain);
 }
 
 fn done(gate: &Gate, done: Done) -> u64 {
