@@ -30,13 +30,20 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                 match (stop, stopping) {
                     (true, false) => {
                         stopping = true;
-                        control.drain_by(By::SIGNAL);
+                        // Elsewhere: the record's disk may hang, and a second signal has to be heard.
+                        let control = control.clone();
+                        tokio::task::spawn_blocking(move || control.drain_by(By::SIGNAL));
                     }
                     (true, true) => std::process::exit(130),
                     (false, _) => {
-                        if let Err(e) = control.reload() {
-                            tracing::error!("the configuration was not reloaded, the old one stays:\n{e}");
-                        }
+                        let control = control.clone();
+                        tokio::task::spawn_blocking(move || {
+                            if let Err(e) = control.reload() {
+                                tracing::error!(
+                                    "the configuration was not reloaded, the old one stays:\n{e}"
+                                );
+                            }
+                        });
                     }
                 }
             }

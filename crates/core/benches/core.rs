@@ -1,18 +1,15 @@
 //! What the core's share of a request costs: `cargo bench -p tidegate-core`, nanoseconds per call.
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::{
-    BucketConfig, ClassConfig, Decision, Gate, GateConfig, Leaving, Request, Scheduling,
-};
+use tidegate_core::gate::BucketConfig;
 use tidegate_core::room::{Arrival, Room, RoomConfig};
 use tidegate_core::slots::Slots;
 use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Presenter, Ticket};
-use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 const CALLS: u32 = 10_000;
 const ROUNDS: usize = 21;
@@ -40,15 +37,6 @@ fn main() {
         room(Duration::from_secs(wait));
     }
     bucket();
-    for (name, scheduler) in [
-        ("priority", Scheduling::Priority),
-        ("round-robin", Scheduling::RoundRobin),
-        ("deficit", Scheduling::Deficit),
-    ] {
-        for queued in [100, 100_000] {
-            gate(name, scheduler, queued);
-        }
-    }
 }
 
 fn bucket() {
@@ -58,50 +46,6 @@ fn bucket() {
     bench("bucket take", || {
         now = now + Duration::from_millis(20);
         black_box(shared.take(Cost::ONE, now)).ok();
-    });
-}
-
-/// One ends, the next goes, and another comes, while so many wait in 16 classes with limits, buckets and guarantees.
-fn gate(name: &str, scheduler: Scheduling, queued: u64) {
-    const CLASSES: u64 = 16;
-    let class = |k: u64| ClassConfig {
-        priority: (k % 3) as u8,
-        weight: k as u32 + 1,
-        guarantee: Share::from_fraction(1.0 / 32.0).expect("a share"),
-        max_in_flight: Some(100),
-        egress: BucketConfig { rate: Rate::MAX, burst: Cost::MAX },
-        ..ClassConfig::default()
-    };
-    let mut gate = Gate::new(&GateConfig {
-        max_in_flight: Some(8),
-        max_queue: 200_000,
-        max_queue_wait: Duration::from_secs(3_600),
-        scheduler,
-        classes: (0..CLASSES).map(class).collect(),
-    });
-    let mut now = Timestamp::from_secs(1_800_000_000);
-    let request = |id: u64| Request { id, class: ClassId((id % CLASSES) as u8), cost: Cost::ONE };
-    let mut at_origin = VecDeque::new();
-    for id in 0..queued + 8 {
-        if gate.arrive(request(id), now) == Decision::Forward {
-            at_origin.push_back(request(id).class);
-        }
-    }
-    let mut id = queued + 8;
-    bench(&format!("gate {name}, {queued} queued"), || {
-        now = now + Duration::from_micros(100);
-        let ended = at_origin.pop_front().expect("somebody is at the origin");
-        gate.finish(ended, Cost::ONE, now);
-        match gate.next(now) {
-            Some(Leaving::Forward(woken)) => {
-                at_origin.push_back(woken.class);
-                // As many of each class as before.
-                let next = Request { id, class: woken.class, cost: Cost::ONE };
-                black_box(gate.arrive(next, now));
-                id += 1;
-            }
-            other => unreachable!("{other:?}"),
-        }
     });
 }
 

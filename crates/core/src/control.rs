@@ -13,7 +13,7 @@ use crate::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
 use crate::desk::Desk;
 use crate::gate::Totals;
 use crate::room::{Course, Orders, Reported, Room};
-use crate::units::{Rate, Timestamp};
+use crate::units::{ClassId, Rate, Timestamp};
 
 mod history;
 mod silence;
@@ -180,6 +180,11 @@ impl Control {
     /// An operator wants the capacity looked for anew (`POST /v1/capacity/rediscover`).
     pub fn rediscover(&mut self, now: Timestamp) {
         self.estimator.rediscover(now);
+    }
+
+    /// A class's id is another class's from now on.
+    pub fn forget(&mut self, class: ClassId) {
+        self.estimator.forget(class);
     }
 
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.

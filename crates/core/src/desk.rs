@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::gate::Totals;
 use crate::ingress::{Ingress, Passage};
 use crate::measure::Event;
-use crate::room::{ASK_WITHIN, Arrival, Checker, Course, Look, Redemption, Room, RoomState, Wait};
+use crate::room::{Arrival, AskEvery, Checker, Course, Look, Redemption, Room, RoomState, Wait};
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -71,7 +71,7 @@ impl Desk {
         now: Timestamp,
     ) -> Verdict {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        self.ask_at(&Entrance { ingress, max_wait, waits: true }, asking, nonce, count, now)
+        self.ask_at(&Entrance { ingress, max_wait, waits: true, returns: true }, asking, nonce, count, now)
     }
 
     /// One request that meets the room or its class's ingress.
@@ -165,7 +165,9 @@ impl Desk {
                 Err(retry_after) => refused(retry_after),
             };
         };
-        let held = match entrance.ingress.pass(class, cost, entrance.max_wait, now) {
+        // Whoever had a place has come back for it.
+        let returns = entrance.returns || matches!(asking.shown, Shown::Ticket(_));
+        let held = match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
             Passage::Passes if !entrance.waits => return self.unasked(cost),
             Passage::Passes => None,
             Passage::Shed { retry_after } => return refused(retry_after),
@@ -294,9 +296,9 @@ impl Desk {
         self.room().is_some_and(|room| room.busy(now))
     }
 
-    /// Longest time between two questions of a waiting page. See [`Room::ask_within`].
-    pub fn ask_within(&self) -> Duration {
-        self.room().map_or(ASK_WITHIN, Room::ask_within)
+    /// How often waiting pages are to ask. See [`Room::ask_every`].
+    pub fn ask_every(&self) -> AskEvery {
+        self.room().map_or_else(AskEvery::default, Room::ask_every)
     }
 
     /// What the room lets in from now on, by itself. Tokencheck gets its orders from tokengen instead.

@@ -27,7 +27,7 @@
 use std::time::Duration;
 
 use crate::capacity::Sample;
-use crate::queue::Waiting;
+use crate::queue::{Spot, Waiting};
 use crate::scheduler::tournament::Tournament;
 use crate::scheduler::{Head, Scheduler};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
@@ -62,7 +62,7 @@ pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 /// let request = |id| Request { id, class: ClassId(0), cost: Cost::ONE };
 ///
 /// assert_eq!(gate.arrive(request(1), now), Decision::Forward);
-/// assert_eq!(gate.arrive(request(2), now), Decision::Queued);
+/// assert!(matches!(gate.arrive(request(2), now), Decision::Queued(_)));
 /// gate.finish(ClassId(0), Cost::ONE, now);
 /// assert!(matches!(gate.next(now), Some(Leaving::Forward(woken)) if woken.id == 2));
 /// assert_eq!(gate.next(now), None);
@@ -149,15 +149,15 @@ impl Gate {
             return Decision::Forward;
         }
         let waiting = Waiting { id, class, cost, since: now, until, turn: self.totals.arrived };
-        if !has_queue || here.queue.push(waiting).is_err() {
+        let Some(Ok(spot)) = has_queue.then(|| here.queue.push(waiting)) else {
             return self.refuse(ShedReason::QueueFull);
-        }
+        };
         here.queued_cost += cost;
         self.occupied[class.index() / 64] |= 1 << (class.index() % 64);
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
         self.refresh(class, now);
-        Decision::Queued
+        Decision::Queued(spot)
     }
 
     fn refuse(&mut self, reason: ShedReason) -> Decision {
@@ -246,8 +246,8 @@ impl Gate {
             self.refresh(class, now);
             return None;
         }
-        here.queue.pop(now);
-        let woken = Woken::new(&next, now);
+        let Some((spot, next)) = here.queue.pop(now) else { unreachable!("who was looked at waits") };
+        let woken = Woken::new(spot, &next, now);
         if let Some(reason) = refused {
             self.totals.count_shed(reason);
             self.leave_queue(&next, now);
@@ -265,13 +265,10 @@ impl Gate {
         Some(Timestamp::from_micros(at as u64))
     }
 
-    /// A visitor left. `false` if `id` does not wait: it was woken or shed before, and must be finished by
+    /// A visitor left. `false` if it does not wait there any more: it was woken or shed before, and must be finished by
     /// whoever was told so.
-    pub fn abandon(&mut self, id: u64, now: Timestamp) -> bool {
-        let mut occupied = self.occupied();
-        let Some(waiting) = occupied.find_map(|c| self.classes[c].queue.remove(id)) else {
-            return false;
-        };
+    pub fn abandon(&mut self, spot: Spot, now: Timestamp) -> bool {
+        let Some(waiting) = self.classes[spot.class().index()].queue.remove(spot) else { return false };
         self.totals.abandoned += 1;
         self.leave_queue(&waiting, now);
         true
@@ -282,13 +279,15 @@ impl Gate {
         self.patience.first().filter(|(_, ends)| *ends <= u128::from(now.as_micros()))?;
         // Class by class, so that it does not matter in which order their patience ended.
         let is_due = |c: &usize| self.classes[*c].patience_ends().is_some_and(|ends| ends <= now);
-        let class = self.occupied().find(is_due)?;
+        let class = Bits(self.occupied).find(is_due)?;
         let here = &mut self.classes[class];
-        let Some(oldest) = here.queue.pop_oldest() else { unreachable!("somebody's patience has ended") };
+        let Some((spot, oldest)) = here.queue.pop_oldest() else {
+            unreachable!("somebody's patience has ended")
+        };
         let reason = here.gives_up(&oldest, now).unwrap_or(ShedReason::QueueTimeout);
         self.totals.count_shed(reason);
         self.leave_queue(&oldest, now);
-        Some((Woken::new(&oldest, now), reason))
+        Some((Woken::new(spot, &oldest, now), reason))
     }
 
     /// What went through and what is inside.
@@ -378,10 +377,6 @@ impl Gate {
     /// What a class may not do by its own limits, for whoever checks the gate.
     pub fn is_held(&self, class: ClassId) -> bool {
         self.classes[class.index()].held.0 > 0
-    }
-
-    fn occupied(&self) -> Bits {
-        Bits(self.occupied)
     }
 }
 

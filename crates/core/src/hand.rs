@@ -235,52 +235,6 @@ impl Spare {
     }
 }
 
-/// Memory of the show-up ratio, in seconds.
-const MEMORY_S: f64 = 20.0;
-/// Weight of the first guess, that everybody comes, as seconds of capacity: a crowd of absentees is believed within a
-/// few seconds, a handful of them is not.
-const PRIOR_S: f64 = 0.3;
-/// Least ratio believed: the origin is not flooded twentyfold on the word of a few absent visitors.
-const MIN_RATIO: f64 = 0.05;
-
-/// How much of the promised work comes to be redeemed: an average over about 20 s, weighted by work. Starts from one,
-/// with the weight of [`PRIOR_S`].
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
-pub(crate) struct ShowUp {
-    pub(crate) promised: f64,
-    pub(crate) shown: f64,
-}
-
-impl ShowUp {
-    /// Lets `dt_s` pass.
-    pub(crate) fn age(&mut self, dt_s: f64) {
-        let keep = (-dt_s / MEMORY_S).exp();
-        self.promised *= keep;
-        self.shown *= keep;
-    }
-
-    /// Work whose turn has passed, and how much of it was redeemed.
-    pub(crate) fn record(&mut self, promised: Cost, shown: Cost) {
-        self.promised += promised.units();
-        self.shown += shown.units();
-    }
-
-    /// The share of the promised work that is redeemed.
-    pub(crate) fn ratio(&self, capacity: Rate) -> f64 {
-        let prior = (capacity.get() * PRIOR_S).max(1.0);
-        ((self.shown + prior) / (self.promised + prior)).clamp(MIN_RATIO, 1.0)
-    }
-
-    /// The ratio that waits are told with: a standard deviation more, of as many draws as visitors of `grain` units of work were
-    /// seen. A wait told too short is a promise broken, and chance moves the ratio of a hundred visitors by a tenth.
-    pub(crate) fn ratio_told(&self, capacity: Rate, grain: Cost) -> f64 {
-        let ratio = self.ratio(capacity);
-        let prior = (capacity.get() * PRIOR_S).max(1.0);
-        let draws = ((self.promised + prior) / grain.units().max(f64::MIN_POSITIVE)).max(1.0);
-        (ratio + (ratio * (1.0 - ratio) / draws).sqrt()).min(1.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,32 +321,5 @@ mod tests {
 
     fn over(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn the_show_up_ratio_follows_what_is_seen() {
-        let capacity = Rate::per_second(100.0).unwrap_or_default();
-        let mut show_up = ShowUp::default();
-        assert_eq!(show_up.ratio(capacity), 1.0);
-        for _ in 0..60 {
-            show_up.age(1.0);
-            show_up.record(Cost::from_hundredths(10_000), Cost::from_hundredths(7_000));
-        }
-        assert!((show_up.ratio(capacity) - 0.7).abs() < 0.02, "{}", show_up.ratio(capacity));
-        show_up.age(300.0);
-        assert!(show_up.ratio(capacity) > 0.99);
-    }
-
-    #[test]
-    fn a_wait_is_told_with_the_ratio_and_its_error() {
-        let capacity = Rate::per_second(100.0).unwrap_or_default();
-        // (promised, shown, grain in hundredths, ratio told): of 0, 70 and 9,970 units half came, or all.
-        let half = [(70.0, 20.0, 100, 0.55), (70.0, 20.0, 400, 0.6), (9_970.0, 4_970.0, 100, 0.505)];
-        for (promised, shown, grain, told) in
-            half.into_iter().chain([(0.0, 0.0, 100, 1.0), (9.0, 9.0, 100, 1.0)])
-        {
-            let seen = ShowUp { promised, shown }.ratio_told(capacity, Cost::from_hundredths(grain));
-            assert!((seen - told).abs() < 1e-9, "{promised} {grain}: {seen}");
-        }
     }
 }

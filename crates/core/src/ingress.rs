@@ -80,13 +80,14 @@ impl Ingress {
         Self { classes: classes.iter().enumerate().map(|(i, c)| Gateway::new(c, of(i), now)).collect() }
     }
 
-    /// A request at the door. Sent to the room, it would have to wait at most `within`.
-    pub fn pass(&self, class: ClassId, cost: Cost, within: Duration, now: Timestamp) -> Passage {
+    /// A request at the door. Sent to the room, it would have to wait at most `within`; `None`: nobody would come back for its
+    /// place.
+    pub fn pass(&self, class: ClassId, cost: Cost, within: Option<Duration>, now: Timestamp) -> Passage {
         let Some(gateway) = self.of(class).filter(|g| g.is_on) else { return Passage::Passes };
         let Err(retry_after) = gateway.bucket.take(cost, now) else { return Passage::Passes };
-        if gateway.refusal == Refusal::Shed {
+        let Some(within) = within.filter(|_| gateway.refusal == Refusal::Room) else {
             return Passage::Shed { retry_after };
-        }
+        };
         match gateway.bucket.reserve(cost, within, now) {
             Ok(due) => Passage::Room { due },
             Err(retry_after) => Passage::Shed { retry_after },

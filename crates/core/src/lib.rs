@@ -30,6 +30,7 @@ pub mod ingress;
 pub mod orders;
 
 pub mod hand;
+mod show_up;
 
 pub mod ticket;
 

@@ -180,7 +180,9 @@ impl ClassTotals {
         self.forwarded.saturating_sub(self.served + self.origin_errors + self.client_gone)
     }
 
-    fn since(&self, earlier: &Self) -> Self {
+    /// What came on top of an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
         Self {
             arrivals: self.arrivals.saturating_sub(earlier.arrivals),
             forwarded: self.forwarded.saturating_sub(earlier.forwarded),

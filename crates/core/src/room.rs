@@ -45,7 +45,7 @@ mod tests;
 mod window;
 
 use adopt::Adoption;
-pub use asking::ASK_WITHIN;
+pub use asking::{ASK_WITHIN, AskEvery};
 pub use checker::Checker;
 use control::Control;
 pub use course::{Course, RoomConfig};
@@ -155,8 +155,8 @@ pub struct Room {
     sends: AtomicU64,
     /// See [`Room::called`], in hundredths.
     called: AtomicU64,
-    /// See [`Room::ask_within`], in milliseconds. Before the first tick nothing is known.
-    ask_within_ms: AtomicU64,
+    /// See [`Room::ask_every`]. Before the first tick nothing is known.
+    ask_every: AtomicU64,
     /// When the capacity was last looked for, in microseconds.
     searched: AtomicU64,
     class_costs: Box<[AtomicU64]>,
@@ -186,7 +186,7 @@ impl Room {
             sends: AtomicU64::new(0),
             searched: AtomicU64::new(0),
             called: AtomicU64::new(0),
-            ask_within_ms: AtomicU64::new(asking::SOONER.as_millis() as u64),
+            ask_every: AtomicU64::new(AskEvery::new(asking::SOONER, 0, 0).pack()),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
             control: Mutex::new(Control::new(config.clone(), capacity, now)),
@@ -239,7 +239,8 @@ impl Room {
         let hand = self.door.hand.at(now);
         let start = hand.max(now);
         let burst = self.burst(capacity);
-        let oldest = start.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
+        // Room expires as the hand passes: while it is behind the clock, what lies before it is still to come.
+        let oldest = hand.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
         let Some(placed) = self.slots.take(cost, now, oldest) else {
             return Arrival::Full { retry_after: RETRY_FULL };
         };

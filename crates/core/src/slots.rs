@@ -14,23 +14,29 @@
 //! started from may be moved forward; whatever makes room behind it raises the generation, so that a search in
 //! progress cannot hide that room.
 //!
-//! **Two limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a higher
-//! limit, its next visitor would be due before the previous one. So a limit carries the second it holds from, and
-//! the one before stays in force for earlier seconds.
+//! **Limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a higher
+//! limit, its next visitor would be due before the previous one; by a lower one, room that had expired would pass for
+//! promised work. So a limit carries the second it holds from, and those before stay in force for earlier seconds (`limits`).
 //!
 //! A thread that read the limit just before it changed may still fill a second to the old one: `L[i]` is bounded by
 //! the largest limit in force during the call. A limit of zero means closed: nothing fits.
 
 use std::time::Duration;
 
-use crate::ring::{Load, MAX_COST, MAX_VISITORS, Ring};
+use crate::ring::{Load, MAX_VISITORS, Ring};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
+
+mod limits;
+
+use limits::Limits;
 
 /// Seconds since the epoch fit 36 bits until the year 4147.
 const SECOND_BITS: u32 = 36;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 const MICROS: u64 = 1_000_000;
+/// Seconds that are settled anew at most: beyond, nothing but charges for the dearest of those who entered is found.
+const MAX_SETTLED_S: u64 = 64;
 
 /// A place in the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,10 +54,7 @@ pub struct Placed {
 /// The ring of promised seconds.
 pub struct Slots {
     ring: Ring,
-    /// `{limit: 28, holds from second: 36}`.
-    limit: AtomicU64,
-    /// The limit of seconds before `limit` holds, in the same form.
-    limit_before: AtomicU64,
+    limits: Limits,
     /// `{generation: 28, second: 36}`.
     frontier: AtomicU64,
     /// Nobody new is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
@@ -67,8 +70,7 @@ impl Slots {
     pub fn new(seconds: u64, max_wait: Duration, now: Timestamp) -> Self {
         let slots = Self {
             ring: Ring::new(seconds, now.second()),
-            limit: AtomicU64::new(0),
-            limit_before: AtomicU64::new(0),
+            limits: Limits::new(),
             frontier: AtomicU64::new(now.second() & SECOND_MASK),
             floor: AtomicU64::new(0),
             oldest: AtomicU64::new(now.second()),
@@ -119,9 +121,10 @@ impl Slots {
 
     /// Takes what room `second` has, up to `cost`.
     fn start_in(&self, second: u64, cost: Cost, not_before: Timestamp) -> Option<(Placed, Cost)> {
-        let limit = self.limit_of(second);
-        let expired = if second == not_before.second() { position_to_work(not_before, limit) } else { 0 };
         self.ring.update(second, |load| {
+            // Read after the load: of one that was settled anew, the limit it was settled for.
+            let limit = self.limits.of(second);
+            let expired = if second == not_before.second() { position_to_work(not_before, limit) } else { 0 };
             let before = load.cost.hundredths().max(expired);
             if before >= limit || load.visitors >= MAX_VISITORS {
                 return None;
@@ -142,8 +145,8 @@ impl Slots {
             if second > last {
                 return Err(rest);
             }
-            let limit = self.limit_of(second);
             let taken = self.ring.update(second, |load| {
+                let limit = self.limits.of(second);
                 let room = limit.saturating_sub(load.cost.hundredths()).min(rest.hundredths());
                 let taken = Cost::from_hundredths(room);
                 (room > 0).then(|| (Load { cost: load.cost + taken, ..load }, taken))
@@ -194,43 +197,60 @@ impl Slots {
 
     /// Sets what a second can take, for all seconds. One caller at a time.
     pub fn set_limit(&self, limit: Cost) {
-        let word = limit.hundredths().min(MAX_COST) << SECOND_BITS;
-        self.limit_before.store(word, Ordering::Release);
-        self.limit.store(word, Ordering::Release);
+        self.set_limit_from(0, limit);
+    }
+
+    /// Sets what a second can take, from `second` on: earlier ones keep their limits. One caller at a time.
+    pub fn set_limit_from(&self, second: u64, limit: Cost) {
+        self.limits.set_from(second, limit);
         self.reopen(u64::MAX);
     }
 
     /// Sets what a second can take, for seconds after the frontier: who is placed keeps the order. One caller at a time.
     pub fn set_limit_ahead(&self, limit: Cost) {
-        let current = self.limit.load(Ordering::Acquire);
-        // One second further than seems needed: searches in progress move the frontier.
-        let ahead = self.frontier() + 2;
-        let from = if ahead > (current & SECOND_MASK) + 1 {
-            self.limit_before.store(current, Ordering::Release);
-            ahead
-        } else {
-            current & SECOND_MASK
-        };
-        self.limit.store((limit.hundredths().min(MAX_COST) << SECOND_BITS) | from, Ordering::Release);
-        self.reopen(u64::MAX);
+        self.set_limit_from(self.ahead(), limit);
     }
 
-    /// What `second` can take, in hundredths.
-    fn limit_of(&self, second: u64) -> u64 {
-        let word = self.limit.load(Ordering::Acquire);
-        let word =
-            if second >= word & SECOND_MASK { word } else { self.limit_before.load(Ordering::Acquire) };
-        word >> SECOND_BITS
+    /// The first second in which nobody is placed.
+    fn ahead(&self) -> u64 {
+        // One second further than seems needed: searches in progress move the frontier.
+        let (ahead, current) = (self.frontier() + 2, self.limits.last_from());
+        if ahead > current + 1 { ahead } else { current }
+    }
+
+    /// The limit falls while people wait: who is placed keeps the place, seconds where somebody may be keep their limits, and
+    /// nobody else is placed in them nor before `floor`. One caller at a time.
+    pub fn lower_limit(&self, limit: Cost, floor: u64) {
+        // Not only ahead of a rise that nobody has come to yet: that one is taken back.
+        let from = floor.max(self.frontier() + 2);
+        self.raise_floor(from);
+        self.set_limit_from(from, limit);
+    }
+
+    /// Sets what a second can take, for all seconds, when nobody waits: a second that is taken in part, by who entered or by
+    /// time, stays taken to the same instant. One caller at a time.
+    pub fn settle(&self, second: u64, limit: Cost) {
+        let last = self.frontier().min(second + MAX_SETTLED_S);
+        let before: Vec<_> = (second..=last).map(|s| (s, self.limits.of(s))).collect();
+        self.set_limit(limit);
+        let new = self.limits.last();
+        for (second, old) in before.into_iter().filter(|(_, old)| *old > new) {
+            self.ring.update(second, |load| {
+                let cost = (load.cost.hundredths().min(old) * new).div_ceil(old);
+                Some((Load { cost: Cost::from_hundredths(cost), ..load }, ()))
+            });
+        }
+        self.reopen(second);
     }
 
     /// What seconds from now on will be able to take.
     pub fn limit(&self) -> Cost {
-        Cost::from_hundredths(self.limit.load(Ordering::Acquire) >> SECOND_BITS)
+        Cost::from_hundredths(self.limits.last())
     }
 
     /// What the second at the frontier can take: less than [`Slots::limit`] after a rise that has not reached it yet.
     pub(crate) fn limit_here(&self) -> Cost {
-        Cost::from_hundredths(self.limit_of(self.frontier()))
+        Cost::from_hundredths(self.limits.of(self.frontier()))
     }
 
     /// First second that may have room.
@@ -287,10 +307,15 @@ impl Slots {
         self.ring.sum(second, self.last_usable() + 1)
     }
 
+    /// Everything promised that is due at `from` or later, charges for it included.
+    pub fn ahead_of(&self, from: Timestamp) -> Load {
+        self.between(from, Timestamp::from_secs(self.last_usable() + 1))
+    }
+
     /// Work per second inside `second`, in hundredths: its promises lie side by side from its start, at the limit they
     /// were made under.
     pub(crate) fn density(&self, second: u64, load: Load) -> u64 {
-        self.limit_of(second).max(load.cost.hundredths()).max(1)
+        self.limits.of(second).max(load.cost.hundredths()).max(1)
     }
 
     /// What is promised between two instants: what must be admitted before someone due at `to` is next, if the

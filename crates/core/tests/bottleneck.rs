@@ -230,6 +230,20 @@ fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
 }
 
 #[test]
+fn a_fall_of_the_speed_is_looked_into_without_starving_a_quiet_origin() {
+    let mut it = Loop::new(Origin::new(10, 125.0, Service::Constant));
+    it.run(20.0);
+    it.origin.mean_us = 250e3;
+    let mut least = u32::MAX;
+    for _ in 0..200 {
+        it.tick(u32::MAX);
+        least = least.min(it.limit());
+    }
+    assert!((6..10).contains(&least), "it looked below, at {least}");
+    close(it.capacity(), 40.0, 0.05);
+}
+
+#[test]
 fn workers_that_leave_and_join_move_the_limit() {
     let mut it = Loop::new(Origin::new(8, 100.0, Service::Constant));
     it.run(20.0);

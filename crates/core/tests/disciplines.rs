@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gate::{DisciplineKind, QueueConfig};
-use tidegate_core::queue::{CoDel, Discipline, Full, Queue, Waiting};
+use tidegate_core::queue::{CoDel, Discipline, Full, Queue, Spot, Waiting};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 const TARGET: Duration = Duration::from_millis(20);
@@ -56,16 +56,22 @@ proptest! {
     #[test]
     fn a_queue_does_as_a_list(first in kind(), ops in prop::collection::vec(op(), 1..200)) {
         let (mut queue, mut kind) = (Queue::new(&config(first), MAX), first);
-        let (mut list, mut now, mut next) = (Vec::<Waiting>::new(), 0, 0);
+        let (mut list, mut now, mut next) = (Vec::<(Spot, Waiting)>::new(), 0, 0);
+        // Of all who have left: whoever stands there now is not taken for them.
+        let mut stale = Vec::<Spot>::new();
         for op in ops {
             match op {
                 Op::Push => {
                     next += 1;
                     let full = list.len() >= MAX;
-                    let expected = if full { Err(Full { len: list.len() }) } else { Ok(()) };
-                    prop_assert_eq!(queue.push(entry(next, now)), expected);
-                    if !full {
-                        list.push(entry(next, now));
+                    match queue.push(entry(next, now)) {
+                        Ok(spot) => {
+                            prop_assert!(!full);
+                            let is_taken = |(other, _): &(Spot, _)| other.slot() == spot.slot();
+                            prop_assert!(spot.slot() < MAX && !list.iter().any(is_taken));
+                            list.push((spot, entry(next, now)));
+                        }
+                        Err(refused) => prop_assert_eq!((full, refused), (true, Full { len: list.len() })),
                     }
                 }
                 Op::Pop => {
@@ -73,22 +79,24 @@ proptest! {
                         DisciplineKind::Fifo | DisciplineKind::CoDel => false,
                         DisciplineKind::Lifo => true,
                         DisciplineKind::AdaptiveLifo => {
-                            list.first().is_some_and(|w| ms(now).since(w.since) > TARGET)
+                            list.first().is_some_and(|(_, w)| ms(now).since(w.since) > TARGET)
                         }
                     };
                     let expected = if newest { list.last() } else { list.first() }.copied();
-                    prop_assert_eq!(queue.peek(ms(now)).copied(), expected);
+                    prop_assert_eq!(queue.peek(ms(now)).copied(), expected.map(|(_, w)| w));
                     prop_assert_eq!(queue.pop(ms(now)), expected);
-                    list.retain(|w| Some(w.id) != expected.map(|e| e.id));
+                    list.retain(|left| Some(*left) != expected);
+                    stale.extend(expected.map(|(spot, _)| spot));
                 }
                 Op::PopOldest => {
                     let expected = (!list.is_empty()).then(|| list.remove(0));
                     prop_assert_eq!(queue.pop_oldest(), expected);
+                    stale.extend(expected.map(|(spot, _)| spot));
                 }
                 Op::Remove(n) if !list.is_empty() => {
-                    let gone = list.remove(n % list.len());
-                    prop_assert_eq!(queue.remove(gone.id), Some(gone));
-                    prop_assert_eq!(queue.remove(gone.id), None);
+                    let (spot, gone) = list.remove(n % list.len());
+                    prop_assert_eq!(queue.remove(spot), Some(gone));
+                    stale.push(spot);
                 }
                 Op::Remove(_) => {}
                 Op::Advance(by) => now += by,
@@ -98,7 +106,10 @@ proptest! {
                 }
             }
             prop_assert_eq!(queue.len(), list.len());
-            prop_assert_eq!(queue.oldest(), list.first());
+            prop_assert_eq!(queue.oldest(), list.first().map(|(_, w)| w));
+            for spot in &stale {
+                prop_assert_eq!(queue.remove(*spot), None);
+            }
         }
     }
 
@@ -145,7 +156,7 @@ fn offered(every_us: u64) -> (Vec<Duration>, usize) {
             queue.pop(at(served));
             refused += 1;
         }
-        let waited = queue.pop(at(served)).map(|w| at(served).since(w.since));
+        let waited = queue.pop(at(served)).map(|(_, w)| at(served).since(w.since));
         waits.extend(waited.filter(|_| served > 5_000_000));
     }
     (waits, refused)
@@ -173,7 +184,7 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
         for k in 0..2_000 {
             queue.push(entry(2 * k, 5 * k)).unwrap();
             queue.push(entry(2 * k + 1, 5 * k)).unwrap();
-            let waited = queue.pop(ms(5 * k)).map(|w| ms(5 * k).since(w.since));
+            let waited = queue.pop(ms(5 * k)).map(|(_, w)| ms(5 * k).since(w.since));
             in_time += usize::from(waited.unwrap() < Duration::from_secs(1));
         }
         in_time
@@ -181,4 +192,33 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
     assert!(served_in_time(DisciplineKind::Fifo) < 500);
     assert_eq!(served_in_time(DisciplineKind::AdaptiveLifo), 2_000);
     assert_eq!(served_in_time(DisciplineKind::Lifo), 2_000);
+}
+
+#[test]
+fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
+    let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
+    let mut id = 0;
+    let mut serve = |queue: &mut Queue, since: u64, now: u64| {
+        id += 1;
+        queue.push(entry(id, since)).unwrap();
+        let refused = queue.is_refused(ms(now));
+        queue.pop(ms(now));
+        refused
+    };
+    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
+    queue.push(entry(0, 0)).unwrap();
+    queue.push(entry(1_000, 0)).unwrap();
+    let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
+    assert!(refused > 10, "{refused}");
+    while queue.pop(ms(400)).is_some() {}
+    // An hour later, a burst that waits for longer than two targets and is through within an interval.
+    let hour = 3_600_000;
+    for n in 0..5 {
+        queue.push(entry(2_000 + n, hour)).unwrap();
+    }
+    for n in 0..5 {
+        let now = ms(hour + 50 + n);
+        assert!(!queue.is_refused(now), "number {n} of a burst after an hour of peace");
+        queue.pop(now);
+    }
 }

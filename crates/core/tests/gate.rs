@@ -2,11 +2,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gate::*;
-use tidegate_core::queue::{Full, Queue, Waiting};
+use tidegate_core::queue::{Full, Queue, Spot, Waiting};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -43,8 +44,8 @@ enum Op {
     Finish(usize),
     /// The n-th of those waiting leaves.
     Abandon(usize),
-    /// Somebody leaves who does not wait.
-    AbandonUnknown,
+    /// All leave who do not wait any more, whoever stands where they did.
+    AbandonGone,
     Advance(u64),
     /// Wakes whoever may go; left out at times, so that arrivals meet a queue and a free place at once.
     Drain,
@@ -60,7 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (0u8..4).prop_map(|class| Op::Arrive { class }),
         6 => any::<usize>().prop_map(Op::Finish),
         2 => any::<usize>().prop_map(Op::Abandon),
-        1 => Just(Op::AbandonUnknown),
+        1 => Just(Op::AbandonGone),
         3 => (0u64..30).prop_map(Op::Advance),
         8 => Just(Op::Drain),
         1 => prop::option::of(0u32..6).prop_map(Op::Limit),
@@ -78,6 +79,8 @@ struct Model {
     next_id: u64,
     /// In order of arrival, with the time.
     waiting: Vec<(Request, u64)>,
+    /// Where those who wait do, and where those who have left did; by id.
+    spots: HashMap<u64, Spot>,
     in_flight: Vec<Request>,
     /// Arrived, finished, shed, abandoned.
     counts: [u64; 4],
@@ -93,6 +96,7 @@ impl Model {
             priorities: PRIORITIES,
             next_id: 0,
             waiting: Vec::new(),
+            spots: HashMap::new(),
             in_flight: Vec::new(),
             counts: [0; 4],
         }
@@ -112,13 +116,14 @@ impl Model {
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
                 let (gone, _) = self.waiting.remove(n % self.waiting.len());
-                assert!(self.gate.abandon(gone.id, ms(self.now)));
-                assert!(!self.gate.abandon(gone.id, ms(self.now)), "twice");
+                assert!(self.gate.abandon(self.spots[&gone.id], ms(self.now)));
+                assert!(!self.gate.abandon(self.spots[&gone.id], ms(self.now)), "twice");
                 self.counts[3] += 1;
             }
-            Op::AbandonUnknown => {
-                let known = self.in_flight.first().map_or(u64::MAX, |r| r.id);
-                assert!(!self.gate.abandon(known, ms(self.now)));
+            Op::AbandonGone => {
+                let waits = |id: &u64| self.waiting.iter().any(|(r, _)| r.id == *id);
+                let gone: Vec<_> = self.spots.iter().filter(|(id, _)| !waits(id)).map(|(_, s)| *s).collect();
+                gone.into_iter().for_each(|spot| assert!(!self.gate.abandon(spot, ms(self.now))));
             }
             Op::Advance(by) => self.advance(by),
             Op::Drain => self.drain(),
@@ -144,17 +149,21 @@ impl Model {
         self.next_id += 1;
         let request = request(self.next_id, class);
         self.counts[0] += 1;
-        let expected = if self.room() && self.waiting.is_empty() {
+        let decision = self.gate.arrive(request, ms(self.now));
+        if self.room() && self.waiting.is_empty() {
             self.in_flight.push(request);
-            Decision::Forward
+            assert_eq!(decision, Decision::Forward);
         } else if self.waiting.len() < self.max_queue {
             self.waiting.push((request, self.now));
-            Decision::Queued
+            let Decision::Queued(spot) = decision else {
+                panic!("{decision:?}, expected a place in the queue")
+            };
+            assert_eq!(spot.class(), request.class);
+            self.spots.insert(request.id, spot);
         } else {
             self.counts[2] += 1;
-            Decision::Shed(ShedReason::QueueFull)
-        };
-        assert_eq!(self.gate.arrive(request, ms(self.now)), expected);
+            assert_eq!(decision, Decision::Shed(ShedReason::QueueFull));
+        }
     }
 
     fn advance(&mut self, by: u64) {
@@ -190,7 +199,7 @@ impl Model {
             let (request, since) = self.waiting.remove(best.expect("somebody waits"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
-            assert_eq!(woken, Woken { id, class, cost, waited });
+            assert_eq!(woken, Woken { id, spot: self.spots[&id], class, cost, waited });
             self.in_flight.push(request);
         }
     }
@@ -240,7 +249,7 @@ fn a_lowered_limit_takes_nothing_back_and_lets_nobody_in() {
         );
     }
     gate.set_limit(Some(0));
-    assert_eq!(gate.arrive(request(9, 1), ms(9)), Decision::Queued, "a limit of 0 holds everybody");
+    assert!(matches!(gate.arrive(request(9, 1), ms(9)), Decision::Queued(_)), "a limit of 0 holds everybody");
     assert_eq!(gate.next(ms(9)), None);
 }
 
@@ -249,7 +258,7 @@ fn every_class_id_is_served() {
     let mut gate = Gate::new(&config(Some(1), 1_000));
     gate.arrive(request(0, 0), ms(0));
     for class in (0..=255u8).rev() {
-        assert_eq!(gate.arrive(request(1 + u64::from(class), class), ms(0)), Decision::Queued);
+        assert!(matches!(gate.arrive(request(1 + u64::from(class), class), ms(0)), Decision::Queued(_)));
     }
     gate.finish(ClassId(0), request(0, 0).cost, ms(1));
     let mut order = Vec::new();
@@ -266,18 +275,18 @@ fn every_class_id_is_served() {
 fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
     let entry = |id| Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(id), until: None, turn: id };
     let mut fifo = Queue::new(&QueueConfig::default(), 3);
-    for id in 1..=3 {
-        assert_eq!(fifo.push(entry(id)), Ok(()));
-    }
+    let [first, second, third] = [1, 2, 3].map(|id| fifo.push(entry(id)).unwrap());
     assert_eq!(fifo.push(entry(4)), Err(Full { len: 3 }));
-    assert_eq!(fifo.remove(2), Some(entry(2)));
-    assert_eq!(fifo.remove(2), None);
-    assert_eq!(fifo.push(entry(4)), Ok(()));
-    assert_eq!(fifo.pop_oldest(), Some(entry(1)));
+    assert_eq!(fifo.remove(second), Some(entry(2)));
+    assert_eq!(fifo.remove(second), None);
+    let fourth = fifo.push(entry(4)).unwrap();
+    assert_eq!((fourth.slot(), fifo.remove(second)), (second.slot(), None), "another's now");
+    assert_eq!(fifo.pop_oldest(), Some((first, entry(1))));
     assert_eq!(fifo.oldest(), Some(&entry(3)));
     fifo.configure(&QueueConfig::default(), 1);
     assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps those who wait");
-    assert_eq!([fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))], [Some(entry(3)), Some(entry(4)), None]);
+    let left = [fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))];
+    assert_eq!(left, [Some((third, entry(3))), Some((fourth, entry(4))), None]);
     assert!(fifo.is_empty());
 }
 
@@ -310,10 +319,18 @@ static ALLOCATOR: Counting = Counting;
 fn a_warm_gate_does_not_allocate() {
     let mut gate = Gate::new(&config(Some(8), 4_000));
     let wave = |gate: &mut Gate, first: u64| {
+        let mut left = 0;
+        let mut third = [None; 1_000 / 3 + 1];
         for id in first..first + 1_000 {
-            gate.arrive(request(id, (id % 4) as u8), ms(first));
+            if let Decision::Queued(spot) = gate.arrive(request(id, (id % 4) as u8), ms(first))
+                && (id - first).is_multiple_of(3)
+            {
+                third[((id - first) / 3) as usize] = Some(spot);
+            }
         }
-        let left = (first..first + 1_000).step_by(3).filter(|&id| gate.abandon(id, ms(first))).count();
+        for spot in third.into_iter().flatten() {
+            left += usize::from(gate.abandon(spot, ms(first)));
+        }
         assert!(left > 300, "the wave abandons");
         while gate.totals().in_flight > 0 {
             let class = (0..4).map(ClassId).find(|&c| gate.in_flight(c) > 0).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::bucket::Bucket;
 use tidegate_core::gate::*;
+use tidegate_core::queue::Spot;
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 const CLASSES: usize = 4;
@@ -88,6 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 struct Waits {
+    spot: Spot,
     class: ClassId,
     cost: Cost,
     since: u64,
@@ -109,6 +111,14 @@ struct Account {
     finished: u64,
     shed: u64,
     abandoned: u64,
+    /// As many of each class may wait: its bound, or as many as did when that was lowered.
+    most: [usize; CLASSES],
+    /// As many of each class ever waited at once.
+    longest: [usize; CLASSES],
+}
+
+fn bound(config: &GateConfig, class: usize) -> usize {
+    config.classes[class].queue.max_length.unwrap_or(usize::MAX).min(config.max_queue)
 }
 
 fn cost(class: ClassId) -> Cost {
@@ -121,6 +131,8 @@ impl Account {
             gate: Gate::new(&config),
             limit: config.max_in_flight,
             buckets: config.classes.iter().map(|class| Bucket::new(&class.egress)).collect(),
+            longest: [0; CLASSES],
+            most: std::array::from_fn(|class| bound(&config, class)),
             config,
             now: 0,
             next_id: 0,
@@ -178,8 +190,8 @@ impl Account {
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
                 let id = *self.waiting.keys().nth(n % self.waiting.len()).unwrap();
-                self.waiting.remove(&id);
-                assert!(self.gate.abandon(id, now) && !self.gate.abandon(id, now));
+                let Waits { spot, .. } = self.waiting.remove(&id).unwrap();
+                assert!(self.gate.abandon(spot, now) && !self.gate.abandon(spot, now));
                 self.abandoned += 1;
             }
             Op::Finish(_) | Op::Abandon(_) => {}
@@ -197,9 +209,14 @@ impl Account {
                 self.limit = config.max_in_flight;
                 self.gate.reconfigure(&config, now);
                 self.config = *config;
+                self.most =
+                    std::array::from_fn(|c| bound(&self.config, c).max(self.gate.queued(ClassId(c as u8))));
             }
         }
         self.check();
+        for (class, most) in self.most.iter_mut().enumerate() {
+            *most = bound(&self.config, class).max(self.gate.queued(ClassId(class as u8)).min(*most));
+        }
     }
 
     fn arrive(&mut self, class: ClassId, until: Option<u64>) {
@@ -207,17 +224,17 @@ impl Account {
         self.arrived += 1;
         let (id, cost) = (self.next_id, cost(class));
         let decision = self.gate.arrive_until(Request { id, class, cost }, until.map(ms), ms(self.now));
-        let waits = Waits { class, cost, since: self.now, until };
         match decision {
             Decision::Forward => {
                 assert_eq!(self.queue(class).count(), 0, "ahead of its own class");
                 assert!(until.is_none_or(|until| until > self.now), "nobody waits for its answer");
                 self.forward(class, cost);
             }
-            Decision::Queued => {
-                let most = self.config.class(class).queue.max_length.unwrap_or(usize::MAX);
-                assert!(self.queue(class).count() < most.min(self.config.max_queue));
-                self.waiting.insert(id, waits);
+            Decision::Queued(spot) => {
+                assert!(self.queue(class).count() < bound(&self.config, class.index()));
+                self.longest[class.index()] = self.longest[class.index()].max(self.queue(class).count() + 1);
+                assert!(spot.slot() < self.longest[class.index()], "memory for more than ever waited");
+                self.waiting.insert(id, Waits { spot, class, cost, since: self.now, until });
                 // Whom only their own class's limits hold are in nobody's way.
                 let others = self.waiting.values().filter(|waits| !self.gate.is_held(waits.class)).count();
                 assert!(others <= self.config.max_queue, "{others}");
@@ -298,6 +315,8 @@ impl Account {
         );
         assert_eq!((t.queued, t.in_flight as usize), (self.waiting.len(), self.in_flight.len()));
         assert_eq!(t.arrived, t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight));
+        // Also of those held by their own class's limits, whom the common bound does not count.
+        assert!(t.queued <= self.most.iter().sum(), "{} wait where {:?} may", t.queued, self.most);
         let sum = |costs: &mut dyn Iterator<Item = Cost>| costs.fold(Cost::ZERO, |a, b| a + b);
         assert_eq!(t.queued_cost, sum(&mut self.waiting.values().map(|w| w.cost)));
         assert_eq!(t.in_flight_cost, sum(&mut self.in_flight.iter().map(|(_, cost)| *cost)));
@@ -308,6 +327,7 @@ impl Account {
         );
         for class in ids() {
             assert_eq!(self.gate.queued(class), self.queue(class).count());
+            assert!(self.gate.queued(class) <= self.most[class.index()]);
             assert_eq!(self.gate.in_flight(class), self.at_origin(class));
             assert!(self.may(class) || self.queue(class).next().is_none() || self.gate.is_held(class));
         }
@@ -339,7 +359,7 @@ fn a_class_that_is_held_lets_others_pass() {
     });
     let request = |id, class| Request { id, class: ClassId(class), cost: Cost::ONE };
     assert_eq!(gate.arrive(request(1, 0), ms(0)), Decision::Forward);
-    assert_eq!(gate.arrive(request(2, 0), ms(0)), Decision::Queued);
+    assert!(matches!(gate.arrive(request(2, 0), ms(0)), Decision::Queued(_)));
     assert_eq!(gate.arrive(request(3, 1), ms(1)), Decision::Forward);
     assert_eq!((gate.next(ms(99)), gate.next_ready()), (None, Some(ms(100))));
     assert_eq!((gate.totals().held, gate.totals().backlog()), (1, 0));

@@ -233,7 +233,7 @@ impl World {
         let cost = COSTS[class.index()];
         match self.gate.arrive(Request { id, class, cost }, at(t)) {
             Decision::Forward => self.send(t, visitor.class),
-            Decision::Queued => drop(self.queued.insert(id, visitor)),
+            Decision::Queued(_) => drop(self.queued.insert(id, visitor)),
             Decision::Shed(reason) => panic!("shed at {t} us: {reason:?}"),
         }
     }

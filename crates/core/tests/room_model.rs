@@ -453,20 +453,20 @@ fn a_capacity_that_was_next_to_nothing_for_a_moment_leaves_no_mark() {
 #[test]
 fn pages_ask_sooner_while_the_capacity_is_looked_for() {
     let room = Room::new(RoomConfig { max_wait: Duration::from_secs(7_200), ..config() }, rate(100.0), START);
-    assert_eq!(room.ask_within(), Duration::from_millis(300), "before the first tick nothing is known");
+    assert_eq!(room.ask_every().within, Duration::from_millis(300), "before the first tick nothing is known");
     room.look_out(false, START);
-    let usual = room.ask_within();
+    let usual = room.ask_every().within;
     room.look_out(true, START);
-    assert_eq!(room.ask_within(), Duration::from_millis(300), "nobody waits");
+    assert_eq!(room.ask_every().within, Duration::from_millis(300), "nobody waits");
     room.look_out(false, START + Duration::from_secs(2));
-    assert_eq!(room.ask_within(), Duration::from_secs(2), "the search has been over for as long");
+    assert_eq!(room.ask_every().within, Duration::from_secs(2), "the search has been over for as long");
     room.look_out(true, START);
     crowd(&room, 100_000, 0, START);
     room.look_out(true, START);
-    let crowded = room.ask_within();
+    let crowded = room.ask_every().within;
     assert!(crowded > Duration::from_secs(4) && crowded < usual, "not too many at once: {crowded:?}");
     room.look_out(false, START + Duration::from_secs(3));
-    assert!(room.ask_within() > Duration::from_secs(4), "still not too many at once");
+    assert!(room.ask_every().within > Duration::from_secs(4), "still not too many at once");
     room.look_out(false, START + usual);
-    assert_eq!(room.ask_within(), usual);
+    assert_eq!(room.ask_every().within, usual);
 }

@@ -21,6 +21,10 @@ enum Op {
     /// For all seconds, with newcomers sent back to the present (a rise to newcomers, or a fall).
     Limit(u64),
     LimitAhead(u64),
+    /// A fall while people wait.
+    Fall(u64, u64),
+    /// A fall while nobody does.
+    Settle(u64),
     Floor(u64),
 }
 
@@ -31,6 +35,8 @@ fn op() -> impl Strategy<Value = Op> {
         5 => prop_oneof![0u64..=300_000, 0u64..=3_000_000, Just(1_000_000u64), Just(40_000_000u64)].prop_map(Op::Pass),
         1 => (0u64..=500).prop_map(Op::Limit),
         1 => (1u64..=500).prop_map(Op::LimitAhead),
+        1 => (1u64..=500, 0u64..=8).prop_map(|(limit, floor)| Op::Fall(limit, floor)),
+        1 => (1u64..=500).prop_map(Op::Settle),
         1 => (0u64..=8).prop_map(Op::Floor),
     ]
 }
@@ -38,8 +44,8 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Default)]
 struct Model {
     cells: BTreeMap<u64, (u64, u64)>,
-    limit: (u64, u64),
-    limit_before: u64,
+    /// From which second, and how much; ascending.
+    limits: Vec<(u64, u64)>,
     floor: u64,
     /// A limit for later opens no second before this one.
     passed: u64,
@@ -50,7 +56,25 @@ struct Model {
 
 impl Model {
     fn limit_of(&self, second: u64) -> u64 {
-        if second >= self.limit.0 { self.limit.1 } else { self.limit_before }
+        self.limits.iter().rev().find(|(from, _)| second >= *from).map_or(0, |(_, limit)| *limit)
+    }
+
+    fn set_limit_from(&mut self, second: u64, limit: u64) {
+        self.limits.retain(|(from, _)| *from < second);
+        self.limits.push((second, limit));
+    }
+
+    fn settle(&mut self, seconds: std::ops::RangeInclusive<u64>, limit: u64) {
+        for second in seconds {
+            let old = self.limit_of(second);
+            let cell = self.cells.entry(second).or_default();
+            if old > limit {
+                let new = (cell.1.min(old) * limit).div_ceil(old);
+                self.ledger = self.ledger + new - cell.1;
+                cell.1 = new;
+            }
+        }
+        self.set_limit_from(0, limit);
     }
 
     fn take(&mut self, cost: u64, now_us: u64) -> Option<Placed> {
@@ -136,7 +160,7 @@ fn play(ops: &[Op]) -> Result<(), TestCaseError> {
     let mut model = Model { oldest: START, ..Model::default() };
     let mut held: Vec<(u64, u64)> = Vec::new();
     slots.set_limit(Cost::from_hundredths(200));
-    (model.limit, model.limit_before) = ((0, 200), 200);
+    model.set_limit_from(0, 200);
     for op in ops {
         let now = now_of(now_us);
         match *op {
@@ -162,18 +186,28 @@ fn play(ops: &[Op]) -> Result<(), TestCaseError> {
             Op::Limit(limit) => {
                 slots.set_limit(Cost::from_hundredths(limit));
                 slots.reopen(now.second());
-                (model.limit, model.limit_before) = ((0, limit), limit);
+                model.set_limit_from(0, limit);
                 model.passed = model.passed.min(now.second());
             }
             Op::LimitAhead(limit) => {
                 model.passed = slots.frontier();
-                let ahead = model.passed + 2;
-                if ahead > model.limit.0 + 1 {
-                    model.limit_before = model.limit.1;
-                    model.limit.0 = ahead;
-                }
-                model.limit.1 = limit;
+                let last = model.limits.last().map_or(0, |(from, _)| *from);
+                let ahead = if model.passed + 2 > last + 1 { model.passed + 2 } else { last };
+                model.set_limit_from(ahead, limit);
                 slots.set_limit_ahead(Cost::from_hundredths(limit));
+            }
+            Op::Fall(limit, floor) => {
+                model.passed = slots.frontier();
+                let floor = now.second() + floor;
+                slots.lower_limit(Cost::from_hundredths(limit), floor);
+                let from = floor.max(model.passed + 2);
+                model.floor = model.floor.max(from);
+                model.set_limit_from(from, limit);
+            }
+            Op::Settle(limit) => {
+                model.settle(now.second()..=slots.frontier(), limit);
+                slots.settle(now.second(), Cost::from_hundredths(limit));
+                model.passed = model.passed.min(now.second());
             }
             Op::Floor(ahead) => {
                 model.floor = now.second() + ahead;
@@ -193,6 +227,47 @@ proptest! {
     #[test]
     fn equals_the_model(ops in prop::collection::vec(op(), 1..32)) {
         play(&ops)?;
+    }
+
+    /// What is promised when the limit falls stays as far apart as it was, to whatever it falls; and once nobody waits, whatever
+    /// is taken stays taken to the same instant.
+    #[test]
+    fn instants_keep_their_distance(
+        limits in prop::collection::vec(1u64..=50, 1..6),
+        pause_ms in 0u64..=999,
+        each in 1u64..=60,
+    ) {
+        let now = now_of(START * 1_000_000 + pause_ms * 1_000);
+        let slots = Slots::new(128, Duration::from_secs(100), now);
+        let mut dues: Vec<Timestamp> = Vec::new();
+        slots.set_limit(Cost::from_hundredths(6_000));
+        for limit in limits {
+            let promised = (0..each).filter_map(|_| slots.take(Cost::ONE, now, now));
+            dues.extend(promised.map(|placed| placed.due));
+            prop_assert!(dues.is_sorted());
+            slots.lower_limit(Cost::from_hundredths(limit * 100), now.second());
+            for (i, due) in dues.iter().enumerate() {
+                let ahead = slots.between(now, *due).cost.hundredths();
+                prop_assert!(ahead.abs_diff(i as u64 * 100) <= 1, "{} ahead of the {}th", ahead, i);
+            }
+            prop_assert_eq!(slots.ahead_of(now).cost.hundredths(), dues.len() as u64 * 100);
+        }
+    }
+
+    #[test]
+    fn what_is_settled_is_taken_to_the_same_instant(
+        pause_ms in 0u64..=999, taken in 0u64..=50, old in 100u64..=9_000, new in 100u64..=9_000,
+    ) {
+        let now = now_of(START * 1_000_000 + pause_ms * 1_000);
+        let slots = Slots::new(128, Duration::from_secs(100), now);
+        slots.set_limit(Cost::from_hundredths(old));
+        let last = (0..=taken).filter_map(|_| slots.take(Cost::ONE, now, now)).last();
+        let Some(last) = last else { panic!("there is room") };
+        let within = last.due.second() - now.second() < 64;
+        slots.settle(now.second(), Cost::from_hundredths(new.min(old)));
+        let Some(next) = slots.take(Cost::ONE, now, now) else { panic!("there is room") };
+        prop_assert!(!within || next.due + Duration::from_millis(1) >= last.due, "{:?} after {:?}", next, last);
+        prop_assert!(next.due.since(last.due) <= Duration::from_secs(2) + Duration::from_millis(100_000 / old), "{:?} after {:?}", next, last);
     }
 
     /// Nobody who comes later is due earlier, whatever the costs, while nothing is given back and no rise goes to newcomers.

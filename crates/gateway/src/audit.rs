@@ -4,6 +4,9 @@
 //! confirmed. No fsync, as with the promises: a crash of the machine may lose the last seconds. A line that a crash has
 //! torn is ended at the next start and skipped by readers.
 //!
+//! A disk that hangs keeps those who change something waiting, each on a thread that is made for it, and nobody else: nothing here
+//! is called on the control thread or a worker.
+//!
 //! What is not here: a change waits for no disk that is full. It is made, and the log says that it could not be recorded;
 //! an operator in trouble must be able to turn the knobs.
 
@@ -175,7 +178,8 @@ impl Log {
     fn reopen(&mut self, dir: &Path) -> io::Result<()> {
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(name(dir, 0))?;
-        self.bytes = file.seek(SeekFrom::End(0))?;
+        // Of a pipe, which an operator may put there for a collector, nothing.
+        self.bytes = file.metadata()?.len();
         if self.bytes > 0 {
             let mut last = [0];
             file.seek(SeekFrom::End(-1))?;

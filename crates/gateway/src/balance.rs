@@ -10,7 +10,8 @@
 //! out for `for_`, doubled with every ejection in a row up to ten times; one success resets both. When its time
 //! is over, the first failure ejects it again. One that refuses connections is tried again after a second at most: the trial
 //! costs a round trip and the request goes to another replica, while one that has come back and is left out costs its share
-//! of the capacity for as long.
+//! of the capacity for as long. One request at a time makes the trial: the others go elsewhere until it is answered, or for a
+//! second, as if the replica were still out.
 //!
 //! *A limit per replica* (`origin.max_in_flight_per_replica`): one that works on as many as it may is not chosen. The gate lets
 //! at most that many times the usable replicas through, so that there is one; where answers that stream hold replicas
@@ -44,6 +45,8 @@ mod replica;
 pub const MAX_EJECTION_FACTOR: u32 = 10;
 /// And for one that refuses connections at most this long, in microseconds: the retry budget allows so many trials without requests.
 const REFUSED_US: u64 = 1_000_000;
+/// A trial that is not answered for so long does not keep others from trying. (Its visitor may have left, and nobody tells.)
+const TRIAL_US: u64 = 1_000_000;
 
 /// All replicas of the origin, shared by all workers.
 pub struct Replicas {
@@ -142,8 +145,12 @@ impl Replicas {
         if most == 0 {
             return None;
         }
-        let now_us = now_us();
-        let seats = most.saturating_mul(self.list.load().iter().filter(|r| r.is_usable(now_us)).count());
+        let (now_us, list) = (now_us(), self.list.load());
+        let count = |fits: &dyn Fn(&Arc<Replica>) -> bool| list.iter().filter(|r| fits(r)).count();
+        let open = count(&|r| r.is_usable(now_us) && !r.is_on_trial(now_us));
+        // Where every one is on trial, all are tried.
+        let sent_to = if open > 0 { open } else { count(&|r| r.is_usable(now_us)) };
+        let seats = most.saturating_mul(sent_to);
         (seats > 0).then(|| u32::try_from(seats).unwrap_or(u32::MAX))
     }
 
@@ -257,20 +264,36 @@ fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
 
 /// The slow way: some replica is in trouble or to be avoided.
 fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
-    let wanted = |r: &&Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
-    let usable = || list.iter().filter(wanted);
-    match usable().count() {
-        0 => {}
-        1 => return usable().next().cloned(),
-        n => {
-            let (i, j) = two_of(n, random);
-            let (a, b) = (usable().nth(i)?, usable().nth(j)?);
-            return Some(better(a, b).clone());
+    let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
+    let open = |r: &Arc<Replica>| wanted(r) && !r.is_on_trial(now_us);
+    // Whoever loses a trial to another worker looks again: at most once a replica, for then it is on trial.
+    for _ in 0..=list.len() {
+        match one_of(list, random, open) {
+            Some(replica) if replica.begin_trial(now_us) => return Some(replica),
+            Some(_) => {}
+            None => break,
         }
+    }
+    if let Some(replica) = one_of(list, random, wanted) {
+        return Some(replica);
     }
     // The one to be avoided, if it is well, is better than one that is ejected.
     let healthy = list.iter().filter(|r| r.is_healthy() && r.has_seat());
     healthy.min_by_key(|r| r.ejected_until_us().saturating_sub(now_us)).cloned()
+}
+
+/// The better of two of those that fit.
+fn one_of(list: &[Arc<Replica>], random: u64, fits: impl Fn(&Arc<Replica>) -> bool) -> Option<Arc<Replica>> {
+    let fitting = || list.iter().filter(|r| fits(r));
+    match fitting().count() {
+        0 => None,
+        1 => fitting().next().cloned(),
+        n => {
+            let (i, j) = two_of(n, random);
+            let (a, b) = (fitting().nth(i)?, fitting().nth(j)?);
+            Some(better(a, b).clone())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use tidegate_core::capacity::{Estimate, Load, Phase, Sample, State};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
-use tidegate_core::units::{Rate, Timestamp};
+use tidegate_core::units::{ClassId, Rate, Timestamp};
 
 use crate::live::Live;
 use crate::settings::Role;
@@ -116,6 +116,11 @@ impl Capacity {
         self.steering.reconfigure(new.bounds());
     }
 
+    /// A class's id is another class's from now on.
+    pub fn forget(&mut self, class: ClassId) {
+        self.steering.forget(class);
+    }
+
     /// What follows from the last estimate under changed bounds, without waiting for a tick: estimators that step by ticks are
     /// not shown one that is none. A new estimator, or one that was told a number, has said nothing yet and is asked.
     pub fn put_in_force(&mut self, shared: &Shared, now: Timestamp) {
@@ -170,7 +175,7 @@ mod tests {
 
     use super::*;
     use crate::settings::Settings;
-    use tidegate_core::units::{ClassId, Cost};
+    use tidegate_core::units::Cost;
 
     fn live(capacity: &str) -> Live {
         let text = format!("origin.replicas = \"a:1\"\norigin.max_in_flight = 50\n[capacity]\n{capacity}\n");

@@ -10,7 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
-use tidegate_core::units::ClassId;
+
+use crate::live::Mark;
 
 /// What a request's cookies say, borrowed from its head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +29,7 @@ pub struct Cookies<'a> {
 impl<'a> Cookies<'a> {
     /// Reads the cookies that matter for `class`. Of several with one name the first counts (RFC 6265 5.4:
     /// the most specific).
-    pub fn read(headers: &'a HeaderMap, class: ClassId) -> Self {
+    pub fn read(headers: &'a HeaderMap, class: Mark) -> Self {
         let mut found = Self::default();
         for (name, value) in pairs(headers) {
             found.any = true;
@@ -58,14 +59,14 @@ pub fn set_binding(value: [u8; 16], secure: bool) -> HeaderValue {
 }
 
 /// A ticket as a cookie.
-pub fn set_ticket(class: ClassId, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
+pub fn set_ticket(class: Mark, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
     let mut name = *b"tg\0\0\0";
     let n = write_class(&mut name, class);
     cookie(std::str::from_utf8(&name[..n]).unwrap_or("tg0"), sealed, keep, secure)
 }
 
 /// Takes a ticket back after its redemption.
-pub fn clear_ticket(class: ClassId, secure: bool) -> HeaderValue {
+pub fn clear_ticket(class: Mark, secure: bool) -> HeaderValue {
     set_ticket(class, "", Duration::ZERO, secure)
 }
 
@@ -102,12 +103,12 @@ fn parse_binding(text: &str) -> Option<[u8; 16]> {
     (URL_SAFE_NO_PAD.decode_slice(text, &mut value).ok()? == 16).then_some(value)
 }
 
-fn is_class(digits: &str, class: ClassId) -> bool {
+fn is_class(digits: &str, class: Mark) -> bool {
     let mut buffer = itoa::Buffer::new();
     buffer.format(class.0) == digits
 }
 
-fn write_class(name: &mut [u8; 5], class: ClassId) -> usize {
+fn write_class(name: &mut [u8; 5], class: Mark) -> usize {
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(class.0).as_bytes();
     name[2..2 + digits.len()].copy_from_slice(digits);
@@ -127,21 +128,21 @@ mod tests {
         let value = [7u8; 16];
         let id = URL_SAFE_NO_PAD.encode(value);
         let h = headers(&["a=b; tg12=ticket", &format!("tg1=other; tgid={id}; tgp=pass; tg12=second")]);
-        let c = Cookies::read(&h, ClassId(12));
+        let c = Cookies::read(&h, Mark(12));
         assert_eq!(c.ticket, Some("ticket"));
         assert_eq!(c.binding, Some(value));
         assert_eq!(c.pass, Some("pass"));
         assert!(c.any);
-        assert_eq!(Cookies::read(&h, ClassId(1)).ticket, Some("other"));
-        assert_eq!(Cookies::read(&h, ClassId(2)).ticket, None);
-        assert!(!Cookies::read(&headers(&[]), ClassId(2)).any);
+        assert_eq!(Cookies::read(&h, Mark(1)).ticket, Some("other"));
+        assert_eq!(Cookies::read(&h, Mark(2)).ticket, None);
+        assert!(!Cookies::read(&headers(&[]), Mark(2)).any);
     }
 
     #[test]
     fn a_binding_of_another_length_is_none() {
         for bad in ["", "AA", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAA==", "!AAAAAAAAAAAAAAAAAAAAA"]
         {
-            assert_eq!(Cookies::read(&headers(&[&format!("tgid={bad}")]), ClassId(0)).binding, None, "{bad}");
+            assert_eq!(Cookies::read(&headers(&[&format!("tgid={bad}")]), Mark(0)).binding, None, "{bad}");
         }
     }
 
@@ -157,8 +158,8 @@ mod tests {
 
     #[test]
     fn cookies_are_spelt_as_rfc_6265_says() {
-        let c = set_ticket(ClassId(3), "abc", Duration::from_secs(90), true);
+        let c = set_ticket(Mark(3), "abc", Duration::from_secs(90), true);
         assert_eq!(c, "tg3=abc; Path=/; Max-Age=90; HttpOnly; SameSite=Lax; Secure");
-        assert_eq!(clear_ticket(ClassId(255), false), "tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
+        assert_eq!(clear_ticket(Mark(255), false), "tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
     }
 }

@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, Sample};
-use tidegate_core::control::{TICK, Tunables};
-use tidegate_core::gate::Totals;
+use tidegate_core::capacity::Sample;
+use tidegate_core::control::TICK;
 use tidegate_core::measure::{Snapshot, Window};
-use tidegate_core::room::RoomState;
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 use tokio::sync::Notify;
@@ -29,13 +27,19 @@ use crate::log::LogHandle;
 use crate::server::Source;
 use crate::settings;
 use crate::shared::{Drain, Shared};
-use crate::state::StateDir;
+use crate::state::{Saver, StateDir};
 use crate::tune::Tuning;
 use crate::tuners::Tuners;
 use crate::{admin, feedback, metrics};
 
+mod figures;
+
+pub use figures::{ClassShown, Figures};
+
 /// Promises are saved this often: what a crash may lose.
 pub const SAVE: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for changes and answers that wait for a disk.
+const LAST_CHANGES: Duration = Duration::from_secs(5);
 /// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 
@@ -45,8 +49,13 @@ pub struct Control {
     pub shared: Arc<Shared>,
     pub(crate) source: Source,
     pub(crate) state: StateDir,
+    saver: Saver,
     pub(crate) capacity: Mutex<Capacity>,
-    /// What was changed while running; held while something is.
+    /// Held by whoever changes something, until it is on record: see [`crate::tune::Alone`].
+    pub(crate) changing: Mutex<()>,
+    /// A place for the admin API's next change: those behind it wait without a thread.
+    pub(crate) next_change: Arc<tokio::sync::Semaphore>,
+    /// What was changed while running. Never held while a disk is waited for.
     pub(crate) tuning: Mutex<Tuning>,
     /// Who changed what.
     pub audit: Audit,
@@ -61,31 +70,6 @@ pub struct Control {
     ended: AtomicBool,
     wake: Notify,
     pub(crate) log: OnceLock<LogHandle>,
-}
-
-/// What `/v1/state`, `/metrics` and the status line show.
-#[derive(Clone)]
-pub struct Figures {
-    /// When.
-    pub at: Timestamp,
-    /// All counts since the start.
-    pub total: Snapshot,
-    /// The last second.
-    pub window: Window,
-    /// The waiting room.
-    pub room: RoomState,
-    /// Tier 2.
-    pub gate: Totals,
-    /// By class: how many wait at the gate, and how many are at the origin.
-    pub lines: Vec<(usize, u32)>,
-    /// Capacity, outflow and in-flight limit in force.
-    pub tunables: Tunables,
-    /// What the estimator said last.
-    pub estimate: Estimate,
-    /// How often it began to look anew.
-    pub rediscoveries: u64,
-    /// As [`Overload`] defines it.
-    pub is_overloaded: bool,
 }
 
 impl Control {
@@ -113,10 +97,13 @@ impl Control {
             tuners: Tuners::default(),
             history: History::of(&shared, &state),
             capacity: Mutex::new(capacity),
+            changing: Mutex::default(),
+            next_change: Arc::new(tokio::sync::Semaphore::new(1)),
             tuning: Mutex::new(Tuning::new(shared.live.load().settings.clone())),
             audit: Audit::open(state.path()),
             events: Events::default(),
             born: at,
+            saver: Saver::start(state.clone()),
             shared,
             source,
             state,
@@ -147,6 +134,7 @@ impl Control {
     /// # Errors
     /// It is kept elsewhere.
     pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
+        let _alone = self.alone();
         let now = self.shared.clock.now();
         let mut capacity = lock(&self.capacity);
         let old = finite(capacity.tunables().capacity);
@@ -164,6 +152,7 @@ impl Control {
     /// # Errors
     /// It is not discovered, or not here.
     pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
+        let _alone = self.alone();
         let now = self.shared.clock.now();
         lock(&self.capacity).rediscover(&self.shared.live.load(), now)?;
         self.audit.record(by, &[Entry::act("rediscover")], now);
@@ -261,10 +250,8 @@ impl Control {
     }
 
     fn save(&self, now: Timestamp) {
-        if let Some(room) = self.shared.desk.room()
-            && let Err(e) = self.state.save_promises(&room.save(now))
-        {
-            tracing::warn!(error = %e, "promises cannot be saved");
+        if let Some(room) = self.shared.desk.room() {
+            self.saver.save(room.save(now));
         }
     }
 
@@ -343,6 +330,8 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
             }
             run(control).await;
         });
+        // Not for ever: a record whose disk hangs is waited for by a thread of this runtime.
+        runtime.shutdown_timeout(LAST_CHANGES);
     })
 }
 
@@ -375,6 +364,7 @@ async fn run(control: Arc<Control>) {
         }
     }
     control.save(control.shared.clock.now());
+    control.saver.close();
     control.history.close();
 }
 

@@ -17,9 +17,11 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate_core::room::{Feedback, Orders, REPORT_EVERY};
+use tidegate_core::units::ClassId;
 use tokio::net::TcpStream;
 
 use crate::driver::Control;
+use crate::live::Mark;
 use crate::settings::Role;
 use tidegate_core::desk::Desk;
 
@@ -38,10 +40,14 @@ pub fn receive(control: &Control, report: &Value) -> Result<Value, String> {
     let Desk::Room(room) = &control.shared.desk else {
         return Err("this process keeps no schedule: report to the tokengen process".into());
     };
-    let feedback = wire::parse(report).ok_or_else(|| {
+    let mut feedback = wire::parse(report).ok_or_else(|| {
         format!("expected {{\"admitted\": N, \"over_ms\": MS, \"queued\": N, \"shown\": [[SECOND, N], ...]}} with N in hundredths; \
              got {report}")
     })?;
+    let live = control.shared.live.load();
+    // Ids are this process's own.
+    let named = |mark: ClassId| live.marked(Mark(mark.0)).unwrap_or(ClassId(u8::MAX));
+    feedback.samples.iter_mut().for_each(|sample| sample.class = named(sample.class));
     Ok(wire::write_orders(&room.feedback(&feedback)))
 }
 
@@ -56,7 +62,8 @@ pub async fn run(control: Arc<Control>) {
         tokio::time::sleep(REPORT_EVERY).await;
         let live = control.shared.live.load_full();
         let Role::TokenCheck { feedback_url, feedback_token, .. } = &live.settings.role else { return };
-        let report = checker.report(&control.shared.gate.totals(), control.shared.clock.now());
+        let mut report = checker.report(&control.shared.gate.totals(), control.shared.clock.now());
+        report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
         let sent = tokio::time::timeout(TIMEOUT, exchange(feedback_url, feedback_token, &unsent));
         match sent.await.unwrap_or_else(|_| Err("no answer in time".into())) {

@@ -14,10 +14,15 @@ use tidegate_core::capacity::Sample;
 use tidegate_core::gate::{
     Decision, Gate, GateConfig, Leaving, Request, STREAM_AFTER, Served, ShedReason, Totals,
 };
+use tidegate_core::queue::Spot;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
+
+mod callers;
+
+use callers::Callers;
 
 /// The gate that all workers share.
 pub struct GateKeeper {
@@ -27,8 +32,7 @@ pub struct GateKeeper {
 
 struct Inner {
     gate: Gate,
-    /// Told how many are at the origin when their turn comes.
-    queued: HashMap<u64, oneshot::Sender<Result<u32, ShedReason>>>,
+    queued: Callers,
     /// Answers under way, by the name of their request; and in the order of their heads, those that have ended among them.
     answering: HashMap<u64, Answering>,
     heads: VecDeque<(Timestamp, u64)>,
@@ -52,7 +56,7 @@ impl GateKeeper {
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
         let inner = Inner {
             gate: Gate::new(config),
-            queued: HashMap::new(),
+            queued: Callers::default(),
             answering: HashMap::new(),
             heads: VecDeque::new(),
             next_id: 0,
@@ -77,12 +81,12 @@ impl GateKeeper {
         let state = match inner.gate.arrive_until(Request { id, class, cost }, until, now) {
             Decision::Forward => EnteringState::Forward(inner.gate.in_flight_now()),
             Decision::Shed(reason) => EnteringState::Shed(reason),
-            Decision::Queued => {
+            Decision::Queued(spot) => {
                 let (tell, told) = oneshot::channel();
-                inner.queued.insert(id, tell);
+                inner.queued.put(spot, tell);
                 // It may have come just when its class, or another, was free to go again.
                 inner.wake(now);
-                EnteringState::Queued(told)
+                EnteringState::Queued(spot, told)
             }
         };
         drop(inner);
@@ -94,7 +98,7 @@ impl GateKeeper {
     pub fn tick(&self, now: Timestamp) {
         let mut inner = self.lock();
         while let Some((late, reason)) = inner.gate.tick(now) {
-            inner.refuse(late.id, reason);
+            inner.refuse(late.spot, reason);
         }
         inner.take_back_streams(now);
     }
@@ -218,8 +222,8 @@ impl Inner {
         }
     }
 
-    fn refuse(&mut self, id: u64, reason: ShedReason) {
-        if let Some(tell) = self.queued.remove(&id) {
+    fn refuse(&mut self, spot: Spot, reason: ShedReason) {
+        if let Some(tell) = self.queued.take(spot) {
             let _ = tell.send(Err(reason));
         }
     }
@@ -229,12 +233,12 @@ impl Inner {
             let woken = match leaving {
                 Leaving::Forward(woken) => woken,
                 Leaving::Shed(woken, reason) => {
-                    self.refuse(woken.id, reason);
+                    self.refuse(woken.spot, reason);
                     continue;
                 }
             };
             let in_flight = self.gate.in_flight_now();
-            let told = self.queued.remove(&woken.id).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
+            let told = self.queued.take(woken.spot).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
                 // It left between its place and the news of it: the place goes to the next.
                 self.gate.finish(woken.class, woken.cost, now);
@@ -248,7 +252,7 @@ enum EnteringState {
     /// With how many at the origin.
     Forward(u32),
     Shed(ShedReason),
-    Queued(oneshot::Receiver<Result<u32, ShedReason>>),
+    Queued(Spot, oneshot::Receiver<Result<u32, ShedReason>>),
     Done,
 }
 
@@ -269,7 +273,7 @@ impl Future for Entering {
         let (verdict, waited) = match &mut self.state {
             EnteringState::Forward(in_flight) => (Ok(*in_flight), false),
             EnteringState::Shed(reason) => (Err(*reason), false),
-            EnteringState::Queued(told) => match Pin::new(told).poll(cx) {
+            EnteringState::Queued(_, told) => match Pin::new(told).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(verdict) => (verdict.unwrap_or(Err(ShedReason::QueueTimeout)), true),
             },
@@ -294,11 +298,12 @@ impl Drop for Entering {
         match &mut self.state {
             EnteringState::Done | EnteringState::Shed(_) => {}
             EnteringState::Forward(_) => self.keeper.finish(self.class, self.cost, None),
-            EnteringState::Queued(told) => {
+            EnteringState::Queued(spot, told) => {
                 let now = self.keeper.clock.now();
                 let mut inner = self.keeper.lock();
-                inner.queued.remove(&self.id);
-                if !inner.gate.abandon(self.id, now) && matches!(told.try_recv(), Ok(Ok(_))) {
+                if inner.gate.abandon(*spot, now) {
+                    inner.queued.take(*spot);
+                } else if matches!(told.try_recv(), Ok(Ok(_))) {
                     inner.gate.finish(self.class, self.cost, now);
                     inner.wake(now);
                 }

@@ -1,34 +1,39 @@
 //! The configuration in force, compiled: what a reload replaces with one pointer swap.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, request};
 use tidegate_core::capacity::{self, Estimator, Load};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
+use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::desk::{Entrance, SessionRules};
-use tidegate_core::gate::GateConfig;
+use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
-use tidegate_core::orders::TierId;
+use tidegate_core::measure::{ClassTotals, Snapshot};
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
-use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 use crate::asker::Asker;
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
-use crate::target;
 use crate::tiers::{TierError, Tiers};
+
+mod numbers;
+mod parties;
+
+pub use numbers::Mark;
 
 /// What a request needs to know of the configuration.
 pub struct Live {
     /// As written.
     pub settings: Settings,
-    /// Request head to class.
-    pub classifier: Arc<Classifier>,
-    /// By class id; the last is the default class.
+    /// Request head to the class's place in the file.
+    classifier: Arc<Classifier>,
+    /// The classes' ids in the order of the file, the default class last.
+    order: Vec<ClassId>,
+    /// By class id, those that a reload has removed among them.
     pub classes: Vec<ClassFacts>,
     /// Seals and opens tickets.
     pub keys: Arc<KeyRing>,
@@ -56,6 +61,22 @@ pub struct ClassFacts {
     pub cost: Cost,
     /// Named in `room.classes`.
     pub waits: bool,
+    /// Its number in tickets and cookies.
+    pub mark: Mark,
+    /// A reload has removed it: nobody new comes, who is there is served by its last rules.
+    pub is_gone: bool,
+    /// What was counted under its id before it was this class's.
+    before: Option<Arc<ClassTotals>>,
+}
+
+impl ClassFacts {
+    /// What this class has seen, of what was counted under its id.
+    pub fn totals<'t>(&self, counted: &'t ClassTotals) -> Cow<'t, ClassTotals> {
+        match &self.before {
+            Some(before) => Cow::Owned(counted.since(before)),
+            None => Cow::Borrowed(counted),
+        }
+    }
 }
 
 /// Why a configuration cannot be put in force.
@@ -86,7 +107,7 @@ impl Live {
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, LiveError> {
         let known = settings.classes();
         let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
-        let classifier = Rules::compile(matched.iter().map(rule).collect())?;
+        let classifier = Rules::compile(matched.iter().map(parties::rule).collect())?;
         let classes = class_facts(&settings, &known);
         capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         let keys = Arc::new(KeyRing::parse(&keys.join("\n"))?);
@@ -96,11 +117,13 @@ impl Live {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
-        let tiers = Arc::new(tiers(&settings, &classes)?);
+        let tiers = Arc::new(parties::tiers(&settings, &classes)?);
         let applications = settings.application.iter().map(|one| Arc::new(Asker::new(one))).collect();
+        let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
             settings,
             classifier,
+            order,
             classes,
             keys,
             bindings,
@@ -123,24 +146,103 @@ impl Live {
             capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         }
         let known = settings.classes();
-        Ok(Self {
+        let mut tuned = Self {
             classifier: self.classifier.clone(),
+            order: self.order.clone(),
             classes: class_facts(&settings, &known),
             keys: self.keys.clone(),
             bindings: self.bindings,
             pages: self.pages.clone(),
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
-            ingress: Ingress::new(&ingress_config(&known)),
             tiers: self.tiers.clone(),
             applications: self.applications.clone(),
+            ingress: Ingress::default(),
             settings,
-        })
+        };
+        tuned.arrange(self);
+        for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
+            facts.before.clone_from(&before.before);
+        }
+        Ok(tuned)
     }
 
-    /// The class's facts; an id from before a reload falls back to the default class.
+    /// Gives each class the id that the class of its name has in `old`, so that whatever is kept by ids stays that of the same
+    /// class. To be called before anything else is done with a reloaded configuration. `is_idle`: nobody waits in an id or is
+    /// at the origin; `total`: all counts so far.
+    pub fn follow(&mut self, old: &Self, total: &Snapshot, is_idle: impl Fn(ClassId) -> bool) {
+        let ids = (0..=u8::MAX).map(ClassId);
+        let before: Vec<_> = old
+            .classes
+            .iter()
+            .zip(ids)
+            .map(|(facts, id)| numbers::Before {
+                name: &facts.name,
+                is_gone: facts.is_gone,
+                is_idle: is_idle(id),
+            })
+            .collect();
+        let names: Vec<&str> = self.classes.iter().map(|facts| &*facts.name).collect();
+        self.order = numbers::number(&names, &before, total.classes().len());
+        self.arrange(old);
+        for (id, (facts, before)) in self.classes.iter_mut().zip(&old.classes).enumerate() {
+            facts.before = match facts.name == before.name {
+                true => before.before.clone(),
+                false => total.classes().get(id).cloned().map(Arc::new),
+            };
+        }
+    }
+
+    /// Ids that were another class's in `old`.
+    pub fn taken_over<'l>(&'l self, old: &'l Self) -> impl Iterator<Item = ClassId> + 'l {
+        let both = (0..=u8::MAX).zip(self.classes.iter().zip(&old.classes));
+        both.filter(|(_, (now, then))| now.name != then.name).map(|(id, _)| ClassId(id))
+    }
+
+    /// Puts what is in the order of the file into that of the ids; those that have none in the file keep what `old` has.
+    fn arrange(&mut self, old: &Self) {
+        let len = self.order.iter().map(|id| id.index() + 1).max().unwrap_or_default().max(old.classes.len());
+        let order = &self.order;
+        let gone = |id: usize| ClassFacts { is_gone: true, waits: false, ..old.classes[id].clone() };
+        self.classes = by_id(order, std::mem::take(&mut self.classes), len, gone);
+        // What was guaranteed is promised to others now.
+        let gone = |id: usize| ClassConfig { guarantee: Share::ZERO, ..old.gate.class(ClassId(id as u8)) };
+        self.gate.classes = by_id(order, std::mem::take(&mut self.gate.classes), len, gone);
+        self.ingress = Ingress::new(&self.ingress_config());
+    }
+
+    /// By id; nobody comes to those that are gone.
+    fn ingress_config(&self) -> Vec<IngressConfig> {
+        let known = ingress_config(&self.settings.classes());
+        by_id(&self.order, known, self.classes.len(), |_| IngressConfig::default())
+    }
+
+    /// The class of a request.
+    pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
+        self.order[self.classifier.classify(head).index()]
+    }
+
+    /// The configured classes with their ids, in the order of the file, the default class last; then those that have gone.
+    pub fn in_order(&self) -> impl Iterator<Item = (ClassId, &ClassFacts)> {
+        let gone = self.classes.iter().enumerate().filter(|(_, facts)| facts.is_gone);
+        let configured = self.order.iter().map(|id| (*id, &self.classes[id.index()]));
+        configured.chain(gone.map(|(id, facts)| (ClassId(id as u8), facts)))
+    }
+
+    /// A configured class by its name.
+    pub fn named(&self, name: &str) -> Option<ClassId> {
+        self.order.iter().copied().find(|id| *self.classes[id.index()].name == *name)
+    }
+
+    /// A configured class by its number in tickets.
+    pub fn marked(&self, mark: Mark) -> Option<ClassId> {
+        self.order.iter().copied().find(|id| self.classes[id.index()].mark == mark)
+    }
+
+    /// The class's facts; an id that nobody has falls back to the default class.
     pub fn class(&self, id: ClassId) -> &ClassFacts {
-        self.classes.get(id.index()).unwrap_or(&self.classes[self.classes.len() - 1])
+        let Some(default) = self.order.last() else { unreachable!("there is a default class") };
+        self.classes.get(id.index()).unwrap_or(&self.classes[default.index()])
     }
 
     /// Whether requests of a class meet the room. (Parts of pages then pass with whoever was let in.)
@@ -148,9 +250,9 @@ impl Live {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
     }
 
-    /// What guards the way to the desk for a class that waits, or one that does not.
-    pub fn entrance(&self, waits: bool) -> Entrance<'_> {
-        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits }
+    /// What guards the way to the desk for a class that waits, or one that does not; `returns`: whoever asks can come back.
+    pub fn entrance(&self, waits: bool, returns: bool) -> Entrance<'_> {
+        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
     }
 
     /// How long a session's pass holds.
@@ -190,34 +292,9 @@ impl Live {
     /// Goes on where another configuration's ingress buckets stand, told by their classes' names. To be called before this
     /// one is put in force.
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
-        let named = |facts: &ClassFacts| old.classes.iter().position(|o| o.name == facts.name);
-        let before: Vec<_> =
-            self.classes.iter().map(|facts| named(facts).map(|id| ClassId(id as u8))).collect();
-        self.ingress = old.ingress.succeed(&ingress_config(&self.settings.classes()), &before, now);
-        // Tuning leaves the levels alone: they are the same.
-        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
-            tiers.succeed(&old.tiers, now);
-        }
-        for one in &mut self.applications {
-            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
-                *one = before.clone();
-            }
-        }
-    }
-
-    /// The class of a request of this service level.
-    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
-        if let Some(class) = self.tiers.get(tier).and_then(|tier| tier.class) {
-            return class;
-        }
-        self.classifier.classify(&RequestHead {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            host: target::host(parts),
-            client,
-            fields: &HeadFields(&parts.headers),
-        })
+        let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
+        self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
+        self.succeed_parties(old, now);
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -266,20 +343,6 @@ impl Live {
     }
 }
 
-struct HeadFields<'a>(&'a HeaderMap);
-
-impl Fields for HeadFields<'_> {
-    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
-    }
-}
-
-fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError> {
-    let class =
-        |name: &str| classes.iter().position(|facts| &*facts.name == name).map(|id| ClassId(id as u8));
-    Tiers::new(settings, class)
-}
-
 fn gate_config(settings: &Settings, classes: &[settings::Class]) -> GateConfig {
     let origin = &settings.origin;
     // More could not be sent anywhere.
@@ -299,25 +362,23 @@ fn ingress_config(classes: &[settings::Class]) -> Vec<IngressConfig> {
 }
 
 fn class_facts(settings: &Settings, known: &[settings::Class]) -> Vec<ClassFacts> {
-    let facts = |class: &settings::Class| ClassFacts {
+    let names: Vec<&str> = known.iter().map(|class| class.name.as_str()).collect();
+    let facts = |(class, mark): (&settings::Class, Mark)| ClassFacts {
         name: class.name.as_str().into(),
         cost: class.work(),
         waits: settings.room.classes.contains(&class.name),
+        mark,
+        is_gone: false,
+        before: None,
     };
-    known.iter().map(facts).collect()
+    known.iter().zip(numbers::marks(&names)).map(facts).collect()
 }
 
-fn rule(class: &settings::Class) -> ClassRule {
-    let m = &class.matches;
-    ClassRule {
-        method: m.method.clone(),
-        path: m.path.clone(),
-        host: m.host.clone(),
-        header: m.header.clone(),
-        cookie: m.cookie.clone(),
-        query: m.query.clone(),
-        client: m.client.clone(),
-    }
+/// What is in the order of the file, by ids; `gone` is asked for those without a place in it.
+fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -> T) -> Vec<T> {
+    let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
+    order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));
+    all.into_iter().enumerate().map(|(id, value)| value.unwrap_or_else(|| gone(id))).collect()
 }
 
 fn bindings(binding: settings::Binding) -> BindingKinds {

@@ -10,7 +10,7 @@ use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
 use crate::admin::finite;
-use crate::driver::{Control, Figures};
+use crate::driver::{ClassShown, Control, Figures};
 use crate::live::Live;
 use crate::multicast::Multicast;
 use crate::shared::Shared;
@@ -179,7 +179,7 @@ fn number(value: f64) -> String {
 
 fn classes(out: &mut String, control: &Control, f: &Figures) {
     let live = control.shared.live.load();
-    let known = || live.classes.iter().zip(f.total.classes());
+    let known = || f.classes(&live).filter_map(|class| Some((class.facts, class.totals?)));
     let mut family = |name: &str, help: &str, get: &dyn Fn(&tidegate_core::measure::ClassTotals) -> u64| {
         let _ = writeln!(
             out,
@@ -190,7 +190,7 @@ fn classes(out: &mut String, control: &Control, f: &Figures) {
                 out,
                 "tidegate_class_{name}_total{{class=\"{}\"}} {}",
                 label(&facts.name),
-                get(totals)
+                get(&totals)
             );
         }
     };
@@ -202,8 +202,8 @@ fn classes(out: &mut String, control: &Control, f: &Figures) {
     let name = "tidegate_class_queued";
     let _ =
         writeln!(out, "# HELP {name} Requests of the class that wait for the origin.\n# TYPE {name} gauge");
-    for (facts, (queued, _)) in live.classes.iter().zip(&f.lines) {
-        let _ = writeln!(out, "{name}{{class=\"{}\"}} {queued}", label(&facts.name));
+    for class in f.classes(&live) {
+        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&class.facts.name), class.queued);
     }
     in_flight_and_shed(out, &live, f);
     for (name, help) in [
@@ -224,12 +224,13 @@ fn in_flight_and_shed(out: &mut String, live: &Live, f: &Figures) {
         out,
         "# HELP {name} Requests at the origin, answers under way included.\n# TYPE {name} gauge"
     );
-    for (facts, totals) in live.classes.iter().zip(f.total.classes()) {
+    let known = || f.classes(live).filter_map(|class| Some((class.facts, class.totals?)));
+    for (facts, totals) in known() {
         let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&facts.name), totals.in_flight());
     }
     let name = "tidegate_class_shed_total";
     let _ = writeln!(out, "# HELP {name} Requests refused on purpose, by reason.\n# TYPE {name} counter");
-    for (facts, totals) in live.classes.iter().zip(f.total.classes()) {
+    for (facts, totals) in known() {
         for (reason, n) in Event::SHED.iter().zip(totals.shed) {
             let class = label(&facts.name);
             let _ = writeln!(out, "{name}{{class=\"{class}\",reason=\"{}\"}} {n}", reason.name());
@@ -293,21 +294,18 @@ pub fn state(control: &Control) -> Value {
     let f = control.figures();
     let live = control.shared.live.load();
     let total = f.window.total();
-    let classes: Vec<Value> = live
-        .classes
-        .iter()
-        .zip(f.total.classes())
-        .enumerate()
-        .map(|(id, (facts, counts))| {
-            let now = f.window.class(tidegate_core::units::ClassId(id as u8));
-            let (queued, in_flight) = f.lines.get(id).copied().unwrap_or_default();
-            json!({
+    let classes: Vec<Value> = f
+        .classes(&live)
+        .filter_map(|class| {
+            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
+            let now = f.window.class(*id);
+            Some(json!({
                 "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
                 "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
                 "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
                 "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
                 "queued": queued, "in_flight": in_flight,
-            })
+            }))
         })
         .collect();
     let replicas: Vec<Value> = control

@@ -27,20 +27,30 @@ pub fn wants_html(headers: &HeaderMap) -> bool {
     {
         return false;
     }
-    let Some(accept) = headers.get(ACCEPT).and_then(|v| v.to_str().ok()) else { return false };
-    let quality = |wanted: &str| {
-        accept
-            .split(',')
-            .filter_map(|range| {
-                let mut parts = range.split(';').map(str::trim);
-                let named = parts.next()?.eq_ignore_ascii_case(wanted);
-                let q = parts.find_map(|p| p.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
-                named.then(|| q.unwrap_or(0.0))
-            })
-            .fold(0.0, f32::max)
-    };
+    let quality = |wanted| quality(headers, wanted);
     let html = quality("text/html").max(quality("application/xhtml+xml"));
     html > 0.0 && html >= quality("application/json")
+}
+
+/// Whether whoever asks can wait for a place and come back for it: a browser's navigation, whose page does that, or a program that
+/// says it understands the room's answer (RFC 9457). A program that says nothing is taken for one that would not: most
+/// do not keep what an error holds.
+pub fn can_return(headers: &HeaderMap) -> bool {
+    wants_html(headers) || quality(headers, "application/problem+json") > 0.0
+}
+
+/// How much a kind of answer is wanted, if it is named (RFC 9110 12.5.1); 0: it is not.
+fn quality(headers: &HeaderMap, wanted: &str) -> f32 {
+    let Some(accept) = headers.get(ACCEPT).and_then(|v| v.to_str().ok()) else { return 0.0 };
+    accept
+        .split(',')
+        .filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let named = parts.next()?.eq_ignore_ascii_case(wanted);
+            let q = parts.find_map(|p| p.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
+            named.then(|| q.unwrap_or(0.0))
+        })
+        .fold(0.0, f32::max)
 }
 
 /// The request's form, if it is one that can be kept over the wait: at most `max` bytes, urlencoded, a POST.
@@ -95,6 +105,22 @@ mod tests {
             let fields: Vec<(&'static str, &'static str)> = fields.to_vec();
             assert_eq!(wants_html(&headers(&fields)), expected, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn who_cannot_come_back_says_nothing_of_it() {
+        let cases = [
+            ("text/html,*/*;q=0.8", true),
+            ("application/json", false),
+            ("*/*", false),
+            ("application/json, application/problem+json", true),
+            ("application/problem+json;q=0", false),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(can_return(&headers(&[("accept", accept)])), expected, "{accept}");
+        }
+        assert!(!can_return(&headers(&[])));
+        assert!(!can_return(&headers(&[("accept", "text/html"), ("sec-fetch-mode", "cors")])));
     }
 
     #[test]

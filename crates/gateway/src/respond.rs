@@ -14,7 +14,7 @@ use tidegate_core::units::ClassId;
 use crate::body::BoxError;
 use crate::dispatch::DispatchError;
 use crate::hygiene::Reject;
-use crate::live::Live;
+use crate::live::{Live, Mark};
 use crate::page::{self, Kind, View};
 use crate::room::Waiting;
 use crate::wire;
@@ -55,7 +55,7 @@ pub struct Asked<'a> {
 
 /// The waiting room's answer.
 pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
-    let status_path = status_path(asked.class);
+    let status_path = status_path(live.class(asked.class).mark);
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
     let refresh = refresh(w.wait);
@@ -126,7 +126,7 @@ fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
     headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
 }
 
-fn status_path(class: ClassId) -> String {
+fn status_path(class: Mark) -> String {
     let mut path = String::with_capacity(96);
     path.push_str(STATUS_PATH);
     path.push_str("?c=");

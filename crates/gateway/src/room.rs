@@ -16,7 +16,7 @@ use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed,
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::cookies::{self, Cookies};
-use crate::live::Live;
+use crate::live::{Live, Mark};
 use crate::page::{self, Kind};
 use crate::settings::{self, Role, Unit};
 
@@ -33,6 +33,8 @@ pub struct Visitor<'a> {
     pub url_ticket: Option<&'a str>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
+    /// It says that it can wait and come back: [`can_return`](crate::navigation::can_return).
+    pub can_return: bool,
 }
 
 impl Visitor<'_> {
@@ -43,7 +45,11 @@ impl Visitor<'_> {
     /// The ticket shown: the cookie first, because it is the one the gate renews.
     fn ticket(&self, live: &Live) -> Option<Result<Ticket, TicketError>> {
         let shown = self.cookies.ticket.filter(|t| !t.is_empty()).or(self.url_ticket)?;
-        Some(live.keys.open(shown.as_bytes(), &self.presenter(), live.bindings))
+        Some(
+            live.keys
+                .open(shown.as_bytes(), &self.presenter(), live.bindings)
+                .map(|ticket| taken_in(live, ticket)),
+        )
     }
 
     fn shown(&self, live: &Live) -> Shown {
@@ -142,7 +148,9 @@ impl Stage<'_> {
             sends_on: matches!(self.live.settings.role, Role::TokenGen { .. }),
         };
         let rng = &mut *self.rng;
-        let entrance = self.live.entrance(waits);
+        // Whoever carries a cookie of ours has understood an answer of the room before.
+        let is_known = visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some();
+        let entrance = self.live.entrance(waits, visitor.can_return || is_known);
         let verdict = self.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), self.count, self.now);
         self.perform(verdict, class, visitor)
     }
@@ -169,7 +177,7 @@ impl Stage<'_> {
                     _ => unreachable!("only tokengen sends on"),
                 };
                 let cookies = match redeemed {
-                    true => vec![cookies::clear_ticket(class, visitor.secure)],
+                    true => vec![cookies::clear_ticket(self.live.class(class).mark, visitor.secure)],
                     false => Vec::new(),
                 };
                 Outcome::Elsewhere { base, ticket: Some(self.url_ticket(&ticket, visitor)), cookies }
@@ -232,8 +240,9 @@ impl Stage<'_> {
         let keep = self.live.settings.room.max_wait * 2 + self.live.settings.room.grace;
         let mut cookies = Vec::with_capacity(2);
         let binding = self.binding(visitor, &mut cookies);
-        let sealed = self.live.keys.seal(ticket, &binding);
-        cookies.push(cookies::set_ticket(ticket.class, sealed.as_str(), keep, visitor.secure));
+        let mark = self.live.class(ticket.class).mark;
+        let sealed = self.live.keys.seal(&handed_out(mark, ticket), &binding);
+        cookies.push(cookies::set_ticket(mark, sealed.as_str(), keep, visitor.secure));
         let mut told = self.told(kind, wait.wait, people_ahead(&wait), self.now.since(ticket.arrived));
         told.cookies = cookies;
         told.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
@@ -250,12 +259,12 @@ impl Stage<'_> {
     fn forbidden(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
         let mut told = self.told(Kind::Forbidden, Duration::ZERO, 0, Duration::ZERO);
         // So that an honest browser with a spoilt cookie can start again.
-        told.cookies = vec![cookies::clear_ticket(class, visitor.secure)];
+        told.cookies = vec![cookies::clear_ticket(self.live.class(class).mark, visitor.secure)];
         Outcome::Wait(Box::new(told))
     }
 
     fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
-        let poll = page::poll_interval(wait, self.desk.ask_within(), self.rng.random());
+        let poll = page::poll_interval(wait, &self.desk.ask_every(), self.rng.random());
         Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new(), status: None }
     }
 
@@ -284,7 +293,7 @@ impl Stage<'_> {
             settings::Binding::Ip => Binding::Ip(visitor.ip),
             settings::Binding::IpPrefix | settings::Binding::Cookie => Binding::IpPrefix(visitor.ip),
         };
-        self.live.keys.seal(ticket, &binding)
+        self.live.keys.seal(&handed_out(self.live.class(ticket.class).mark, ticket), &binding)
     }
 
     /// With the first answer after a place was used: the ticket goes, a pass comes.
@@ -294,10 +303,11 @@ impl Stage<'_> {
             Unit::Request => PassKind::Page,
         };
         let nonce = self.rng.next_u64();
-        let pass = Pass { kind, class, issued: self.now, first: self.now, nonce };
+        let class_there = ClassId(self.live.class(class).mark.0);
+        let pass = Pass { kind, class: class_there, issued: self.now, first: self.now, nonce };
         let mut cookies = Vec::with_capacity(3);
         if visitor.cookies.ticket.is_some() {
-            cookies.push(cookies::clear_ticket(class, visitor.secure));
+            cookies.push(cookies::clear_ticket(self.live.class(class).mark, visitor.secure));
         }
         self.hand_out(&pass, visitor, &mut cookies);
         cookies
@@ -345,6 +355,16 @@ pub fn standing(look: Look, usable: bool) -> (page::State, Duration, u64) {
         Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
         Look::Expired => (page::State::Expired, Duration::ZERO, 0),
     }
+}
+
+/// A ticket that was shown, with its class's id in place of its mark. That of a class that is not there any more is no class's.
+fn taken_in(live: &Live, ticket: Ticket) -> Ticket {
+    Ticket { class: live.marked(Mark(ticket.class.0)).unwrap_or(ClassId(u8::MAX)), ..ticket }
+}
+
+/// And the other way.
+fn handed_out(mark: Mark, ticket: &Ticket) -> Ticket {
+    Ticket { class: ClassId(mark.0), ..*ticket }
 }
 
 /// What a status poll is told about `ticket`.

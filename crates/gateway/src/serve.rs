@@ -28,8 +28,9 @@ use crate::enforce::explain::Cause;
 use crate::enforce::{Hand, Obeyed, Told};
 use crate::forward::{Claim, Forwarded};
 use crate::guard::{caught, within};
+use crate::live::Mark;
 use crate::logged::Logged;
-use crate::navigation::{is_part_of_page, kept_form, wants_html};
+use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
 use crate::page;
 use crate::respond::{self, Asked, STATUS_PATH};
@@ -206,10 +207,7 @@ impl Exchange {
         let peer = conn.peer.ip().to_canonical();
         let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
         let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
-        let tier = match live.tiers.is_empty() {
-            true => TierId(0),
-            false => live.tiers.of(&parts.headers, client, started),
-        };
+        let tier = live.tier_of(&parts.headers, client, started);
         let class = live.class_of(parts, client, tier);
         let id = worker.request_id();
         let id = std::str::from_utf8(&id).unwrap_or_default();
@@ -313,9 +311,10 @@ impl Exchange {
     fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
         Visitor {
             ip: self.client,
-            cookies: Cookies::read(headers, self.class),
+            cookies: Cookies::read(headers, self.live.class(self.class).mark),
             url_ticket,
             secure: target::scheme(headers, self.trusted) == "https",
+            can_return: can_return(headers),
         }
     }
 
@@ -323,7 +322,7 @@ impl Exchange {
     fn status(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Response<Bytes> {
         self.worker.count(Event::StatusPolls);
         let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
-        let known = class.map(ClassId).filter(|c| c.index() < self.live.classes.len());
+        let known = class.and_then(|mark| self.live.marked(Mark(mark)));
         let (Some(class), true) = (known, matches!(parts.method, Method::GET | Method::HEAD)) else {
             return respond::not_found();
         };
@@ -337,7 +336,7 @@ impl Exchange {
         let ticket = (kept && matches!(look, Look::Wait(_) | Look::Ready)).then_some("");
         let (state, wait, place) = room::standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
-        let poll = page::poll_interval(wait, shared.desk.ask_within(), spread);
+        let poll = page::poll_interval(wait, &shared.desk.ask_every(), spread);
         respond::status_document(&self.live, state, wait, place, poll, waited, ticket)
     }
 

@@ -9,11 +9,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
 /// Far above the schedule of a day: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// How long the end of the process waits for the last promises.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The directory that outlives the process.
 #[derive(Clone, Debug)]
@@ -102,6 +108,84 @@ impl StateDir {
     }
 }
 
+/// Saves promises on a thread of its own: the tick does not wait for the disk. A slow one gets the newest and not all of them.
+pub struct Saver {
+    desk: Arc<Desk>,
+    /// Closed when the thread has ended.
+    ended: Mutex<Option<Receiver<()>>>,
+}
+
+#[derive(Default)]
+struct Desk {
+    next: Mutex<Next>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Next {
+    promises: Option<Vec<u8>>,
+    is_closed: bool,
+}
+
+impl Saver {
+    /// Starts the thread. If it cannot be started, nothing is saved, and the log says so.
+    pub fn start(dir: StateDir) -> Self {
+        let desk = Arc::<Desk>::default();
+        let (end, ended) = sync_channel::<()>(1);
+        let its = desk.clone();
+        let thread = std::thread::Builder::new().name("promises".into()).spawn(move || {
+            while let Some(promises) = its.next() {
+                if let Err(e) = dir.save_promises(&promises) {
+                    tracing::warn!(error = %e, "promises cannot be saved");
+                }
+            }
+            drop(end);
+        });
+        if let Err(e) = thread {
+            tracing::warn!(error = %e, "no thread to save promises: a restart will not know them");
+        }
+        Self { desk, ended: Mutex::new(Some(ended)) }
+    }
+
+    /// Has these saved in place of any that are not yet.
+    pub fn save(&self, promises: Vec<u8>) {
+        lock(&self.desk.next).promises = Some(promises);
+        self.desk.changed.notify_one();
+    }
+
+    /// Waits until the last ones are saved, for a few seconds at most.
+    pub fn close(&self) {
+        lock(&self.desk.next).is_closed = true;
+        self.desk.changed.notify_one();
+        if let Some(ended) = lock(&self.ended).take() {
+            // Nothing is ever sent: it ends when the thread does.
+            let _ = ended.recv_timeout(CLOSE_TIMEOUT);
+        }
+    }
+}
+
+/// A thread without work is none too many, but one without a gate is.
+impl Drop for Saver {
+    fn drop(&mut self) {
+        lock(&self.desk.next).is_closed = true;
+        self.desk.changed.notify_one();
+    }
+}
+
+impl Desk {
+    /// Waits for the next; `None`: there are no more.
+    fn next(&self) -> Option<Vec<u8>> {
+        let next = lock(&self.next);
+        let waited = self.changed.wait_while(next, |next| next.promises.is_none() && !next.is_closed);
+        waited.unwrap_or_else(PoisonError::into_inner).promises.take()
+    }
+}
+
+/// A poisoned lock guards bytes, not invariants: go on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// By port, so that two gates of one user do not share promises.
 fn default_path(port: u16) -> PathBuf {
     let base = std::env::var_os("STATE_DIRECTORY")
@@ -152,6 +236,22 @@ mod tests {
         theirs.read_to_string(&mut seen).unwrap();
         assert_eq!(seen, "theirs");
         assert_eq!(dir.promises().unwrap().unwrap(), b"abc");
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_hangs_keeps_nobody_and_gets_the_newest() {
+        let path = scratch("saver");
+        let dir = StateDir::open(Some(&path), 1).unwrap();
+        // A directory in the way of the temporary file: every attempt fails until it is gone.
+        let in_the_way = path.join(format!("{PROMISES}.new"));
+        fs::create_dir(&in_the_way).unwrap();
+        let saver = Saver::start(dir.clone());
+        (0..100u8).for_each(|n| saver.save(vec![n]));
+        fs::remove_dir(&in_the_way).unwrap();
+        saver.save(b"last".to_vec());
+        saver.close();
+        assert_eq!(dir.promises().unwrap().unwrap(), b"last");
         fs::remove_dir_all(path).unwrap();
     }
 

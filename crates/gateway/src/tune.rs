@@ -6,17 +6,21 @@
 //! file ─► Settings::load ─► tuned again ─► Live::new ─┘
 //! ```
 //!
+//! One change is made at a time ([`Alone`]), record included, so that the record has them in the order in which they took effect;
+//! the numbers themselves are behind a lock of their own, which nobody holds while a disk is waited for.
+//!
 //! A change is all or nothing, and in force for the next request when the call returns. What was tuned lives as long as
 //! the process. A reload leaves it alone, unless the *file's* value of that key has changed: then the file was edited
 //! for it, and the file has the last word.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use serde_json::Value;
 use tidegate_core::gate::GateConfig;
+use tidegate_core::measure::Snapshot;
 use tidegate_core::room::NeedsNewRoom;
 use tidegate_core::units::Timestamp;
 
@@ -28,6 +32,7 @@ use crate::room::new_key;
 use crate::settings::{Applied, Change, Mistake, Settings, json_of};
 
 /// What was tuned since the start.
+#[derive(Clone)]
 pub struct Tuning {
     /// What the file said last.
     file: Settings,
@@ -117,7 +122,18 @@ impl Tuning {
     }
 }
 
+/// Nobody else changes anything meanwhile. Held while disks are waited for: not to be asked for on the control thread.
+pub struct Alone<'c> {
+    control: &'c Control,
+    _others_wait: MutexGuard<'c, ()>,
+}
+
 impl Control {
+    /// Waits until nobody else changes anything.
+    pub fn alone(&self) -> Alone<'_> {
+        Alone { control: self, _others_wait: lock(&self.changing) }
+    }
+
     /// Changes tunables by name, to values as in `--set`: all of them, or none. In force for the next request when this
     /// returns, and recorded. What already has its value is left alone.
     ///
@@ -129,13 +145,20 @@ impl Control {
         who: &str,
         why: &str,
     ) -> Result<Vec<Applied>, Vec<Mistake>> {
-        match self.tune_if(changes, By { who, why }, |_| true) {
+        match self.alone().tune_if(changes, By { who, why }, |_| true) {
             Ok((applied, _)) => Ok(applied),
             Err(TuneError::Mistakes(mistakes)) => Err(mistakes),
             Err(TuneError::Stale(_)) => unreachable!("any generation will do"),
         }
     }
 
+    /// What was tuned, for as long as nobody is to change it.
+    pub fn with_tuning<T>(&self, look: impl FnOnce(&Tuning) -> T) -> T {
+        look(&lock(&self.tuning))
+    }
+}
+
+impl Alone<'_> {
     /// As [`Control::tune`], if the settings' generation is as expected; with the new one.
     ///
     /// # Errors
@@ -146,19 +169,20 @@ impl Control {
         by: By<'_>,
         expects: impl FnOnce(u64) -> bool,
     ) -> Result<(Vec<Applied>, u64), TuneError> {
-        let mut tuning = lock(&self.tuning);
+        let control = self.control;
+        let mut tuning = lock(&control.tuning);
         if !expects(tuning.generation) {
             return Err(TuneError::Stale(tuning.generation));
         }
-        let old = self.shared.live.load_full();
+        let old = control.shared.live.load_full();
         let (settings, applied) = old.settings.tuned(changes).map_err(TuneError::Mistakes)?;
         let news: Vec<&Applied> = applied.iter().filter(|applied| applied.old != applied.new).collect();
         if news.is_empty() {
             return Ok((applied, tuning.generation));
         }
         let live = old.tuned(settings).map_err(|e| refused(&news, &e.to_string()))?;
-        let now = self.shared.clock.now();
-        self.put_in_force(&old, live, now).map_err(|e| refused(&news, &e.to_string()))?;
+        let now = control.shared.clock.now();
+        control.put_in_force(&old, live, now).map_err(|e| refused(&news, &e.to_string()))?;
         for Applied { name, new, .. } in &news {
             let tuned = Tuned { value: new.clone(), who: by.who.into(), why: by.why.into(), at: now };
             if tuning.file.value_of(name).as_ref() == Some(new) {
@@ -168,18 +192,17 @@ impl Control {
             }
         }
         tuning.generation += 1;
-        let entries: Vec<_> = news.iter().map(|applied| entry(applied)).collect();
-        self.audit.record(by, &entries, now);
-        tracing::debug!(who = by.who, changes = entries.len(), "tuned");
         let generation = tuning.generation;
+        // Whoever asks what was tuned does not wait for the record's disk.
+        drop(tuning);
+        let entries: Vec<_> = news.iter().map(|applied| entry(applied)).collect();
+        control.audit.record(by, &entries, now);
+        tracing::debug!(who = by.who, changes = entries.len(), "tuned");
         Ok((applied, generation))
     }
+}
 
-    /// What was tuned, for as long as nobody is to change it.
-    pub fn with_tuning<T>(&self, look: impl FnOnce(&Tuning) -> T) -> T {
-        look(&lock(&self.tuning))
-    }
-
+impl Control {
     /// As [`Control::reload_by`], because of a signal.
     ///
     /// # Errors
@@ -198,10 +221,11 @@ impl Control {
         if let Some(access) = &self.shared.access {
             access.reopen();
         }
-        // A signal and the API are two threads.
-        let mut tuning = lock(&self.tuning);
+        // A signal and the API are two threads. What the disk has to say is waited for without the lock that readers need.
+        let _alone = self.alone();
         let file = self.source.read().map_err(ReloadError::Mistakes)?;
-        let (settings, tuned) = tuning.rebase(&file)?;
+        let before = self.with_tuning(Tuning::clone);
+        let (settings, tuned) = before.rebase(&file)?;
         let old = self.shared.live.load_full();
         let changes = old.settings.diff(&settings);
         let keys = if settings.room.keys.is_empty() {
@@ -209,8 +233,12 @@ impl Control {
         } else {
             settings.room.keys.clone()
         };
-        let live = Live::new(settings, &keys)?;
+        let mut live = Live::new(settings, &keys)?;
         let now = self.shared.clock.now();
+        let lines = self.shared.gate.by_class(old.classes.len());
+        let total = Snapshot::take(self.shared.shards.iter().map(|s| &**s), now);
+        live.follow(&old, &total, |id| lines.get(id.index()).is_none_or(|line| *line == (0, 0)));
+        let mut tuning = lock(&self.tuning);
         if let Err(refused) = self.put_in_force(&old, live, now) {
             let Refused { why, mut live } = *refused;
             tracing::warn!("{why}: room.max_wait and room.grace take effect with the next start only");
@@ -222,6 +250,7 @@ impl Control {
             }
         }
         *tuning = Tuning { file, tuned, generation: tuning.generation + 1 };
+        drop(tuning);
         for change in &changes {
             if change.restart {
                 tracing::warn!(key = %change.key, "changed, but takes effect with the next start only");
@@ -258,6 +287,7 @@ impl Control {
             self.shared.replicas.reconfigure(&after.origin);
         }
         let mut capacity = lock(&self.capacity);
+        live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity
             || old.bounds() != live.bounds()
             || before.estimator() != after.estimator();

@@ -221,7 +221,8 @@ const SCRIPT: [(&str, &str); 6] = [
     ("sec-fetch-dest", "empty"),
     ("sec-fetch-site", "same-origin"),
 ];
-const PROGRAM: [(&str, &str); 2] = [("user-agent", "tidegate-lab"), ("accept", "application/json")];
+const PROGRAM: [(&str, &str); 2] =
+    [("user-agent", "tidegate-lab"), ("accept", "application/json, application/problem+json")];
 
 fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     let pair = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));

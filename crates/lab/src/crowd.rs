@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! phases (shape, mix) ─► time of each arrival ─┐
+//! closed loop ─► when each browser joins ───────┤
 //! access log ─► line ─► time and request ──────┴─► Person { at, seed, kind } ─► visitor
 //! ```
 //!
-//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Poisson arrivals are
+//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed loop the browsers
+//! come here too, one by one; what makes it closed is that they stay ([`Kind::until`]). Poisson arrivals are
 //! exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed from which whoever plays the
 //! visitor hashes each trait when it is needed; the seeds are hashes of the person's number and take nothing from the
 //! generator that draws the gaps. So changing the share of one trait, or a mix, changes nothing else about the crowd.
@@ -17,7 +19,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::scenario::{Arrivals, Kind, Phase, Process};
+use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process};
 
 mod line;
 pub mod replay;
@@ -58,6 +60,7 @@ pub struct Crowd {
 enum Source {
     Phases(Box<Programme>),
     Log { arrivals: std::vec::IntoIter<Arrival>, speed: f64, skipped: Skipped },
+    Closed { browsers: ClosedLoop, shares: Box<[f64]> },
 }
 
 impl Crowd {
@@ -74,6 +77,10 @@ impl Crowd {
                 Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(programme)) }
             }
             Arrivals::Replay { speed, .. } => Self::replay(seed, Log::default(), *speed),
+            Arrivals::Closed(browsers) => {
+                let source = Source::Closed { browsers: *browsers, shares: cumulated(weights) };
+                Self { seed: mix(seed), count: 0, source }
+            }
         }
     }
 
@@ -88,13 +95,14 @@ impl Crowd {
         match &self.source {
             Source::Phases(programme) => Some(programme.expected).filter(|expected| expected.is_finite()),
             Source::Log { arrivals, .. } => Some((self.count + arrivals.len() as u64) as f64),
+            Source::Closed { browsers, .. } => Some(f64::from(browsers.browsers)),
         }
     }
 
     /// Lines of the replayed log that could not be read; `None`: no log is replayed.
     pub fn skipped(&self) -> Option<&Skipped> {
         match &self.source {
-            Source::Phases(_) => None,
+            Source::Phases(_) | Source::Closed { .. } => None,
             Source::Log { skipped, .. } => Some(skipped),
         }
     }
@@ -113,6 +121,12 @@ impl Iterator for Crowd {
                 let at = (arrival.at_us as f64 * 1e3 / *speed) as u64;
                 (Duration::from_nanos(at), arrival.kind)
             }
+            Source::Closed { browsers, .. } if self.count >= u64::from(browsers.browsers) => return None,
+            Source::Closed { browsers, shares } => {
+                // One in each slot of time, anywhere in it: as many as were meant to, and in step with nothing.
+                let at = (self.count as f64 + fraction(seed ^ JOIN_SALT)) / browsers.join;
+                (Duration::from_secs_f64(at), drawn(shares, seed))
+            }
         };
         self.count += 1;
         Some(Person { at, seed, kind })
@@ -124,6 +138,8 @@ impl Iterator for Crowd {
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Keeps the draw of the kind apart from whatever else is hashed from a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
+/// The same for when a browser joins.
+const JOIN_SALT: u64 = 0x6A6F_696E_6A6F_696E;
 
 /// The output function of SplitMix64: every bit of the result depends on every bit of `x`.
 const fn mix(x: u64) -> u64 {
@@ -220,14 +236,22 @@ impl Programme {
 
     /// The kind of whoever has this seed and comes now.
     fn kind(&self, seed: u64) -> u32 {
-        let shares = &self.stretches[self.index].shares;
-        if shares.len() < 2 {
-            return 0;
-        }
-        // 53 bits make an even fraction of 1.
-        let u = (mix(seed ^ KIND_SALT) >> 11) as f64 / (1u64 << 53) as f64;
-        shares.partition_point(|share| *share <= u) as u32
+        drawn(&self.stretches[self.index].shares, seed)
     }
+}
+
+/// The kind of whoever has this seed, by cumulated shares.
+fn drawn(shares: &[f64], seed: u64) -> u32 {
+    if shares.len() < 2 {
+        return 0;
+    }
+    let u = fraction(seed ^ KIND_SALT);
+    shares.partition_point(|share| *share <= u) as u32
+}
+
+/// An even fraction of 1, of 53 bits.
+fn fraction(salted: u64) -> f64 {
+    (mix(salted) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Running sums of `weights`, as shares of the whole. Shares after the last positive one are never drawn.

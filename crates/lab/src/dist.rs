@@ -5,6 +5,7 @@
 //! | `100ms` | always that (deterministic) |
 //! | `uniform(1s, 3s)` | evenly between |
 //! | `exponential(2s)` | mean 2 s: memoryless, as calls on a switchboard |
+//! | `exponential(7s, max 70s)` | the same, with 70 s for whatever is longer: TPC-W's think times |
 //! | `normal(100ms, 20ms)` | mean and standard deviation, cut at zero |
 //! | `lognormal(100ms, 0.5)` | median and shape sigma: the long tail of human and of database times |
 //! | `lognormal(100ms, cv 1.5)` | mean and coefficient of variation |
@@ -32,6 +33,8 @@ pub enum Dist {
     Uniform(f64, f64),
     /// By its mean.
     Exponential(f64),
+    /// By its mean before what is longer than a bound was cut to that.
+    ExponentialUpTo(f64, f64),
     /// By mean and standard deviation; draws below zero count as zero.
     Normal(f64, f64),
     /// By median and the standard deviation of the logarithm (no unit).
@@ -68,6 +71,7 @@ impl Dist {
             Self::Fixed(time) => time,
             Self::Uniform(low, high) => low + (high - low) * rng.random::<f64>(),
             Self::Exponential(mean) => mean * Distribution::<f64>::sample(&Exp1, rng),
+            Self::ExponentialUpTo(mean, most) => most.min(mean * Distribution::<f64>::sample(&Exp1, rng)),
             Self::Normal(mean, sd) => mean + sd * Distribution::<f64>::sample(&StandardNormal, rng),
             Self::LogNormal(median, sigma) => {
                 median * (sigma * Distribution::<f64>::sample(&StandardNormal, rng)).exp()
@@ -89,6 +93,9 @@ impl Dist {
         let seconds = match *self {
             Self::Fixed(time) | Self::Exponential(time) | Self::Normal(time, _) => time,
             Self::Uniform(low, high) => (low + high) / 2.0,
+            // The integral of exp(−t / mean) up to the bound.
+            Self::ExponentialUpTo(mean, most) if mean > 0.0 => -mean * (-most / mean).exp_m1(),
+            Self::ExponentialUpTo(..) => 0.0,
             Self::LogNormal(median, sigma) => median * (sigma * sigma / 2.0).exp(),
             Self::Bimodal { short, long, share } => short + (long - short) * share,
             Self::Never => return Duration::MAX,
@@ -100,8 +107,8 @@ impl Dist {
 /// Not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a time such as 100ms, uniform(1s, 3s), exponential(2s), normal(100ms, 20ms), lognormal(100ms, 0.5), \
-     lognormal(100ms, cv 1.5), bimodal(10ms, 500ms, 0.1) or never; got {0:?}"
+    "expected a time such as 100ms, uniform(1s, 3s), exponential(2s), exponential(7s, max 70s), normal(100ms, 20ms), \
+     lognormal(100ms, 0.5), lognormal(100ms, cv 1.5), bimodal(10ms, 500ms, 0.1) or never; got {0:?}"
 )]
 pub struct NotADist(pub String);
 
@@ -125,6 +132,9 @@ fn parse(text: &str) -> Option<Dist> {
             (low <= high).then_some(Dist::Uniform(low, high))
         }
         ("exponential", [mean]) => seconds(mean).map(Dist::Exponential),
+        ("exponential", [mean, most]) => {
+            Some(Dist::ExponentialUpTo(seconds(mean)?, seconds(most.strip_prefix("max ")?)?))
+        }
         ("normal", [mean, sd]) => Some(Dist::Normal(seconds(mean)?, seconds(sd)?)),
         ("lognormal", [mean, shape]) if shape.starts_with("cv") => {
             let cv: f64 = shape.strip_prefix("cv")?.trim().parse().ok()?;
@@ -185,6 +195,7 @@ impl fmt::Display for Dist {
             Self::Fixed(time) => write!(f, "{time}s"),
             Self::Uniform(low, high) => write!(f, "uniform({low}s, {high}s)"),
             Self::Exponential(mean) => write!(f, "exponential({mean}s)"),
+            Self::ExponentialUpTo(mean, most) => write!(f, "exponential({mean}s, max {most}s)"),
             Self::Normal(mean, sd) => write!(f, "normal({mean}s, {sd}s)"),
             Self::LogNormal(median, sigma) => write!(f, "lognormal({median}s, {sigma})"),
             Self::Bimodal { short, long, share } => write!(f, "bimodal({short}s, {long}s, {share})"),
@@ -214,6 +225,9 @@ mod tests {
             ("never", Some(Dist::Never)),
             ("uniform(1s,3s)", Some(Dist::Uniform(1.0, 3.0))),
             ("exponential( 2s )", Some(Dist::Exponential(2.0))),
+            ("exponential(7s, max 70s)", Some(Dist::ExponentialUpTo(7.0, 70.0))),
+            ("exponential(7s, 70s)", None),
+            ("exponential(7s, max)", None),
             ("normal(100ms, 20ms)", Some(Dist::Normal(0.1, 0.02))),
             ("lognormal(100ms, 0.5)", Some(Dist::LogNormal(0.1, 0.5))),
             ("lognormal(2s, cv 0)", Some(Dist::LogNormal(2.0, 0.0))),
@@ -249,6 +263,7 @@ mod tests {
             "100ms",
             "uniform(1s, 3s)",
             "exponential(2s)",
+            "exponential(2s, max 1s)",
             "normal(100ms, 20ms)",
             "lognormal(1s, 0.5)",
             "lognormal(1s, cv 1.5)",

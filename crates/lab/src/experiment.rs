@@ -168,8 +168,8 @@ impl Experiment {
 impl Run {
     /// Everything that the run sets, of a sweep at the given value.
     pub fn settings(&self, value: Option<f64>) -> Vec<(String, String)> {
-        let swept =
-            self.sweep.iter().zip(value).map(|(sweep, value)| (sweep.key.clone(), format!("{value:?}")));
+        // Without a point where there is no fraction: a key may want a whole number.
+        let swept = self.sweep.iter().zip(value).map(|(sweep, value)| (sweep.key.clone(), value.to_string()));
         self.set.iter().cloned().chain(swept).collect()
     }
 

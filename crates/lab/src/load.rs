@@ -135,6 +135,7 @@ pub fn run(
         (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;
     let run = Run {
         cast,
+        tally: scenario.tally(),
         script,
         place,
         connections: options.connections,
@@ -152,6 +153,8 @@ pub fn run(
 /// What the threads of a run share.
 struct Run {
     cast: Cast,
+    /// Each thread's, before anything has happened.
+    tally: Tally,
     script: Script,
     place: Place,
     connections: Connections,

@@ -17,8 +17,10 @@ use tidegate_gateway::settings::Settings;
 use crate::crowd::replay::{Log, ReplayError};
 use crate::crowd::{Cast, Crowd};
 use crate::dist::Dist;
+use crate::tally::Tally;
 
 mod arrivals;
+mod closed;
 mod defaults;
 mod faults;
 mod gate;
@@ -32,6 +34,7 @@ mod visitors;
 #[cfg(test)]
 mod tests;
 
+pub use closed::ClosedLoop;
 pub use defaults::DEFAULT_BODY_BYTES;
 pub use read::{Mistakes, keys};
 pub use section::Key;
@@ -81,6 +84,8 @@ pub enum Arrivals {
         /// 2.0 plays it twice as fast.
         speed: f64,
     },
+    /// A fixed number of browsers that ask again and again.
+    Closed(ClosedLoop),
 }
 
 /// How gaps between arrivals are drawn.
@@ -156,6 +161,9 @@ pub struct Kind {
     pub tamper: f64,
     /// Share who, served, show the ticket they have used once more (an attack; expected: not let in).
     pub replay: f64,
+    /// Until when, from the start, the browser goes on in a closed loop; `None`: one visit, and that is it. Not written: it
+    /// follows from the arrivals.
+    pub until: Option<Duration>,
 }
 
 /// What waiting visitors go by.
@@ -182,6 +190,8 @@ pub struct Step {
     pub form: Option<String>,
     /// Time between the answer and the next step.
     pub think: Dist,
+    /// How often it is drawn in a closed loop, relative to the other steps; `None` in all steps: in their order.
+    pub weight: Option<f64>,
 }
 
 /// The gate in front.
@@ -287,6 +297,20 @@ impl Scenario {
         }
     }
 
+    /// The closed loop, if its arrivals are one.
+    pub fn closed(&self) -> Option<&ClosedLoop> {
+        match &self.arrivals {
+            Arrivals::Closed(closed) => Some(closed),
+            _ => None,
+        }
+    }
+
+    /// What a run of it is counted with.
+    pub fn tally(&self) -> Tally {
+        let measured = self.closed().map(|closed| (closed.measured_from(), closed.ends()));
+        Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured)
+    }
+
     /// Who comes, and when. Reads the log, if one is to be replayed.
     ///
     /// # Errors
@@ -294,8 +318,9 @@ impl Scenario {
     pub fn cast(&self) -> Result<(Cast, Crowd), ReplayError> {
         let mut kinds = self.visitors.clone();
         let crowd = match &self.arrivals {
-            Arrivals::Phases { .. } => {
+            Arrivals::Phases { .. } | Arrivals::Closed(_) => {
                 let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
+                kinds.iter_mut().for_each(|kind| kind.until = self.closed().map(ClosedLoop::ends));
                 Crowd::new(self.seed, &self.arrivals, &weights)
             }
             Arrivals::Replay { log, speed } => {

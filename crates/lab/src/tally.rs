@@ -16,6 +16,8 @@ use hdrhistogram::Histogram;
 
 use crate::acts::{Ask, End, Failure, Noted};
 
+mod kinds;
+mod measured;
 mod merge;
 mod origin;
 mod rows;
@@ -23,6 +25,9 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use kinds::Kinds;
+pub(crate) use kinds::key as served_key;
+use measured::Measured;
 use origin::Answers;
 use rows::{Bins, Row, Rows};
 pub(crate) use summary::ratio;
@@ -117,6 +122,9 @@ pub struct Tally {
     bins: Bins,
     /// The origin's of the second under way.
     answers: Answers,
+    /// What is counted apart; `None`: nothing.
+    measured: Option<Box<Measured>>,
+    kinds: Kinds,
 }
 
 /// Exact sums and extremes, where a histogram's would be off by its resolution.
@@ -161,11 +169,23 @@ impl Default for Tally {
             rows: Rows::default(),
             bins: Bins::default(),
             answers: Answers::default(),
+            measured: None,
+            kinds: Kinds::default(),
         }
     }
 }
 
 impl Tally {
+    /// An empty one for kinds of these names. Counts apart what is served from one time to another, if they are given: the
+    /// time that a closed loop is measured.
+    pub fn of<'n>(
+        names: impl ExactSizeIterator<Item = &'n str>,
+        from_to: Option<(Duration, Duration)>,
+    ) -> Self {
+        let measured = from_to.map(|(from, to)| Box::new(Measured::new(from, to)));
+        Self { kinds: Kinds::new(names), measured, ..Self::default() }
+    }
+
     /// A visitor comes.
     #[inline]
     pub fn arrived(&mut self, at: Duration) {
@@ -249,6 +269,12 @@ impl Tally {
         }
     }
 
+    /// A request of a visitor of this kind was served: for the figures by kind, beside [`Tally::noted`].
+    #[inline]
+    pub fn served_of(&mut self, kind: u32) {
+        self.kinds.served(kind);
+    }
+
     /// A visitor leaves. `was_in_room`: whether it is still counted as waiting, which is what the last
     /// [`Tally::noted`] was told as `now_in_room`.
     #[inline]
@@ -298,6 +324,9 @@ impl Tally {
         self.sums.response_us += us;
         self.sums.response_max_us = self.sums.response_max_us.max(us);
         self.response_us.saturating_record(us);
+        if let Some(measured) = &mut self.measured {
+            measured.served(us, now);
+        }
         self.bins.served(now);
         self.row(now, |row| {
             row.served += 1;

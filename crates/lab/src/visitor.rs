@@ -15,6 +15,9 @@
 //! leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket; whatever comes of
 //! it, short of the page, it then goes on waiting as planned.
 //!
+//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it, thinks and asks for
+//! another (`round.rs`).
+//!
 //! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it is this
 //! struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...) is drawn from
 //! its seed each time it matters. Response time counts from the instant a request was meant to be sent, so that
@@ -28,6 +31,7 @@ use crate::dist::Dist;
 use crate::scenario::Kind;
 
 mod draw;
+mod round;
 mod waiting;
 
 #[cfg(test)]
@@ -103,10 +107,11 @@ const TAMPERED: u8 = 1 << 6;
 const REPLAYED: u8 = 1 << 7;
 
 impl Visitor {
-    /// Somebody who arrives at `person.at` and then asks for the first step's page.
-    pub fn new(person: Person) -> Self {
+    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose steps are drawn, for
+    /// any.
+    pub fn new(person: Person, cast: &Cast) -> Self {
         let at_us = micros(person.at);
-        Self {
+        let mut visitor = Self {
             seed: person.seed,
             at_us,
             since_us: at_us,
@@ -120,7 +125,9 @@ impl Visitor {
             misses: 0,
             flags: 0,
             ask: Ask::Page,
-        }
+        };
+        visitor.step = visitor.drawn_step(visitor.kind_in(cast)).unwrap_or(0);
+        visitor
     }
 
     /// Index of its kind in the cast.
@@ -170,7 +177,7 @@ impl Visitor {
             // Detours and attacks change nothing else: not even when the page asks next.
             self.turn = self.turn.wrapping_add(1);
         }
-        match self.ask {
+        let reaction = match self.ask {
             Ask::Page => self.asked_for_the_page(kind, outcome, now),
             Ask::News => match outcome {
                 Ok(Answer::News(news)) => {
@@ -186,14 +193,16 @@ impl Visitor {
                 };
                 Reaction { noted, next: self.after_attack(kind, now) }
             }
-        }
+        };
+        self.in_the_round(kind, reaction, now)
     }
 
     /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
     pub fn skip_attack(&mut self, cast: &Cast, now: Duration) -> Reaction {
         let kind = self.kind_in(cast);
         assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
-        Reaction { noted: Noted::Nothing, next: self.after_attack(kind, now) }
+        let reaction = Reaction { noted: Noted::Nothing, next: self.after_attack(kind, now) };
+        self.in_the_round(kind, reaction, now)
     }
 
     fn asked_for_the_page(
@@ -245,7 +254,7 @@ impl Visitor {
     fn next_step(&mut self, kind: &Kind, now: Duration) -> Next {
         let think = kind.steps.get(usize::from(self.step)).map(|step| step.think);
         match self.step.checked_add(1) {
-            Some(step) if usize::from(step) < kind.steps.len() => {
+            Some(step) if usize::from(step) < kind.steps.len() && kind.until.is_none() => {
                 let think = think.unwrap_or(Dist::Fixed(0.0));
                 let at = now.saturating_add(self.sample(&think, Salt::Think, u16::from(self.step)));
                 self.step = step;

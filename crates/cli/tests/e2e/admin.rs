@@ -29,7 +29,7 @@ fn the_admin_api_asks_for_its_token() {
     }
     let mut client = Client::connect(gate.admin_address()).unwrap();
     client
-        .send("PUT /v1/capacity HTTP/1.1\r\nHost: admin\r\nContent-Length: 11\r\n\r\n{\"rate\": 1}")
+        .send("PUT /v1/capacity HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n{\"rate\": 1}")
         .unwrap();
     assert_eq!(client.answer("PUT").unwrap().status(), 401);
 }

@@ -42,7 +42,7 @@ fn model_origin() -> (Running, String) {
 
 fn ask(admin: SocketAddr, method: &str, path: &str) -> std::io::Result<Answer> {
     let mut client = Client::connect(admin)?;
-    client.send(format!("{method} {path} HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\n\r\n"))?;
+    client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"))?;
     client.answer(method)
 }
 

@@ -197,7 +197,7 @@ impl Gate {
             token.map(|t| format!("Authorization: Bearer {}\r\n", t.trim_matches('"'))).unwrap_or_default();
         let mut client = Client::connect(self.admin_address())?;
         client.send(format!(
-            "{method} {path} HTTP/1.1\r\nHost: admin\r\n{authorization}Content-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Content-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         ))?;

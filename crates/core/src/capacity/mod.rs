@@ -162,6 +162,9 @@ pub trait Estimator: Send {
     /// Forgets what it believes and looks anew, from where it stands.
     fn rediscover(&mut self, now: Timestamp);
 
+    /// A class's id is another class's from now on: what is known of it is of no use.
+    fn forget(&mut self, _class: ClassId) {}
+
     /// How it came to its estimate.
     fn state(&self) -> State;
 }

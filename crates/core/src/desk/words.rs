@@ -80,6 +80,9 @@ pub struct Entrance<'a> {
     pub max_wait: Duration,
     /// The class waits in the room. If not, it comes here because its bucket may send it there.
     pub waits: bool,
+    /// Whoever asks can come back: only then does its bucket hold a place for it. What is reserved for those who do not come is
+    /// lost to all others, and no show-up ratio makes up for it.
+    pub returns: bool,
 }
 
 /// How a visitor comes by the place it waits at.

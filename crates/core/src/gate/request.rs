@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::measure::Event;
-use crate::queue::Waiting;
+use crate::queue::{Spot, Waiting};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A request at the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The caller's name for it; unique among those that wait.
+    /// The caller's name for it, which means nothing to the gate.
     pub id: u64,
     /// Its class.
     pub class: ClassId,
@@ -22,8 +22,8 @@ pub struct Request {
 pub enum Decision {
     /// Send it to the origin now; report its end with [`Gate::finish`].
     Forward,
-    /// It waits: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
-    Queued,
+    /// It waits there: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
+    Queued(Spot),
     /// Refuse it.
     Shed(ShedReason),
 }
@@ -77,6 +77,8 @@ impl Leaving {
 pub struct Woken {
     /// The caller's name for it.
     pub id: u64,
+    /// Where it waited; another may wait there from now on.
+    pub spot: Spot,
     /// Its class.
     pub class: ClassId,
     /// Work it asks of the origin.
@@ -86,8 +88,8 @@ pub struct Woken {
 }
 
 impl Woken {
-    pub(super) fn new(w: &Waiting, now: Timestamp) -> Self {
-        Self { id: w.id, class: w.class, cost: w.cost, waited: now.since(w.since) }
+    pub(super) fn new(spot: Spot, w: &Waiting, now: Timestamp) -> Self {
+        Self { id: w.id, spot, class: w.class, cost: w.cost, waited: now.since(w.since) }
     }
 }
 

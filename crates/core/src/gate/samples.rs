@@ -1,26 +1,104 @@
 //! What every request took, kept from one tick to the next.
 
 use crate::capacity::Sample;
+use crate::units::MAX_CLASSES;
 
 /// Samples kept between two ticks: at a tick of 100 ms, those of 160,000 requests per second. Further ones are added to
 /// the last of their kind.
 const MAX_SAMPLES: usize = 16 << 10;
 
-#[derive(Default)]
-pub(super) struct Samples(Vec<Sample>);
+/// What a sample has in common with those of its kind: its class, and whether the origin served it.
+const KINDS: usize = 2 * MAX_CLASSES;
+
+fn kind(sample: &Sample) -> usize {
+    2 * sample.class.index() + usize::from(sample.ok)
+}
+
+pub(super) struct Samples {
+    kept: Vec<Sample>,
+    /// By kind: where the last one is, counted from 1; 0: none is kept. So that a full store costs no search: when it is full,
+    /// every request of the origin's comes here with the gate's lock held.
+    last: Box<[u32; KINDS]>,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { kept: Vec::new(), last: Box::new([0; KINDS]) }
+    }
+}
 
 impl Samples {
     pub(super) fn note(&mut self, sample: Sample) {
-        if self.0.len() < MAX_SAMPLES {
-            self.0.push(sample);
+        let last = &mut self.last[kind(&sample)];
+        if self.kept.len() < MAX_SAMPLES {
+            self.kept.push(sample);
+            *last = self.kept.len() as u32;
+        } else if let Some(at) = last.checked_sub(1) {
+            self.kept[at as usize].absorb(&sample);
+        }
+    }
+
+    pub(super) fn take(&mut self, into: &mut Vec<Sample>) {
+        for sample in &self.kept {
+            self.last[kind(sample)] = 0;
+        }
+        into.append(&mut self.kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::units::{ClassId, Cost, Timestamp};
+
+    fn sample(class: u8, ok: bool, ms: u64) -> Sample {
+        Sample {
+            class: ClassId(class),
+            cost: Cost::ONE,
+            count: 1,
+            ended: Timestamp::from_millis(ms),
+            response: Duration::from_millis(ms),
+            lingered: Duration::ZERO,
+            in_flight: 1,
+            ok,
+            backlog: true,
+        }
+    }
+
+    /// What it was to do when it was a search from the end.
+    fn searching(kept: &mut Vec<Sample>, sample: Sample) {
+        if kept.len() < MAX_SAMPLES {
+            kept.push(sample);
         } else if let Some(last) =
-            self.0.iter_mut().rev().find(|s| s.class == sample.class && s.ok == sample.ok)
+            kept.iter_mut().rev().find(|s| s.class == sample.class && s.ok == sample.ok)
         {
             last.absorb(&sample);
         }
     }
 
-    pub(super) fn take(&mut self, into: &mut Vec<Sample>) {
-        into.append(&mut self.0);
+    #[test]
+    fn what_is_too_much_goes_to_the_last_of_its_kind() {
+        let (mut samples, mut expected) = (Samples::default(), Vec::new());
+        for round in 0..3_u64 {
+            for n in 0..MAX_SAMPLES as u64 + 5_000 {
+                // Kinds that come early only, late only, and all the time; another mix in every round.
+                let class = match n {
+                    _ if n % 3 == 0 => 255,
+                    0..1_000 => 7,
+                    1_000..18_000 => (n % (5 + round)) as u8,
+                    _ => 100 + (n % 9) as u8,
+                };
+                let one = sample(class, n % 4 != round, n);
+                samples.note(one);
+                searching(&mut expected, one);
+            }
+            let mut taken = Vec::new();
+            samples.take(&mut taken);
+            assert_eq!(taken.len(), MAX_SAMPLES);
+            assert!(taken == expected, "round {round}");
+            expected.clear();
+        }
     }
 }

@@ -10,8 +10,16 @@
 //! each request:       refused  iff  overloaded and it has waited for more than 2 target
 //! ```
 //!
-//! The first request of an interval only begins the new minimum and is served. With an origin that serves mu a second, those
+//! The first request of an interval only begins the new minimum and is served: as in folly, one request alone is never refused,
+//! so a class of which less than two an interval are served is held by its patience, not by this. With an origin that serves mu a second, those
 //! who are served have waited for at most two targets, and the queue holds about 2 target mu in the steady state.
+//!
+//! **A queue that has run empty** has no standing part, however long its last ones waited: RFC 8289 (5.6, `dequeue`: no packet,
+//! then `first_above_time = 0` and the dropping state ends) begins anew, and so does this. folly does not see it: its minimum,
+//! and the verdict of it, stay from the last interval with traffic, and it relies on requests that did not wait to bring the
+//! minimum down. Here these never come by: they go past the queue. Without the RFC's rule a burst an hour after an
+//! overload would be refused for what was an hour ago. While somebody waits nothing is stale, even if nobody's turn came for
+//! many intervals (an origin that stands still): all who wait have waited for at least so long.
 
 use std::time::Duration;
 
@@ -57,6 +65,11 @@ impl Discipline for CoDel {
         }
         self.shortest = self.shortest.min(waited);
         self.is_overloaded && waited > 2 * self.target
+    }
+
+    fn emptied(&mut self) {
+        self.shortest = Duration::ZERO;
+        self.is_overloaded = false;
     }
 
     fn configure(&mut self, config: &QueueConfig) {

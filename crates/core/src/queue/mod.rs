@@ -25,12 +25,12 @@ pub use adaptive_lifo::AdaptiveLifo;
 pub use codel::CoDel;
 pub use fifo::Fifo;
 pub use lifo::Lifo;
-pub use list::List;
+pub use list::{List, Spot};
 
 /// A request that waits for a free place at the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// The caller's name for it; unique among those that wait.
+    /// The caller's name for it.
     pub id: u64,
     /// Its class.
     pub class: ClassId,
@@ -40,7 +40,7 @@ pub struct Waiting {
     pub since: Timestamp,
     /// From when on its visitor does not wait for the answer any more.
     pub until: Option<Timestamp>,
-    /// Its number in the order of arrival over all classes: tells apart what came in the same microsecond.
+    /// Its number in the order of arrival over all classes: tells apart what came in the same microsecond. Unique.
     pub turn: u64,
 }
 
@@ -70,6 +70,9 @@ pub trait Discipline: Send {
     fn is_refused(&mut self, _waited: Duration, _now: Timestamp) -> bool {
         false
     }
+
+    /// Who was next has been taken out, and nobody waits any more.
+    fn emptied(&mut self) {}
 
     /// Takes over other numbers; what was learned stays.
     fn configure(&mut self, config: &QueueConfig);
@@ -115,11 +118,11 @@ impl Queue {
         }
     }
 
-    /// Takes one in.
+    /// Takes one in, and tells where it waits.
     ///
     /// # Errors
     /// As many wait as may.
-    pub fn push(&mut self, waiting: Waiting) -> Result<(), Full> {
+    pub fn push(&mut self, waiting: Waiting) -> Result<Spot, Full> {
         if self.list.len() >= self.max {
             return Err(Full { len: self.list.len() });
         }
@@ -137,18 +140,22 @@ impl Queue {
         self.discipline.is_refused(waited, now)
     }
 
-    /// Takes out who is next.
-    pub fn pop(&mut self, now: Timestamp) -> Option<Waiting> {
-        self.list.pop(self.discipline.next(&self.list, now))
+    /// Takes out who is next, and tells where it waited.
+    pub fn pop(&mut self, now: Timestamp) -> Option<(Spot, Waiting)> {
+        let popped = self.list.pop(self.discipline.next(&self.list, now));
+        if popped.is_some() && self.list.is_empty() {
+            self.discipline.emptied();
+        }
+        popped
     }
 
-    /// Takes out one who left.
-    pub fn remove(&mut self, id: u64) -> Option<Waiting> {
-        self.list.remove(id)
+    /// Takes out one who left. `None`: it has been taken out before.
+    pub fn remove(&mut self, spot: Spot) -> Option<Waiting> {
+        self.list.remove(spot)
     }
 
     /// Takes out who has waited longest: its patience has ended.
-    pub fn pop_oldest(&mut self) -> Option<Waiting> {
+    pub fn pop_oldest(&mut self) -> Option<(Spot, Waiting)> {
         self.list.pop(End::Oldest)
     }
 

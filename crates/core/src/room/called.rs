@@ -17,7 +17,7 @@ use super::Room;
 use crate::ring::Load;
 use crate::slots::position_to_work;
 use crate::sync::Ordering;
-use crate::units::Timestamp;
+use crate::units::{Cost, Timestamp};
 
 impl Room {
     /// On every tick: requests read one number.
@@ -33,11 +33,12 @@ impl Room {
             return 0.0;
         }
         let (whole, shown): (Load, Load) = (self.waits.sum(first, last), self.shown.sum(first, last + 1));
-        // The hand's own second has been called as far as the hand has come in it.
+        // The hand's own second has been called as far as the hand has come in it. Those who wait are its last: before them lies
+        // what had expired, is charged for the dear, or was taken by who entered at once.
         let promised = self.slots.promised(last);
-        let density = self.slots.density(last, promised);
-        let reached = position_to_work(hand, density) as f64 / promised.cost.hundredths().max(1) as f64;
-        let part = self.waits.load(last).cost.units() * reached.min(1.0);
+        let reached = position_to_work(hand, self.slots.density(last, promised));
+        let to_come = promised.cost.hundredths().saturating_sub(reached);
+        let part = self.waits.load(last).cost.saturating_sub(Cost::from_hundredths(to_come)).units();
         (self.show_up_told() * (whole.cost.units() + part) - shown.cost.units()).max(0.0)
     }
 

@@ -7,7 +7,8 @@ use super::remote::{Link, SILENT};
 use super::window::{Going, Seen, Window};
 use super::{Course, NeedsNewRoom, Room, RoomConfig, SLACK_S, seconds_needed};
 use crate::gate::Totals;
-use crate::hand::{HandValue, ShowUp, Spare, advance, pace};
+use crate::hand::{HandValue, Spare, advance, pace};
+use crate::show_up::ShowUp;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -244,6 +245,7 @@ impl Room {
     }
 
     fn learn_show_up(&self, control: &mut Control, now: Timestamp, dt_s: f64) {
+        let capacity = self.door.capacity();
         control.show_up.age(dt_s);
         // Not before the clock has passed it too: who comes when first told, however far the hand has run, is no absentee.
         let passed = self.door.hand.at(now).min(now).second();
@@ -254,10 +256,11 @@ impl Room {
         self.judged.store(until, Ordering::Release);
         for second in judged.max(until.saturating_sub(self.slots.seconds()))..until {
             let promised = self.waits.load(second);
-            control.show_up.record(promised.cost, self.shown.load(second).cost.min(promised.cost));
+            let shown = self.shown.load(second).cost.min(promised.cost);
+            control.show_up.record(promised.cost, shown, capacity);
         }
         let late = Cost::from_hundredths(self.shown_late.swap(0, Ordering::Relaxed));
-        control.show_up.record(Cost::ZERO, late);
+        control.show_up.record(Cost::ZERO, late, capacity);
         self.apply_show_up(control);
     }
 
@@ -306,21 +309,19 @@ impl Room {
         let new = limit(rate, control.overbook);
         let hand = self.door.hand.at(now);
         let second = hand.max(now).second();
+        let waits = self.last_due() > hand;
         if new < self.slots.limit() {
-            let first = hand.min(now).second();
-            let ahead = self.slots.sum(first);
-            let exceeds = (first..=self.last_due().second()).any(|s| self.slots.promised(s).cost > new);
-            if exceeds && self.last_due() > hand {
-                let seconds = ahead.cost.hundredths().div_ceil(new.hundredths().max(1));
-                self.slots.set_floor(self.slots.floor().max(now.second() + seconds + 1));
-            }
-            if new <= self.slots.limit_here() {
-                self.slots.set_limit(new);
+            if !waits {
+                self.slots.settle(second, new);
+            } else if new <= self.slots.limit_here() {
+                let ahead = self.slots.ahead_of(hand.min(now)).cost;
+                let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
+                self.slots.lower_limit(new, now.second() + seconds + 1);
             } else {
                 // A rise that the frontier has not reached yet is taken back in part: here it is still a rise.
                 self.slots.set_limit_ahead(new);
             }
-        } else if control.config.rise_to_newcomers || self.last_due() <= hand {
+        } else if control.config.rise_to_newcomers || !waits {
             self.open_from(second, new);
         } else if !self.lower_floor(new, hand, now) && new > self.slots.limit() {
             self.slots.set_limit_ahead(new);
@@ -330,13 +331,15 @@ impl Room {
     /// A floor that was set when less was believed keeps newcomers out for longer than what is promised takes now. Returns
     /// whether it did.
     fn lower_floor(&self, new: Cost, hand: Timestamp, now: Timestamp) -> bool {
-        let ahead = self.slots.sum(hand.min(now).second()).cost;
+        let ahead = self.slots.ahead_of(hand.min(now)).cost;
         let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
         // Nor before anybody who waits.
         let needed = (now.second() + seconds).max(self.last_due().second()) + 1;
         let stands = self.slots.floor() > needed;
         if stands {
-            self.open_from(needed, new);
+            self.slots.set_limit_from(needed, new);
+            self.slots.set_floor(needed);
+            self.slots.reopen(needed);
         }
         stands
     }
@@ -345,7 +348,9 @@ impl Room {
     fn forget_floor(&self, control: &Control, now: Timestamp) {
         let capacity = self.door.capacity();
         if !self.busy(now) && self.slots.floor() > now.second() + 1 && capacity > Rate::ZERO {
-            self.open_from(now.second(), limit(capacity, control.overbook));
+            self.slots.settle(now.second(), limit(capacity, control.overbook));
+            self.slots.set_floor(now.second());
+            self.slots.reopen(now.second());
         }
     }
 

@@ -18,6 +18,7 @@ use thiserror::Error;
 use super::{MAX_WAIT, Room};
 use crate::hand::HandValue;
 use crate::ring::{Load, MAX_COST, MAX_VISITORS};
+use crate::show_up::ShowUp;
 use crate::sync::Ordering;
 use crate::units::{Cost, Timestamp};
 
@@ -120,8 +121,7 @@ impl Room {
         self.judged.store(judged.clamp(oldest, now.second().max(oldest)), Ordering::Release);
         let (promised, shown) = (f64::from_bits(promised), f64::from_bits(shown));
         if (0.0..1e12).contains(&promised) && (0.0..1e12).contains(&shown) {
-            control.show_up.promised = promised;
-            control.show_up.shown = shown;
+            control.show_up = ShowUp::saved(promised, shown);
         }
         let hand = Timestamp::from_micros(hand);
         let waiting = last_due > hand.as_micros();

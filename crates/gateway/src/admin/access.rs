@@ -2,13 +2,16 @@
 
 use std::net::IpAddr;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, request};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::answer::Problem;
 use crate::settings::Listen;
+
+/// Not in the `http` crate's list.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a route asks of whoever uses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,9 +79,16 @@ pub(super) fn may(rank: Rank, access: Access) -> Result<(), Problem> {
 }
 
 /// The operator's browser shows other people's pages too, and such a page can send requests to loopback: a form to
-/// `/v1/drain`, or, once its name has been pointed at 127.0.0.1, anything. Browsers say where a request that
-/// changes something comes from (Fetch, "append a request `Origin` header"); and pages cannot choose `Host`.
+/// `/v1/drain`, images by the dozen from `/v1/events`, or, once its name has been pointed at 127.0.0.1, anything. Browsers
+/// say where a request that changes something comes from (Fetch, "append a request `Origin` header"), to loopback also whose
+/// page any other is for (Fetch Metadata, `Sec-Fetch-Site`: `same-site` is another port of this machine); and pages cannot choose
+/// `Host`. A preflight has an `Origin`, and gets no leave from anybody here.
 pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Result<(), Problem> {
+    if parts.headers.get_all(SEC_FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none") {
+        return Err(Problem::forbidden(
+            "the admin API takes no requests from other sites' pages, nor by their links: type the address",
+        ));
+    }
     let host = parts.headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
     if let Some(origin) = parts.headers.get(ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
@@ -87,23 +97,30 @@ pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Res
         }
     }
     // A token is what no foreign page knows; without one, the name must not be one that others can point here.
-    if listen.admin_token.is_empty() && !is_local(host) {
+    if listen.admin_token.is_empty() && !is_ours(host, listen.admin.ip()) {
         return Err(Problem::forbidden(
-            "without listen.admin_token, the admin API answers to IP addresses and names without a dot only",
+            "without listen.admin_token, the admin API answers to loopback addresses, localhost and the address in listen.admin only",
         ));
     }
     Ok(())
 }
 
-/// Whether nobody outside can make this `Host` lead here: an address, a name without a dot (`localhost`, a container's),
-/// or none at all (HTTP/1.0).
-fn is_local(host: &str) -> bool {
+/// Whether nobody else can make this `Host` lead here: a loopback address, the one that is configured, `localhost` (RFC 6761,
+/// 6.3: never asked of a name server), or none at all (HTTP/1.0, which no browser speaks). A bare name may be anybody's: it is
+/// looked for in the domains that the network has handed out.
+fn is_ours(host: &str, configured: IpAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
     let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
-    !bare.contains('.') || bare.parse::<IpAddr>().is_ok()
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback() || address == configured,
+        Err(_) => {
+            let bare = bare.strip_suffix('.').unwrap_or(bare).to_ascii_lowercase();
+            host.is_empty() || bare == "localhost" || bare.ends_with(".localhost")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +134,79 @@ mod tests {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
         rank(listen, &headers).ok()
+    }
+
+    fn is_refused(listen: &Listen, fields: &[(&str, &str)]) -> bool {
+        let request = fields.iter().fold(http::Request::get("/v1/events"), |r, (n, v)| r.header(*n, *v));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        of_no_foreign_page(listen, &parts).is_err()
+    }
+
+    #[test]
+    fn without_a_token_only_names_that_nobody_else_can_point_here_are_answered() {
+        let open = Listen::default();
+        for host in [
+            "127.0.0.1:9090",
+            "127.9.9.9",
+            "[::1]:9090",
+            "[::ffff:127.0.0.1]:80",
+            "localhost",
+            "LOCALHOST:9090",
+            "localhost.",
+            "a.localhost:1",
+        ] {
+            assert!(!is_refused(&open, &[("host", host)]), "{host}");
+        }
+        assert!(!is_refused(&open, &[]), "HTTP/1.0");
+        let foreign = [
+            "evil.example",
+            "evil.example:9090",
+            "192.0.2.1:9090",
+            "[2001:db8::1]",
+            "evil",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            "localhost:x",
+            ":9090",
+            "[::1",
+            "127.1",
+        ];
+        let closed = Listen { admin_token: "t".repeat(16), ..Listen::default() };
+        for host in foreign {
+            assert!(is_refused(&open, &[("host", host)]), "{host}");
+            assert!(!is_refused(&closed, &[("host", host)]), "{host}: the token tells");
+        }
+        let there = Listen { admin: "192.0.2.1:9090".parse().unwrap(), ..Listen::default() };
+        assert!(!is_refused(&there, &[("host", "192.0.2.1:9090")]), "configured");
+    }
+
+    #[test]
+    fn other_sites_pages_get_nothing_by_whatever_means() {
+        let closed = Listen { admin_token: "t".repeat(16), ..Listen::default() };
+        for listen in [Listen::default(), closed] {
+            let refused = |name, value| is_refused(&listen, &[("host", "localhost:9090"), (name, value)]);
+            for (name, value) in [
+                ("sec-fetch-site", "cross-site"),
+                ("sec-fetch-site", "same-site"),
+                ("sec-fetch-site", "x"),
+                ("sec-fetch-site", ""),
+                ("origin", "http://evil.example"),
+                ("origin", "null"),
+                ("origin", "http://localhost:3000"),
+                ("origin", "http://localhost"),
+                ("origin", ""),
+            ] {
+                assert!(refused(name, value), "{name}: {value}");
+            }
+            for (name, value) in [
+                ("sec-fetch-site", "same-origin"),
+                ("sec-fetch-site", "none"),
+                ("origin", "http://localhost:9090"),
+            ] {
+                assert!(!refused(name, value), "{name}: {value}");
+            }
+        }
     }
 
     #[test]

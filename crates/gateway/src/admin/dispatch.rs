@@ -117,19 +117,29 @@ async fn perform(
             None => Value::Null,
         },
     };
+    let ended = |_| Problem::unavailable("the gate ends");
     match route.handler {
         Handler::Quick(handle) => handle(&call),
         Handler::Slow(handle) => {
-            let place = SLOW.acquire().await.map_err(|_| Problem::unavailable("the gate ends"))?;
-            // Who asks may leave; what was begun goes on and keeps its place until it is over.
-            tokio::task::spawn_blocking(move || {
-                let _place = place;
-                handle(&call)
-            })
-            .await
-            .unwrap_or_else(|e| Err(Problem::internal(format!("the answer was not finished: {e}"))))
+            let place = SLOW.acquire().await.map_err(ended)?;
+            apart(place, move || handle(&call)).await
         }
+        Handler::Change(handle) => {
+            // Those behind it wait here, without a thread.
+            let place = control.next_change.clone().acquire_owned().await.map_err(ended)?;
+            apart(place, move || handle(&call)).await
+        }
+        Handler::Urgent(handle) => apart((), move || handle(&call)).await,
     }
+}
+
+/// On a thread of its own. Who asks may leave; what was begun goes on and keeps its place until it is over.
+async fn apart<P: Send + 'static>(place: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+    let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    done.await.unwrap_or_else(|e| Err(Problem::internal(format!("the answer was not finished: {e}"))))
 }
 
 /// A path or a method that the table does not have.

@@ -48,6 +48,10 @@ pub(super) enum Handler {
     Quick(fn(&Call) -> Outcome),
     /// Runs on a thread of its own: whatever reads a disk.
     Slow(fn(&Call) -> Outcome),
+    /// The same for what is recorded on a disk, one after another.
+    Change(fn(&Call) -> Outcome),
+    /// The same for what waits for no other.
+    Urgent(fn(&Call) -> Outcome),
 }
 
 /// Where a parameter stands.
@@ -131,7 +135,26 @@ impl Route {
     /// It reads a disk.
     const fn slow(self) -> Self {
         let handler = match self.handler {
-            Handler::Quick(handler) | Handler::Slow(handler) => Handler::Slow(handler),
+            Handler::Quick(handler) => Handler::Slow(handler),
+            other => other,
+        };
+        Self { handler, ..self }
+    }
+
+    /// It changes something, and waits for the disk that it is recorded on. One at a time.
+    const fn change(self) -> Self {
+        let handler = match self.handler {
+            Handler::Quick(handler) => Handler::Change(handler),
+            other => other,
+        };
+        Self { handler, ..self }
+    }
+
+    /// As [`Route::change`], but behind nobody.
+    const fn urgent(self) -> Self {
+        let handler = match self.handler {
+            Handler::Quick(handler) => Handler::Urgent(handler),
+            other => other,
         };
         Self { handler, ..self }
     }
@@ -195,6 +218,7 @@ pub(super) static ROUTES: &[Route] = &[
         "Sets the capacity, within the operator's bounds",
         capacity::put,
     )
+    .change()
     .body(capacity::wanted)
     .replies(&[
         Reply::json(OK, "The capacity now.", capacity::schema),
@@ -207,6 +231,7 @@ pub(super) static ROUTES: &[Route] = &[
         "Forgets what is believed of the capacity and looks anew",
         capacity::rediscover,
     )
+    .change()
     .why()
     .replies(&[
         Reply::json(StatusCode::ACCEPTED, "It is looked for.", capacity::schema),
@@ -221,6 +246,7 @@ pub(super) static ROUTES: &[Route] = &[
         "Changes several keys at once: all, or none",
         tunables::patch,
     )
+    .change()
     .params(&[tunables::UNCHANGED])
     .body(tunables::changes)
     .replies(&[Reply::json(OK, "In force.", tunables::changed), tunables::STALE, tunables::REFUSED]),
@@ -231,6 +257,7 @@ pub(super) static ROUTES: &[Route] = &[
             tunables::UNKNOWN,
         ]),
     Route::new(Verb::Put, "/v1/tunables/{name}", Write, "Changes one key", tunables::put)
+        .change()
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .body(tunables::wanted)
         .replies(&[
@@ -240,6 +267,7 @@ pub(super) static ROUTES: &[Route] = &[
             tunables::REFUSED,
         ]),
     Route::new(Verb::Delete, "/v1/tunables/{name}", Write, "Back to what the file says", tunables::delete)
+        .change()
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .why()
         .replies(&[
@@ -276,6 +304,7 @@ pub(super) static ROUTES: &[Route] = &[
             Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "Too many listen, or the gate drains."),
         ]),
     Route::new(Verb::Post, "/v1/reload", Write, "Reads the configuration again, as SIGHUP", state::reload)
+        .change()
         .why()
         .replies(&[
             Reply::json(OK, "What changed.", state::reloaded),
@@ -285,6 +314,7 @@ pub(super) static ROUTES: &[Route] = &[
             ),
         ]),
     Route::new(Verb::Post, "/v1/drain", Write, "Ends the process in good order, as SIGTERM", state::drain)
+        .urgent()
         .why()
         .replies(&[Reply::json(OK, "It has begun.", state::draining)]),
     Route::new(Verb::Post, "/v1/feedback", Write, "What a tokencheck process has seen", state::feedback)
@@ -318,6 +348,10 @@ mod tests {
                 route.verb.name(),
                 route.path
             );
+            // What is recorded waits for a disk.
+            let is_recorded = route.access == Write && route.path != "/v1/feedback";
+            let is_apart = matches!(route.handler, Handler::Change(_) | Handler::Urgent(_));
+            assert_eq!(is_recorded, is_apart, "{} {}", route.verb.name(), route.path);
             for param in route.params.iter().filter(|param| param.place == Place::Path) {
                 assert!(
                     route.path.contains(&format!("{{{}}}", param.name)),

@@ -75,7 +75,13 @@ pub(super) fn schema() -> Value {
         ("room", a("object", "The waiting room.")),
         ("gate", a("object", "Requests at the origin, and those that wait for a place there.")),
         ("connections", a("integer", "Visitor connections open now.")),
-        ("classes", list(class, "By class, the default class last.")),
+        (
+            "classes",
+            list(
+                class,
+                "In the order of the file, the default class last; then those removed of whom somebody is left.",
+            ),
+        ),
         ("replicas", list(replica, "By replica.")),
         ("enforced", list(rule, "By rule that was in force since the start.")),
         (

@@ -11,7 +11,7 @@ use super::routes::{Param, Place, Reply};
 use super::schema::{a, exactly, list, object, why};
 use crate::driver::Control;
 use crate::settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
-use crate::tune::{TuneError, Tuning};
+use crate::tune::{Alone, TuneError, Tuning};
 
 /// Which one.
 pub(super) const NAME: Param = Param {
@@ -76,20 +76,24 @@ fn unknown(call: &Call) -> Problem {
 
 /// `PUT /v1/tunables/{name}`.
 pub(super) fn put(call: &Call) -> Outcome {
+    // Until it is answered: what is shown is what was made, not what the next one has made of it.
+    let alone = call.control.alone();
     let name = call.path("name");
     if call.control.shared.live.load().settings.value_of(name).is_none() {
         return Err(unknown(call));
     }
-    tune(call, &[(name, &call.body["value"])])?;
+    tune(call, &alone, &[(name, &call.body["value"])])?;
     get(call)
 }
 
 /// `DELETE /v1/tunables/{name}`: back to what the file says.
 pub(super) fn delete(call: &Call) -> Outcome {
+    // Nor does a reload change the file's value under it.
+    let alone = call.control.alone();
     let name = call.path("name");
     let file = call.control.with_tuning(|tuning| tuning.file().value_of(name));
     let Some(value) = file else { return Err(unknown(call)) };
-    tune(call, &[(name, &json_of(&value))])?;
+    tune(call, &alone, &[(name, &json_of(&value))])?;
     get(call)
 }
 
@@ -97,12 +101,12 @@ pub(super) fn delete(call: &Call) -> Outcome {
 pub(super) fn patch(call: &Call) -> Outcome {
     let changes = call.body["changes"].as_object().into_iter().flatten();
     let changes: Vec<_> = changes.map(|(name, value)| (name.as_str(), value)).collect();
-    let (applied, generation) = tune(call, &changes)?;
+    let (applied, generation) = tune(call, &call.control.alone(), &changes)?;
     let changed: Vec<_> = applied.iter().map(change).collect();
     Ok(tagged(&call.control, generation, &json!({ "generation": generation, "changed": changed })))
 }
 
-fn tune(call: &Call, changes: &[(&str, &Value)]) -> Result<(Vec<Applied>, u64), Problem> {
+fn tune(call: &Call, alone: &Alone<'_>, changes: &[(&str, &Value)]) -> Result<(Vec<Applied>, u64), Problem> {
     let texts: Result<Vec<_>, _> = changes
         .iter()
         .map(|(name, value)| toml_of(value).map(|text| (*name, text)).ok_or_else(|| no_value(name)))
@@ -116,7 +120,7 @@ fn tune(call: &Call, changes: &[(&str, &Value)]) -> Result<(Vec<Applied>, u64), 
         Some(tags) => tags.split(',').map(str::trim).any(|t| t == "*" || t == tag(control, generation)),
         None => true,
     };
-    control.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
+    alone.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
         TuneError::Mistakes(mistakes) => refused(&mistakes),
         TuneError::Stale(now) => {
             Problem::precondition("the settings have changed since; read them again before you change them")

@@ -50,6 +50,8 @@ pub struct Replica {
     ejections: AtomicU32,
     /// Microseconds since the start of `Replicas`; 0: not ejected.
     ejected_until_us: AtomicU64,
+    /// As above: until then one request tries whether it is back.
+    trial_until_us: AtomicU64,
     requests: AtomicU64,
     errors: AtomicU64,
 }
@@ -75,6 +77,7 @@ impl Replica {
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             ejected_until_us: AtomicU64::new(0),
+            trial_until_us: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
         }
@@ -151,6 +154,21 @@ impl Replica {
         self.is_healthy() && self.ejected_until_us() <= now_us
     }
 
+    /// Its ejection is over, and a request is under way that tells whether it is back.
+    pub(super) fn is_on_trial(&self, now_us: u64) -> bool {
+        !self.is_untroubled() && self.trial_until_us.load(Relaxed) > now_us
+    }
+
+    /// Whether a request may go there: always, if it is well; if it is to be tried, one at a time.
+    pub(super) fn begin_trial(&self, now_us: u64) -> bool {
+        if self.is_untroubled() {
+            return true;
+        }
+        let until = self.trial_until_us.load(Relaxed);
+        let new = now_us.saturating_add(TRIAL_US);
+        until <= now_us && self.trial_until_us.compare_exchange(until, new, Relaxed, Relaxed).is_ok()
+    }
+
     pub(super) fn clear_failures(&self) {
         // Loads first: on the path of every request, where a store would make workers fight for the line.
         if self.failures.load(Relaxed) != 0 {
@@ -177,6 +195,8 @@ impl Replica {
             _ => for_us.saturating_mul(factor.min(MAX_EJECTION_FACTOR).into()),
         };
         let new = now_us.saturating_add(us).max(1);
+        // It is over; the next one may follow the ejection, however short that is.
+        self.trial_until_us.store(0, Relaxed);
         self.ejected_until_us.compare_exchange(until, new, Relaxed, Relaxed).ok()?;
         self.ejections.fetch_add(1, Relaxed);
         Some(us)

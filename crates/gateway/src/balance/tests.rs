@@ -91,6 +91,50 @@ fn all_down_is_no_replica_all_ejected_is_the_soonest() {
 }
 
 #[test]
+fn one_request_at_a_time_tries_who_was_ejected() {
+    let all = Replicas::new(&origin(&["a:1", "b:1", "c:1"], 1));
+    let list = all.list();
+    let refused = &list[1];
+    let mut now = SEC;
+    assert!(all.failed_at(refused, Miss::Refused, now));
+    let tries = |now: u64| {
+        let chosen = (0..1_000u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let chosen = chosen.map(|random| all.pick_at(random, None, || now).expect("there are others").id());
+        chosen.filter(|id| *id == refused.id()).count()
+    };
+    assert_eq!(tries(now + SEC - 1), 0, "out");
+    for _ in 0..3 {
+        now += SEC;
+        assert_eq!(tries(now), 1, "of a thousand requests at once");
+        // It refuses again: out for another second.
+        assert!(all.failed_at(refused, Miss::Refused, now));
+    }
+    now += SEC;
+    assert_eq!((tries(now), tries(now + SEC - 1)), (1, 0));
+    // The visitor whose request it was has left, and nobody has told: another one tries.
+    now += SEC;
+    assert_eq!(tries(now), 1);
+    all.succeeded(refused);
+    assert!(tries(now) > 100, "back");
+}
+
+#[test]
+fn where_everyone_refuses_everybody_tries() {
+    let all = Replicas::new(&settings::Origin { max_in_flight_per_replica: 5, ..origin(&["a:1", "b:1"], 1) });
+    let list = all.list();
+    for replica in &*list {
+        assert!(all.failed_at(replica, Miss::Refused, SEC));
+    }
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || SEC + 1).is_some()), "a guess refuses nobody");
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).is_some()));
+    assert_eq!((all.any_usable_at(|| 2 * SEC), all.seats_at(|| 2 * SEC)), (true, Some(10)));
+    // One is back: nobody else needs to try the other.
+    all.succeeded(&list[0]);
+    assert_eq!(all.seats_at(|| 2 * SEC), Some(5));
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).unwrap().id() == list[0].id()));
+}
+
+#[test]
 fn reconfiguring_keeps_who_stays() {
     let all = Replicas::new(&origin(&["a:1", "b:1", "b:1"], 5));
     let before = all.list();

@@ -4,6 +4,7 @@ use tidegate_core::gate::{BucketConfig, ClassConfig};
 use tidegate_core::units::Rate;
 
 use super::*;
+use crate::settings::Settings;
 
 fn keeper() -> Arc<GateKeeper> {
     let config = GateConfig { max_in_flight: Some(1), max_queue: 10, ..GateConfig::default() };
@@ -87,4 +88,33 @@ async fn who_waits_for_an_egress_bucket_alone_is_woken_by_it() {
     }
     drop(first);
     alarm.abort();
+}
+
+/// In virtual time, where the timer is late by as much as it may be: whole milliseconds, rounded up, and the control tick before it.
+#[test]
+fn a_bucket_that_a_late_timer_empties_loses_nothing() {
+    for (rate, burst) in [(5_000.0, 0.0), (5_000.0, 1.0), (800.0, 1.0), (50.0, 1.0)] {
+        let class = format!("name = \"all\"\negress = {{ rate = {rate}, burst = {burst} }}");
+        let text = format!("origin.replicas = \"app:8000\"\n[[class]]\n{class}");
+        let class = Settings::parse(&text, "test").expect("sound settings").class[0].gate_config();
+        let config = GateConfig { max_queue: 100_000, classes: vec![class], ..GateConfig::default() };
+        let (mut gate, start) = (Gate::new(&config), Timestamp::from_secs(1_800_000_000));
+        for id in 0..100_000 {
+            gate.arrive(Request { id, class: ClassId(0), cost: Cost::ONE }, start);
+        }
+        let (mut now, mut passed, mut late) =
+            (start, gate.totals().forwarded, [1, 1, 2, 9].into_iter().cycle());
+        while now.since(start) < Duration::from_secs(10) {
+            while gate.next(now).is_some() {
+                passed += 1;
+            }
+            let ready = gate.next_ready().expect("somebody waits for the bucket alone");
+            let whole = Timestamp::from_millis(ready.as_micros().div_ceil(1_000));
+            now = whole.max(now) + Duration::from_millis(late.next().unwrap_or_default());
+        }
+        let due = rate * now.since(start).as_secs_f64();
+        let burst = class.egress.burst.units();
+        assert!(passed as f64 >= due - 0.01 * rate - 1.0, "{passed} of {due} at {rate}/s");
+        assert!(passed as f64 <= due + burst, "{passed} of {due} at {rate}/s: beyond the burst of {burst}");
+    }
 }

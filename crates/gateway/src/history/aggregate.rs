@@ -47,6 +47,14 @@ impl Aggregate {
     pub fn second(values: &[f32]) -> Self {
         Self { seconds: 1, values: values.iter().copied().map(Spread::one).collect() }
     }
+
+    /// Another part of the same interval joins it.
+    pub fn join(&mut self, scope: Scope, other: &Self) {
+        let mut sum = Sum::new(scope);
+        sum.add(self);
+        sum.add(other);
+        *self = sum.aggregate();
+    }
 }
 
 /// Values of one figure being put together.
@@ -125,6 +133,12 @@ impl Sum {
             let requests = by.map(|by| interval.values.get(by).map_or(f32::NAN, |v| v.average));
             part.add(*value, f64::from(interval.seconds), requests);
         }
+    }
+
+    /// Adds what another one has.
+    pub fn merge(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
     /// All of it as one interval.

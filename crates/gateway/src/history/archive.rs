@@ -128,6 +128,7 @@ pub struct Row {
 /// Makes rows of seconds.
 #[derive(Default)]
 pub struct Consolidator {
+    first: Option<u64>,
     last: Option<u64>,
     /// Of every archive but the finest.
     open: [Option<Open>; ARCHIVES.len() - 1],
@@ -151,12 +152,22 @@ impl Open {
     }
 }
 
+impl Open {
+    fn join(&mut self, series: &Series, other: &Sum) {
+        match self.sums.iter_mut().find(|(s, _)| s == series) {
+            Some((_, sum)) => sum.merge(other),
+            None => self.sums.push((series.clone(), other.clone())),
+        }
+    }
+}
+
 impl Consolidator {
     /// Takes a second in; what is over now goes to `out`.
     pub fn push(&mut self, second: &Second, out: &mut Vec<Row>) {
         if self.last.is_some_and(|last| second.at <= last) {
             self.end_all(out);
         }
+        self.first.get_or_insert(second.at);
         self.last = Some(second.at);
         self.end_before(second.at, out);
         for (series, values) in &second.series {
@@ -205,9 +216,27 @@ impl Consolidator {
         }
     }
 
-    /// Whether no second was taken in yet.
-    pub fn is_new(&self) -> bool {
-        self.last.is_none()
+    /// Takes over the intervals that another one has open: an earlier process's, whose file could not be had at once. What it has
+    /// of an interval that is open here too joins it; what is over goes to `out`, finest first, as a part of its interval, which
+    /// may have been ended here without it.
+    pub fn absorb(&mut self, mut before: Self, out: &mut Vec<Row>) {
+        for (level, Archive { step, .. }) in ARCHIVES.iter().enumerate().skip(1) {
+            let Some(theirs) = &before.open[level - 1] else { continue };
+            let is_over = self.last.is_some_and(|last| theirs.at + step <= last);
+            match &mut self.open[level - 1] {
+                Some(mine) if mine.at == theirs.at => {
+                    theirs.sums.iter().for_each(|(series, sum)| mine.join(series, sum));
+                }
+                mine @ None if !is_over => *mine = before.open[level - 1].take(),
+                // Into the coarser one that it lies in, too.
+                _ => before.end(level, out),
+            }
+        }
+    }
+
+    /// The first second that was taken in.
+    pub fn first(&self) -> Option<u64> {
+        self.first
     }
 
     /// Ends all open intervals as they are.

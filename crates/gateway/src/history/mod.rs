@@ -62,7 +62,7 @@ struct Inner {
     on_disk: AtomicBool,
     dropped: AtomicU64,
     failures: AtomicU64,
-    /// Size of the file and its log, as of the last write.
+    /// Size of the file and what SQLite keeps beside it, as of the last write or failure.
     bytes: AtomicU64,
     write_us: AtomicU64,
 }
@@ -76,7 +76,7 @@ pub struct Health {
     pub on_disk: bool,
     /// The file.
     pub file: PathBuf,
-    /// Its size and its log's, as of the last write.
+    /// Its size and that of its log and index beside it, as of the last write or failure.
     pub bytes: u64,
     /// Seconds that were dropped because the writer was too slow.
     pub dropped: u64,
@@ -234,3 +234,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod trouble;

@@ -10,13 +10,13 @@ use tidegate_core::units::ClassId;
 use super::archive::{Second, Series};
 use super::metrics::{ClassSecond, GateSecond, class_values, gate_values};
 use crate::driver::Figures;
-use crate::live::Live;
+use crate::live::ClassFacts;
 use crate::shared::Shared;
 
 /// What is remembered from second to second.
 #[derive(Default)]
 pub struct Observer {
-    classes: Vec<(Arc<str>, Series)>,
+    classes: Vec<(ClassId, Arc<str>, Series)>,
     abandoned: u64,
     /// The second that was seen last.
     last: Option<u64>,
@@ -48,25 +48,29 @@ impl Observer {
             connections: shared.connections.load(Ordering::Relaxed),
         };
         let mut series = vec![(Series::gate(), gate_values(&gate)), (Series::all(), class_values(&all(f)))];
-        // A second in which a reload gave a class's number to another counts both under one number: it is left out.
-        if self.follows(&shared.live.load()) {
-            let known = self.classes.iter().enumerate();
-            series.extend(
-                known.filter_map(|(id, (_, series))| Some((series.clone(), class_values(&class(f, id)?)))),
-            );
+        let live = shared.live.load();
+        for shown in f.classes(&live) {
+            if let (Some(its), Some(values)) =
+                (self.series(shown.id, shown.facts), class(f, shown.id.index()))
+            {
+                series.push((its, class_values(&values)));
+            }
         }
         Second { at: f.at.second().saturating_sub(1), series }
     }
 
-    /// Whether the classes are those of the second before; takes over the new ones if not.
-    fn follows(&mut self, live: &Live) -> bool {
-        let same = self.classes.iter().map(|(name, _)| name).eq(live.classes.iter().map(|class| &class.name));
-        let is_first = self.classes.is_empty();
-        if !same {
-            let named = |name: &Arc<str>| (name.clone(), Series::class(name));
-            self.classes = live.classes.iter().map(|class| named(&class.name)).collect();
+    /// A class's series. `None`: its number was another's in the second before, which counts both under one number.
+    fn series(&mut self, id: ClassId, facts: &ClassFacts) -> Option<Series> {
+        let known = self.classes.iter_mut().find(|(known, ..)| *known == id);
+        match known {
+            Some((_, name, series)) if *name == facts.name => return Some(series.clone()),
+            Some((_, name, series)) => {
+                (*name, *series) = (facts.name.clone(), Series::class(&facts.name));
+                return None;
+            }
+            None => self.classes.push((id, facts.name.clone(), Series::class(&facts.name))),
         }
-        same || is_first
+        self.classes.last().map(|(.., series)| series.clone())
     }
 }
 

@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::archive::{ARCHIVES, Row, Series};
@@ -131,6 +132,11 @@ impl Store {
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
         db.busy_timeout(BUSY)?;
+        // Before anything is changed: another program's is not, and its log, which the last to close a file puts into it and
+        // removes, stays.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        schema::is_ours(&db)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         db.pragma_update(None, "page_size", PAGE_BYTES)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "NORMAL")?;

@@ -8,7 +8,7 @@ use super::writer::Writer;
 use super::*;
 
 /// A directory of its own, removed at the end.
-pub(super) struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
     pub(super) fn new() -> Self {
@@ -31,13 +31,13 @@ impl Drop for Scratch {
 }
 
 /// A writer in a directory, driven second by second.
-struct Desk {
-    inner: Arc<Inner>,
-    writer: Writer,
+pub(super) struct Desk {
+    pub(super) inner: Arc<Inner>,
+    pub(super) writer: Writer,
 }
 
 impl Desk {
-    fn new(dir: &Path) -> Self {
+    pub(super) fn new(dir: &Path) -> Self {
         let inner = Arc::new(Inner::new(Arc::new(Clock::new()), dir.join(writer::FILE)));
         let mut writer = Writer::new(inner.clone(), dir.to_path_buf(), 8);
         writer.open();
@@ -45,7 +45,7 @@ impl Desk {
     }
 
     /// Writes these seconds, each with its own number as goodput.
-    fn play(&mut self, seconds: impl IntoIterator<Item = u64>) {
+    pub(super) fn play(&mut self, seconds: impl IntoIterator<Item = u64>) {
         for at in seconds {
             let values = |s: Series| {
                 let n = s.scope().metrics().len();
@@ -55,17 +55,17 @@ impl Desk {
         }
     }
 
-    fn on_disk(&self) -> bool {
+    pub(super) fn on_disk(&self) -> bool {
         self.inner.on_disk.load(Relaxed)
     }
 
-    fn ask(&self, from: u64, to: u64, step: Option<u64>, now: u64) -> Points {
+    pub(super) fn ask(&self, from: u64, to: u64, step: Option<u64>, now: u64) -> Points {
         let query = Query { metric: "goodput".into(), series: Series::all(), from, to, step };
         self.inner.look(|reader, memory| query::answer(&query, reader, memory, now)).unwrap()
     }
 
     /// Without memory: what the file has.
-    fn in_file(&self, archive: usize, to: u64) -> Vec<u64> {
+    pub(super) fn in_file(&self, archive: usize, to: u64) -> Vec<u64> {
         let reader = Reader::open(&self.inner.path).unwrap();
         let mut found = Vec::new();
         reader.read(archive, &Series::all(), 0..to, |at, _| found.push(at)).unwrap();
@@ -177,7 +177,8 @@ fn a_damaged_file_is_set_aside() {
     let mut desk = Desk::new(&dir.0);
     desk.play(105..107);
     assert_eq!(desk.in_file(0, 200), [105, 106]);
-    assert_eq!(std::fs::read(dir.0.join("history.db.damaged")).unwrap(), bytes);
+    assert_eq!(std::fs::read(dir.0.join("history.db.damaged.1")).unwrap(), bytes);
+    assert!(std::fs::read(dir.0.join("history.db.damaged")).unwrap().starts_with(b"rubbish"), "still there");
 }
 
 #[test]

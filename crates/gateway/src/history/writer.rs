@@ -26,6 +26,10 @@ use super::{Inner, lock};
 /// The file's name in its directory.
 pub const FILE: &str = "history.db";
 const LOCK: &str = "history.lock";
+/// What SQLite keeps beside a file: its write-ahead log, the index of it, and another program's rollback journal.
+const TAILS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Most files that are set aside: a disk that damages more of them is to be looked at, not filled.
+const MAX_ASIDE: usize = 5;
 /// Seconds between two attempts to use a file that could not be used.
 const RETRY: u64 = 10;
 /// Seconds between two looks whether the file is still there.
@@ -153,15 +157,35 @@ impl Writer {
         }
     }
 
+    /// Puts parts of intervals where rows wait: what is there of the same interval is the rest of it.
+    fn join(&mut self, parts: Vec<Row>) {
+        let first = self.consolidator.first();
+        for part in parts {
+            let step = ARCHIVES[part.archive].step;
+            let is_shared = first.is_some_and(|first| (part.at..part.at + step).contains(&first));
+            let waiting = &mut self.pending[part.archive];
+            let at = waiting.partition_point(|(at, _)| *at < part.at);
+            match waiting.get_mut(at) {
+                Some((same, rows)) if *same == part.at => {
+                    match rows.iter_mut().find(|row| row.series == part.series) {
+                        Some(row) => row.data.join(part.series.scope(), &part.data),
+                        None => rows.push(part),
+                    }
+                }
+                // The rest did not fit into memory: what the file has of it, if it has any, is no less.
+                _ if is_shared => {}
+                _ => waiting.insert(at, (part.at, vec![part])),
+            }
+        }
+    }
+
     fn write(&mut self, at: u64) {
         let Some(file) = &mut self.file else { return };
         let rows = self.pending.iter().flatten().flat_map(|(_, rows)| rows);
         match file.store.write(at, rows) {
             Ok(homeless) => {
                 self.pending.iter_mut().for_each(VecDeque::clear);
-                let path = self.dir.join(FILE);
-                let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-                self.inner.bytes.store(size(&path) + size(&beside(&path, "-wal")), Relaxed);
+                self.weigh();
                 if homeless > 0 && !std::mem::replace(&mut self.told_homeless, true) {
                     tracing::warn!(
                         max_series = self.max_series,
@@ -174,8 +198,16 @@ impl Writer {
         }
     }
 
+    /// What is there now, of this file and of what belongs to it.
+    fn weigh(&self) {
+        let path = self.dir.join(FILE);
+        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        let beside: u64 = TAILS.iter().map(|tail| size(&beside(&path, tail))).sum();
+        self.inner.bytes.store(size(&path) + beside, Relaxed);
+    }
+
     /// A file that somebody removed is still written to, for nobody.
-    fn look(&mut self, at: u64) {
+    pub(super) fn look(&mut self, at: u64) {
         if at.abs_diff(self.looked) < LOOK {
             return;
         }
@@ -237,26 +269,31 @@ impl Writer {
         if !self.restored {
             let rows = self.restore(&store)?;
             self.restored = true;
-            self.keep(rows);
+            self.join(rows);
         }
         Ok(store)
     }
 
     /// Takes over the intervals that were open when the file was last written, and gives back those that are over.
     fn restore(&mut self, store: &Store) -> Result<Vec<Row>, StoreError> {
-        let Some(last) = store.last() else { return Ok(Vec::new()) };
+        let Some(mut last) = store.last() else { return Ok(Vec::new()) };
+        let first = self.consolidator.first();
+        if let Some(first) = first {
+            // The file could not be had at once. What another gate measured at the same time is not counted twice.
+            last = last.min(first.saturating_sub(1));
+        }
         let mut before = Consolidator::default();
         let mut rows = Vec::new();
         for archive in 0..ARCHIVES.len() - 1 {
             for row in store.rows(archive, ARCHIVES[archive + 1].start(last))? {
-                before.restore(&row, &mut rows);
+                if row.at + ARCHIVES[archive].step <= last + 1 {
+                    before.restore(&row, &mut rows);
+                }
             }
         }
-        if self.consolidator.is_new() {
-            self.consolidator = before;
-        } else {
-            // The file could not be had at once: intervals of this process are open meanwhile.
-            before.end_all(&mut rows);
+        match first {
+            None => self.consolidator = before,
+            Some(_) => self.consolidator.absorb(before, &mut rows),
         }
         Ok(rows)
     }
@@ -267,6 +304,7 @@ impl Writer {
         self.inner.on_disk.store(false, Relaxed);
         *lock(&self.inner.reader) = None;
         self.file = None;
+        self.weigh();
         // A file that turns out to be damaged is set aside on the next attempt, which is then worth making at once.
         self.pause = RETRY;
         if let Trouble::Store(StoreError::Damaged(_)) = why {
@@ -305,13 +343,26 @@ fn beside(path: &Path, tail: &str) -> PathBuf {
     name.into()
 }
 
-/// Puts a file that cannot be used out of the way; the last such one is kept.
+/// Puts a file that cannot be used out of the way, with its log: another program's would be worth nothing without. Nothing that
+/// was set aside before is touched.
 fn set_aside(path: &Path, why: &str) -> io::Result<()> {
-    let aside = path.with_extension("db.damaged");
-    fs::rename(path, &aside)?;
-    for tail in ["-wal", "-shm"] {
-        match fs::remove_file(beside(path, tail)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+    let name = |number: usize| match number {
+        0 => path.with_extension("db.damaged"),
+        n => path.with_extension(format!("db.damaged.{n}")),
+    };
+    let is_free = |aside: &PathBuf| {
+        let all = TAILS.iter().map(|tail| beside(aside, tail)).chain([aside.clone()]);
+        all.into_iter().all(|path| fs::symlink_metadata(&path).is_err())
+    };
+    let Some(aside) = (0..MAX_ASIDE).map(name).find(is_free) else {
+        return Err(io::Error::other(format!(
+            "not a usable history file: {why}; and {MAX_ASIDE} of them were set aside before: remove what nobody needs"
+        )));
+    };
+    // The file last: a log that were left behind would be taken for the new file's.
+    for tail in TAILS.into_iter().chain([""]) {
+        match fs::rename(beside(path, tail), beside(&aside, tail)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound || tail.is_empty() => return Err(e),
             _ => {}
         }
     }

@@ -168,19 +168,19 @@ fn guarantees(settings: &Settings, out: &mut Reader) {
 }
 
 fn room(settings: &Settings, out: &mut Reader) {
-    let names = || settings.class.iter().map(|c| c.name.as_str()).filter(|name| !name.is_empty());
+    let written = settings.class.iter().map(|c| c.name.as_str());
+    // A class, whether it is written down or not.
+    let default = Some(super::DEFAULT).filter(|name| settings.class.iter().all(|c| c.name != *name));
+    let names = || written.clone().chain(default).filter(|name| !name.is_empty());
     for (i, wanted) in settings.room.classes.iter().enumerate() {
         if names().any(|name| name == wanted) {
             continue;
         }
         let all: Vec<_> = names().take(10).collect();
-        let expected = match all.is_empty() {
-            true => "the name of a [[class]] (there is none)".to_owned(),
-            false => format!(
-                "the name of a [[class]]: {}",
-                super::kinds::either(all.iter().map(|n| format!("\"{n}\"")))
-            ),
-        };
+        let expected = format!(
+            "the name of a [[class]]: {}",
+            super::kinds::either(all.iter().map(|n| format!("\"{n}\"")))
+        );
         // Nobody reads that many hints, and each one costs a comparison with every class.
         let hint =
             if out.found.len() < MAX_MISTAKES { super::read::did_you_mean(wanted, names()) } else { None };

@@ -81,7 +81,7 @@ impl Class {
                 target: q.target,
                 interval: q.interval,
             },
-            egress: bucket(self.egress.rate, self.egress.burst, self.work()),
+            egress: releasing(bucket(self.egress.rate, self.egress.burst, self.work()), self.work()),
         }
     }
 
@@ -98,6 +98,15 @@ impl Class {
 /// What 0 stands for: no bound.
 pub(crate) fn bound(most: usize) -> Option<usize> {
     Some(most).filter(|most| *most > 0)
+}
+
+/// How late those who wait for a bucket may be let go without loss: the timer counts in milliseconds, and shares its thread with
+/// the control tick.
+const RELEASED_WITHIN: Duration = Duration::from_millis(10);
+
+/// A bucket that is emptied by a timer: it holds what comes in while the timer is late.
+fn releasing(bucket: BucketConfig, one: Cost) -> BucketConfig {
+    BucketConfig { burst: bucket.burst.max(one + bucket.rate.over(RELEASED_WITHIN)), ..bucket }
 }
 
 fn bucket(rate: f64, burst: f64, one: Cost) -> BucketConfig {

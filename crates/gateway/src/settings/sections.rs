@@ -182,8 +182,8 @@ section! {
     pub struct Room [tunable] {
         /// Off: nobody waits, requests only meet the origin's in-flight limit.
         enabled: bool = true => Flag;
-        /// Names of the classes that wait; empty: every navigation.
-        classes: Vec<String> = Vec::new() => List(CLASS_NAME);
+        /// Names of the classes that wait, `default` for requests that match none; empty: every navigation.
+        classes: Vec<String> = Vec::new() => List(ANY_CLASS_NAME);
         /// What is admitted: every request of a waiting class takes a place, or a visitor takes one place and then
         /// comes and goes with a pass.
         [fixed] unit: Unit = Unit::Request => Choice;
@@ -236,8 +236,9 @@ section! {
 section! {
     /// Admitted requests that wait for a free place at the origin.
     pub struct Queue [tunable] {
-        /// Admitted requests that may wait for the origin at once. Those that only their own class's limits hold are not counted: as
-        /// many again of each such class may wait.
+        /// Admitted requests that may wait for the origin at once. Those that only their own class's limits hold are not counted
+        /// here, but by their class: as many again of each such class may wait, or its own `max_length` if that is less. So
+        /// never more wait in all than the sum of that over the classes, nor, as each holds a connection, than `limits.max_connections`.
         max_length: usize = 10_000 => Count(0..=1_000_000);
         /// Longest wait there, for classes without a patience of their own. Where the capacity is found out, the room keeps a queue of a tenth of a second's work and some
         /// visitors here: with less than a second most are asked to come again in their turn, and those who ask at the
@@ -336,7 +337,7 @@ section! {
         /// Who is next: "fifo" the first, "lifo" the last, "adaptive-lifo" the first until the oldest has waited for `target`,
         /// then the last; "codel" the first, and some are refused to keep the wait near `target`.
         discipline: DisciplineKind = DisciplineKind::Fifo => Choice;
-        /// Requests that may wait; 0: as many as `queue.max_length` allows.
+        /// Requests that may wait, whatever holds them; 0, or more than `queue.max_length`: as many as that allows.
         max_length: usize = 0 => Count(0..=1_000_000);
         /// Longest wait: whoever has waited for so long is not sent to the origin any more; 0: `queue.max_wait`.
         patience: Duration = Duration::ZERO => span_or_zero(MS, HOUR);
@@ -352,7 +353,8 @@ section! {
     pub struct Egress {
         /// Cost units per second; 0: no limit.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
-        /// Cost units that may go in one instant; 0: one second's worth of `rate`, and at least one request.
+        /// Cost units that may go in one instant; 0: one second's worth of `rate`, and at least one request. Never less
+        /// than one request and 10 ms' worth of `rate`: who waits is let go by a timer, and what it is late for would be lost.
         burst: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
     }
 }

@@ -30,9 +30,10 @@ impl LiveView {
 
     /// The class's id; `None`: all of them.
     fn class(&self, name: &str) -> Result<Option<usize>, String> {
-        let names = || self.live.classes.iter().map(|class| &*class.name);
-        match names().position(|known| known == name) {
-            Some(id) => Ok(Some(id)),
+        let configured = self.live.in_order().filter(|(_, facts)| !facts.is_gone);
+        let names = || configured.map(|(_, facts)| &*facts.name);
+        match self.live.named(name) {
+            Some(id) => Ok(Some(id.index())),
             None if name == ALL => Ok(None),
             None => Err(unknown("class", name, names())),
         }

@@ -119,11 +119,15 @@ impl Gate {
 
     /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
     pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
-        Self::before(origin.address, toml, overrides)
+        Self::begin(origin.address, toml, |state| Source { file: None, overrides: overrides(state) })
     }
 
     /// As [`Gate::start_with`], before any origin.
     pub fn before(origin: SocketAddr, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
+        Self::begin(origin, toml, |state| Source { file: None, overrides: overrides(state) })
+    }
+
+    fn begin(origin: SocketAddr, toml: &str, source: impl FnOnce(&Path) -> Source) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
@@ -137,9 +141,33 @@ impl Gate {
         settings.listen.admin = loopback;
         settings.listen.workers = 1;
         settings.room.state_dir = Some(state.clone());
-        let source = Source { file: None, overrides: overrides(&state) };
-        let server = Server::start(settings, source).unwrap();
+        let server = Server::start(settings, source(&state)).unwrap();
         Self { http: server.http(), admin: server.admin(), server: Some(server), state }
+    }
+
+    /// As [`Gate::start`], from a file, which [`Gate::reload`] changes.
+    pub fn start_from_file(origin: &Origin, toml: &str) -> Self {
+        Self::begin(origin.address, toml, |state| Source {
+            file: Some(state.join("gate.toml")),
+            overrides: Vec::new(),
+        })
+    }
+
+    /// Reads this in place of the file.
+    pub fn reload(&self, origin: &Origin, toml: &str) {
+        let text = toml.replace("ORIGIN", &origin.address.to_string());
+        std::fs::write(self.state.join("gate.toml"), text).unwrap();
+        self.server().control().reload().unwrap();
+    }
+
+    /// `GET` of the admin API, as JSON.
+    pub fn admin(&self, target: &str) -> serde_json::Value {
+        let answer = ask(
+            self.admin,
+            &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        );
+        let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
     }
 
     pub fn state(&self) -> &Path {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod asked;
+mod changes;
 mod classes;
 mod figures;
 mod harness;
@@ -10,7 +11,9 @@ mod multicast;
 mod orders;
 mod places;
 mod reload;
+mod reload_classes;
 mod shutdown;
+mod slow_disk;
 mod tiers;
 mod tunables;
 mod tuners;

@@ -223,7 +223,7 @@ impl<'a> Play<'a> {
         let id = self.jobs.insert(job);
         match self.gate.arrive(Request { id: u64::from(id), class, cost }, self.now()) {
             Decision::Forward => self.forward(id),
-            Decision::Queued => {}
+            Decision::Queued(_) => {}
             Decision::Shed(reason) => unreachable!("a queue without bound: {reason:?}"),
         }
     }

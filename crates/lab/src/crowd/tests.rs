@@ -216,3 +216,19 @@ proptest! {
         prop_assert!((people.len() as f64 - expected).abs() <= slack, "{} of {expected}", people.len());
     }
 }
+
+#[test]
+fn the_browsers_of_a_closed_loop_join_one_after_another() {
+    let closed =
+        ClosedLoop { browsers: 1000, join: 50.0, settle: Duration::ZERO, lasts: Duration::from_secs(60) };
+    let people: Vec<_> = Crowd::new(3, &Arrivals::Closed(closed), &WEIGHTS).collect();
+    assert_eq!(people.len(), 1000);
+    assert!(people.is_sorted_by_key(|person| person.at));
+    for second in 0..20 {
+        let (from, to) = (f64::from(second), f64::from(second + 1));
+        assert_eq!(within(&people, from, to), 50.0, "second {second}");
+    }
+    let of_first = people.iter().filter(|person| person.kind == 0).count() as f64 / 1000.0;
+    // Five standard deviations of a share of 1,000 are 0.07.
+    assert!((of_first - 0.75).abs() < 0.07 && people.iter().all(|person| person.kind != 1), "{of_first}");
+}

@@ -9,7 +9,8 @@ use super::formula::Names;
 use super::read::{self, Draft, Placed};
 use super::{Experiment, Run, Stage, play};
 use crate::outcome::Way;
-use crate::scenario::{Arrivals, Mistakes};
+use crate::scenario::{Arrivals, Mistakes, Scenario};
+use crate::tally::served_key;
 
 /// Largest file read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -36,6 +37,9 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-sim-vs-real",
     "webq-fig12",
     "webq-vi-a",
+    "masth-fig1",
+    "masth-fig1-sim",
+    "scheduler-shares",
     "million-sim",
     "hundred-thousand-real",
     "estimator-tournament",
@@ -110,7 +114,7 @@ pub fn parse(
         }
         runs.push(run.clone());
     }
-    check_formulas(&formulas, &runs, &mut found);
+    check_formulas(&formulas, &runs, &stage, &mut found);
     // A formula that cannot be read might have used any of them.
     let is_read = found.is_empty();
     for (at, run) in draft.runs.iter().filter(|(_, run)| is_read && !uses(&formulas, &run.name)) {
@@ -146,9 +150,13 @@ fn uses(formulas: &[Placed], run: &str) -> bool {
 }
 
 /// Looks up the names in all formulas.
-fn check_formulas(formulas: &[Placed], runs: &[Run], found: &mut Vec<Found>) {
+fn check_formulas(formulas: &[Placed], runs: &[Run], stage: &Stage, found: &mut Vec<Found>) {
     let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
-    let (keys, columns) = (play::keys(), play::columns());
+    let (mut keys, columns) = (play::keys(), play::columns());
+    // One that has mistakes is complained of later.
+    if let Ok(scenario) = Scenario::parse(&stage.text, &stage.name, &stage.dir, &[]) {
+        keys.extend(scenario.visitors.iter().map(|kind| served_key(&kind.name)));
+    }
     let names = Names { runs: &runs, keys: &as_strs(&keys), columns: &as_strs(&columns) };
     for Placed { at, key, formula, kind } in formulas {
         match formula.kind(&names) {

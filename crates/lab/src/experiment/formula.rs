@@ -117,10 +117,12 @@ enum Function {
     Smooth,
     /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a share of it.
     Settled,
+    /// The greater of two figures.
+    Greater,
 }
 
 impl Function {
-    const ALL: [(&'static str, Self); 11] = [
+    const ALL: [(&'static str, Self); 12] = [
         ("max", Self::Max),
         ("min", Self::Min),
         ("mean", Self::Mean),
@@ -132,6 +134,7 @@ impl Function {
         ("shift", Self::Shift),
         ("smooth", Self::Smooth),
         ("settled", Self::Settled),
+        ("greater", Self::Greater),
     ];
 
     fn name(self) -> &'static str {
@@ -147,6 +150,7 @@ impl Function {
             Self::Upto => (&[Kind::Curve, Kind::Number], Kind::Number),
             Self::Shift | Self::Smooth => (&[Kind::Curve, Kind::Number], Kind::Curve),
             Self::Settled => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Number),
+            Self::Greater => (&[Kind::Number, Kind::Number], Kind::Number),
         }
     }
 }

@@ -1,19 +1,16 @@
 //! What is known of a run before it begins, from its scenario.
 
 use crate::dist::MAX_TIME;
-use crate::scenario::{OriginSpec, Scenario, Stage};
+use crate::scenario::{Kind, OriginSpec, Scenario, Stage, Step};
 
 /// Requests per second that the service can take, by the people its scenario sends: what its busiest part allows. Zero
 /// where it takes no time at all, and so has no limit.
 pub(crate) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
     let origin = &scenario.origin;
-    let total: f64 = scenario.visitors.iter().map(|kind| kind.weight * kind.steps.len() as f64).sum();
     let mut busy = vec![0.0; origin.stages.len()];
-    for kind in &scenario.visitors {
-        for step in &kind.steps {
-            for (stage, demand) in demands(origin, &step.path) {
-                busy[stage] += kind.weight / total * demand;
-            }
+    for (share, step) in requests(scenario) {
+        for (stage, demand) in demands(origin, &step.path) {
+            busy[stage] += share * demand;
         }
     }
     let all: f64 = busy.iter().sum();
@@ -26,13 +23,26 @@ pub(crate) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
 
 /// Mean seconds of work that a request of the people its scenario sends asks for, at a speed of 1.
 pub(crate) fn mean_demand_s(scenario: &Scenario) -> f64 {
-    let steps = scenario.visitors.iter().flat_map(|kind| kind.steps.iter().map(|step| (kind.weight, step)));
-    let (mut total, mut work) = (0.0, 0.0);
-    for (weight, step) in steps {
-        let seconds: f64 = demands(&scenario.origin, &step.path).iter().map(|(_, seconds)| seconds).sum();
-        (total, work) = (total + weight, work + weight * seconds);
-    }
-    work / total
+    let seconds = |step: &Step| -> f64 {
+        demands(&scenario.origin, &step.path).iter().map(|(_, seconds)| seconds).sum()
+    };
+    requests(scenario).map(|(share, step)| share * seconds(step)).sum()
+}
+
+/// What is asked for, and its share of all requests: as often as its kind of visitor comes, and as it asks for it. In a closed
+/// loop all kinds ask equally often, as far as they think equally long.
+fn requests(scenario: &Scenario) -> impl Iterator<Item = (f64, &Step)> {
+    let closed = scenario.closed().is_some();
+    let of_kind = move |kind: &Kind| {
+        let all: f64 = kind.requests().map(|(times, _)| times).sum();
+        kind.weight * if closed { 1.0 / all } else { 1.0 }
+    };
+    let steps = scenario
+        .visitors
+        .iter()
+        .flat_map(move |kind| kind.requests().map(move |(times, step)| (of_kind(kind) * times, step)));
+    let total: f64 = steps.clone().map(|(times, _)| times).sum();
+    steps.map(move |(times, step)| (times / total, step))
 }
 
 /// Mean seconds at each stage of a request for this path.

@@ -27,7 +27,7 @@ const OF_SIM: [&str; 2] = ["events", "violations"];
 /// Keys of a run's summary that formulas may use.
 pub fn keys() -> Vec<String> {
     let empty = Tally::default().outcome("", Way::Sim, 0, None);
-    let others = GIVEN.into_iter().chain(OF_SIM).map(str::to_owned);
+    let others = GIVEN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
     empty.summary.into_keys().chain(others).collect()
 }
 

@@ -192,6 +192,12 @@ fn start_gate(
     dir: &Path,
     others: &mut Vec<Child>,
 ) -> Result<GateProcess, Trouble> {
+    if let Some(scripts) = gate.settings.tuners.dir.as_deref().filter(|scripts| !scripts.is_dir()) {
+        let got = scripts.display();
+        return Err(Trouble::Process(format!(
+            "gate.tuners.dir: expected a directory of scripts, from where experiments are run; got {got}"
+        )));
+    }
     let file = dir.join("gate.toml");
     std::fs::write(&file, &gate.text).map_err(system("the gate's configuration"))?;
     let common = |name: &str, listen: SocketAddr, admin: SocketAddr| {

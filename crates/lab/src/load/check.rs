@@ -34,6 +34,9 @@ pub(super) fn plausible(scenario: &Scenario, threads: usize) -> Result<(), Silly
             }
         }
     }
+    if let Arrivals::Closed(closed) = &scenario.arrivals {
+        rate(Shape::Flat(closed.join))?;
+    }
     Ok(())
 }
 

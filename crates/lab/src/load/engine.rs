@@ -23,7 +23,7 @@ use crate::crowd::Person;
 use crate::luggage::{Luggage, Names};
 use crate::slab::Slab;
 use crate::tally::Tally;
-use crate::visitor::{Ask, End, Failure, Next, Reaction, Visitor};
+use crate::visitor::{Ask, End, Failure, Next, Noted, Reaction, Visitor};
 use crate::wheel::Wheel;
 
 /// Outcomes handled between two looks at the timers: bounds the delay of a due request.
@@ -107,7 +107,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             guests: Slab::default(),
             names: Names::default(),
             wheel: Wheel::new(),
-            tally: Tally::default(),
+            tally: run.tally.clone(),
         };
         let partial = engine.until_over(&mut outcomes).await?;
         if partial.is_none() {
@@ -158,7 +158,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 
     fn arrive(&mut self, person: Person) {
         self.tally.arrived(person.at);
-        let guest = Guest { visitor: Visitor::new(person), luggage: Luggage::default() };
+        let guest = Guest { visitor: Visitor::new(person, &self.run.cast), luggage: Luggage::default() };
         let number = self.guests.insert(guest);
         self.send(number);
     }
@@ -292,8 +292,12 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     }
 
     fn react(&mut self, number: u32, was_in_room: bool, reaction: Reaction, at: Duration) {
-        let in_room = self.guests.held(number).visitor.in_room();
+        let visitor = &self.guests.held(number).visitor;
+        let (kind, in_room) = (visitor.kind(), visitor.in_room());
         self.tally.noted(&reaction.noted, was_in_room, in_room, at);
+        if matches!(reaction.noted, Noted::Served { .. }) {
+            self.tally.served_of(kind);
+        }
         match reaction.next {
             Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),
             Next::Leave(end) => {

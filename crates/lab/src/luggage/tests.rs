@@ -7,11 +7,14 @@ use http::{HeaderName, HeaderValue};
 use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Pass, PassKind, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::cookies::{self, Cookies};
+use tidegate_gateway::live::Mark;
 
 use super::*;
 
 const STATUS: &str = "/.tidegate/status?c=3";
 const CLASS: ClassId = ClassId(3);
+/// How its cookies are called.
+const MARK: Mark = Mark(3);
 const BOUND_TO: [u8; 16] = [0xfb; 16];
 const KEEP: Duration = Duration::from_secs(60);
 
@@ -56,8 +59,7 @@ fn served() -> Reading {
 
 /// The gate's first answer to somebody who has no cookies yet: cookies, and the ticket in the URL.
 fn first_answer() -> (HeaderMap, Reading) {
-    let cookies =
-        [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(CLASS, &sealed(1), KEEP, false)];
+    let cookies = [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(MARK, &sealed(1), KEEP, false)];
     (set(&cookies), waits(&format!("{STATUS}&tg={}", url_ticket())))
 }
 
@@ -80,7 +82,7 @@ fn shown(target: &str, cookies: Option<String>) -> Option<Shown> {
 fn opens(field: &str) -> bool {
     let headers: HeaderMap =
         [(header::COOKIE, HeaderValue::from_str(field).expect("value"))].into_iter().collect();
-    let found = Cookies::read(&headers, CLASS);
+    let found = Cookies::read(&headers, MARK);
     let presenter = Presenter { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), cookie: found.binding };
     let text = found.ticket.expect("a ticket");
     keys().open(text.as_bytes(), &presenter, BindingKinds::COOKIE).is_ok()
@@ -160,7 +162,7 @@ fn the_answer_to_an_attack_leaves_no_trace() {
     let mut luggage = waiting(&mut names, true);
     let before = luggage.clone();
     // The gate takes the cookie away from whoever shows a forged one.
-    let headers = set(&[cookies::clear_ticket(CLASS, false)]);
+    let headers = set(&[cookies::clear_ticket(MARK, false)]);
     luggage.absorb(&mut names, Ask::Tampered, &headers, &waits("/elsewhere"), true);
     assert_eq!(luggage, before);
 }
@@ -173,7 +175,7 @@ fn a_used_ticket_is_shown_without_the_pass_it_brought() {
     let before = luggage.cookies(&names).expect("cookies");
     assert_eq!(luggage.show(&names, Ask::Replayed, "/buy", 0), None, "not used yet");
     luggage.keep_used(&names);
-    let entry = [cookies::clear_ticket(CLASS, false), cookies::set_pass(&pass(), KEEP, false)];
+    let entry = [cookies::clear_ticket(MARK, false), cookies::set_pass(&pass(), KEEP, false)];
     luggage.absorb(&mut names, Ask::Page, &set(&entry), &served(), true);
     assert!(opens(&before), "{before}");
     let after = luggage.cookies(&names).expect("cookies");

@@ -61,7 +61,7 @@ impl Queue {
                 }
                 Err(("queue order", format!("request {id:x} goes ahead of {waiting} who wait")))
             }
-            Decision::Queued => {
+            Decision::Queued(_) => {
                 let line =
                     self.classes.entry(class.0).or_insert_with(|| Line { priority, ids: VecDeque::new() });
                 line.ids.push_back(id);

@@ -1,4 +1,4 @@
-//! `[arrivals]`: phases with a shape of rate and a mix of visitors, or a log to replay.
+//! `[arrivals]`: phases with a shape of rate and a mix of visitors, a closed loop, or a log to replay.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidegate_gateway::settings::tree::{Entry, Value, quoted};
 
 use super::kinds::{FileName, SPAN, SPAN_OR_FOREVER};
 use super::section::{Item, Key, Section};
-use super::{Arrivals, Kind, Phase, Process, Shape};
+use super::{Arrivals, Kind, Phase, Process, Shape, closed};
 
 /// Highest rate: ten times what the simulator plays in a second, and far beyond what a machine can send.
 const MAX_RATE: f64 = 1e7;
@@ -18,6 +18,7 @@ const RATE: Number = Number(0.0..=MAX_RATE);
 const MAX_PHASES: usize = 10_000;
 pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) -> Arrivals {
     let Some(mut section) = root.inside("arrivals") else { return nobody() };
+    let closed = closed::read(&mut section);
     let replay: Option<PathBuf> = section.maybe("replay", &FileName);
     let speed = section.take("speed", &Number(0.001..=1000.0), 1.0);
     let process = section.take("process", &Choice, Process::Poisson);
@@ -33,16 +34,17 @@ pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) ->
             }
             Arrivals::Replay { log: dir.join(log), speed }
         }
-        None => {
+        None if closed.is_none() => {
             if section.has("speed") {
                 section.conflict("speed", "`replay` with it", "a speed that has no effect");
             }
             check(&mut section, &items, &phases, repeat);
             Arrivals::Phases { process, phases, repeat }
         }
+        None => Arrivals::Phases { process, phases, repeat },
     };
     section.finish();
-    arrivals
+    closed.map_or(arrivals, Arrivals::Closed)
 }
 
 /// A scenario that says nothing of arrivals is one of a service. Whoever needs visitors asks for its cast and is told.
@@ -58,7 +60,12 @@ fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], re
             section.conflict("phase", "at least one phase", "none: nobody would come");
         } else {
             let (at, key) = (section.at(), section.path.clone());
-            section.out.mistake(at, &key, "[[arrivals.phase]] or `replay`", "neither: nobody would come");
+            section.out.mistake(
+                at,
+                &key,
+                "[[arrivals.phase]], [arrivals.closed] or `replay`",
+                "neither: nobody would come",
+            );
         }
     }
     for (i, (item, phase)) in items.iter().zip(phases).enumerate() {

@@ -24,6 +24,7 @@ impl Default for Kind {
             browser: true,
             tamper: 0.0,
             replay: 0.0,
+            until: None,
         }
     }
 }
@@ -31,7 +32,7 @@ impl Default for Kind {
 impl Default for Step {
     /// The front page, and on at once.
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), form: None, think: Dist::Fixed(0.0) }
+        Self { method: "GET".into(), path: "/".into(), form: None, think: Dist::Fixed(0.0), weight: None }
     }
 }
 

@@ -80,7 +80,7 @@ impl Leaf<Dist> for Drawn {
     fn expected(&self) -> String {
         let never = if self.never { " or \"never\"" } else { "" };
         format!(
-            "a time like \"100ms\", \"uniform(1s, 3s)\", \"exponential(2s)\", \"normal(100ms, 20ms)\", \
+            "a time like \"100ms\", \"uniform(1s, 3s)\", \"exponential(2s)\", \"exponential(7s, max 70s)\", \"normal(100ms, 20ms)\", \
              \"lognormal(100ms, 0.5)\", \"lognormal(100ms, cv 1.5)\", \"bimodal(10ms, 500ms, 0.1)\"{never}"
         )
     }

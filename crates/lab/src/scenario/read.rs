@@ -18,7 +18,7 @@ use tidegate_gateway::settings::{Found, Mistake, place, plain_key};
 
 use super::kinds::{ABOUT, NAME, SPAN, URL, is_name};
 use super::section::{Key, Reader, Section};
-use super::{Arrivals, Kind, Scenario, arrivals, faults, gate, service, visitors};
+use super::{Arrivals, Kind, Scenario, arrivals, closed, faults, gate, service, visitors};
 
 /// Largest scenario file: far above any real one, and little enough to be read at once.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -128,6 +128,7 @@ fn scenario(root: &Table, stem: &str, dir: &Path, out: &mut Reader) -> Scenario 
     let origin = service::read(&mut root);
     let gate = gate::read(&mut root, origin.replicas);
     let faults = faults::read(&mut root, &origin, gate.as_ref());
+    closed::check(&mut root, matches!(arrivals, Arrivals::Closed(_)), &visitors);
     if matches!(arrivals, Arrivals::Replay { .. }) {
         replayed(&mut root, &visitors);
     }
@@ -174,6 +175,7 @@ pub fn keys() -> BTreeMap<String, Key> {
 const EVERY_SECTION: &str = "
 [target]
 [arrivals]
+[arrivals.closed]
 [[arrivals.phase]]
 diurnal = {}
 [[visitor]]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
+mod closed;
 mod service;
 
 /// A scenario that is complete but for what a test adds.
@@ -38,7 +39,9 @@ fn mistakes_say_where_and_what() {
     let cases: &[(&str, &[&str])] = &[
         (
             "[arrivals]\n",
-            &["some/flash.toml:1:2: arrivals: expected [[arrivals.phase]] or `replay`; got neither"],
+            &[
+                "some/flash.toml:1:2: arrivals: expected [[arrivals.phase]], [arrivals.closed] or `replay`; got neither",
+            ],
         ),
         ("[arrivals]\nphase = []\n", &["some/flash.toml:2:9: arrivals.phase: expected at least one phase"]),
         ("[arrivals\n", &["some/flash.toml:1:10: expected valid TOML"]),
@@ -199,7 +202,7 @@ fn silly_values_are_refused() {
         ),
         (
             "[gate]\nroom.classes = [\"a\"]",
-            "2:17: gate.room.classes: expected the name of a [[class]] (there is none)",
+            "2:17: gate.room.classes: expected the name of a [[class]]: \"default\"; got \"a\"",
         ),
         ("[gate]\nsplit = 1", "2:9: gate.split: expected true or false"),
         ("[gate]\norigin = 3", "2:10: gate.origin: expected a table of keys"),

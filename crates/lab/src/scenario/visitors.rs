@@ -55,6 +55,7 @@ fn kind(section: &mut Section<'_, '_>) -> Kind {
         browser: section.take("browser", &Flag, usual.browser),
         tamper: section.take("tamper", &Portion, usual.tamper),
         replay: section.take("replay", &Portion, usual.replay),
+        until: None,
     };
     section.finish();
     kind
@@ -72,6 +73,21 @@ fn steps(section: &mut Section<'_, '_>, path: Option<String>) -> Vec<Step> {
             section.conflict("step", "at least one step", "none");
         }
         steps.push(Step { path: path.unwrap_or_else(|| Step::default().path), ..Step::default() });
+    }
+    let weights = || steps.iter().filter_map(|step| step.weight);
+    match weights().count() {
+        0 => {}
+        some if some < steps.len() => {
+            section.conflict(
+                "step",
+                "a weight in every step or in none",
+                format!("{some} of {}", steps.len()),
+            );
+        }
+        _ if weights().sum::<f64>() == 0.0 => {
+            section.conflict("step", "a weight above 0 in some step", "none")
+        }
+        _ => {}
     }
     steps
 }
@@ -92,6 +108,7 @@ fn step(section: &mut Section<'_, '_>) -> Step {
         path: section.take("path", &TARGET, usual.path),
         form,
         think: section.take("think", &Drawn { never: false }, usual.think),
+        weight: section.maybe("weight", &Number(0.0..=1e6)),
     };
     section.finish();
     step

@@ -190,6 +190,7 @@ fn span(scenario: &Scenario) -> Duration {
             let all = round.saturating_mul(*repeat);
             if all > Duration::from_secs(86_400) { ENDLESS } else { all }
         }
+        Arrivals::Closed(closed) => closed.ends(),
         Arrivals::Replay { .. } => ENDLESS,
     }
 }

@@ -116,7 +116,8 @@ impl World<'_> {
             sends_on: !half.forwards(),
         };
         let rng = &mut self.rng;
-        let (entrance, count) = (half.live.entrance(caller.meets_room), |event| half.shard.count(event));
+        let (entrance, count) =
+            (half.live.entrance(caller.meets_room, true), |event| half.shard.count(event));
         let verdict = half.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), &count, now);
         self.perform_verdict(caller, verdict, &asking, now);
     }
@@ -206,8 +207,8 @@ impl World<'_> {
     /// The waiting page, or what programs get instead.
     fn wait_answer(&mut self, caller: &Caller, wait: Duration, has_place: bool) -> Answer {
         let browser = self.cast.kinds[caller.kind as usize].browser;
-        let within = self.halves[caller.half].desk.ask_within();
-        let poll = page::poll_interval(wait, within, self.rng.random());
+        let every = self.halves[caller.half].desk.ask_every();
+        let poll = page::poll_interval(wait, &every, self.rng.random());
         Answer::Wait {
             news: has_place,
             after: Some(wait),
@@ -273,8 +274,8 @@ impl World<'_> {
         if let Some(ticket) = ticket {
             self.oracle.looked(caller.guest, caller.half, &ticket, &look, usable, &self.halves, self.now_us);
         }
-        let within = self.halves[caller.half].desk.ask_within();
-        let poll = page::poll_interval(wait, within, self.rng.random());
+        let every = self.halves[caller.half].desk.ask_every();
+        let poll = page::poll_interval(wait, &every, self.rng.random());
         let state = match state {
             page::State::Waiting => State::Waiting,
             page::State::Ready => State::Ready,

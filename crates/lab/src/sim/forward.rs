@@ -47,7 +47,7 @@ impl World<'_> {
         let half = self.halves.len() - 1;
         let half = &mut self.halves[half];
         let now = half.now(self.now_us);
-        let Some(request) = self.requests.get(slot(id)) else { return };
+        let Some(request) = self.requests.get_mut(slot(id)) else { return };
         let (class, cost) = (request.class, request.cost);
         let decision = half.gate.arrive(gate::Request { id, class, cost }, now);
         self.oracle.arrived_at_gate(id, class, half.priority(class), decision);
@@ -56,7 +56,8 @@ impl World<'_> {
                 self.set_patience(number, id);
                 self.send(id);
             }
-            Decision::Queued => {
+            Decision::Queued(spot) => {
+                request.spot = Some(spot);
                 self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
                 self.set_patience(number, id);
                 self.plan_egress();
@@ -83,6 +84,7 @@ impl World<'_> {
             arrived,
             sent_us: self.now_us,
             in_flight: 0,
+            spot: None,
             at: None,
             head_us: None,
             streams: false,
@@ -255,7 +257,7 @@ impl World<'_> {
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = (u64::from(generation) << 32) | u64::from(at);
-        let (guest, class, cost) = (request.guest, request.class, request.cost);
+        let (guest, class, cost, spot) = (request.guest, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         self.trace.step(self.now_us, What::GivesUp, guest, 0);
         if let Some(half) = self.halves.last_mut() {
@@ -271,7 +273,7 @@ impl World<'_> {
                     self.oracle.finished(id);
                 }
             } else {
-                let waited = half.gate.abandon(id, now);
+                let waited = spot.is_some_and(|spot| half.gate.abandon(spot, now));
                 self.oracle.abandoned(id, waited);
                 self.give_back(id);
             }

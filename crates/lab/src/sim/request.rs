@@ -1,5 +1,6 @@
 //! A request that was admitted: in the gate's queue, or at the origin.
 
+use tidegate_core::queue::Spot;
 use tidegate_core::ticket::Ticket as Place;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::balance::InFlight;
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     pub(crate) sent_us: u64,
     /// Requests at the origin then, this one included.
     pub(crate) in_flight: u32,
+    /// Where it waits at the gate, or did.
+    pub(crate) spot: Option<Spot>,
     /// Where it is; `None`: in the gate's queue.
     pub(crate) at: Option<AtOrigin>,
     /// When the head of its answer came.

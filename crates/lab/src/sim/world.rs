@@ -23,7 +23,7 @@ use super::record::Record;
 use super::request::Request;
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
-use crate::acts::{End, Failure};
+use crate::acts::{End, Failure, Noted};
 use crate::answer::Answer;
 use crate::crowd::{Cast, Crowd};
 use crate::model::{Done, Paths};
@@ -116,6 +116,8 @@ pub(crate) struct World<'s> {
     /// Visitors who are soon to be looked up.
     soon: Vec<u32>,
     crowd_is_over: bool,
+    /// Until when the browsers of a closed loop stay.
+    stays_us: u64,
     /// When it is planned to look at the egress buckets.
     pub(crate) egress_us: Option<u64>,
     /// A loop over those who leave the gate's queue is under way.
@@ -161,7 +163,7 @@ impl<'s> World<'s> {
             unsent: Feedback::default(),
             farm: Farm::new(&scenario.origin, options.seed),
             sent: VecDeque::new(),
-            tally: Tally::default(),
+            tally: scenario.tally(),
             record: options.record.then(Record::default),
             trace: Trace::new(options.trace.max(if options.check { super::STEPS_SHOWN } else { 0 })),
             rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
@@ -169,6 +171,7 @@ impl<'s> World<'s> {
             done: Vec::new(),
             soon: Vec::new(),
             crowd_is_over: false,
+            stays_us: scenario.closed().map_or(0, |closed| micros(closed.ends())),
             egress_us: None,
             is_waking: false,
         };
@@ -200,7 +203,9 @@ impl<'s> World<'s> {
         let deadline = self.scenario.deadline.map_or(u64::MAX, micros);
         loop {
             let come = self.crowd.peek().map(|person| micros(person.at) + LATENCY_US);
-            if come.is_none() && !std::mem::replace(&mut self.crowd_is_over, true) {
+            // The browsers of a closed loop come once and stay to its end.
+            let is_over = come.is_none() && self.now_us >= self.stays_us;
+            if is_over && !std::mem::replace(&mut self.crowd_is_over, true) {
                 self.oracle.crowd_is_over(self.now_us);
             }
             let served = self.farm.next_event();
@@ -227,7 +232,7 @@ impl<'s> World<'s> {
                 self.perform(item)?;
             } else if let Some(person) = self.crowd.next() {
                 self.tally.arrived(person.at);
-                let guest = self.guests.insert(Guest::new(Visitor::new(person)));
+                let guest = self.guests.insert(Guest::new(Visitor::new(person, &self.cast)));
                 self.visit(guest);
             }
             self.check();
@@ -314,6 +319,9 @@ impl<'s> World<'s> {
         let reaction = guest.visitor.receive(&self.cast, outcome, now);
         let in_room = guest.visitor.in_room();
         self.tally.noted(&reaction.noted, was_in_room, in_room, now);
+        if matches!(reaction.noted, Noted::Served { .. }) {
+            self.tally.served_of(guest.visitor.kind());
+        }
         self.oracle.noted(number, guest.visitor.kind(), &reaction.noted, now);
         self.goes_on(number, reaction.next, now);
     }
@@ -368,7 +376,7 @@ fn routes(cast: &Cast, live: Option<&Live>, scenario: &Scenario) -> Result<Vec<V
         let client = [127, 0, 0, 1].into();
         let head =
             RequestHead { method: &step.method, path, query, host: "localhost", client, fields: &fields };
-        let class = live.map_or(ClassId(0), |live| live.classifier.classify(&head));
+        let class = live.map_or(ClassId(0), |live| live.classify(&head));
         Route {
             class,
             cost: live.map_or(Cost::ONE, |live| live.class(class).cost),

@@ -36,6 +36,12 @@ impl Tally {
         self.rows.merge(&other.rows);
         self.bins.merge(&other.bins);
         self.answers.merge(&other.answers);
+        self.kinds.merge(&other.kinds);
+        match (&mut self.measured, &other.measured) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.measured = theirs.clone(),
+            (Some(_), None) => {}
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Row, Tally};
+use super::{Measured, Row, Tally};
 use crate::outcome::{Outcome, Second, Way};
 
 impl Tally {
@@ -22,6 +22,11 @@ impl Tally {
         };
         outcome.summarise_door();
         outcome
+    }
+
+    /// Keys of the figures that only closed loops have.
+    pub fn measured_keys() -> [&'static str; 5] {
+        Measured::keys()
     }
 
     fn summary(&self, series: &[Second]) -> BTreeMap<String, f64> {
@@ -78,7 +83,14 @@ impl Tally {
             ("failures_bench", self.failures.bench as f64),
             ("seconds", seconds),
         ];
-        figures.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+        let measured = self.measured.iter().flat_map(|measured| measured.figures(self.lasted));
+        let kinds = self.kinds.figures();
+        figures
+            .into_iter()
+            .chain(measured)
+            .chain(kinds)
+            .map(|(key, value)| (key.to_string(), value))
+            .collect()
     }
 
     fn series(&self) -> Vec<Second> {

@@ -370,3 +370,28 @@ proptest! {
         prop_assert_eq!(a.lasted, all.lasted);
     }
 }
+
+#[test]
+fn what_is_measured_apart_is_what_was_served_meanwhile() {
+    let of = |at: &[u64]| {
+        let mut tally = Tally::of(["a", "b c"].into_iter(), Some((2 * SECOND, 5 * SECOND)));
+        for (i, at) in at.iter().enumerate() {
+            visit(&mut tally, Duration::from_millis(*at), 100 * MS);
+            tally.served_of(i as u32 % 2);
+        }
+        tally
+    };
+    // Answers at 1.9, 2.0, 2.1, 4.9 and 5.0 s: three of them from the second second to the fifth.
+    let mut whole = of(&[1800, 1900, 2000]);
+    whole.merge(&of(&[4800, 4900]));
+    let outcome = whole.outcome("", Way::Sim, 1, None);
+    let figure = |key: &str| outcome.summary[key];
+    assert_eq!((figure("steady_seconds"), figure("steady_goodput_rps")), (3.0, 1.0));
+    assert!((figure("steady_response_mean_ms") - 100.0).abs() < 0.1);
+    assert!((figure("steady_response_p99_ms") - 100.0).abs() < 0.2);
+    assert_eq!((figure("served_a"), figure("served_b_c"), figure("served")), (3.0, 2.0, 5.0));
+    // A run that ends early is measured up to there.
+    let early = of(&[2000, 3900]).outcome("", Way::Sim, 1, None);
+    assert_eq!((early.summary["steady_seconds"], early.summary["steady_goodput_rps"]), (2.0, 1.0));
+    assert!(!Tally::default().outcome("", Way::Sim, 1, None).summary.contains_key("steady_seconds"));
+}

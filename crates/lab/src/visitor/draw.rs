@@ -24,6 +24,8 @@ pub(super) enum Salt {
     Replay,
     Jitter,
     Path,
+    Step,
+    Round,
 }
 
 /// The random numbers behind one question about one visitor.

@@ -10,6 +10,7 @@ use crate::scenario::{Follow, Step};
 
 mod always;
 mod detours;
+mod rounds;
 mod scripts;
 
 const S: Duration = Duration::from_secs(1);
@@ -80,7 +81,7 @@ impl Log {
 /// Feeds outcomes, each so long after its request's intended time.
 fn play(kind: Kind, seed: u64, script: &[(Duration, Outcome)]) -> Log {
     let cast = cast(kind);
-    let mut visitor = Visitor::new(person(seed));
+    let mut visitor = Visitor::new(person(seed), &cast);
     let mut log = Log::default();
     for (step, (takes, outcome)) in script.iter().enumerate() {
         let reaction = visitor.receive(&cast, *outcome, visitor.at() + *takes);
@@ -126,7 +127,7 @@ impl Room {
 
     /// A visit to its end.
     fn visit(self, cast: &Cast, person: Person) -> Log {
-        let mut visitor = Visitor::new(person);
+        let mut visitor = Visitor::new(person, cast);
         let mut log = Log::default();
         let (mut since, mut step) = (person.at, 0);
         while log.end.is_none() {

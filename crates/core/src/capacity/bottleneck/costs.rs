@@ -79,6 +79,14 @@ impl Costs {
         known.learned
     }
 
+    /// The id is another class's from now on.
+    pub fn forget(&mut self, class: ClassId) {
+        if let Some(gone) = self.classes[class.index()].take() {
+            self.seen -= 1;
+            self.traffic = (self.traffic - gone.traffic).max(0.0);
+        }
+    }
+
     /// A request of `class` took `alone` cost units, as far as one can tell; what it waited is taken off.
     pub fn learn(&mut self, class: ClassId, count: f64, alone: f64) {
         let several = self.seen > 1;
@@ -125,5 +133,31 @@ impl Costs {
                 Some(range.map_or((r, r), |(a, b)| (a.min(r), b.max(r))))
             })
             .unwrap_or((1.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_takes_over_an_id_starts_from_its_own_cost() {
+        let mut costs = Costs::new();
+        let (dear, other) = (ClassId(0), ClassId(1));
+        for _ in 0..500 {
+            costs.units(other, 1.0);
+            costs.learn(other, 1.0, 1.0);
+            costs.units(dear, 1.0);
+            costs.learn(dear, 1.0, 6.0);
+        }
+        assert!(costs.units(dear, 1.0) > 4.0);
+        let kept = costs.units(other, 1.0);
+        costs.forget(dear);
+        costs.forget(ClassId(9));
+        assert_eq!((costs.units(dear, 2.0), costs.units(other, 1.0)), (2.0, kept));
+        costs.forget(dear);
+        costs.forget(other);
+        costs.anchor();
+        assert_eq!(costs.range(), (1.0, 1.0));
     }
 }

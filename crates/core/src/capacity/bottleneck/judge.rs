@@ -7,6 +7,8 @@ use super::{Bottleneck, Hinge, Onset, Purpose, Sample, Work};
 const RANGE: f64 = 1.8;
 /// After a shift of the mix what was seen before counts for so many samples: costs may have been learned badly.
 const SHIFTED: f64 = 150.0;
+/// Share of the places that were taken when a sample was sent from which on it counts: a probe up fills its places at once.
+const FULL: f64 = 0.9;
 /// Samples by which an ordinary response time is first told.
 pub(super) const EARLY: usize = 8;
 /// Bounds of a response time, in seconds: of a clock's tick, and of what anybody waits for.
@@ -16,6 +18,22 @@ const MOST_S: f64 = 3600.0;
 const LEAST_RATE: f64 = 0.01;
 
 impl Bottleneck {
+    /// Whether hardly a place was free when a request was sent. Whoever comes at the begin of a burst meets few and lives among many: in
+    /// the bin of the few its response time would make the base too slow and the knee too high, the more the slower the load rises.
+    pub(super) fn met_all(&self, sample: &Sample) -> bool {
+        let sent = sample.ended.saturating_sub(sample.response);
+        let places = if sent >= self.round.began { self.limit } else { self.limit.min(self.limit_before) };
+        f64::from(sample.in_flight) >= FULL * f64::from(places)
+    }
+
+    /// A sample that tells of the load.
+    pub(super) fn pass_over(&mut self, sample: &Sample) {
+        self.pauses.pass(sample.ended);
+        if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
+            self.round.leave_out(sample.count as f64 * sample.response.as_secs_f64());
+        }
+    }
+
     /// A sample from a time of backlog. The first ones wait until their median is known: a single one of a minute among them would hide
     /// the knee for long.
     pub(super) fn take(&mut self, sample: &Sample, units: f64) {

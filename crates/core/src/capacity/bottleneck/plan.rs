@@ -27,16 +27,21 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// What the room lets in over the capacity: enough to fill the limit while it grows.
-    pub fn gain(self) -> f64 {
+    /// What the room lets in over the capacity: enough to fill the limit while it grows. `round_s`: how long a round of a ramp takes at
+    /// the present level, in seconds; `None` while nothing is known of it.
+    pub fn gain(self, round_s: Option<f64>) -> f64 {
         match self {
-            Self::Ramp => 2.0,
+            Self::Ramp => ramp_gain(round_s),
             Self::Up => 1.3,
             Self::Cruise | Self::Down | Self::Stay => 1.05,
         }
     }
 }
 
+/// Seconds until somebody is there who is called now: a page asks again after about so long.
+const CALLED_S: f64 = 1.0;
+/// Most that a ramp lets in over what was seen: at 100 requests per second it gained hardly more than 8.
+const MOST_GAIN: f64 = 12.0;
 /// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
 const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
@@ -69,10 +74,29 @@ const DOWN_EVERY: u32 = 150;
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
 /// Whatever the fit says.
 const MOST_HEADROOM: f64 = 1.4;
-/// Share of the knee that is probed down to.
+/// Share of the knee that is probed down to at least, and the contrast wanted of it: 0.8 from a dispersion of 0.25 on, 0.88 where there
+/// is none.
 pub(super) const DOWN: f64 = 0.8;
+pub(super) const DOWN_CONTRAST: f64 = 0.45;
+/// The same after a fall, over the knee that there is if workers left: at a share x of the old knee they take 1/x times as long
+/// if all became slower, as long as there if some left. Of an origin that varies little 0.7 tells.
+pub(super) const FALLEN: f64 = 0.9;
+pub(super) const FALLEN_CONTRAST: f64 = 1.27;
 /// And where hardly anything was seen below.
 pub(super) const DOWN_AT_EDGE: f64 = 0.7;
+
+/// What a ramp lets in over what was seen. Those called now come when it has doubled some more times, and find an empty queue
+/// if they are as many as are needed now; with long rounds they would stand at the gate for long if they were more.
+fn ramp_gain(round_s: Option<f64>) -> f64 {
+    let doublings = 1.0 + round_s.map_or(0.0, |round_s| CALLED_S / round_s);
+    DOUBLE.powf(doublings).min(MOST_GAIN)
+}
+
+/// How far down a probe goes, as a share of the knee: to `least` where service varies, and where it does not only so far that what is
+/// to be seen stands out from the noise, by `contrast` standard deviations of a sample in logarithms.
+pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
+    least.max((-contrast * dispersion.max(0.0).sqrt()).exp())
+}
 
 /// Completions in a round at a limit.
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {

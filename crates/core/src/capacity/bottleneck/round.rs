@@ -59,6 +59,11 @@ impl Round {
         self.exposure_s += passed * (self.limit - self.old).max(0.0);
     }
 
+    /// One that was sent in the round has ended and does not count: neither does its time.
+    pub fn leave_out(&mut self, seconds: f64) {
+        self.exposure_s -= seconds;
+    }
+
     /// Nobody waited for so long.
     pub fn idle(&mut self, seconds: f64) {
         self.idle_s += seconds;

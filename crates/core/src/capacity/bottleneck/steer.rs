@@ -153,7 +153,9 @@ impl Bottleneck {
         }
         if self.purpose == Purpose::Stay {
             let knee = self.hinge.map_or(self.wanted, |hinge| hinge.knee);
-            return self.go(Purpose::Down, 0.9 * knee / self.fallen, now);
+            let least = plan::FALLEN / self.fallen;
+            let depth = plan::depth(least, plan::FALLEN_CONTRAST, self.dispersion.get());
+            return self.go(Purpose::Down, depth * knee, now);
         }
         let phi = self.dispersion.get();
         // A cruise goes on from round to round: there the bins miss nobody.
@@ -204,7 +206,7 @@ impl Bottleneck {
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down if fitted.at_edge => plan::DOWN_AT_EDGE * knee,
-            Purpose::Down => plan::DOWN * knee,
+            Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
             Purpose::Cruise | Purpose::Ramp | Purpose::Stay => cruise,
         };
         self.go(purpose, level, now);
@@ -286,6 +288,7 @@ impl Bottleneck {
         self.wanted = level.clamp(f64::from(least), f64::from(most.max(least)));
         // The fraction is carried over, so that the mean over rounds is the level wanted.
         let carried = self.wanted + self.standing.level() + self.carried;
+        self.limit_before = self.limit;
         self.limit = (carried.round() as u32).clamp(least, most.max(least));
         self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
         let is_first = self.purpose != purpose || purpose != Purpose::Cruise;

@@ -314,6 +314,32 @@ fn who_waited_for_a_pause_did_not_stay() {
 }
 
 #[test]
+fn who_was_sent_while_places_were_free_tells_of_the_load() {
+    let ms = Timestamp::from_millis;
+    let judged = |in_flight: u32| {
+        let mut law = Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
+        let load = Load { room_waits: true, queued: 9, in_flight };
+        law.tick(&load, ms(10_000));
+        for i in 0..20 {
+            law.observe(&Sample {
+                class: ClassId(0),
+                cost: Cost::ONE,
+                count: 1,
+                ended: ms(10_100 + i * 25),
+                response: Duration::from_millis(90),
+                lingered: Duration::ZERO,
+                in_flight,
+                ok: true,
+                backlog: true,
+            });
+        }
+        law.curve.samples()
+    };
+    assert_eq!([judged(20), judged(19), judged(18)], [20.0; 3]);
+    assert_eq!([judged(17), judged(3)], [0.0; 2], "a burst came after it");
+}
+
+#[test]
 fn what_stays_in_flight_is_counted_apart() {
     let mut standing = Standing::default();
     // One stream of 10 s ends every second: ten are there at a time.
@@ -387,6 +413,31 @@ fn a_round_counts_the_time_of_those_that_have_not_ended() {
     close(constant.counted(), 20.0, 1e-9);
     let noisy = round_of([0.02, 0.02, 0.02, 0.02, 0.02, 0.5]);
     close(noisy.censored_s(), 0.6, 1e-6);
+}
+
+#[test]
+fn a_ramp_lets_in_what_will_be_needed_when_who_is_called_comes() {
+    let gain = |round_s| Purpose::Ramp.gain(round_s);
+    assert_eq!(gain(None), 2.0, "nothing is known");
+    assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
+    assert!(gain(Some(0.5)) > 4.0 && gain(Some(0.5)) < gain(Some(0.3)));
+    for round_s in [0.01, 0.0] {
+        assert_eq!(gain(Some(round_s)), 12.0);
+    }
+    assert!(Purpose::Cruise.gain(Some(0.01)) < 1.1);
+}
+
+#[test]
+fn a_quiet_origin_is_not_probed_deeper_than_tells() {
+    let fallen = |ratio: f64, phi| plan::depth(plan::FALLEN / ratio, plan::FALLEN_CONTRAST, phi);
+    // Half the workers or half the speed: with noise below the knee that would be left, without it is seen at once.
+    close(fallen(2.0, 1.0), 0.45, 1e-9);
+    assert!((0.65..0.75).contains(&fallen(2.0, FLOOR)), "{}", fallen(2.0, FLOOR));
+    for (ratio, phi) in [(1.2, FLOOR), (4.0, FLOOR), (4.0, 20.0), (1.4, 0.3)] {
+        assert!((plan::FALLEN / ratio..1.0).contains(&fallen(ratio, phi)), "{ratio} {phi}");
+    }
+    let down = |phi| plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi);
+    assert!(down(1.0) == plan::DOWN && (0.85..0.9).contains(&down(FLOOR)), "{}", down(FLOOR));
 }
 
 #[test]

@@ -33,18 +33,26 @@ impl Layouts {
     }
 }
 
-/// Makes the tables, or sees that they are ours.
-pub(super) fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
+/// Whether the tables are ours; `false`: there are none. Changes nothing.
+pub(super) fn is_ours(db: &Connection) -> Result<bool, StoreError> {
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables > 0 {
-        return match (number("application_id")?, number("user_version")?) {
-            (APPLICATION_ID, VERSION) => Ok(()),
-            (APPLICATION_ID, version) => {
-                Err(StoreError::Damaged(format!("of version {version}, this program writes {VERSION}")))
-            }
-            _ => Err(StoreError::Damaged("another program's".into())),
-        };
+    if tables == 0 {
+        return Ok(false);
+    }
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION_ID, VERSION) => Ok(true),
+        (APPLICATION_ID, version) => {
+            Err(StoreError::Damaged(format!("of version {version}, this program writes {VERSION}")))
+        }
+        _ => Err(StoreError::Damaged("another program's".into())),
+    }
+}
+
+/// Makes the tables, or sees that they are ours.
+pub(super) fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
+    if is_ours(db)? {
+        return Ok(());
     }
     db.pragma_update(None, "application_id", APPLICATION_ID)?;
     db.pragma_update(None, "user_version", VERSION)?;

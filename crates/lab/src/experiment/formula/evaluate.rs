@@ -80,6 +80,12 @@ fn pair(operator: Operator, left: Value, right: Value) -> Value {
 }
 
 fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value {
+    if function == Function::Greater {
+        // What is not known is not less than anything.
+        let numbers: Vec<f64> = arguments.map(|value| value.or_nan()).collect();
+        let unknown = numbers.iter().any(|number| number.is_nan());
+        return Value::Number(if unknown { f64::NAN } else { numbers.into_iter().fold(f64::MIN, f64::max) });
+    }
     let mut points = arguments.next().map(Value::curve).unwrap_or_default();
     // A second in which nothing was measured (0/0) has no value; it must not hide the others.
     points.retain(|(_, y)| y.is_finite());
@@ -100,6 +106,7 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
             let (target, share) = (number(), number());
             settled(&points, target, share)
         }
+        Function::Greater => unreachable!("it takes no curve"),
         Function::Shift => {
             let by = number();
             return Value::Curve(points.into_iter().map(|(x, y)| (x + by, y)).collect());

@@ -61,6 +61,8 @@ fn numbers_follow_from_the_runs() {
         ("upto(steps.goodput_rps / place(steps.goodput_rps), 0.99)", 20.0),
         ("max(steps.goodput_rps * 2 - 1)", 41.0),
         ("max(100 - steps.goodput_rps)", 90.0),
+        ("greater(1 - 3, sum(with[door]))", 18.0),
+        ("greater(2, 0 - 2)", 2.0),
         ("settled(with[door], 5, 0)", 2.0),
         ("settled(with[door], 7, 0.3)", 1.0),
         ("settled(with[door], 7, 0.5)", 0.0),
@@ -113,6 +115,7 @@ fn what_a_run_does_not_have_is_no_number() {
         "argmax(steps.goodput_rps)",
         "upto(with[door], 1)",
         "settled(with[door], 1, 0.5)",
+        "greater(1, with.served_share)",
         "max(smooth(with[door], 5))",
     ] {
         let (formula, _) = checked(text).expect(text);

@@ -102,17 +102,9 @@ struct Watched {
 
 impl Watched {
     fn new(kind: Kind, seed: u64) -> Self {
-        let visitor = Visitor::new(person(seed));
-        Self {
-            cast: cast(kind),
-            visitor,
-            now: CAME,
-            failures: 0,
-            served: 0,
-            was_told: false,
-            once: [0; 3],
-            end: None,
-        }
+        let cast = cast(kind);
+        let visitor = Visitor::new(person(seed), &cast);
+        Self { cast, visitor, now: CAME, failures: 0, served: 0, was_told: false, once: [0; 3], end: None }
     }
 
     fn kind(&self) -> &Kind {

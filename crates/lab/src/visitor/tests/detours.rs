@@ -171,7 +171,7 @@ fn a_used_ticket_is_shown_once_after_a_wait() {
 #[test]
 fn an_attack_without_a_ticket_is_left_out() {
     let cast = cast(Kind { tamper: 1.0, replay: 1.0, ..kind() });
-    let mut visitor = Visitor::new(person(1));
+    let mut visitor = Visitor::new(person(1), &cast);
     let skip = |visitor: &mut Visitor, ask| {
         assert_eq!(visitor.ask(), ask);
         let reaction = visitor.skip_attack(&cast, visitor.at());

@@ -121,7 +121,7 @@ fn a_full_room_is_tried_again_when_it_says() {
 #[test]
 fn who_finds_the_room_full_is_not_in_it() {
     let cast = cast(kind());
-    let mut visitor = Visitor::new(person(1));
+    let mut visitor = Visitor::new(person(1), &cast);
     let mut feed = |outcome| {
         let reaction = visitor.receive(&cast, outcome, visitor.at() + MS);
         (visitor.in_room(), reaction.noted)
@@ -271,19 +271,20 @@ fn a_wait_can_be_too_long() {
 #[test]
 fn patience_is_for_the_page_not_for_its_polls() {
     let cast = cast(kind());
-    let mut visitor = Visitor::new(person(1));
+    let mut visitor = Visitor::new(person(1), &cast);
     assert_eq!(visitor.gives_up_at(&cast), CAME + 5 * S);
     let Next::Send(at) = visitor.receive(&cast, place(9 * S, S), CAME + S).next else { panic!("waits") };
     assert_eq!(visitor.gives_up_at(&cast), at + NEWS_TIMEOUT);
     let patient = Kind { patience: Dist::Never, ..kind() };
-    assert_eq!(Visitor::new(person(1)).gives_up_at(&super::cast(patient)), Duration::MAX);
+    let patient = super::cast(patient);
+    assert_eq!(Visitor::new(person(1), &patient).gives_up_at(&patient), Duration::MAX);
 }
 
 #[test]
 fn people_differ_and_stay_as_they_are() {
     let cast = cast(Kind { patience: Dist::Uniform(0.0, 10.0), ..Kind::default() });
     let patience = |seed| {
-        let visitor = Visitor::new(person(seed));
+        let visitor = Visitor::new(person(seed), &cast);
         assert_eq!(visitor.gives_up_at(&cast), visitor.gives_up_at(&cast));
         (visitor.gives_up_at(&cast) - CAME).as_secs_f64()
     };
@@ -300,7 +301,7 @@ fn each_step_has_a_number_for_its_path() {
     let cast = cast(Kind { steps: steps(&[0.0, 0.0]), ..kind() });
     let mut high = 0;
     for seed in 0..100 {
-        let mut visitor = Visitor::new(person(seed));
+        let mut visitor = Visitor::new(person(seed), &cast);
         let first = visitor.path_number();
         visitor.receive(&cast, refused(), visitor.at());
         assert_eq!(visitor.path_number(), first, "the same request again");

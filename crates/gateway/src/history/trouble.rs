@@ -1,0 +1,200 @@
+//! Processes that are killed, files that come late, and what else is found under the file's name.
+
+use super::metrics::Scope;
+use super::store::Reader;
+use super::tests::{Desk, Scratch};
+use super::*;
+
+#[test]
+fn a_file_that_comes_late_is_joined_where_it_left_off() {
+    // The process before ends within an hour, ten minutes, a minute and five seconds; the next one measures on, and gets the
+    // file only after each of these, or at once. In any case the file's hours and minutes are those of all seconds.
+    for late in [4, 14, 60, 640, 4_000] {
+        let dir = Scratch::new();
+        let mut first = Desk::new(&dir.0);
+        first.play(7_200..9_023);
+        let mut second = Desk::new(&dir.0);
+        assert!(!second.on_disk(), "taken");
+        second.play(9_023..9_023 + late);
+        // The same seconds as the one before: not counted twice.
+        first.play(9_023..9_030);
+        drop(first);
+        second.play(9_023 + late..14_500);
+        assert!(second.on_disk());
+        let reader = Reader::open(&dir.file()).unwrap();
+        for (archive, step) in [(1, 5), (2, 60), (3, 600), (4, 3_600)] {
+            let (span, layout) = (7_200..14_400, reader.layouts().of(Scope::Class));
+            let mut whole = 0;
+            let check = |at: u64, bytes: &[u8]| {
+                let (seconds, value) = (layout::Layout::seconds(bytes), layout.figure(bytes, 0));
+                let mean = at as f32 + (step - 1) as f32 / 2.0;
+                let right = (step as u32, mean, at as f32, (at + step - 1) as f32);
+                assert_eq!(
+                    (seconds, value.average, value.min, value.max),
+                    right,
+                    "{step} s at {at}, {late} s late"
+                );
+                whole += 1;
+            };
+            reader.read(archive, &Series::all(), span, check).unwrap();
+            // Of the finest, only the last two hours are there, and of those measured in memory twenty minutes.
+            assert!(whole >= if step == 5 { 800 } else { 7_200 / step }, "{whole} of {step} s");
+        }
+    }
+}
+
+/// Seconds, one after another, each told when it is written; until somebody kills the process.
+fn measure_until_killed(dir: &Path, from: u64) -> ! {
+    let mut desk = Desk::new(dir);
+    for at in from.. {
+        desk.play([at]);
+        println!("\n{at}");
+    }
+    unreachable!("there is no last second")
+}
+
+#[test]
+fn killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more() {
+    const CHILD: &str = "TIDEGATE_TEST_KILLED";
+    const NAME: &str =
+        "history::trouble::killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more";
+    if let Ok(told) = std::env::var(CHILD) {
+        let (from, dir) = told.split_once(' ').expect("where and from when");
+        measure_until_killed(Path::new(dir), from.parse().expect("a second"));
+    }
+    let dir = Scratch::new();
+    let (mut next, mut measured) = (7_200, Vec::new());
+    // Within five seconds, a minute, ten minutes; and with a gap now and then.
+    for (seconds, gap) in [(2, 0), (9, 2), (50, 0), (130, 7), (333, 0), (701, 61), (1_500, 0)] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([NAME, "--exact", "--nocapture"])
+            .env(CHILD, format!("{next} {}", dir.0.display()))
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut told = 0;
+        for line in lines {
+            let Ok(at) = line.unwrap().parse::<u64>() else { continue };
+            told = at;
+            if at >= next + seconds - 1 {
+                // SIGKILL; what it has told meanwhile is still to be read.
+                child.kill().unwrap();
+            }
+        }
+        assert!(!child.wait().unwrap().success() && told >= next + seconds - 1, "{told}");
+        let desk = Desk::new(&dir.0);
+        assert!(desk.on_disk());
+        let last = *desk.in_file(0, 100_000).last().expect("seconds");
+        assert!(last == told || last == told + 1, "{told} was told of, {last} is there");
+        measured.extend(next..=last);
+        next = last + 1 + gap;
+    }
+    let mut desk = Desk::new(&dir.0);
+    desk.play(next..18_001);
+    measured.extend(next..18_001);
+    let reader = Reader::open(&dir.file()).unwrap();
+    let layout = reader.layouts().of(Scope::Class);
+    for (archive, archive::Archive { step, .. }) in archive::ARCHIVES.iter().enumerate() {
+        let mut rows = 0;
+        let check = |at: u64, bytes: &[u8]| {
+            let of: Vec<f64> =
+                measured.iter().filter(|s| (at..at + step).contains(*s)).map(|s| *s as f64).collect();
+            let (value, seconds) = (layout.figure(bytes, 0), layout::Layout::seconds(bytes));
+            assert_eq!(seconds as usize, of.len(), "{step} s at {at}");
+            let mean = of.iter().sum::<f64>() / of.len() as f64;
+            assert!((f64::from(value.average) - mean).abs() < 0.01, "{step} s at {at}: {value:?}, {mean}");
+            assert_eq!(
+                (f64::from(value.min), f64::from(value.max)),
+                (of[0], of[of.len() - 1]),
+                "{step} s at {at}"
+            );
+            rows += 1;
+        };
+        reader.read(archive, &Series::all(), 7_200..18_000, check).unwrap();
+        assert!(rows >= 3, "{rows} of {step} s");
+    }
+}
+
+#[test]
+fn nothing_that_was_set_aside_is_lost_and_no_more_than_five_are() {
+    let dir = Scratch::new();
+    let put = |text: &str| {
+        for tail in ["", "-wal"] {
+            std::fs::write(dir.0.join(format!("history.db{tail}")), format!("{text}{tail}").repeat(500))
+                .unwrap();
+        }
+    };
+    for n in 0..5 {
+        put(&format!("rubbish {n}"));
+        let mut desk = Desk::new(&dir.0);
+        desk.play(100..103);
+        assert!(desk.on_disk(), "{n}");
+    }
+    let found = |name: &str| std::fs::read_to_string(dir.0.join(name)).unwrap_or_default();
+    for (n, name) in ["", ".1", ".2", ".3", ".4"].into_iter().enumerate() {
+        for tail in ["", "-wal"] {
+            let text = found(&format!("history.db.damaged{name}{tail}"));
+            assert!(text.starts_with(&format!("rubbish {n}{tail}")), "{n}{tail}: {text:.20}");
+        }
+    }
+    put("rubbish 5");
+    let mut desk = Desk::new(&dir.0);
+    desk.play(100..103);
+    assert!(!desk.on_disk() && found("history.db").starts_with("rubbish 5"), "nothing is thrown away");
+    assert_eq!(desk.ask(100, 103, None, 103).points.len(), 3, "in memory");
+    for tail in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(dir.0.join(format!("history.db.damaged.3{tail}")));
+    }
+    desk.play(103..120);
+    assert!(desk.on_disk() && found("history.db.damaged.3").starts_with("rubbish 5"));
+}
+
+#[test]
+fn another_program_s_database_is_set_aside_whole_and_as_it_was() {
+    let dir = Scratch::new();
+    let theirs = rusqlite::Connection::open(dir.file()).unwrap();
+    theirs.pragma_update(None, "journal_mode", "WAL").unwrap();
+    theirs.execute_batch("CREATE TABLE precious (x); INSERT INTO precious VALUES (42);").unwrap();
+    // As after kill -9: its rows are in the log alone.
+    let wal = std::fs::read(dir.0.join("history.db-wal")).unwrap();
+    assert!(!wal.is_empty());
+    let copy = Scratch::new();
+    for tail in ["", "-wal"] {
+        std::fs::copy(dir.0.join(format!("history.db{tail}")), copy.0.join(format!("history.db{tail}")))
+            .unwrap();
+    }
+    drop(theirs);
+    let mut desk = Desk::new(&copy.0);
+    desk.play(100..103);
+    assert!(desk.on_disk());
+    let kept = rusqlite::Connection::open(copy.0.join("history.db.damaged")).unwrap();
+    assert_eq!(kept.query_row("SELECT x FROM precious", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
+    // Not in WAL mode: nor is it afterwards.
+    let other = Scratch::new();
+    let theirs = rusqlite::Connection::open(other.file()).unwrap();
+    theirs.execute_batch("CREATE TABLE precious (x);").unwrap();
+    drop(theirs);
+    let before = std::fs::read(other.file()).unwrap();
+    Desk::new(&other.0).play(100..103);
+    assert!(std::fs::read(other.0.join("history.db.damaged")).unwrap() == before, "untouched");
+}
+
+#[test]
+fn its_size_is_what_is_there() {
+    let dir = Scratch::new();
+    let mut desk = Desk::new(&dir.0);
+    desk.play(100..140);
+    let there = || -> u64 {
+        let of =
+            |tail: &str| std::fs::metadata(dir.0.join(format!("history.db{tail}"))).map_or(0, |m| m.len());
+        ["", "-wal", "-shm"].into_iter().map(of).sum()
+    };
+    assert_eq!(desk.inner.bytes.load(Relaxed), there());
+    for name in ["history.db", "history.db-wal", "history.db-shm"] {
+        std::fs::remove_file(dir.0.join(name)).unwrap();
+    }
+    desk.writer.look(1_000_000);
+    assert_eq!((desk.on_disk(), desk.inner.bytes.load(Relaxed)), (false, 0), "gone");
+}

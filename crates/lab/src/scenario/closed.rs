@@ -1,0 +1,86 @@
+//! `[arrivals.closed]`: a fixed number of browsers, each of which asks, reads, thinks and asks again until the end.
+//!
+//! ```text
+//!   begins ──► ends                 N browsers on the way: X = N / (R + Z), response time R, think time Z
+//!   joining │ settling │ measured   (the interactive response time law: Denning, Buzen, 1978)
+//! ```
+//!
+//! TPC-W's emulated browsers (TPC-W 5.3) and those of most benchmarks of its kind. Unlike an open crowd they slow down with
+//! the service: what makes such a service collapse is not the crowd but its impatience, requests given up and repeated while
+//! the origin still works for them.
+
+use std::time::Duration;
+
+use tidegate_gateway::settings::kind::{Count, Number};
+
+use super::kinds::{MOMENT, SPAN};
+use super::section::Section;
+use super::{Kind, Step};
+
+/// Most browsers: each is a visitor of some hundred bytes for the whole run.
+const MAX_BROWSERS: u32 = 1_000_000;
+
+/// How many browsers there are, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClosedLoop {
+    /// How many, once all have joined.
+    pub browsers: u32,
+    /// How many join in a second.
+    pub join: f64,
+    /// Time after the last has joined that is not measured yet.
+    pub settle: Duration,
+    /// Time that is measured. At its end nobody asks for another page.
+    pub lasts: Duration,
+}
+
+impl ClosedLoop {
+    /// When the measured time begins, from the start of the run.
+    pub fn measured_from(&self) -> Duration {
+        Duration::from_secs_f64(f64::from(self.browsers) / self.join).saturating_add(self.settle)
+    }
+
+    /// When it ends.
+    pub fn ends(&self) -> Duration {
+        self.measured_from().saturating_add(self.lasts)
+    }
+}
+
+impl Kind {
+    /// Steps by how often each is asked for in a visit; in a closed loop, relative to the others.
+    pub fn requests(&self) -> impl Iterator<Item = (f64, &Step)> + Clone {
+        self.steps.iter().map(|step| (step.weight.unwrap_or(1.0), step))
+    }
+}
+
+/// The section inside `[arrivals]`, if it is there.
+pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
+    let mut section = arrivals.inside("closed")?;
+    let closed = ClosedLoop {
+        browsers: section.need("browsers", &Count(1..=u64::from(MAX_BROWSERS)), 1u32),
+        join: section.take("join", &Number(0.001..=1e6), 50.0),
+        settle: section.take("settle", &MOMENT, Duration::ZERO),
+        lasts: section.need("for", &SPAN, Duration::from_secs(1)),
+    };
+    section.finish();
+    for other in ["phase", "process", "repeat", "replay", "speed"] {
+        if arrivals.has(other) {
+            arrivals.conflict(other, "no such key beside [arrivals.closed]", "one that has no effect");
+        }
+    }
+    Some(closed)
+}
+
+/// What visitors must be for a closed loop, and must not be without one.
+pub(super) fn check(root: &mut Section<'_, '_>, is_closed: bool, visitors: &[Kind]) {
+    let by_weight = |kind: &&Kind| kind.steps.iter().any(|step| step.weight.is_some());
+    if let Some(kind) = visitors.iter().find(by_weight).filter(|_| !is_closed) {
+        let expected =
+            "[arrivals.closed] with steps drawn by weight: a session of them has no end of its own";
+        root.conflict("visitor", expected, format!("weights in the steps of \"{}\"", kind.name));
+    }
+    let attacks = |kind: &&Kind| kind.tamper > 0.0 || kind.replay > 0.0;
+    if let Some(kind) = visitors.iter().find(attacks).filter(|_| is_closed) {
+        let expected = "no `tamper` or `replay` in a closed loop, whose figures are of people";
+        root.conflict("visitor", expected, format!("an attacker, \"{}\"", kind.name));
+    }
+}

@@ -1,0 +1,55 @@
+//! What is served within a stretch of the run that is measured by itself: of a closed loop, from when all browsers are there.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::{MAX_RESPONSE_US, ratio};
+
+/// Counts of the stretch.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    from: Duration,
+    to: Duration,
+    response_us: Histogram<u64>,
+    sum_us: u64,
+}
+
+impl Measured {
+    pub fn new(from: Duration, to: Duration) -> Self {
+        let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).expect("sensible bounds");
+        Self { from, to, response_us, sum_us: 0 }
+    }
+
+    /// A request was served at `now`, after `us` microseconds.
+    pub fn served(&mut self, us: u64, now: Duration) {
+        if (self.from..self.to).contains(&now) {
+            self.response_us.saturating_record(us);
+            self.sum_us += us;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.response_us.add(&other.response_us).expect("histograms of the same bounds");
+        self.sum_us += other.sum_us;
+    }
+
+    /// The figures; of a run that ended at `lasted`, up to there.
+    pub fn figures(&self, lasted: Duration) -> [(&'static str, f64); 5] {
+        let seconds = lasted.min(self.to).saturating_sub(self.from).as_secs_f64();
+        let (served, max_ms) = (self.response_us.len() as f64, self.response_us.max() as f64 / 1000.0);
+        let ms = |q| (self.response_us.value_at_quantile(q) as f64 / 1000.0).min(max_ms);
+        [
+            ("steady_seconds", seconds),
+            ("steady_goodput_rps", ratio(served, seconds)),
+            ("steady_response_mean_ms", ratio(self.sum_us as f64 / 1000.0, served)),
+            ("steady_response_p50_ms", ms(0.5)),
+            ("steady_response_p99_ms", ms(0.99)),
+        ]
+    }
+
+    /// The names of the figures.
+    pub fn keys() -> [&'static str; 5] {
+        Self::new(Duration::ZERO, Duration::ZERO).figures(Duration::ZERO).map(|(key, _)| key)
+    }
+}

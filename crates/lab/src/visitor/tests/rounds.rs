@@ -1,0 +1,83 @@
+//! Browsers of a closed loop: they stay, think, and ask for what is drawn.
+
+use super::*;
+
+/// Until then the loop goes on.
+const UNTIL: Duration = Duration::from_secs(100_000);
+
+fn browser(weights: &[Option<f64>]) -> Kind {
+    let step =
+        |weight: &Option<f64>| Step { weight: *weight, think: Dist::Exponential(7.0), ..Step::default() };
+    Kind { steps: weights.iter().map(step).collect(), until: Some(UNTIL), ..kind() }
+}
+
+/// Feeds the same outcome until the visitor leaves: the steps asked for, each with when.
+fn goes_round(kind: Kind, seed: u64, outcome: Outcome) -> Vec<(u8, Duration)> {
+    let cast = cast(kind);
+    let mut visitor = Visitor::new(person(seed), &cast);
+    let mut asked = vec![(visitor.step(), visitor.at())];
+    while let Next::Send(at) = visitor.receive(&cast, outcome, visitor.at() + MS).next {
+        assert!(at < UNTIL, "{at:?}");
+        asked.push((visitor.step(), at));
+    }
+    asked
+}
+
+#[test]
+fn pages_come_as_their_weights_say_and_thoughts_as_long() {
+    let asked = goes_round(browser(&[Some(29.0), Some(0.0), Some(11.0)]), 1, Ok(Answer::Served));
+    // 100,000 s of 7 s each: some 14,000 pages, of which 29 in 40 are the first.
+    assert!(asked.len() > 13_000 && asked.len() < 15_600, "{}", asked.len());
+    let share =
+        |wanted: u8| asked.iter().filter(|(step, _)| *step == wanted).count() as f64 / asked.len() as f64;
+    assert_eq!(share(1), 0.0);
+    // Five standard deviations are 0.02.
+    assert!((share(0) - 29.0 / 40.0).abs() < 0.02, "{}", share(0));
+    let thoughts: Vec<f64> = asked.windows(2).map(|pair| (pair[1].1 - pair[0].1).as_secs_f64()).collect();
+    let mean = thoughts.iter().sum::<f64>() / thoughts.len() as f64;
+    let spread = (thoughts.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / thoughts.len() as f64).sqrt();
+    assert!((mean - 7.0).abs() < 0.3 && (spread / mean - 1.0).abs() < 0.05, "{mean} {spread}");
+}
+
+#[test]
+fn steps_without_weights_come_in_their_order() {
+    let asked = goes_round(browser(&[None, None, None]), 2, Ok(Answer::Served));
+    assert!(asked.iter().enumerate().all(|(i, (step, _))| usize::from(*step) == i % 3));
+}
+
+#[test]
+fn what_the_service_does_changes_no_page_that_is_asked_for() {
+    let served = goes_round(browser(&[Some(1.0), Some(1.0)]), 3, Ok(Answer::Served));
+    let kind = Kind { retries: 0, ..browser(&[Some(1.0), Some(1.0)]) };
+    let refused = goes_round(kind, 3, refused());
+    assert_eq!(served, refused, "each page once, served or given up for good");
+}
+
+#[test]
+fn nobody_leaves_before_the_end_whatever_happens() {
+    let full = || full(S);
+    for (name, kind, outcome) in [
+        ("tired", Kind { wait_limit: Dist::Fixed(0.0), ..browser(&[None]) }, place(9 * S, S)),
+        ("no show", Kind { no_show: 1.0, ..browser(&[None]) }, place(9 * S, S)),
+        ("out of retries", Kind { retries: 2, ..browser(&[None]) }, refused()),
+        ("out of patience", browser(&[None]), Err(Failure::Patience)),
+        ("room full", browser(&[None]), full()),
+    ] {
+        let asked = goes_round(kind, 4, outcome);
+        assert!(asked.last().is_some_and(|(_, at)| *at > UNTIL - 200 * S), "{name}: {:?}", asked.last());
+        assert!(asked.len() > 5_000, "{name}: {}", asked.len());
+    }
+}
+
+#[test]
+fn a_page_is_asked_for_again_until_retries_end() {
+    let cast = cast(Kind { retries: 2, ..browser(&[Some(1.0), Some(1.0), Some(1.0), Some(1.0)]) });
+    let mut visitor = Visitor::new(person(5), &cast);
+    let (step, number) = (visitor.step(), visitor.path_number());
+    for _ in 0..2 {
+        visitor.receive(&cast, refused(), visitor.at() + MS);
+        assert_eq!((visitor.step(), visitor.path_number()), (step, number), "the same page");
+    }
+    visitor.receive(&cast, refused(), visitor.at() + MS);
+    assert_ne!(visitor.path_number(), number, "another page");
+}
