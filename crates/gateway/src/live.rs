@@ -1,19 +1,16 @@
 //! The configuration in force, compiled: what a reload replaces with one pointer swap.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, request};
 use tidegate_core::capacity::{self, Estimator, Load};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
+use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::desk::{Entrance, SessionRules};
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
 use tidegate_core::measure::{ClassTotals, Snapshot};
-use tidegate_core::orders::TierId;
 use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
@@ -22,10 +19,10 @@ use crate::asker::Asker;
 use crate::congestion::plan::{self, Plan, PlanError};
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
-use crate::target;
 use crate::tiers::{TierError, Tiers};
 
 mod numbers;
+mod parties;
 
 pub use numbers::Mark;
 
@@ -116,7 +113,7 @@ impl Live {
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, LiveError> {
         let known = settings.classes();
         let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
-        let classifier = Rules::compile(matched.iter().map(rule).collect())?;
+        let classifier = Rules::compile(matched.iter().map(parties::rule).collect())?;
         let classes = class_facts(&settings, &known);
         capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         let keys = Arc::new(KeyRing::parse(&keys.join("\n"))?);
@@ -126,11 +123,11 @@ impl Live {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
-        let tiers = Arc::new(tiers(&settings, &classes)?);
         let applications = settings.application.iter().map(|one| Arc::new(Asker::new(one))).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
             plan: Arc::new(Plan::new(&settings, &plan::class_names(&classes))?),
+            tiers: Arc::new(parties::tiers(&settings, &classes)?),
             settings,
             classifier,
             order,
@@ -139,10 +136,9 @@ impl Live {
             bindings,
             pages,
             all_navigations,
-            gate,
             ingress,
-            tiers,
             applications,
+            gate,
         })
     }
 
@@ -165,19 +161,17 @@ impl Live {
             pages: self.pages.clone(),
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
-            ingress: Ingress::default(),
+            plan: self.plan.clone(),
             tiers: self.tiers.clone(),
             applications: self.applications.clone(),
-            plan: self.plan.clone(),
+            ingress: Ingress::default(),
             settings,
         };
         tuned.arrange(self);
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
-        if tuned.settings.rule != self.settings.rule {
-            tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
-        }
+        tuned.tune_rules(self);
         Ok(tuned)
     }
 
@@ -309,32 +303,7 @@ impl Live {
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
-        plan::succeed(&mut self.plan, &old.plan, now);
-        // Tuning leaves the levels alone: they are the same.
-        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
-            tiers.succeed(&old.tiers, now);
-        }
-        for one in &mut self.applications {
-            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
-                *one = before.clone();
-            }
-        }
-    }
-
-    /// The class of a request of this service level.
-    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
-        if let Some(class) = self.tiers.get(tier).and_then(|tier| tier.class) {
-            // Compiled in the order of the file.
-            return self.order[class.index()];
-        }
-        self.classify(&RequestHead {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            host: target::host(parts),
-            client,
-            fields: &HeadFields(&parts.headers),
-        })
+        self.succeed_parties(old, now);
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -383,20 +352,6 @@ impl Live {
     }
 }
 
-struct HeadFields<'a>(&'a HeaderMap);
-
-impl Fields for HeadFields<'_> {
-    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
-    }
-}
-
-fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError> {
-    let class =
-        |name: &str| classes.iter().position(|facts| &*facts.name == name).map(|id| ClassId(id as u8));
-    Tiers::new(settings, class)
-}
-
 fn gate_config(settings: &Settings, classes: &[settings::Class]) -> GateConfig {
     let origin = &settings.origin;
     // More could not be sent anywhere.
@@ -433,19 +388,6 @@ fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -
     let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
     order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));
     all.into_iter().enumerate().map(|(id, value)| value.unwrap_or_else(|| gone(id))).collect()
-}
-
-fn rule(class: &settings::Class) -> ClassRule {
-    let m = &class.matches;
-    ClassRule {
-        method: m.method.clone(),
-        path: m.path.clone(),
-        host: m.host.clone(),
-        header: m.header.clone(),
-        cookie: m.cookie.clone(),
-        query: m.query.clone(),
-        client: m.client.clone(),
-    }
 }
 
 fn bindings(binding: settings::Binding) -> BindingKinds {

@@ -27,8 +27,8 @@ use crate::cookies::Cookies;
 use crate::enforce::explain::Cause;
 use crate::enforce::{Hand, Obeyed, Told};
 use crate::forward::{Claim, Forwarded};
-use crate::live::Mark;
 use crate::guard::{caught, within};
+use crate::live::Mark;
 use crate::logged::Logged;
 use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
@@ -207,10 +207,7 @@ impl Exchange {
         let peer = conn.peer.ip().to_canonical();
         let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
         let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
-        let tier = match live.tiers.is_empty() {
-            true => TierId(0),
-            false => live.tiers.of(&parts.headers, client, started),
-        };
+        let tier = live.tier_of(&parts.headers, client, started);
         let class = live.class_of(parts, client, tier);
         let id = worker.request_id();
         let id = std::str::from_utf8(&id).unwrap_or_default();

@@ -54,7 +54,7 @@ pub enum TierError {
 pub struct Tier {
     /// Its name in metrics and rules.
     pub name: Arc<str>,
-    /// The class its requests are of instead of their own.
+    /// The class its requests are of instead of their own, by its place in the file.
     pub class: Option<ClassId>,
     /// It passes the waiting room.
     pub skips_room: bool,
@@ -90,7 +90,7 @@ struct Token {
 pub struct Tiers(Vec<Tier>);
 
 impl Tiers {
-    /// Compiles the settings. `classes` are the classes' names by id.
+    /// Compiles the settings. `class` tells a class's place in the file by its name.
     ///
     /// # Errors
     /// A public key.

@@ -119,7 +119,7 @@ impl Gate {
 
     /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
     pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
-        Self::before(origin.address, toml, overrides)
+        Self::begin(origin.address, toml, |state| Source { file: None, overrides: overrides(state) })
     }
 
     /// As [`Gate::start_with`], before any origin.

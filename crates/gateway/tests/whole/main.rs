@@ -1,8 +1,8 @@
 //! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
 
 mod admin;
-mod changes;
 mod asked;
+mod changes;
 mod classes;
 mod figures;
 mod harness;
