@@ -116,7 +116,11 @@ fn orders() {
     let scope = Scope { new_sessions: true, ..Scope::default() };
     let action = Action::Answer { status: 503 };
     let order = Order { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
-    enforcement.publish(Orders::new(vec![order]), vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))], &wake);
+    enforcement.publish(
+        Orders::new(vec![order]),
+        vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))],
+        &wake,
+    );
     bench("orders, one for others", || (), |()| _ = black_box(pass(&enforcement)));
 }
 

@@ -124,13 +124,7 @@ impl Congestion {
     }
 
     /// One tick.
-    pub fn tick(
-        &mut self,
-        plan: &Arc<Plan>,
-        measured: &Measured<'_>,
-        publish: &Publish<'_>,
-        now: Timestamp,
-    ) {
+    pub fn tick(&mut self, plan: &Arc<Plan>, measured: &Measured<'_>, publish: &Publish<'_>, now: Timestamp) {
         let mut changes = self.follow(plan, measured.board, now);
         let is_other = !changes.is_empty();
         if !self.watches.is_empty() {

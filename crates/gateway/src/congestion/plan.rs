@@ -117,8 +117,9 @@ impl Plan {
 
     /// Whether a rule may end what is already being answered (WAC 3.3 e, f).
     pub fn may_cut(&self) -> bool {
-        let cuts =
-            |order: &Order| matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop);
+        let cuts = |order: &Order| {
+            matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
+        };
         self.rules.iter().any(|rule| cuts(&rule.order))
     }
 }

@@ -311,3 +311,44 @@ fn figures_are_short() {
     assert!(rounded(f64::NAN).is_nan());
     assert!(rounded(f64::MIN_POSITIVE).is_finite() && rounded(f64::MAX).is_finite());
 }
+
+#[test]
+fn what_a_rule_names_is_found_by_its_name_after_a_reload() {
+    let tier =
+        |name: &str, more: &str| format!("[[tier]]\nname = \"{name}\"\nclient = \"192.0.2.0/24\"\n{more}");
+    let lighter = |name: &str| format!("[[lighter]]\nname = \"{name}\"\nto = \"/{name}\"\n");
+    let application = |name: &str| format!("[[application]]\nname = \"{name}\"\nurl = \"http://{name}:1\"\n");
+    let rules = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nspare = [\"gold\"]\nurls = [\"/r\"]\n\
+                 [[rule]]\nname = \"l\"\nwhen = \"true\"\nthen = \"reroute\"\nto = \"lite\"\nurls = [\"/l\"]\n\
+                 [[rule]]\nname = \"a\"\nwhen = \"true\"\nthen = \"ask\"\napplication = \"fraud\"\nurls = [\"/a\"]\n";
+    let seen = |bench: &Bench| {
+        let (standing, s) = (bench.enforcement.standing(), &bench.live.settings);
+        let decide =
+            |path, tier| standing.orders.decide(&Asked { tier, ..asked(path) }, 0, bench.now, &mut |_| ());
+        let Decision::Reroute { route, .. } = decide("/l", TierId(0)) else { panic!("not rerouted") };
+        let Decision::Ask { application, .. } = decide("/a", TierId(0)) else { panic!("not asked") };
+        let passes = |name: &&str| matches!(decide("/r", s.tier_id(name).unwrap()), Decision::Pass);
+        let spared: Vec<_> = s.tier_names().into_iter().filter(passes).map(str::to_owned).collect();
+        let (to, whom) = (usize::from(route.0), usize::from(application.0));
+        (s.lighter_names()[to].to_owned(), s.application_names()[whom].to_owned(), spared)
+    };
+    let known = |spared: &[&str]| {
+        ("lite".to_owned(), "fraud".to_owned(), spared.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let one = [tier("gold", ""), lighter("lite"), application("fraud")].concat();
+    let mut bench = Bench::new(&format!("{one}{rules}"));
+    bench.tick();
+    assert_eq!(seen(&bench), known(&["gold"]));
+    // Others before them; one level is spared by all rules. In force with the reload, not with the tick after it.
+    let others =
+        [tier("crew", "exempt = true\n"), tier("tin", ""), lighter("other"), application("other")].concat();
+    let mut new = live(&format!("{others}{one}{rules}"));
+    new.follow(&bench.live, &Snapshot::take([&bench.shard], bench.now), |_| true);
+    new.succeed(&bench.live, bench.now);
+    bench.live = new;
+    let publish = Publish { enforcement: &bench.enforcement, wake: &bench.wake };
+    bench.congestion.go_over(&bench.live.plan, &bench.board, &publish, bench.now);
+    assert_eq!(seen(&bench), known(&["crew", "gold"]));
+    bench.tick();
+    assert_eq!(seen(&bench), known(&["crew", "gold"]));
+}

@@ -31,7 +31,11 @@ const NOW: Timestamp = Timestamp::from_secs(1);
 fn nothing_in_force_is_a_word_of_zero() {
     let (enforcement, wake) = (Enforcement::default(), watch::Sender::new(Drain::No));
     assert_eq!(enforcement.word(), 0);
-    enforcement.publish(orders(vec![order(Action::Close)]), vec![Some(enforcement.told("r", "red", "cpu=1"))], &wake);
+    enforcement.publish(
+        orders(vec![order(Action::Close)]),
+        vec![Some(enforcement.told("r", "red", "cpu=1"))],
+        &wake,
+    );
     let word = enforcement.word();
     assert!(is_in_force(word) && !is_watched(word));
     assert_eq!(enforcement.standing().told(&order(Action::Close)).unwrap().rule.as_ref(), "r");

@@ -33,11 +33,11 @@ mod tunable;
 mod tuning;
 
 pub use classes::{DEFAULT, Switch};
+pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
 pub use enforcing::{
     Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
     TierKey,
 };
-pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
 pub use estimators::{AUTO, estimator_names};
 pub use logging::{AccessLog, LogFormat};
 pub use mistake::{Excerpt, Found, Mistake, place};

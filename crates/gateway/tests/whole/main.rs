@@ -7,6 +7,7 @@ mod classes;
 mod figures;
 mod harness;
 mod limits;
+mod matrix;
 mod multicast;
 mod orders;
 mod places;

@@ -45,14 +45,14 @@ fn done(gate: &Gate, done: Done) -> u64 {
 
 /// What a client's socket said at the end.
 #[derive(PartialEq, Eq, Debug)]
-enum Seen {
+pub enum Seen {
     /// The stream ended after these bytes.
     End(String),
     /// It was reset after these bytes.
     Reset(String),
 }
 
-fn read_out(stream: &mut TcpStream) -> Seen {
+pub fn read_out(stream: &mut TcpStream) -> Seen {
     let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
     let text = |all: &[u8]| String::from_utf8_lossy(all).into_owned();
     loop {
