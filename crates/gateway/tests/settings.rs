@@ -376,6 +376,19 @@ proptest! {
 }
 
 #[test]
+fn a_rule_for_new_visitors_is_warned_of_where_all_are_new() {
+    let rule = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nvisitors = \"new\"\n";
+    for (room, warns) in [
+        ("", true),
+        ("room.unit = \"session\"", false),
+        ("room.unit = \"session\"\nroom.enabled = false", true),
+    ] {
+        let all = with_origin(&format!("{room}\n{rule}")).warnings();
+        assert_eq!(all.iter().any(|one| one.starts_with("rule.r.visitors: ")), warns, "{room}: {all:?}");
+    }
+}
+
+#[test]
 fn a_queue_too_short_to_be_kept_is_warned_of() {
     for (queue, discovers, warns) in [("999ms", true, true), ("1s", true, false), ("1ms", false, false)] {
         let rate = if discovers { 0 } else { 100 };

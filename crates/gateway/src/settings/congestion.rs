@@ -7,7 +7,7 @@ use tidegate_core::rules::OnUnknown;
 use tidegate_core::units::Rate;
 
 use super::declare::{Block, Key, Kind, Section, Tune, join};
-use super::kinds::net::{ANY_CLASS_NAME, DETECTOR_NAME, NAME, PATH_GLOB, Text, text};
+use super::kinds::net::{ANY_CLASS_NAME, NAME, PATH_GLOB, Text, text};
 use super::kinds::quantity::{Count, Number, Portion, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named};
 use super::read::Reader;
@@ -134,6 +134,45 @@ impl Named for How {
 impl Named for OnUnknown {
     const NAMES: &'static [(&'static str, Self)] =
         &[("ignore", Self::Ignore), ("hold", Self::Hold), ("apply", Self::Apply)];
+}
+
+/// The name of a detector, which stands in conditions.
+const DETECTOR_NAME: Text =
+    text("a name of 1 to 64 letters, digits and \"_\", beginning with a letter", |s| {
+        let fine = |s: &str| {
+            let inside = s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            s.starts_with(|c: char| c.is_ascii_alphabetic()) && s.len() <= 64 && inside && !is_cel_word(s)
+        };
+        let other = s.replace('-', "_");
+        if fine(s) { Ok(()) } else { Err(fine(&other).then(|| format!("Write \"{other}\"?"))) }
+    });
+
+/// Words of CEL that cannot name a field.
+fn is_cel_word(s: &str) -> bool {
+    matches!(
+        s,
+        "true"
+            | "false"
+            | "null"
+            | "in"
+            | "as"
+            | "break"
+            | "const"
+            | "continue"
+            | "else"
+            | "for"
+            | "function"
+            | "if"
+            | "import"
+            | "let"
+            | "loop"
+            | "package"
+            | "namespace"
+            | "return"
+            | "var"
+            | "void"
+            | "while"
+    )
 }
 
 /// Where a host's figures come from.

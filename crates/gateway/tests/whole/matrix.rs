@@ -195,6 +195,7 @@ fn is_refused(gate: &Gate, target: &str, rule: &str, action: &str) {
     }
 }
 
+// Long because: one gate goes through calm, congestion and calm again, and each part needs the one before.
 #[test]
 fn every_criterion_brings_about_every_policy_with_every_action() {
     let fraud = Scripted::start(|_, _, stream| reply(stream, "403 No", "", ""));

@@ -245,45 +245,6 @@ pub(in super::super) const fn target_kind() -> Text {
     })
 }
 
-/// The name of a detector, which stands in conditions.
-pub(in super::super) const DETECTOR_NAME: Text =
-    text("a name of 1 to 64 letters, digits and \"_\", beginning with a letter", |s| {
-        let fine = |s: &str| {
-            let inside = s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            s.starts_with(|c: char| c.is_ascii_alphabetic()) && s.len() <= 64 && inside && !is_cel_word(s)
-        };
-        let other = s.replace('-', "_");
-        if fine(s) { Ok(()) } else { Err(fine(&other).then(|| format!("Write \"{other}\"?"))) }
-    });
-
-/// Words of CEL that cannot name a field.
-fn is_cel_word(s: &str) -> bool {
-    matches!(
-        s,
-        "true"
-            | "false"
-            | "null"
-            | "in"
-            | "as"
-            | "break"
-            | "const"
-            | "continue"
-            | "else"
-            | "for"
-            | "function"
-            | "if"
-            | "import"
-            | "let"
-            | "loop"
-            | "package"
-            | "namespace"
-            | "return"
-            | "var"
-            | "void"
-            | "while"
-    )
-}
-
 /// A base URL.
 pub(in super::super) const BASE_URL: Text = text("a URL like \"https://check.shop.example\"", |s| {
     let rest = s.strip_prefix("https://").or_else(|| s.strip_prefix("http://"));
