@@ -45,6 +45,8 @@ pub enum Command {
     },
     /// Look at a running gate, and change what it goes by.
     Ctl(crate::ctl::CtlOptions),
+    /// Say why a running gate refused a request.
+    Explain(crate::ctl::ExplainOptions),
     /// Show a service collapse, and the same service behind the gate.
     Demo(DemoOptions),
     /// Send a crowd to a service, or to the gate in front of it, and say what it met with.

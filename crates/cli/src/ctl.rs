@@ -75,6 +75,11 @@ enum CtlCommand {
         #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
+    /// Say why a request was refused.
+    Explain {
+        /// The request's id: `X-Request-Id`, or `id` in `Tidegate-Decision`.
+        id: String,
+    },
     /// Show everything at a glance.
     State,
     /// Show the capacity and how it was found, or set it.
@@ -90,6 +95,28 @@ enum CtlCommand {
     Reload(Why),
     /// End the gate in good order.
     Drain(Why),
+}
+
+/// `tidegate explain`: as `tidegate ctl explain`.
+#[derive(ClapArgs, Debug)]
+pub struct ExplainOptions {
+    /// The request's id: `X-Request-Id`, or `id` in `Tidegate-Decision`.
+    id: String,
+    /// The gate's admin API [default: $TIDEGATE_URL, or http://127.0.0.1:9090].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// `listen.admin_token`, or `listen.admin_read_token` [default: $TIDEGATE_TOKEN].
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Print what the gate answers, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says why a request was refused.
+pub fn explain(options: ExplainOptions) -> ExitCode {
+    let ExplainOptions { id, url, token, json } = options;
+    ctl(&CtlOptions { url, token, json, command: CtlCommand::Explain { id } })
 }
 
 /// Why a command did not succeed.
@@ -154,6 +181,10 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
         }
         CtlCommand::Audit { limit } => {
             (client.ask("GET", &format!("/v1/audit?limit={limit}"), None).await?, show::audit)
+        }
+        CtlCommand::Explain { id } => {
+            let path = format!("/v1/explain/{}", client::segment(id));
+            (client.ask("GET", &path, None).await?, show::refusal)
         }
         CtlCommand::State => (client.ask("GET", "/v1/state", None).await?, show::figures),
         CtlCommand::Capacity { rate: None, .. } => {

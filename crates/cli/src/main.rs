@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Check { file } => check::check(&file),
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
         Command::Ctl(options) => ctl::ctl(&options),
+        Command::Explain(options) => ctl::explain(options),
         Command::Demo(options) => demo::demo(&options),
         Command::Load(options) => load::load(&options),
         Command::Origin(options) => origin::origin(&options),

@@ -11,6 +11,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+mod fading;
+
+pub use fading::Fading;
+
 /// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 5;
 const SUB: u64 = 1 << SUB_BITS;

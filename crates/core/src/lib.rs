@@ -43,6 +43,9 @@ pub mod scheduler;
 pub mod histogram;
 pub mod measure;
 
+pub mod detect;
+pub mod rules;
+
 pub mod capacity;
 
 pub mod desk;

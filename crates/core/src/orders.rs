@@ -248,7 +248,8 @@ impl Orders {
                     Err(wait) => Decision::Refuse { order, retry_after: Some(wait) },
                 },
                 // What changes something, or brings something along, is nobody else's.
-                Policy::Multicast { .. } if !asked.is_plain => continue,
+                // A lighter page cannot take a form's data.
+                Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
                 Policy::Multicast { period } => Decision::Multicast { order, period: *period },
                 Policy::Ask(application) => Decision::Ask { order, application: *application, next: at + 1 },
                 Policy::Room => Decision::Room { order },
@@ -364,6 +365,9 @@ mod tests {
         assert_eq!(refused_by(&orders, &Asked { is_plain: false, ..asked("/") }), None);
         let now = Timestamp::from_secs(1);
         assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), Decision::Multicast { .. }));
+        let orders = Orders::new(vec![order(0, Policy::Reroute(RouteId(0)))]);
+        assert_eq!(refused_by(&orders, &Asked { is_plain: false, ..asked("/") }), None);
+        assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), Decision::Reroute { .. }));
     }
 
     #[test]

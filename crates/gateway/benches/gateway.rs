@@ -7,11 +7,16 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http::request::Parts;
+use tidegate_core::orders::{Action, Asked, Decision, Order, Orders, Policy, RuleId, Scope, TierId};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tidegate_gateway::enforce::Enforcement;
 use tidegate_gateway::hygiene::{self, RequestContext};
 use tidegate_gateway::page::{Kind, Pages, View};
 use tidegate_gateway::settings::Room;
+use tidegate_gateway::shared::Drain;
 use tidegate_gateway::wire::{HeadLimits, HeadScan};
 use tidegate_gateway::{cookies, navigation};
+use tokio::sync::watch;
 
 const CALLS: u32 = 10_000;
 const ROUNDS: usize = 21;
@@ -47,6 +52,7 @@ fn bench<T>(name: &str, prepare: impl Fn() -> T, mut call: impl FnMut(T)) {
 
 fn main() {
     heads();
+    orders();
     pages();
 }
 
@@ -94,6 +100,44 @@ fn heads() {
         hygiene::prepare_request(&mut parts, &context);
         black_box(&parts);
     });
+}
+
+/// What a request pays for rules: nothing in force, and one order that is not for it.
+fn orders() {
+    let (enforcement, wake) = (Enforcement::default(), watch::Sender::new(Drain::No));
+    let pass = |enforcement: &Enforcement| match black_box(enforcement).word() {
+        0 => true,
+        _ => asks(enforcement),
+    };
+    // What a load costs that is not atomic, and the benchmark's own share.
+    let plain = std::cell::Cell::new(0u64);
+    bench("a plain word", || (), |()| _ = black_box(black_box(&plain).get() == 0));
+    bench("orders, none in force", || (), |()| _ = black_box(pass(&enforcement)));
+    let scope = Scope { new_sessions: true, ..Scope::default() };
+    let action = Action::Answer { status: 503 };
+    let order = Order { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
+    enforcement.publish(
+        Orders::new(vec![order]),
+        vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))],
+        &wake,
+    );
+    bench("orders, one for others", || (), |()| _ = black_box(pass(&enforcement)));
+}
+
+/// As the request path has it: out of the way.
+#[inline(never)]
+fn asks(enforcement: &Enforcement) -> bool {
+    let asked = Asked {
+        path: "/search",
+        class: ClassId(0),
+        cost: Cost::ONE,
+        tier: TierId(0),
+        is_new_session: false,
+        is_plain: true,
+    };
+    let standing = enforcement.standing();
+    let decision = standing.orders.decide(&asked, 0, Timestamp::from_secs(1), &mut |_| ());
+    matches!(decision, Decision::Pass)
 }
 
 fn pages() {

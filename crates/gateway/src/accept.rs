@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,13 +15,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::measure::{Event, Shard};
+use tidegate_core::orders::Action;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::respond;
+use crate::enforce::Hand;
+use crate::enforce::stats::Done;
 use crate::serve::{Conn, serve};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
+use crate::{respond, socket};
 
 /// After an error of `accept` that is not the connection's own (out of file descriptors): long enough for
 /// some to be freed, short enough not to be noticed.
@@ -79,6 +83,9 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
         }
     };
     worker.count(Event::Connections);
+    if is_turned_away(worker, &stream) {
+        return;
+    }
     let max = worker.live().settings.limits.max_connections;
     if worker.shared.connections.fetch_add(1, Ordering::Relaxed) >= max {
         worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -88,6 +95,19 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
     }
     let _ = stream.set_nodelay(true);
     tokio::task::spawn_local(connection(worker.clone(), stream, peer));
+}
+
+/// Whether an order in force closes or resets every connection before it is read (WAC 3.3 d); the caller drops it.
+fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
+    let Some(standing) = worker.standing(worker.orders()) else { return false };
+    let Some(order) = standing.orders.at_accept() else { return false };
+    if let Some(told) = standing.told(order) {
+        told.stats.count(Done::from(order.action));
+    }
+    if order.action == Action::Reset {
+        socket::reset_on_close(stream.as_raw_fd());
+    }
+    true
 }
 
 /// Errors that say something of one connection, not of the listener (accept(2)).
@@ -144,27 +164,83 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = WireLimits::from(&live.settings.limits);
     let mut builder = http1::Builder::new();
     limits.configure(&mut builder);
+    let hand = Hand::new(stream.as_raw_fd());
     let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
-    let conn = Rc::new(Conn { peer, wire: handle });
+    let conn = Rc::new(Conn { peer, wire: handle, hand });
     drop(live);
     let mut drain = worker.shared.drain.subscribe();
     let service = {
-        let worker = worker.clone();
+        let (worker, conn) = (worker.clone(), conn.clone());
         service_fn(move |request| serve(worker.clone(), conn.clone(), request))
     };
     let mut served = pin!(builder.serve_connection(wire, service).with_upgrades());
-    let ended = tokio::select! {
-        // Nearly every turn is the connection's.
-        biased;
-        ended = served.as_mut() => ended,
-        () = reached(&mut drain, Drain::Idle) => {
-            served.as_mut().graceful_shutdown();
-            served.await
+    let mut told = Told { is_ending: false, cuts: worker.shared.enforcement.cuts() };
+    let ended = loop {
+        let news = tokio::select! {
+            // Nearly every turn is the connection's.
+            biased;
+            ended = served.as_mut() => break ended,
+            news = told.news(&mut drain, &worker.shared) => news,
+        };
+        match news {
+            News::Idle => served.as_mut().graceful_shutdown(),
+            News::Cuts => match ordered(&worker, &conn) {
+                Some(Action::End) => served.as_mut().graceful_shutdown(),
+                // Dropping the connection closes it.
+                Some(Action::Stop) => return conn.hand.reset(),
+                _ => {}
+            },
         }
     };
     if let Err(e) = ended {
         tracing::debug!(%peer, error = %e, "connection ended");
     }
+}
+
+/// What a connection's task has been told so far.
+struct Told {
+    is_ending: bool,
+    cuts: u64,
+}
+
+/// What it is told.
+enum News {
+    /// The shutdown has come to idle connections.
+    Idle,
+    /// Other orders than before end or stop what is being answered.
+    Cuts,
+}
+
+impl Told {
+    /// The next news. Both come through one channel: nobody waits for a second one on every turn of every connection.
+    async fn news(&mut self, drain: &mut tokio::sync::watch::Receiver<Drain>, shared: &Shared) -> News {
+        let (is_ending, cuts) = (self.is_ending, self.cuts);
+        let enforcement = &shared.enforcement;
+        // As in `reached`: the value it returns holds the channel's lock.
+        let news = |now: &Drain| (!is_ending && *now >= Drain::Idle) || enforcement.cuts() != cuts;
+        let is_idle = drain.wait_for(news).await.map_or(true, |now| *now >= Drain::Idle);
+        let now = enforcement.cuts();
+        if now != std::mem::replace(&mut self.cuts, now) {
+            return News::Cuts;
+        }
+        debug_assert!(is_idle);
+        self.is_ending = true;
+        News::Idle
+    }
+}
+
+/// What an order does to the request that the connection has in hand, if one does.
+fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
+    let standing = worker.standing(worker.orders())?;
+    let order = conn.hand.cut_by(&standing, worker.now())?;
+    // A stopped answer is one under way; a connection that idles may end all the same.
+    if order.action == Action::Stop && !conn.wire.is_busy() {
+        return None;
+    }
+    if let Some(told) = standing.told(order) {
+        told.stats.count(Done::from(order.action));
+    }
+    Some(order.action)
 }
 
 /// What the wire does on its own, as counters. Bodies that were cut off are counted where they are answered.

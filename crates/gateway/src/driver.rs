@@ -19,6 +19,9 @@ use crate::admin::events::Events;
 use crate::admin::finite;
 use crate::audit::{Audit, By, Entry};
 use crate::capacity::{Capacity, NotHere};
+use crate::congestion::Congestion;
+use crate::congestion::board::Board;
+use crate::congestion::sources::Sources;
 use crate::health;
 use crate::history::History;
 use crate::history::observe::Observer;
@@ -51,6 +54,9 @@ pub struct Control {
     pub(crate) state: StateDir,
     saver: Saver,
     pub(crate) capacity: Mutex<Capacity>,
+    pub(crate) congestion: Mutex<Congestion>,
+    /// What sources and other applications have said.
+    pub board: Board,
     /// Held by whoever changes something, until it is on record: see [`crate::tune::Alone`].
     pub(crate) changing: Mutex<()>,
     /// A place for the admin API's next change: those behind it wait without a thread.
@@ -76,6 +82,9 @@ impl Control {
     /// The control side of a gate that is about to start.
     pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
         let at = shared.clock.now();
+        let plan = shared.live.load().plan.clone();
+        // Before the first request.
+        shared.enforcement.watch(plan.may_cut());
         let capacity = Capacity::new(&shared.live.load(), at);
         // Nobody is at the origin yet, and nobody is to get there before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
@@ -97,6 +106,8 @@ impl Control {
             tuners: Tuners::default(),
             history: History::of(&shared, &state),
             capacity: Mutex::new(capacity),
+            congestion: Mutex::new(Congestion::new(plan)),
+            board: Board::default(),
             changing: Mutex::default(),
             next_change: Arc::new(tokio::sync::Semaphore::new(1)),
             tuning: Mutex::new(Tuning::new(shared.live.load().settings.clone())),
@@ -199,6 +210,7 @@ impl Control {
         shared.clock.discipline();
         let now = shared.clock.now();
         shared.gate.tick(now);
+        shared.multicast.sweep(now);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
         let mut capacity = lock(&self.capacity);
         ticker.samples.clear();
@@ -236,12 +248,14 @@ impl Control {
                 estimate,
                 rediscoveries,
             };
+            lock(&self.congestion).second(&figures);
             ticker.observer.observe(&figures, shared, |second| self.history.record(second));
             *lock(&self.figures) = figures;
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
             self.events.publish(|| metrics::state(self));
         }
+        self.detect(&ticker.last, now);
         if now.since(ticker.saved_at) >= SAVE {
             self.save(now);
             ticker.saved_at = now;
@@ -350,8 +364,10 @@ async fn run(control: Arc<Control>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut draining = false;
     let mut health = Health::default();
+    let mut sources = Sources::default();
     while !control.ended() {
         health.follow(&control.shared);
+        sources.follow(&control);
         tokio::select! {
             _ = interval.tick() => control.tick(&mut ticker),
             () = control.wake.notified() => {}

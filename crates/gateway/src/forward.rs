@@ -10,7 +10,6 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
@@ -18,10 +17,11 @@ use tidegate_core::units::Timestamp;
 use crate::body::{self, RequestBody};
 use crate::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
 use crate::gate::Place;
+use crate::guard::within;
 use crate::hygiene::{self, RequestContext};
 use crate::outgoing::{Completion, ResponseBody};
 use crate::respond;
-use crate::serve::{Exchange, own, within};
+use crate::serve::{Exchange, own};
 use crate::shared::Worker;
 use crate::{cookies, target};
 
@@ -132,7 +132,7 @@ impl Exchange {
     pub(crate) async fn forward(
         mut self,
         parts: request::Parts,
-        body: Incoming,
+        body: RequestBody,
         by: Event,
         cookies: Vec<HeaderValue>,
         claim: Claim,
@@ -147,7 +147,7 @@ impl Exchange {
                 let event = reason.event();
                 self.worker.count(event);
                 self.worker.shard.shed(self.class, event);
-                return self.finish(respond::shed(reason), "shed");
+                return self.refused_by_gate(respond::shed(reason), event, parts.uri.path());
             }
         };
         self.worker.shard.forwarded(self.class, place.queued);
@@ -183,15 +183,16 @@ impl Exchange {
     }
 
     /// The request as the origin gets it.
-    fn outbound(&self, mut parts: request::Parts, body: Incoming) -> (Request<RequestBody>, SendContext) {
+    fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
         let live = &self.live;
         let http_11 = parts.version == Version::HTTP_11;
         // hyper offers an upgrade where the request asks for one.
         let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
-            expect_continue: self.conn.wire.expect_continue(),
-            on_informational: http_11.then(|| {
+            expect_continue: !self.is_for_all && self.conn.wire.expect_continue(),
+            // What is asked for all is no connection's own: the visitor's may be at its next request.
+            on_informational: (http_11 && !self.is_for_all).then(|| {
                 let wire = self.conn.wire.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
@@ -222,7 +223,7 @@ impl Exchange {
                 is_own_cookie: cookies::is_ours,
             },
         );
-        (Request::from_parts(parts, RequestBody::incoming(body)), context)
+        (Request::from_parts(parts, body), context)
     }
 }
 
@@ -261,6 +262,7 @@ impl Forwarded {
                 parts.headers.insert(REQUEST_ID, id);
             }
         }
+        x.tell_shadow(&mut parts.headers);
         if tunnel {
             x.conn.wire.pass_through();
             x.worker.count(Event::Upgrades);

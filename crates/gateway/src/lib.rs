@@ -1,7 +1,7 @@
 //! Tidegate's data plane: carries requests in and performs what the core decides.
 //!
 //! ```text
-//! accept ─► wire ─► serve { hygiene ─► room ─► gate ─► forward ─► dispatch } ─► origin
+//! accept ─► wire ─► serve { hygiene ─► tiers ─► enforce ─► room ─► gate ─► forward ─► dispatch } ─► origin
 //!                     └────────── respond, page ◄──┘
 //! driver: tick, admin API, health checks, shutdown
 //! ```
@@ -13,12 +13,19 @@ pub mod server;
 pub mod accept;
 pub mod wire;
 
+mod guard;
 pub mod serve;
 pub mod shared;
 
 pub mod hygiene;
 pub mod navigation;
 pub mod target;
+
+pub mod tiers;
+
+pub mod asker;
+pub mod enforce;
+pub mod multicast;
 
 pub mod cookies;
 pub mod room;
@@ -45,6 +52,7 @@ pub mod log;
 pub mod logged;
 
 pub mod capacity;
+pub mod congestion;
 pub mod driver;
 pub mod history;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::capacity::{self, Estimator, Load};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, RequestHead, Rules};
+use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::desk::{Entrance, SessionRules};
 use tidegate_core::gate::{ClassConfig, GateConfig};
@@ -15,10 +15,14 @@ use tidegate_core::room::RoomConfig;
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
+use crate::asker::Asker;
+use crate::congestion::plan::{self, Plan, PlanError};
 use crate::page::{PageError, Pages};
 use crate::settings::{self, Role, Settings};
+use crate::tiers::{TierError, Tiers};
 
 mod numbers;
+mod parties;
 
 pub use numbers::Mark;
 
@@ -42,6 +46,12 @@ pub struct Live {
     pub all_navigations: bool,
     /// Who may come in, by class.
     pub ingress: Ingress,
+    /// Service levels.
+    pub tiers: Arc<Tiers>,
+    /// Applications that rules ask, in the order of the file.
+    pub applications: Vec<Arc<Asker>>,
+    /// Detectors and rules.
+    pub plan: Arc<Plan>,
     gate: GateConfig,
 }
 
@@ -81,12 +91,18 @@ pub enum LiveError {
     /// A key.
     #[error("room.keys: {0}")]
     Keys(#[from] KeyError),
+    /// A service level's key.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// The page template or logo.
     #[error(transparent)]
     Page(#[from] PageError),
     /// The estimator's name.
     #[error("capacity.estimator: {0}")]
     Estimator(#[from] capacity::UnknownEstimator),
+    /// A rule.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 impl Live {
@@ -97,7 +113,7 @@ impl Live {
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, LiveError> {
         let known = settings.classes();
         let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
-        let classifier = Rules::compile(matched.iter().map(rule).collect())?;
+        let classifier = Rules::compile(matched.iter().map(parties::rule).collect())?;
         let classes = class_facts(&settings, &known);
         capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         let keys = Arc::new(KeyRing::parse(&keys.join("\n"))?);
@@ -107,8 +123,11 @@ impl Live {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
+        let applications = settings.application.iter().map(|one| Arc::new(Asker::new(one))).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
+            plan: Arc::new(Plan::new(&settings, &plan::class_names(&classes))?),
+            tiers: Arc::new(parties::tiers(&settings, &classes)?),
             settings,
             classifier,
             order,
@@ -117,8 +136,9 @@ impl Live {
             bindings,
             pages,
             all_navigations,
-            gate,
             ingress,
+            applications,
+            gate,
         })
     }
 
@@ -141,6 +161,9 @@ impl Live {
             pages: self.pages.clone(),
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
+            plan: self.plan.clone(),
+            tiers: self.tiers.clone(),
+            applications: self.applications.clone(),
             ingress: Ingress::default(),
             settings,
         };
@@ -148,6 +171,7 @@ impl Live {
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
+        tuned.tune_rules(self);
         Ok(tuned)
     }
 
@@ -169,6 +193,7 @@ impl Live {
         let names: Vec<&str> = self.classes.iter().map(|facts| &*facts.name).collect();
         self.order = numbers::number(&names, &before, total.classes().len());
         self.arrange(old);
+        self.plan = self.plan.renumbered(&self.settings, &self.classes);
         for (id, (facts, before)) in self.classes.iter_mut().zip(&old.classes).enumerate() {
             facts.before = match facts.name == before.name {
                 true => before.before.clone(),
@@ -278,6 +303,7 @@ impl Live {
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
+        self.succeed_parties(old, now);
     }
 
     /// The control side: the estimator within the operator's bounds.
@@ -362,19 +388,6 @@ fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -
     let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
     order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));
     all.into_iter().enumerate().map(|(id, value)| value.unwrap_or_else(|| gone(id))).collect()
-}
-
-fn rule(class: &settings::Class) -> ClassRule {
-    let m = &class.matches;
-    ClassRule {
-        method: m.method.clone(),
-        path: m.path.clone(),
-        host: m.host.clone(),
-        header: m.header.clone(),
-        cookie: m.cookie.clone(),
-        query: m.query.clone(),
-        client: m.client.clone(),
-    }
 }
 
 fn bindings(binding: settings::Binding) -> BindingKinds {

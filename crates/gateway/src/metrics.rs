@@ -1,6 +1,7 @@
 //! Figures for programs: Prometheus text and the state document. People get the same numbers.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,8 +10,10 @@ use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
 use crate::admin::finite;
+use crate::congestion::show;
 use crate::driver::{ClassShown, Control, Figures};
 use crate::live::Live;
+use crate::multicast::Multicast;
 use crate::shared::Shared;
 
 /// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
@@ -32,7 +35,23 @@ pub fn prometheus(control: &Control) -> String {
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
     tuners(&mut out, control);
+    control.shared.enforcement.ledger.prometheus(&mut out, label);
+    applications(&mut out, control);
+    show::prometheus(&mut out, control);
     out
+}
+
+fn applications(out: &mut String, control: &Control) {
+    let live = control.shared.live.load();
+    let name = "tidegate_application_verdicts_total";
+    let _ = writeln!(out, "# HELP {name} What other applications said.\n# TYPE {name} counter");
+    for one in &live.applications {
+        let counts = &one.counts;
+        for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
+            let (application, n) = (label(&one.settings().name), n.load(Relaxed));
+            let _ = writeln!(out, "{name}{{application=\"{application}\",verdict=\"{verdict}\"}} {n}");
+        }
+    }
 }
 
 /// What the dispatchers count themselves, beside the workers' shards.
@@ -64,6 +83,18 @@ fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
         figures.rediscoveries,
     );
     counter("queue_abandoned", "Requests whose visitors left the queue.", figures.gate.abandoned);
+    let multicast = &shared.multicast;
+    let n = multicast.upstream.load(Relaxed);
+    counter("multicast_upstream", "Requests made of the origin for all who ask for a URL.", n);
+    let n = multicast.shared.load(Relaxed);
+    counter("multicast_shared", "Requests answered with an answer that others have too.", n);
+    let n = multicast.alone.load(Relaxed);
+    counter("multicast_alone", "Requests under URL multicast whose answer could not be shared.", n);
+    counter(
+        "refusals",
+        "Requests refused by rules, quotas and the gate.",
+        shared.enforcement.refusals.count(),
+    );
     let history = control.history().health();
     counter("history_dropped", "Seconds of history dropped because the disk was slow.", history.dropped);
     counter("history_failed", "Attempts to use the history file that failed.", history.failures);
@@ -144,7 +175,7 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
 }
 
 /// As the text form writes it.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
@@ -256,7 +287,7 @@ fn tuners(out: &mut String, control: &Control) {
 }
 
 /// Escaped as the text form asks.
-fn label(text: &str) -> String {
+pub(crate) fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -313,6 +344,18 @@ pub fn state(control: &Control) -> Value {
         "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
         "classes": classes,
         "replicas": replicas,
+        "detectors": show::detectors(&control.congestion(), &control.board, f.at),
+        "rules": show::rules(&control.congestion()),
+        "enforced": control.shared.enforcement.ledger.json(),
+        "multicast": multicast(&control.shared.multicast),
+    })
+}
+
+fn multicast(m: &Multicast) -> Value {
+    let (urls, bytes) = m.size();
+    json!({
+        "urls": urls, "bytes": bytes, "upstream": m.upstream.load(Relaxed),
+        "shared": m.shared.load(Relaxed), "alone": m.alone.load(Relaxed),
     })
 }
 

@@ -56,7 +56,8 @@ pub struct Asked<'a> {
 /// The waiting room's answer.
 pub fn waiting(live: &Live, asked: &Asked<'_>, w: Waiting) -> Response<Bytes> {
     let status_path = status_path(live.class(asked.class).mark);
-    let status = waiting_status(live, w.kind);
+    let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
+    let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
     let refresh = refresh(w.wait);
     let view = View {
         kind: w.kind,
@@ -115,7 +116,7 @@ pub fn retry_after(wait: Duration) -> Duration {
 
 /// Full and forbidden visitors have no place to ask about.
 fn has_place(kind: Kind) -> bool {
-    !matches!(kind, Kind::Full | Kind::Forbidden)
+    !matches!(kind, Kind::Full | Kind::Forbidden | Kind::Overloaded)
 }
 
 fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
@@ -146,7 +147,7 @@ fn waiting_status(live: &Live, kind: Kind) -> StatusCode {
     match kind {
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Replaced => StatusCode::CONFLICT,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Unavailable | Kind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Waiting | Kind::Late | Kind::Full => {
             StatusCode::from_u16(live.settings.room.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
         }
@@ -228,6 +229,48 @@ pub fn throttled(retry_after: Duration) -> Response<Bytes> {
     // Whole seconds, rounded up: who comes on time is let in.
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    response
+}
+
+/// A request that a rule refuses: problem JSON (RFC 9457) that names the rule.
+pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<Bytes> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let seconds = retry_after(wait).as_secs();
+    let body = serde_json::json!({
+        "type": "urn:tidegate:problem:refused", "title": "Refused to keep the service up for others",
+        "status": status.as_u16(), "rule": rule, "request_id": id, "retry_after": seconds,
+    });
+    let mut response = text(status, body.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    response
+}
+
+/// A request beyond the quota of its service level.
+pub fn over_quota(wait: Duration) -> Response<Bytes> {
+    let words = "More requests came from you than were agreed on. Please try again shortly.\n";
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, words);
+    response.headers_mut().insert(RETRY_AFTER, retry_after(wait).as_secs().into());
+    response
+}
+
+/// Where a lighter version is. 302: for now.
+pub fn lighter(uri: &http::Uri) -> Response<Bytes> {
+    let Some(Ok(location)) = uri.path_and_query().map(|target| HeaderValue::from_str(target.as_str())) else {
+        return not_found();
+    };
+    let mut response = plain(StatusCode::FOUND, "");
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// Nothing: the wire sends none of it, and the connection ends. The status is for the log.
+pub fn unsent() -> Response<Bytes> {
+    /// As nginx logs a connection closed without an answer.
+    const CLOSED: u16 = 444;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::from_u16(CLOSED).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    close(&mut response);
     response
 }
 

@@ -106,6 +106,16 @@ pub struct Waiting {
     pub url_ticket: Option<Sealed>,
     /// To set with the answer.
     pub cookies: Vec<HeaderValue>,
+    /// The answer's status, if it is not that of its kind.
+    pub status: Option<u16>,
+}
+
+impl Waiting {
+    /// Of somebody who has no place.
+    pub fn without_place(kind: Kind, wait: Duration) -> Self {
+        let (place, waited) = (0, Duration::ZERO);
+        Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
+    }
 }
 
 /// The room stage of one worker: its own randomness, the shared room.
@@ -211,10 +221,7 @@ impl Stage<'_> {
     }
 
     fn by_session(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Option<Outcome> {
-        let text = visitor.cookies.pass?;
-        let pass =
-            self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings).ok()?;
-        let renew = self.live.session_rules().admits(&pass, self.now)?;
+        let (pass, renew) = session_pass(self.live, visitor, self.now)?;
         let cost = self.live.class(class).cost;
         self.live.ingress.take(class, cost, self.now).ok()?;
         self.desk.charge(cost);
@@ -255,7 +262,7 @@ impl Stage<'_> {
 
     fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> Waiting {
         let poll = page::poll_interval(wait, &self.desk.ask_every(), self.rng.random());
-        Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new() }
+        Waiting { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new(), status: None }
     }
 
     /// What a cookie is bound to; a new binding cookie if the visitor has none.
@@ -318,6 +325,14 @@ impl Stage<'_> {
             PassKind::Page => PAGE_PASS,
         }
     }
+}
+
+/// The pass of a session that holds, and whether it is to be renewed.
+pub fn session_pass(live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> Option<(Pass, bool)> {
+    let text = visitor.cookies.pass?;
+    let pass = live.keys.open_pass(text.as_bytes(), &visitor.presenter(), live.bindings).ok()?;
+    let renew = live.session_rules().admits(&pass, now)?;
+    Some((pass, renew))
 }
 
 /// The room counts from one: one is next.

@@ -1,32 +1,33 @@
 //! One request through the stages, left to right:
 //!
 //! ```text
-//! check ─► classify ─► room ─► gate ─► dispatch ─► origin
-//!    └────────┴──── respond ◄───┴─────────┘
+//! check ─► classify ─► orders ─► room ─► gate ─► dispatch ─► origin
+//!    └────────┴──────────┴─ respond ◄┴─────────┘
 //! ```
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ACCEPT_LANGUAGE;
 use http::{HeaderMap, Method, Request, Response, request};
 use hyper::body::Incoming;
-use tidegate_core::classify::{Fields, RequestHead};
 use tidegate_core::measure::Event;
+use tidegate_core::orders::TierId;
 use tidegate_core::room::Look;
 use tidegate_core::units::{ClassId, Timestamp};
 use tokio::time::Instant;
 
+use crate::body::RequestBody;
 use crate::cookies::Cookies;
+use crate::enforce::explain::Cause;
+use crate::enforce::{Hand, Obeyed, Told};
 use crate::forward::{Claim, Forwarded};
+use crate::guard::{caught, within};
 use crate::live::Mark;
 use crate::logged::Logged;
 use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
@@ -48,6 +49,8 @@ pub struct Conn {
     pub peer: SocketAddr,
     /// The wire between it and hyper.
     pub wire: WireHandle,
+    /// What orders may ask about it.
+    pub hand: Hand,
 }
 
 /// What hyper sends to the visitor.
@@ -62,10 +65,15 @@ pub(crate) struct Exchange {
     pub(crate) client: IpAddr,
     pub(crate) trusted: bool,
     pub(crate) class: ClassId,
+    pub(crate) tier: TierId,
     pub(crate) id: Box<str>,
     pub(crate) log: Option<Box<Logged>>,
     /// `limits.request_timeout` from its start on.
     pub(crate) deadline: Option<Instant>,
+    /// The order in shadow that would have decided.
+    pub(crate) shadow: Option<Arc<Told>>,
+    /// It is asked for several visitors, and answers none itself.
+    pub(crate) is_for_all: bool,
 }
 
 /// Serves one request. Never fails: every fault is an answer.
@@ -101,28 +109,6 @@ pub async fn serve(
     Ok(response.map(|body| wire.track(body)))
 }
 
-/// What `future` returns; `None` if it has not by `deadline`.
-pub(crate) async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match deadline {
-        None => Some(future.await),
-        Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
-    }
-}
-
-/// What `future` returns; `None` if it panics. A fault in one request is no reason to reset a connection without a
-/// word. What the request held (its place at the gate, its ticket) is given back as it unwinds.
-async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        // Not polled again after a panic, so what it may have left half done is not seen.
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(polled) => polled.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
-    })
-    .await
-}
-
 /// An answer of the gate's own.
 pub(crate) fn own(response: Response<Bytes>) -> Response<ResponseBody<Forwarded>> {
     response.map(ResponseBody::from)
@@ -136,7 +122,6 @@ async fn handle(
 ) -> Response<ResponseBody<Forwarded>> {
     let started = worker.now();
     worker.count(Event::Requests);
-    let live = worker.live();
     let (mut parts, body) = request.into_parts();
     match hygiene::check(&mut parts) {
         Ok(hygiene::Target::Origin) => {}
@@ -147,59 +132,53 @@ async fn handle(
             return own(respond::reject(bad));
         }
     }
-    let proxy = &live.settings.proxy;
-    let peer = conn.peer.ip().to_canonical();
-    let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
-    let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
     let url_ticket = target::take_ticket(&mut parts.uri);
     target::clean_referer(&mut parts.headers);
-    let class = live.classify(&RequestHead {
-        method: parts.method.as_str(),
-        path: parts.uri.path(),
-        query: parts.uri.query().unwrap_or_default(),
-        host: target::host(&parts),
-        client,
-        fields: &HeadFields(&parts.headers),
-    });
-    let id = worker.request_id();
-    let id = std::str::from_utf8(&id).unwrap_or_default();
-    let id = hygiene::request_id(&parts.headers, trusted, id).into();
-    let log = worker.shared.access.as_ref().map(|_| Box::new(Logged::of(&parts)));
-    let mut exchange = Exchange { worker, conn, live, started, client, trusted, class, id, log, deadline };
+    let mut exchange = Exchange::of(worker, conn, &parts, started, deadline);
     if parts.uri.path() == STATUS_PATH {
         return own(exchange.status(&parts, url_ticket.as_deref()));
     }
-    exchange.worker.shard.arrived(class);
-    match exchange.room(&parts, url_ticket.as_deref()) {
+    exchange.worker.shard.arrived(exchange.class);
+    if let Some(refused) = exchange.over_quota(&parts) {
+        return refused;
+    }
+    let mut body = Some(body);
+    let mut by_order = false;
+    let orders = exchange.worker.orders();
+    if orders != 0 {
+        // On the heap, as below.
+        match Box::pin(exchange.ordered(orders, &mut parts, &mut body)).await {
+            Obeyed::Answer(answer) => return *answer,
+            Obeyed::Room => by_order = true,
+            Obeyed::Pass => {}
+        }
+    }
+    let Some(body) = body else { unreachable!("only an answer takes it") };
+    let class = exchange.class;
+    match exchange.room(&parts, url_ticket.as_deref(), by_order) {
         Outcome::Enter { by, cookies, ticket } => {
             exchange.worker.count(by);
             let claim = Claim::new(&exchange.worker, ticket);
             // On the heap: several kilobytes of state, which answers of the gate's own would carry along through
             // every move of their own small future.
-            Box::pin(exchange.forward(parts, body, by, cookies, claim)).await
+            Box::pin(exchange.forward(parts, RequestBody::incoming(body), by, cookies, claim)).await
         }
         Outcome::Wait(waiting) => {
             if waiting.kind == page::Kind::Full {
                 exchange.worker.shard.shed(class, Event::Full);
+                let after = respond::retry_after(waiting.wait).as_secs();
+                exchange.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
             }
             own(exchange.wait(&parts, body, *waiting).await)
         }
         Outcome::Throttled { retry_after } => {
             exchange.worker.shard.shed(class, Event::IngressShed);
-            exchange.finish(respond::throttled(retry_after), "shed")
+            exchange.refused_by_gate(respond::throttled(retry_after), Event::IngressShed, parts.uri.path())
         }
         Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
             exchange.finish(respond::redirect(&url, &cookies), "redirected")
         }
-    }
-}
-
-struct HeadFields<'a>(&'a HeaderMap);
-
-impl Fields for HeadFields<'_> {
-    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
     }
 }
 
@@ -215,10 +194,46 @@ enum Meets {
 }
 
 impl Exchange {
+    /// Of a request without its ticket: whose it is, and what for.
+    fn of(
+        worker: Rc<Worker>,
+        conn: Rc<Conn>,
+        parts: &request::Parts,
+        started: Timestamp,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let live = worker.live();
+        let proxy = &live.settings.proxy;
+        let peer = conn.peer.ip().to_canonical();
+        let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
+        let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
+        let tier = live.tier_of(&parts.headers, client, started);
+        let class = live.class_of(parts, client, tier);
+        let id = worker.request_id();
+        let id = std::str::from_utf8(&id).unwrap_or_default();
+        let id = hygiene::request_id(&parts.headers, trusted, id).into();
+        let log = worker.shared.access.as_ref().map(|_| Box::new(Logged::of(parts)));
+        Self {
+            worker,
+            conn,
+            live,
+            started,
+            client,
+            trusted,
+            class,
+            tier,
+            id,
+            log,
+            deadline,
+            shadow: None,
+            is_for_all: false,
+        }
+    }
+
     /// The room stage: enter, or what to answer instead.
-    fn room(&self, parts: &request::Parts, url_ticket: Option<&str>) -> Outcome {
+    fn room(&self, parts: &request::Parts, url_ticket: Option<&str>, by_order: bool) -> Outcome {
         let shared = &self.worker.shared;
-        let meets = self.meets(&parts.headers);
+        let meets = if by_order { Meets::Room } else { self.meets(&parts.headers) };
         let is_guarded =
             self.live.ingress.limits(self.class) && !matches!(self.live.settings.role, Role::TokenGen { .. });
         if meets == Meets::Never && !is_guarded {
@@ -277,7 +292,8 @@ impl Exchange {
     }
 
     fn meets(&self, headers: &HeaderMap) -> Meets {
-        if !self.live.meets_room(self.class) {
+        let skips = self.live.tiers.get(self.tier).is_some_and(|tier| tier.skips_room);
+        if skips || !self.live.meets_room(self.class) {
             return Meets::Never;
         }
         if self.live.all_navigations && is_part_of_page(headers) { Meets::AsPart } else { Meets::Room }
@@ -292,7 +308,7 @@ impl Exchange {
         since != 0 && self.started.since(Timestamp::from_micros(since)) > PAGE_PARTS_SETTLE
     }
 
-    fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+    pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
         Visitor {
             ip: self.client,
             cookies: Cookies::read(headers, self.live.class(self.class).mark),
@@ -325,7 +341,12 @@ impl Exchange {
     }
 
     /// The waiting room's answer; a form is kept in the page.
-    async fn wait(&mut self, parts: &request::Parts, body: Incoming, w: Waiting) -> Response<Bytes> {
+    pub(crate) async fn wait(
+        &mut self,
+        parts: &request::Parts,
+        body: Incoming,
+        w: Waiting,
+    ) -> Response<Bytes> {
         let mut html = wants_html(&parts.headers);
         let mut form = None;
         if html && !parts.method.is_safe() {
@@ -344,6 +365,21 @@ impl Exchange {
         response
     }
 
+    /// Beyond the quota of its service level: refused.
+    fn over_quota(&mut self, parts: &request::Parts) -> Option<Response<ResponseBody<Forwarded>>> {
+        let cost = self.live.class(self.class).cost;
+        let wait = self.live.tiers.get(self.tier)?.take(cost, self.started).err()?;
+        self.keep_refusal(parts.uri.path(), Cause::Quota, respond::retry_after(wait).as_secs());
+        Some(self.finish(respond::over_quota(wait), "shed"))
+    }
+
+    /// Logs the head of an answer that others have too.
+    pub(crate) fn log_shared(&mut self, status: u16, bytes: u64) {
+        let (Some(mut log), Some(access)) = (self.log.take(), &self.worker.shared.access) else { return };
+        (log.status, log.verdict) = (status, "multicast");
+        log.write(access, self, bytes, self.worker.now().since(self.started));
+    }
+
     /// Logs an answer of the gate's own.
     pub(crate) fn finish(
         &mut self,
@@ -359,24 +395,5 @@ impl Exchange {
         log.status = response.status().as_u16();
         log.verdict = verdict;
         log.write(access, self, response.body().len() as u64, self.worker.now().since(self.started));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_ends_one_request_and_gives_back_what_it_held() {
-        let held = Rc::new(());
-        let mine = held.clone();
-        let fault = caught::<()>(async move {
-            tokio::task::yield_now().await;
-            let _mine = mine;
-            panic!("on purpose");
-        });
-        assert_eq!(fault.await, None);
-        assert_eq!(Rc::strong_count(&held), 1);
-        assert_eq!(caught(async { 7 }).await, Some(7));
     }
 }

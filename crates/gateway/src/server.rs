@@ -20,8 +20,10 @@ use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
 use crate::driver::{self, Control};
+use crate::enforce::Enforcement;
 use crate::gate::GateKeeper;
 use crate::live::{Live, LiveError};
+use crate::multicast::Multicast;
 use crate::room::new_key;
 use crate::settings::{Mistake, Override, Role, Settings};
 use crate::shared::{Drain, Shared, Worker, reached};
@@ -226,6 +228,8 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         generation: AtomicU64::new(0),
         desk,
         gate,
+        enforcement: Enforcement::default(),
+        multicast: Multicast::default(),
         replicas,
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
         connections: AtomicUsize::new(0),

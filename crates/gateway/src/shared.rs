@@ -16,8 +16,10 @@ use crate::access::AccessWriter;
 use crate::balance::Replicas;
 use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Stats};
+use crate::enforce::{self, Enforcement, Standing};
 use crate::gate::GateKeeper;
 use crate::live::Live;
+use crate::multicast::Multicast;
 use crate::settings::Role;
 use tidegate_core::desk::Desk;
 
@@ -33,6 +35,10 @@ pub struct Shared {
     pub desk: Desk,
     /// Tier 2.
     pub gate: Arc<GateKeeper>,
+    /// What rules in force order: published by the control tick.
+    pub enforcement: Enforcement,
+    /// Answers that several visitors share.
+    pub multicast: Multicast,
     /// The origin's replicas.
     pub replicas: Arc<Replicas>,
     /// Counters, one shard a worker.
@@ -104,6 +110,19 @@ impl std::ops::Deref for InForce {
     }
 }
 
+/// The orders in force as one worker holds them, as [`InForce`].
+pub struct OrdersInForce {
+    word: u64,
+    standing: Arc<Standing>,
+}
+
+impl std::ops::Deref for OrdersInForce {
+    type Target = Standing;
+    fn deref(&self) -> &Standing {
+        &self.standing
+    }
+}
+
 /// One worker: a thread with its own listener, upstream connections, counters and randomness.
 pub struct Worker {
     /// What all threads share.
@@ -114,6 +133,7 @@ pub struct Worker {
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
+    standing: RefCell<Rc<OrdersInForce>>,
     live: RefCell<Rc<InForce>>,
     generation: Cell<u64>,
     next_request: Cell<u64>,
@@ -138,6 +158,7 @@ impl Worker {
             request_prefix: rand::RngCore::next_u64(&mut rng),
             rng: RefCell::new(rng),
             generation: Cell::new(shared.generation.load(Ordering::Acquire)),
+            standing: RefCell::new(Rc::new(OrdersInForce { word: 0, standing: Arc::default() })),
             live: RefCell::new(Rc::new(InForce(live))),
             next_request: Cell::new(0),
             shared,
@@ -154,6 +175,23 @@ impl Worker {
             self.generation.set(generation);
         }
         self.live.borrow().clone()
+    }
+
+    /// What there is to obey; 0: nothing. The one load that a request pays while no order is in force.
+    pub fn orders(&self) -> u64 {
+        self.shared.enforcement.word()
+    }
+
+    /// The orders in force, by what [`Worker::orders`] said.
+    pub fn standing(&self, word: u64) -> Option<Rc<OrdersInForce>> {
+        if !enforce::is_in_force(word) {
+            return None;
+        }
+        if self.standing.borrow().word != word {
+            let standing = self.shared.enforcement.standing();
+            self.standing.replace(Rc::new(OrdersInForce { word, standing }));
+        }
+        Some(self.standing.borrow().clone())
     }
 
     /// The time now.

@@ -82,3 +82,12 @@ pub(crate) fn write_gathered<S: AsyncWrite>(
         _ => socket.poll_write_vectored(cx, bufs),
     }
 }
+
+/// Has the connection reset when its last descriptor is closed (`SO_LINGER` of 0): what was not sent yet is thrown away.
+///
+/// `fd` must be an open socket: that of the caller's own connection, whose task the caller is part of.
+pub(crate) fn reset_on_close(fd: std::os::fd::RawFd) {
+    // SAFETY: the caller runs within the task that owns the socket, so it is open until this returns.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    _ = socket2::SockRef::from(&fd).set_linger(Some(std::time::Duration::ZERO));
+}

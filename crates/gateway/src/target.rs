@@ -60,6 +60,27 @@ pub fn is_local(uri: &Uri) -> bool {
     path.first() == Some(&b'/') && !matches!(path.get(1), Some(b'/' | b'\\'))
 }
 
+/// The lighter target for `uri`: `{path}` in `to` stands for its path, and its query stays unless `to` has one. `None`: it is that
+/// already, or there is no such target.
+pub fn lighter(uri: &Uri, to: &str) -> Option<Uri> {
+    let path = uri.path();
+    if let Some((prefix, _)) = to.split_once("{path}")
+        && prefix.len() > 1
+        && path.starts_with(prefix)
+    {
+        return None;
+    }
+    let mut target = to.replace("{path}", path);
+    if let Some(query) = uri.query().filter(|_| !to.contains('?')) {
+        target.push('?');
+        target.push_str(query);
+    }
+    let target: PathAndQuery = target.parse().ok()?;
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(target);
+    Uri::from_parts(parts).ok().filter(is_local)
+}
+
 /// The host that was asked, with or without port: the target's if it names one, else the field's.
 pub fn host(parts: &request::Parts) -> &str {
     match parts.uri.authority() {

@@ -305,6 +305,9 @@ fn differences_say_what_needs_a_restart() {
     assert!(old.diff(&old).is_empty());
 }
 
+/// Sections of which there may be any number.
+const LISTS: [&str; 6] = ["class", "tier", "lighter", "application", "detector", "rule"];
+
 /// No key takes any of these, whatever its kind.
 const WRONG_FOR_ALL: [&str; 4] = ["1979-05-27", "[[1]]", "{ \"\" = 1 }", "99999999999999999999999"];
 
@@ -312,14 +315,17 @@ const WRONG_FOR_ALL: [&str; 4] = ["1979-05-27", "[[1]]", "{ \"\" = 1 }", "999999
 fn every_key_refuses_a_wrong_type_and_names_itself_and_its_line() {
     for (section, key, _) in printed_keys() {
         for wrong in WRONG_FOR_ALL {
-            let class = if section.starts_with("class") { "[[class]]\n" } else { "\n" };
-            let header =
-                if section == "class" || section.is_empty() { String::new() } else { format!("[{section}]") };
-            let text = format!("{class}\n{header}\n{key} = {wrong}\n");
-            let mistakes = Settings::parse(&text, "f").expect_err(&text);
             let (first, last) = section.split_once('.').unwrap_or((&section, ""));
+            let is_item = LISTS.contains(&first);
+            let item = if is_item { format!("[[{first}]]\n") } else { "\n".into() };
+            let has_header = !(section.is_empty() || is_item && last.is_empty());
+            let header = if has_header { format!("[{section}]") } else { String::new() };
+            let text = format!("{item}\n{header}\n{key} = {wrong}\n");
+            let mistakes = Settings::parse(&text, "f").expect_err(&text);
             let names_it = |got: &str| match first {
-                "class" => got.starts_with("class.#1") && got.contains(&format!("{last}.{key}")),
+                _ if is_item => {
+                    got.starts_with(&format!("{first}.#1")) && got.contains(&format!("{last}.{key}"))
+                }
                 "" => got.starts_with(&key),
                 _ => got.starts_with(&format!("{section}.{key}")),
             };
@@ -366,6 +372,19 @@ proptest! {
         let sets: Vec<_> = changes.iter().map(|c| Override::set(&format!("{}={}", c.key, c.new.clone().unwrap_or_default()))).collect();
         old.origin.replicas = vec!["app:80".into()];
         prop_assert_eq!(Settings::parse_with("origin.replicas = \"app:80\"", "f", &sets).ok(), Some(old));
+    }
+}
+
+#[test]
+fn a_rule_for_new_visitors_is_warned_of_where_all_are_new() {
+    let rule = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nvisitors = \"new\"\n";
+    for (room, warns) in [
+        ("", true),
+        ("room.unit = \"session\"", false),
+        ("room.unit = \"session\"\nroom.enabled = false", true),
+    ] {
+        let all = with_origin(&format!("{room}\n{rule}")).warnings();
+        assert_eq!(all.iter().any(|one| one.starts_with("rule.r.visitors: ")), warns, "{room}: {all:?}");
     }
 }
 

@@ -166,6 +166,33 @@ pub fn time(ms: &Value) -> String {
     at.map_or_else(|| plain(ms), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
+/// Why a request was refused.
+pub fn refusal(answer: &Value) -> String {
+    let text = |name: &str| plain(&answer[name]);
+    let mut out = match answer["by"].as_str() {
+        Some("rule") => format!(
+            "request {} was refused by rule {} ({}); level {}; {}",
+            text("id"),
+            text("rule"),
+            text("action"),
+            text("level"),
+            text("figures")
+        ),
+        _ => format!("request {} was refused by the gate: {}", text("id"), text("by")),
+    };
+    out.push_str(&format!(
+        "\npath {}, class {}, service level {}; {}",
+        text("path"),
+        text("class"),
+        text("tier"),
+        time(&answer["at_ms"])
+    ));
+    if answer["retry_after_s"] != 0 {
+        out.push_str(&format!("\ntold to come again after {} s", text("retry_after_s")));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -231,3 +231,23 @@ fn whoever_watches_sees_a_drain_and_the_record_says_who_asked() {
     assert!(matches!(ended.status.code(), Some(0 | 1 | 3)), "{ended:?}");
     assert!(gate.state_file("audit.jsonl").contains("going home"));
 }
+
+#[test]
+fn a_refused_request_is_explained_by_the_id_its_answer_told() {
+    let nginx = Nginx::start("a");
+    // One request, and the next one in a thousand seconds.
+    let limited = "name = \"default\"\ningress = { rate = 0.001, burst = 1 }";
+    let gate = Gate::start(Config::new(&[nginx.address()]).text("explain.header", "id").class(limited));
+    let ask = || Client::connect(gate.http()).unwrap().get("/shop", "").unwrap();
+    let refused = wait_for("a refusal", || Some(ask()).filter(|answer| answer.status() == 503));
+    let told = refused.head.field("tidegate-decision").expect("a decision");
+    let id = told.strip_prefix("id=").and_then(|rest| rest.split(';').next()).expect("an id");
+    let explain = |id: &str| {
+        let url = format!("http://{}", gate.admin_address());
+        tidegate().args(["explain", id, "--url", &url]).output().expect("tidegate explain")
+    };
+    let text = said(&explain(id));
+    assert!(text.contains("refused by the gate: ingress_shed") && text.contains("path /shop"), "{text}");
+    let (code, why) = self::refused(&explain("0123"));
+    assert!(code == Some(1) && why.contains("100000"), "{why}");
+}

@@ -45,8 +45,8 @@ const CLOCKS: [&str; 4] = ["std::time::Instant", "SystemTime", "clock_gettime", 
 
 /// Where answers are made. A status anywhere else would be a decision in the wrong place.
 const MAY_ANSWER: [&str; 4] = ["respond", "wire", "page", "admin"];
-/// The origin's side, which reads the statuses that the origin has chosen.
-const MAY_READ: [&str; 5] = ["forward", "dispatch", "pool", "health", "hygiene"];
+/// The side of the origin, and of other applications, which reads the statuses that those have chosen.
+const MAY_READ: [&str; 7] = ["forward", "dispatch", "pool", "health", "hygiene", "multicast", "asker"];
 
 /// Who starts dependency sections that count (tests and builds may use more).
 const COUNTED: [&str; 2] = ["dependencies", "target."];

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::access::Access::{self, Open, Read, Write};
 use super::answer::Outcome;
 use super::dispatch::Call;
-use super::{audit, capacity, events, history, openapi, schema, state, tunables, tuners};
+use super::{audit, capacity, events, explain, history, openapi, schema, signals, state, tunables, tuners};
 
 /// A method of the API (`http::Method` cannot stand in a constant table).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -278,6 +278,29 @@ pub(super) static ROUTES: &[Route] = &[
         ]),
     Route::new(Verb::Get, "/v1/tuners", Read, "The scripts that run, and how they do", tuners::get)
         .replies(&[Reply::json(OK, "Every tuner.", tuners::schema)]),
+    Route::new(Verb::Get, "/v1/explain/{id}", Read, "Why a request was refused", explain::get)
+        .params(&[explain::ID])
+        .slow()
+        .replies(&[Reply::json(OK, "The refusal.", explain::schema), explain::UNKNOWN]),
+    Route::new(
+        Verb::Put,
+        "/v1/signals/{name}",
+        Write,
+        "What another application says (WAC 3.1 h)",
+        signals::put,
+    )
+    .params(&[signals::NAME])
+    .urgent()
+    .body(signals::said)
+    .replies(&[Reply::json(OK, "Heard; in force from the next tick on.", signals::schema), signals::UNKNOWN]),
+    Route::new(Verb::Delete, "/v1/signals/{name}", Write, "It says nothing any more", signals::delete)
+        .params(&[signals::NAME])
+        .urgent()
+        .why()
+        .replies(&[
+            Reply::json(OK, "Its level is unknown from the next tick on.", signals::schema),
+            signals::UNKNOWN,
+        ]),
     Route::new(Verb::Get, "/v1/history", Read, "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()

@@ -58,6 +58,11 @@ pub(super) fn schema() -> Value {
         ("requests", a("integer", "Requests sent to it since the start.")),
         ("errors", a("integer", "Requests it failed since the start.")),
     ]);
+    let enforced = object(&[
+        ("name", a("string", "The rule.")),
+        ("actions", a("object", "Requests and connections since the start, by action.")),
+        ("would_refuse", a("integer", "Requests that it would have decided on, had it not been in shadow.")),
+    ]);
     object(&[
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),
         ("draining", a("boolean", "Whether the process ends.")),
@@ -78,6 +83,51 @@ pub(super) fn schema() -> Value {
             ),
         ),
         ("replicas", list(replica, "By replica.")),
+        ("enforced", list(enforced, "By rule that was in force since the start.")),
+        (
+            "multicast",
+            a(
+                "object",
+                "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
+            ),
+        ),
+        ("detectors", list(detector(), "What may be congested: docs/rules.md.")),
+        ("rules", list(rule(), "What follows, in the order of the file.")),
+    ])
+}
+
+/// One of the detectors.
+fn detector() -> Value {
+    object(&[
+        ("name", a("string", "Its name.")),
+        ("kind", a("string", "What it looks at.")),
+        ("level", a("string", "green, orange, red or unknown.")),
+        ("figure", maybe("number", "What it measured, in its own unit.")),
+        ("fraction", maybe("number", "The figure as a share of what is red, from 0 to 1.")),
+        ("orange", maybe("number", "From here on it is orange.")),
+        ("red", maybe("number", "From here on it is red.")),
+        ("checks", a("integer", "How often it was checked.")),
+        ("heard_s", maybe("number", "How long ago its source said something.")),
+        ("trouble", maybe("string", "Why its source cannot be heard.")),
+    ])
+}
+
+/// One of the rules.
+fn rule() -> Value {
+    object(&[
+        ("name", a("string", "Its name.")),
+        ("enabled", a("boolean", "Whether it may hold.")),
+        ("shadow", a("boolean", "Whether it is decided and counted only.")),
+        ("priority", a("integer", "Higher comes first.")),
+        ("in_force", a("boolean", "Whether it holds.")),
+        (
+            "since_ms",
+            maybe("integer", "Since when it does, or does not, in milliseconds since 1970; null: the start."),
+        ),
+        ("times", a("integer", "How often it came in force.")),
+        ("when", a("string", "What its condition is now: true, false or unknown.")),
+        ("until", maybe("string", "The same of `until`; null: there is none.")),
+        ("figures", a("string", "The figures it goes by.")),
     ])
 }
 

@@ -23,6 +23,12 @@ pub enum BodyError {
     /// `limits.request_timeout` passed before its end.
     #[error("the request took longer than it may")]
     Overdue,
+    /// A shared answer went on without a reader who was too slow for it.
+    #[error("the visitor fell too far behind a shared answer")]
+    Behind,
+    /// A shared answer broke off.
+    #[error("the shared answer was broken off")]
+    Shared,
     /// The connection was lost, or the chunked coding is wrong.
     #[error("the origin broke off its response: {0}")]
     Origin(#[source] hyper::Error),

@@ -26,7 +26,8 @@ impl Host {
         };
         self.last = cpu;
         let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text));
-        (share.min(1.0), memory.unwrap_or(f32::NAN))
+        // Not `min`: of what is no number it would make all of the time.
+        (if share > 1.0 { 1.0 } else { share }, memory.unwrap_or(f32::NAN))
     }
 }
 
@@ -51,6 +52,11 @@ fn memory(text: &str) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_known_of_the_time_before_the_first_look() {
+        assert!(Host::default().read().0.is_nan());
+    }
 
     #[test]
     fn linux_says_how_busy_it_is() {

@@ -23,7 +23,7 @@ pub mod archive;
 pub mod layout;
 pub mod store;
 
-mod host;
+pub(crate) mod host;
 pub mod memory;
 mod writer;
 

@@ -183,6 +183,7 @@ pub(super) struct Strings {
     pub full: Heading,
     pub unavailable: Heading,
     pub forbidden: Heading,
+    pub overloaded: Heading,
     /// Notice: the ticket was used before.
     pub replaced: &'static str,
     /// Notice: the turn had passed.

@@ -192,7 +192,8 @@ impl Language {
                 "has_place" => kind.has_place(),
                 "has_notice" => notice(lang, kind).is_some(),
                 "has_title" => !room.title.is_empty(),
-                "is_full" => kind == Kind::Full,
+                // Both say when the page tries again.
+                "is_full" => matches!(kind, Kind::Full | Kind::Overloaded),
                 _ => kind == Kind::Forbidden,
             };
             template.compile(word, keep)
@@ -212,6 +213,7 @@ fn heading(lang: Lang, kind: Kind) -> &'static Heading {
         Kind::Full => &s.full,
         Kind::Unavailable => &s.unavailable,
         Kind::Forbidden => &s.forbidden,
+        Kind::Overloaded => &s.overloaded,
     }
 }
 

@@ -21,6 +21,7 @@ impl Pages {
             Kind::Late => "late",
             Kind::Unavailable => "unavailable",
             Kind::Forbidden => "forbidden",
+            Kind::Overloaded => "overloaded",
         };
         text(out, "{\"type\":\"urn:tidegate:problem:", name);
         text(out, "\",\"title\":\"", heading.headline);

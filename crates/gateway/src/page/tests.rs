@@ -107,6 +107,7 @@ fn kinds_differ_in_what_they_offer() {
         (Kind::Unavailable, "The service is not answering", true, true),
         (Kind::Full, "All places are taken", false, true),
         (Kind::Forbidden, "This ticket is not valid", false, false),
+        (Kind::Overloaded, "The service is overloaded", false, true),
     ];
     for (kind, words, place, refreshed) in table {
         let page = html(&View { kind, ticket: Some("forged"), ..view() });

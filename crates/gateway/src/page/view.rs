@@ -19,16 +19,25 @@ pub enum Kind {
     Unavailable,
     /// The ticket is forged.
     Forbidden,
+    /// A rule refuses the request; `wait` is the time until trying again makes sense.
+    Overloaded,
 }
 
 impl Kind {
     /// Every kind, in the order of their indices.
-    pub const ALL: [Self; 6] =
-        [Self::Waiting, Self::Full, Self::Replaced, Self::Late, Self::Unavailable, Self::Forbidden];
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Full,
+        Self::Replaced,
+        Self::Late,
+        Self::Unavailable,
+        Self::Forbidden,
+        Self::Overloaded,
+    ];
 
     /// Whether the visitor holds a place in the room.
     pub(super) const fn has_place(self) -> bool {
-        !matches!(self, Self::Full | Self::Forbidden)
+        !matches!(self, Self::Full | Self::Forbidden | Self::Overloaded)
     }
 }
 

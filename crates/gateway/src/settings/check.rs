@@ -8,7 +8,7 @@ use tidegate_core::ingress::Refusal;
 use tidegate_core::units::Share;
 
 use super::read::{Reader, class_path};
-use super::{Class, Role, Settings};
+use super::{Class, Role, Settings, Unit, Visitors};
 
 /// The room keeps a queue of a tenth of a second's work and a deviation of a second's visitors, at most a quarter of what may wait
 /// there: four times that is a second from some twenty visitors per second on.
@@ -26,6 +26,14 @@ impl Settings {
                 super::kinds::quantity::show_duration(ENOUGH_QUEUE),
             ));
         }
+        let counts_sessions = self.room.enabled && self.room.unit == Unit::Session;
+        for rule in self.rule.iter().filter(|rule| rule.visitors == Visitors::New && !counts_sessions) {
+            all.push(format!(
+                "rule.{}.visitors: every request is new where no session is told by a pass: \"new\" means \"all\". Expected \
+                 room.unit = \"session\" beside it.",
+                rule.name,
+            ));
+        }
         all
     }
 }
@@ -37,6 +45,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
     classes(settings, out);
     room(settings, out);
     capacity(settings, out);
+    super::congestion_check::check(settings, out);
     if settings.session.max_age < settings.session.timeout {
         let got = super::kinds::quantity::show_duration(settings.session.max_age);
         out.conflict("session.max_age", "at least `session.timeout`", got, None);
@@ -51,6 +60,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
         );
     }
     repeated(&settings.origin.replicas, "origin.replicas", out);
+    super::enforcing_check::check(settings, out);
 }
 
 fn listeners(settings: &Settings, out: &mut Reader) {

@@ -15,8 +15,13 @@ use std::path::Path;
 mod declare;
 mod check;
 mod classes;
+mod congestion;
+mod congestion_check;
+mod enforcing;
+mod enforcing_check;
 mod estimators;
 mod kinds;
+mod logging;
 mod mistake;
 mod overrides;
 mod print;
@@ -28,7 +33,13 @@ mod tunable;
 mod tuning;
 
 pub use classes::{DEFAULT, Switch};
+pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
+pub use enforcing::{
+    Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
+    TierKey,
+};
 pub use estimators::{AUTO, estimator_names};
+pub use logging::{AccessLog, LogFormat};
 pub use mistake::{Excerpt, Found, Mistake, place};
 pub use overrides::Override;
 pub use print::Change;
@@ -163,37 +174,6 @@ impl Named for Binding {
         &[("cookie", Self::Cookie), ("ip-prefix", Self::IpPrefix), ("ip", Self::Ip), ("none", Self::None)];
 }
 
-/// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
-
-impl Named for LogFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
-/// Form of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AccessLog {
-    /// None.
-    #[default]
-    Off,
-    /// Apache's combined form.
-    Combined,
-    /// One JSON object per line.
-    Json,
-}
-
-impl Named for AccessLog {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Self::Off), ("combined", Self::Combined), ("json", Self::Json)];
-}
-
 /// The sections of the file, in its order.
 macro_rules! settings {
     ($( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )*) => {
@@ -205,6 +185,16 @@ macro_rules! settings {
             $( $(#[doc = $doc])+ pub $name: $T, )*
             /// Request classes, first match wins.
             pub class: Vec<Class>,
+            /// Service levels, first match wins.
+            pub tier: Vec<Tier>,
+            /// Lighter URLs that rules reroute to.
+            pub lighter: Vec<Lighter>,
+            /// Other applications that rules ask.
+            pub application: Vec<Application>,
+            /// What may be congested.
+            pub detector: Vec<Detector>,
+            /// What follows.
+            pub rule: Vec<Rule>,
         }
 
         impl Settings {
@@ -257,6 +247,8 @@ settings! {
     session: Session,
     /// Admitted requests that wait for a free place at the origin.
     queue: Queue,
+    /// How decisions by rules are told.
+    explain: Explain,
     /// The measurement database.
     history: History,
     /// Scripts that change tunables.
@@ -299,6 +291,7 @@ impl Settings {
         // What one key got wrong would only be reported twice.
         if out.found.is_empty() && syntax.is_empty() {
             check::check(&settings, &mut out);
+            congestion_check::conditions(&settings, &mut out);
         }
         // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
         let line_ends: Vec<_> =
@@ -361,6 +354,7 @@ impl Settings {
         let settings = read::settings(table, &mut out);
         if out.found.is_empty() {
             check::check(&settings, &mut out);
+            congestion_check::conditions(&settings, &mut out);
         }
         for mistake in &mut out.found {
             mistake.key = declare::join(key, &mistake.key);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Settings;
 use super::declare::{Block, Key, Section};
-use super::read::{all_blocks, class_path};
+use super::read::{LISTS, all_blocks, item_path};
 
 /// A key whose value differs between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,8 @@ const EXAMPLE_CLASS: &str = "
 
 /// Sections that are printed as comments: they belong to other roles, or there may be any number of them.
 fn is_comment(path: &str) -> bool {
-    matches!(path.split('.').next(), Some("tokengen" | "tokencheck" | "class"))
+    let first = path.split('.').next().unwrap_or_default();
+    matches!(first, "tokengen" | "tokencheck") || LISTS.contains(&first)
 }
 
 /// A documentation comment's lines, without the blank before each.
@@ -59,7 +60,7 @@ pub(super) fn default_file() -> String {
         let mark = if is_comment(&block.path) { "# " } else { "" };
         out.push('\n');
         lines(block.doc).for_each(|line| comment(&mut out, line));
-        let (open, close) = if block.path == "class" { ("[[", "]]") } else { ("[", "]") };
+        let (open, close) = if LISTS.contains(&block.path.as_str()) { ("[[", "]]") } else { ("[", "]") };
         let path = &block.path;
         _ = writeln!(out, "{mark}{open}{path}{close}");
         block.keys.iter().for_each(|key| print_key(&mut out, mark, key));
@@ -109,7 +110,8 @@ pub(super) fn reference() -> String {
          `\"tokencheck\"` (checks them and forwards). *restart* |\n",
     );
     for block in all_blocks(&Settings::default()) {
-        let title = if block.path == "class" { "[[class]]".into() } else { format!("[{}]", block.path) };
+        let many = LISTS.contains(&block.path.as_str());
+        let title = if many { format!("[[{}]]", block.path) } else { format!("[{}]", block.path) };
         let doc: Vec<_> = lines(block.doc).collect();
         _ = write!(
             out,
@@ -168,14 +170,33 @@ fn flat(settings: &Settings) -> Vec<(String, Key)> {
     };
     let mut out = vec![("role".to_owned(), top("role", format!("\"{}\"", settings.role.name()), true))];
     let mut blocks: Vec<Block> = all_blocks(settings);
-    blocks.retain(|block| block.path != "class" && !block.path.starts_with("class."));
+    blocks.retain(|block| !LISTS.contains(&block.path.split('.').next().unwrap_or_default()));
     for (i, class) in settings.class.iter().enumerate() {
-        class.blocks(&class_path(&class.name, i), &mut blocks);
+        class.blocks(&item_path("class", &class.name, i), &mut blocks);
+    }
+    for (i, tier) in settings.tier.iter().enumerate() {
+        tier.blocks(&item_path("tier", &tier.name, i), &mut blocks);
+    }
+    for (i, lighter) in settings.lighter.iter().enumerate() {
+        lighter.blocks(&item_path("lighter", &lighter.name, i), &mut blocks);
+    }
+    for (i, application) in settings.application.iter().enumerate() {
+        application.blocks(&item_path("application", &application.name, i), &mut blocks);
+    }
+    for (i, detector) in settings.detector.iter().enumerate() {
+        detector.blocks(&item_path("detector", &detector.name, i), &mut blocks);
+    }
+    for (i, rule) in settings.rule.iter().enumerate() {
+        rule.blocks(&item_path("rule", &rule.name, i), &mut blocks);
     }
     for block in blocks {
         out.extend(block.keys.into_iter().map(|key| (format!("{}.{}", block.path, key.name), key)));
     }
     let order: Vec<_> = settings.class.iter().map(|class| class.name.as_str()).collect();
     out.push(("class".into(), top("class", format!("{order:?}"), false)));
+    let order: Vec<_> = settings.tier.iter().map(|tier| tier.name.as_str()).collect();
+    out.push(("tier".into(), top("tier", format!("{order:?}"), false)));
+    let order: Vec<_> = settings.rule.iter().map(|rule| rule.name.as_str()).collect();
+    out.push(("rule".into(), top("rule", format!("{order:?}"), false)));
     out
 }

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::congestion::{Detector, Rule};
 use super::declare::{Block, Kind, Section, join};
+use super::enforcing::{Application, Lighter, Tier};
 use super::kinds::Choice;
 use super::mistake::{Found, MAX_MISTAKES};
 use super::sections::{Class, TokenCheckKeys, TokenGenKeys};
 use super::tree::{At, Entry, Node, Table, Value, quoted};
 use super::{Role, RoleName, Settings};
+use tidegate_core::orders::MAX_TIERS;
 use tidegate_core::units::MAX_CLASSES;
 
 /// Collects mistakes while the sections read themselves, and remembers where everything was.
@@ -128,10 +131,13 @@ impl Reader {
     }
 }
 
+/// Sections of which there may be any number: `[[class]]`.
+pub(super) const LISTS: [&str; 6] = ["class", "tier", "lighter", "application", "detector", "rule"];
+
 /// The section's name without the name of a class: `class.search.match` is `class.match`.
 fn generic(path: &str) -> String {
     let mut parts: Vec<_> = path.split('.').collect();
-    if parts.len() > 1 && parts[0] == "class" {
+    if parts.len() > 1 && LISTS.contains(&parts[0]) {
         parts.remove(1);
     }
     parts.join(".")
@@ -165,6 +171,11 @@ pub(super) fn all_blocks(settings: &Settings) -> Vec<Block> {
     token_gen.blocks("tokengen", &mut out);
     token_check.blocks("tokencheck", &mut out);
     Class::default().blocks("class", &mut out);
+    Tier::default().blocks("tier", &mut out);
+    Lighter::default().blocks("lighter", &mut out);
+    Application::default().blocks("application", &mut out);
+    Detector::default().blocks("detector", &mut out);
+    Rule::default().blocks("rule", &mut out);
     out
 }
 
@@ -194,7 +205,12 @@ pub(super) fn settings(root: &Table, out: &mut Reader) -> Settings {
             "role" => role = Choice.read(&entry.node, &key, out).unwrap_or_default(),
             "tokengen" => token_gen = Section::read_node(&entry.node, &key, out),
             "tokencheck" => token_check = Section::read_node(&entry.node, &key, out),
-            "class" => new.class = classes(&entry.node, out),
+            "class" => new.class = list(&entry.node, "class", MAX_CLASSES - 1, out),
+            "tier" => new.tier = list(&entry.node, "tier", MAX_TIERS - 1, out),
+            "lighter" => new.lighter = list(&entry.node, "lighter", MAX_NAMED, out),
+            "application" => new.application = list(&entry.node, "application", MAX_NAMED, out),
+            "detector" => new.detector = list(&entry.node, "detector", MAX_DETECTORS, out),
+            "rule" => new.rule = list(&entry.node, "rule", MAX_RULES, out),
             _ if new.read_section(entry, out) => {}
             _ => out.unknown(entry, ""),
         }
@@ -210,37 +226,50 @@ pub(super) fn settings(root: &Table, out: &mut Reader) -> Settings {
     new
 }
 
+/// Most lighter URLs, and most applications: each is configured by hand.
+const MAX_NAMED: usize = 256;
+/// Most detectors, and most rules: each is looked at on every tick.
+const MAX_DETECTORS: usize = 256;
+const MAX_RULES: usize = 1024;
+
 /// Where the `index`th class lives in keys: by its name, or by its number if it has no usable one.
 pub(super) fn class_path(name: &str, index: usize) -> String {
-    if name.is_empty() { format!("class.#{}", index + 1) } else { format!("class.{}", plain_key(name)) }
+    item_path("class", name, index)
 }
 
-fn classes(node: &Node, out: &mut Reader) -> Vec<Class> {
+/// As [`class_path`], of any list of sections.
+pub(super) fn item_path(list: &str, name: &str, index: usize) -> String {
+    if name.is_empty() { format!("{list}.#{}", index + 1) } else { format!("{list}.{}", plain_key(name)) }
+}
+
+/// Reads a list of sections that have names.
+fn list<T: Section>(node: &Node, what: &str, most: usize, out: &mut Reader) -> Vec<T> {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
         // `[class]` with single brackets.
         _ => {
-            let hint = Some("Write [[class]] with double brackets, once per class.".into());
-            out.wrong(node, "class", "an array of tables".into(), hint, false);
+            let hint = Some(format!("Write [[{what}]] with double brackets, once per {what}."));
+            out.wrong(node, what, "an array of tables".into(), hint, false);
             return Vec::new();
         }
     };
-    if items.len() >= MAX_CLASSES {
-        let (expected, got) = (format!("at most {} classes", MAX_CLASSES - 1), items.len().to_string());
-        let at = Some(items[MAX_CLASSES - 1].at);
-        out.found.push(Found { at, key: "class".into(), expected, got, hint: None, cut: false });
+    if items.len() > most {
+        let plural = if what == "class" { "classes".into() } else { format!("[[{what}]]") };
+        let (expected, got) = (format!("at most {most} {plural}"), items.len().to_string());
+        let at = Some(items[most].at);
+        out.found.push(Found { at, key: what.into(), expected, got, hint: None, cut: false });
     }
-    let mut all = Vec::with_capacity(items.len().min(MAX_CLASSES));
-    for (i, item) in items.iter().take(MAX_CLASSES - 1).enumerate() {
+    let mut all = Vec::with_capacity(items.len().min(most));
+    for (i, item) in items.iter().take(most).enumerate() {
         let name = match &item.value {
             Value::Table(table) => table.get("name").map(|entry| &entry.node.value),
             _ => None,
         };
         let name = if let Some(Value::Text(name)) = name { name.as_str() } else { "" };
         let bare = plain_key(name) == name;
-        let path = class_path(if bare { name } else { "" }, i);
-        out.saw_item("class", i, item);
-        all.push(Class::read_node(item, &path, out));
+        let path = item_path(what, if bare { name } else { "" }, i);
+        out.saw_item(what, i, item);
+        all.push(T::read_node(item, &path, out));
     }
     all
 }

@@ -1,5 +1,5 @@
 //! Keys that may change while the gate runs, one by one and by name: every key of a section marked `[tunable]` in its
-//! declaration. The name is the key's path, with the class's name in it: `queue.max_wait`, `class.search.priority`.
+//! declaration. The name is the key's path, with the class's or rule's name in it: `queue.max_wait`, `class.search.priority`.
 //!
 //! One declaration gives type, bounds, documentation, parser and messages, so a value that a tunable refuses is one
 //! that the file could not have had, and says so in the same words.
@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use super::congestion::Rule;
 use super::declare::{Block, Key, Section, Tune};
 use super::mistake::{Found, Mistake, unplaced};
 use super::read::{Reader, did_you_mean, plain_key};
@@ -57,6 +58,10 @@ impl Settings {
             class.blocks(&class_name(class), &mut now);
             Class::default().blocks(&class_name(class), &mut defaults);
         }
+        for rule in &self.rule {
+            rule.blocks(&rule_name(rule), &mut now);
+            Rule::default().blocks(&rule_name(rule), &mut defaults);
+        }
         now.iter().zip(&defaults).flat_map(|(now, default)| of_block(now, default)).collect()
     }
 
@@ -65,6 +70,7 @@ impl Settings {
         let path: Vec<&str> = name.split('.').collect();
         let default = match path.as_slice() {
             ["class", _, rest @ ..] => Class::default().find(rest, false),
+            ["rule", _, rest @ ..] => Rule::default().find(rest, false),
             _ => DEFAULTS.find(name),
         };
         Some(of_key(name.to_owned(), self.find(name)?, &default?))
@@ -80,6 +86,9 @@ impl Settings {
         match path.as_slice() {
             ["class", class, rest @ ..] => {
                 self.class.iter().find(|known| known.name == *class)?.find(rest, false)
+            }
+            ["rule", rule, rest @ ..] => {
+                self.rule.iter().find(|known| known.name == *rule)?.find(rest, false)
             }
             [section, rest @ ..] => self.find_in(section, rest),
             [] => None,
@@ -144,6 +153,12 @@ impl Settings {
                     None => Tune::Unknown,
                 }
             }
+            ["rule", rule, rest @ ..] if !rest.is_empty() => {
+                match self.rule.iter_mut().find(|known| known.name == *rule) {
+                    Some(found) => found.tune(rest, false, &node, name, out),
+                    None => Tune::Unknown,
+                }
+            }
             [section, rest @ ..] => self.tune_section(section, rest, &node, name, out),
             [] => Tune::Unknown,
         }
@@ -152,14 +167,10 @@ impl Settings {
     fn unknown(&self, name: &str) -> Found {
         let tunables = self.tunables();
         let mut hint = did_you_mean(name, tunables.iter().map(|tunable| tunable.name.as_str()));
-        if let Some((class, _)) = name.strip_prefix("class.").and_then(|rest| rest.split_once('.'))
-            && !self.class.iter().any(|known| known.name == class)
-        {
-            let names = self.class.iter().take(10).map(|class| format!("\"{}\"", class.name));
-            hint = Some(match self.class.is_empty() {
-                true => "There is no [[class]].".into(),
-                false => format!("The classes are {}.", kinds::either(names)),
-            });
+        let classes = self.class.iter().map(|class| class.name.as_str()).collect();
+        let rules = self.rule.iter().map(|rule| rule.name.as_str()).collect();
+        for (list, plural, names) in [("class", "classes", classes), ("rule", "rules", rules)] {
+            hint = unknown_item(name, list, plural, names).or(hint);
         }
         let got = format!("the unknown name {}", quoted(name));
         let (expected, key) = ("the name of a tunable".into(), plain_name(name));
@@ -218,6 +229,23 @@ fn of_key(name: String, key: Key, default: &Key) -> Tunable {
 
 fn class_name(class: &Class) -> String {
     format!("class.{}", class.name)
+}
+
+fn rule_name(rule: &Rule) -> String {
+    format!("rule.{}", rule.name)
+}
+
+/// If `name` is of something in a list that is not there: what is.
+fn unknown_item(name: &str, list: &str, plural: &str, known: Vec<&str>) -> Option<String> {
+    let (item, _) = name.strip_prefix(list)?.strip_prefix('.')?.split_once('.')?;
+    if known.contains(&item) {
+        return None;
+    }
+    let names = known.iter().take(10).map(|name| format!("\"{name}\""));
+    Some(match known.is_empty() {
+        true => format!("There is no [[{list}]]."),
+        false => format!("The {plural} are {}.", kinds::either(names)),
+    })
 }
 
 fn plain_name(name: &str) -> String {

@@ -33,6 +33,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
     /// Writes what is left of our own, closes the sending half, drains; then everything is over. Failures on the
     /// way are the visitor's, and end it sooner.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.shared.aborted.load(Relaxed) {
+            self.phase = Phase::Closed;
+            return Poll::Ready(());
+        }
         let deadline = match self.linger.deadline {
             Some(deadline) => deadline,
             None => {

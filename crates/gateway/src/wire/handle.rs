@@ -35,6 +35,12 @@ pub(super) struct Shared {
     pub(super) interim_waits: AtomicBool,
     pub(super) interim: Mutex<Vec<u8>>,
     pub(super) waker: Mutex<Option<Waker>>,
+    /// A request is in hand: from its head to the end of its response.
+    pub(super) busy: AtomicBool,
+    /// Nothing more is written.
+    pub(super) muted: AtomicBool,
+    /// Nothing more is done at all, not even a farewell.
+    pub(super) aborted: AtomicBool,
     left: Notify,
 }
 
@@ -60,6 +66,7 @@ impl Shared {
     }
 
     pub(super) fn next_request(&self, http_11: bool, expect_continue: bool) {
+        self.busy.store(true, Relaxed);
         self.http_11.store(http_11, Relaxed);
         self.expect_continue.store(expect_continue, Relaxed);
         self.final_started.store(false, Relaxed);
@@ -111,6 +118,23 @@ impl WireHandle {
     /// Whether the visitor's side of the connection is closed or reset.
     pub fn is_gone(&self) -> bool {
         self.shared.gone.load(Relaxed)
+    }
+
+    /// Whether a request is in hand: its response has not been written to its end.
+    pub fn is_busy(&self) -> bool {
+        self.shared.busy.load(Relaxed)
+    }
+
+    /// From now on nothing is written: what hyper has to say is swallowed, and the connection closes as after any response.
+    pub fn mute(&self) {
+        self.shared.muted.store(true, Relaxed);
+    }
+
+    /// As [`WireHandle::mute`], and the connection closes without a farewell: how the kernel does that is the socket's
+    /// business.
+    pub fn abort(&self) {
+        self.mute();
+        self.shared.aborted.store(true, Relaxed);
     }
 
     /// Completes when the visitor closes or resets the connection while the response is pending.

@@ -22,7 +22,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Read for Wire<S, K> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Write for Wire<S, K> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().write(cx, buf, |socket, cx| socket.poll_write(cx, buf))
+        let this = self.get_mut();
+        if this.is_mute() {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        this.write(cx, buf, |socket, cx| socket.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -30,8 +34,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Write for Wire<S, K> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_mute() {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
         let first = bufs.first().map_or(&[][..], |b| b);
-        self.get_mut().write(cx, first, |socket, cx| write_gathered(socket, cx, bufs))
+        this.write(cx, first, |socket, cx| write_gathered(socket, cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -211,6 +211,10 @@ impl<S, K: Fn(WireEvent)> Wire<S, K> {
         self.shared.pass_through.load(Relaxed)
     }
 
+    fn is_mute(&self) -> bool {
+        self.shared.muted.load(Relaxed)
+    }
+
     fn emit(&self, event: WireEvent) {
         (self.events)(event);
     }

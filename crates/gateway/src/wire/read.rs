@@ -267,6 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
             return;
         }
         self.phase = Phase::Head(HeadScan::default());
+        self.shared.busy.store(false, Relaxed);
         self.served = true;
         self.unscanned = !self.held.is_empty();
         // hyper asked before and was told to wait: it comes back only when woken.

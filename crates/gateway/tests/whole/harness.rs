@@ -78,6 +78,10 @@ fn answer(mut stream: TcpStream, held: &Held) {
             }
             return;
         }
+        if head.starts_with("GET /lite") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlite");
+            continue;
+        }
         let fields =
             if head.starts_with("GET /public") { "Cache-Control: public, max-age=60\r\n" } else { "" };
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n{fields}\r\nserved");
@@ -115,15 +119,19 @@ impl Gate {
 
     /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
     pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
+        Self::begin(origin.address, toml, |state| Source { file: None, overrides: overrides(state) })
+    }
+
+    /// As [`Gate::start_with`], before any origin.
+    pub fn before(origin: SocketAddr, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
         Self::begin(origin, toml, |state| Source { file: None, overrides: overrides(state) })
     }
 
-    fn begin(origin: &Origin, toml: &str, source: impl FnOnce(&Path) -> Source) -> Self {
+    fn begin(origin: SocketAddr, toml: &str, source: impl FnOnce(&Path) -> Source) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
-        let mut settings =
-            Settings::parse(&toml.replace("ORIGIN", &origin.address.to_string()), "test").unwrap();
+        let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
         // Everybody is let in, unless a test says otherwise.
         if settings.capacity == Capacity::default() {
             settings.capacity.estimator = "fixed".into();
@@ -139,7 +147,7 @@ impl Gate {
 
     /// As [`Gate::start`], from a file, which [`Gate::reload`] changes.
     pub fn start_from_file(origin: &Origin, toml: &str) -> Self {
-        Self::begin(origin, toml, |state| Source {
+        Self::begin(origin.address, toml, |state| Source {
             file: Some(state.join("gate.toml")),
             overrides: Vec::new(),
         })
@@ -212,6 +220,11 @@ pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
     )
 }
 
+/// What the admin API says.
+pub fn admin(gate: &Gate, target: &str) -> String {
+    ask(gate.admin, &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))
+}
+
 /// What a browser would send back of an answer's cookies.
 pub fn cookies(answer: &str) -> String {
     let set = answer
@@ -230,5 +243,64 @@ pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> St
             return answer;
         }
         assert!(start.elapsed() < PATIENCE, "still: {answer}");
+    }
+}
+
+/// A server whose answers a function makes of heads: whole, with their framing. Tells how many came.
+pub struct Scripted {
+    pub address: SocketAddr,
+    pub came: Arc<AtomicU32>,
+}
+
+impl Scripted {
+    /// `answer` gets the head and how many came before.
+    pub fn start(answer: impl Fn(&str, u32, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (came, answer) = (Arc::new(AtomicU32::new(0)), Arc::new(answer));
+        let counter = came.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, counter, mut stream) = (answer.clone(), counter.clone(), stream.unwrap());
+                std::thread::spawn(move || {
+                    while let Some(head) = read_head(&mut stream) {
+                        let n = counter.fetch_add(1, Ordering::SeqCst);
+                        answer(&head, n, &mut stream);
+                    }
+                });
+            }
+        });
+        Self { address, came }
+    }
+
+    pub fn came(&self) -> u32 {
+        self.came.load(Ordering::SeqCst)
+    }
+}
+
+/// Sends an answer with a length.
+pub fn reply(stream: &mut TcpStream, status: &str, fields: &str, body: &str) {
+    let length = body.len();
+    let _ = stream
+        .write_all(format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n{body}").as_bytes());
+}
+
+/// Opens when it is told to.
+#[derive(Default)]
+pub struct Latch {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Latch {
+    pub fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    pub fn wait(&self) {
+        let guard = self.is_open.lock().unwrap();
+        let (_guard, late) = self.changed.wait_timeout_while(guard, PATIENCE, |open| !*open).unwrap();
+        assert!(!late.timed_out(), "the latch was not opened");
     }
 }

@@ -19,6 +19,10 @@ pub(super) const STRINGS: Strings = Strings {
         headline: "Dieses Ticket ist ungültig",
         message: "Es wurde unterwegs verändert oder gehört jemand anderem. Sie können einen neuen Platz nehmen.",
     },
+    overloaded: Heading {
+        headline: "Der Dienst ist überlastet",
+        message: "Gerade sind mehr Menschen hier, als gut bedient werden können. Diese Seite versucht es von selbst wieder.",
+    },
     replaced: "Ihr früherer Platz wurde schon benutzt; Sie haben einen neuen.",
     late: "Sie waren schon an der Reihe; Sie haben einen neuen Platz.",
     expected: "Voraussichtliche Wartezeit",

@@ -19,6 +19,10 @@ pub(super) const STRINGS: Strings = Strings {
         headline: "This ticket is not valid",
         message: "It was changed on its way or belongs to somebody else. You can take a new place.",
     },
+    overloaded: Heading {
+        headline: "The service is overloaded",
+        message: "More people are here right now than can be served well. This page tries again by itself.",
+    },
     replaced: "Your earlier place has been used, so you have a new one.",
     late: "Your turn had passed, so you have a new place.",
     expected: "Expected wait",

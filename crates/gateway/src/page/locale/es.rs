@@ -19,6 +19,10 @@ pub(super) const STRINGS: Strings = Strings {
         headline: "Este tique no es válido",
         message: "Fue modificado por el camino o pertenece a otra persona. Puede tomar un lugar nuevo.",
     },
+    overloaded: Heading {
+        headline: "El servicio está sobrecargado",
+        message: "Ahora mismo hay más personas de las que podemos atender bien. Esta página lo intenta de nuevo por sí sola.",
+    },
     replaced: "Su lugar anterior ya se usó; ahora tiene uno nuevo.",
     late: "Su turno había pasado; ahora tiene un lugar nuevo.",
     expected: "Espera prevista",

@@ -19,6 +19,10 @@ pub(super) const STRINGS: Strings = Strings {
         headline: "Ce ticket n’est pas valable",
         message: "Il a été modifié en chemin ou appartient à quelqu’un d’autre. Vous pouvez prendre une nouvelle place.",
     },
+    overloaded: Heading {
+        headline: "Le service est surchargé",
+        message: "Il y a en ce moment plus de monde que nous ne pouvons en servir correctement. Cette page réessaie d’elle-même.",
+    },
     replaced: "Votre place précédente a déjà servi ; vous en avez une nouvelle.",
     late: "Votre tour était passé ; vous avez une nouvelle place.",
     expected: "Attente prévue",

@@ -16,6 +16,9 @@ pub(super) const STRINGS: Strings = Strings {
     forbidden: Heading {
         headline: "此凭证无效", message: "它在途中被更改，或属于其他人。您可以重新取号。"
     },
+    overloaded: Heading {
+        headline: "服务已过载", message: "目前访问人数超出了服务能力。本页面会自动重试。"
+    },
     replaced: "您之前的位置已被使用，现已为您安排新的位置。",
     late: "您的轮次已过，现已为您安排新的位置。",
     expected: "预计等待时间",

@@ -43,7 +43,11 @@ impl Leaf<String> for Text {
     }
 }
 
-const fn text(expected: &'static str, check: fn(&str) -> Result<(), Option<String>>) -> Text {
+/// See [`Text`].
+pub(in super::super) const fn text(
+    expected: &'static str,
+    check: fn(&str) -> Result<(), Option<String>>,
+) -> Text {
     Text { expected, check, secret: false }
 }
 
@@ -197,6 +201,49 @@ pub(in super::super) const ANY_CLASS_NAME: Text =
     text("a name of 1 to 64 letters, digits, \"-\" and \"_\"", |s| {
         if s == "default" { Ok(()) } else { (CLASS_NAME.check)(s) }
     });
+
+/// The name of a rule, a service level and the like: it appears in metrics and logs.
+pub(in super::super) const NAME: Text =
+    text("a name of 1 to 64 letters, digits, \"-\" and \"_\", other than \"default\"", CLASS_NAME.check);
+
+/// The name of a header field, in lower case.
+pub(in super::super) const FIELD_NAME: Text =
+    text("the name of a header field in lower case, like \"x-api-key\"", |s| {
+        match is_token(s) && s.len() <= 256 {
+            true if !s.bytes().any(|b| b.is_ascii_uppercase()) => Ok(()),
+            true => Err(Some(format!("Write \"{}\"?", s.to_ascii_lowercase()))),
+            false => Err(None),
+        }
+    });
+
+/// The name of a cookie.
+pub(in super::super) const COOKIE_NAME: Text =
+    text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
+
+/// A SHA-256.
+pub(in super::super) const HASH: Text = Text {
+    expected: "a SHA-256 in 64 hex digits, as `printf %s KEY | sha256sum` prints",
+    check: |s| ok_if(s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit())),
+    secret: true,
+};
+
+/// A path of the same origin, perhaps with a query and `{path}`.
+pub(in super::super) const fn target_kind() -> Text {
+    text("a path like \"/lite.html\" or \"/lite{path}\"", |s| {
+        let plain = s.replace("{path}", "/");
+        let fine = is_visible(&plain)
+            && !plain.contains(['#', '{', '}', '"', '<', '>', '\\', '^', '`', '|'])
+            && s.len() <= 1024;
+        // `//host` would lead elsewhere.
+        let local = s.starts_with('/') && !s.starts_with("//") || s.starts_with("{path}");
+        match fine && local {
+            true => Ok(()),
+            false => {
+                Err((fine && !s.contains(':') && !s.starts_with('/')).then(|| format!("Write \"/{s}\"?")))
+            }
+        }
+    })
+}
 
 /// A base URL.
 pub(in super::super) const BASE_URL: Text = text("a URL like \"https://check.shop.example\"", |s| {

@@ -39,7 +39,7 @@ macro_rules! count_for {
         }
     )* };
 }
-count_for!(u8, u32, u64, usize);
+count_for!(u8, u16, u32, u64, usize);
 
 /// A number within bounds, never NaN or infinite.
 pub struct Number(pub RangeInclusive<f64>);

@@ -1,0 +1,85 @@
+//! WAC 3.1 (c) and (d): "the overall response time of requests", or "the response time of a specific type of requests, exceeds
+//! a threshold value"; "'response time' can denote the average response time, or variation in response time, etc."
+//!
+//! Of answers that the origin completed: an answer counts when it is whole. An origin that hangs completes none, and the
+//! level becomes unknown after its time to live; requests at the origin and in the queue tell of that at once.
+
+use std::time::Duration;
+
+use super::weigh::keep;
+use super::{Common, Judge, Resource, Sampler, Seen, Verdict};
+use crate::histogram::Fading;
+use crate::units::{ClassId, Timestamp};
+
+/// What is said of many response times.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Statistic {
+    /// Their mean.
+    Mean,
+    /// The time that this share of them does not exceed.
+    Quantile(f64),
+    /// Their standard deviation.
+    Deviation,
+}
+
+/// Response times of all requests or of a class, in seconds.
+#[derive(Debug)]
+pub struct ResponseTime {
+    class: Option<ClassId>,
+    statistic: Statistic,
+    period: Duration,
+    time_to_live: Duration,
+    sampler: Sampler,
+    judge: Judge,
+    times: Option<Fading>,
+    heard_at: Timestamp,
+}
+
+impl ResponseTime {
+    /// See [`Common`].
+    pub fn new(class: Option<ClassId>, statistic: Statistic, common: &Common) -> Self {
+        Self {
+            class,
+            statistic,
+            period: common.period,
+            time_to_live: common.time_to_live,
+            sampler: Sampler::new(common.sampling),
+            judge: Judge::new(&common.judge),
+            times: None,
+            heard_at: Timestamp::default(),
+        }
+    }
+}
+
+impl Resource for ResponseTime {
+    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+        let Some(all) = seen.response(self.class) else { return self.judge.take(None, now) };
+        let Some(since) = self.sampler.check(all.count(), now) else { return };
+        let Some(times) = &mut self.times else {
+            self.times = Some(Fading::new(all));
+            return;
+        };
+        // Without new times the weights of the old ones to each other stay: there is nothing to fade by.
+        if since.events > 0 {
+            times.take_in(all, keep(since.span, self.period));
+            self.heard_at = now;
+        } else if now.since(self.heard_at) >= self.time_to_live {
+            self.times = Some(Fading::new(all));
+            return self.judge.take(None, now);
+        }
+        let figure = match self.statistic {
+            Statistic::Mean => times.mean(),
+            Statistic::Quantile(q) => times.quantile(q),
+            Statistic::Deviation => times.deviation(),
+        };
+        self.judge.take(figure.map(|time| time.as_secs_f64()), now);
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.judge.verdict()
+    }
+
+    fn checks(&self) -> u64 {
+        self.sampler.checks()
+    }
+}

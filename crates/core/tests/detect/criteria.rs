@@ -1,0 +1,193 @@
+//! One test for each criterion: the figure is right, and the levels follow it.
+
+use std::time::Duration;
+
+use tidegate_core::detect::{Counted, Criterion, Level, Sampling, SessionCount, SourceId, Statistic};
+use tidegate_core::units::ClassId;
+
+use super::bench::{Bench, TICK, common, fixed, secs};
+
+const NEVER: Duration = Duration::MAX;
+
+fn is_near(got: Option<f64>, wanted: f64, share: f64) -> bool {
+    got.is_some_and(|got| (got / wanted - 1.0).abs() < share)
+}
+
+#[test]
+fn a_the_overall_rate_of_requests() {
+    let mut bench = Bench::new(Criterion::RequestRate(Counted::Requests), &common(fixed(80.0, 150.0)));
+    assert_eq!(bench.level(TICK), Level::Unknown, "nothing seen yet");
+    // Both classes count: 100 a second.
+    let verdict = bench.run(secs(5.0), |bench| {
+        bench.arrive(0, 4);
+        bench.arrive(1, 6);
+    });
+    assert!(is_near(verdict.figure, 100.0, 1e-6), "{verdict:?}");
+    assert_eq!(verdict.level, Level::Orange);
+    assert!(is_near(verdict.fraction, 100.0 / 150.0, 1e-6));
+    // Twice as many: 1 - 1/e of the way after one period.
+    let verdict = bench.run(secs(1.0), |bench| bench.arrive(0, 20));
+    assert!(is_near(verdict.figure, 100.0 + 100.0 * 0.632_12, 1e-3), "{verdict:?}");
+    assert_eq!((verdict.level, verdict.fraction), (Level::Red, Some(1.0)));
+    // Nobody comes any more: seen within a second, though there is no event to check on.
+    assert_eq!(bench.run(secs(3.0), |_| ()).level, Level::Green);
+}
+
+#[test]
+fn a_the_rate_of_connections() {
+    let mut bench = Bench::new(Criterion::RequestRate(Counted::Connections), &common(fixed(80.0, 150.0)));
+    let verdict = bench.run(secs(5.0), |bench| {
+        bench.connect(10);
+        bench.arrive(0, 500);
+    });
+    assert!(is_near(verdict.figure, 100.0, 1e-3), "{verdict:?}");
+}
+
+#[test]
+fn b_the_rate_of_a_class() {
+    let mut bench = Bench::new(Criterion::ClassRate(ClassId(1)), &common(fixed(40.0, 50.0)));
+    let verdict = bench.run(secs(5.0), |bench| {
+        bench.arrive(0, 100);
+        bench.arrive(1, 6);
+    });
+    assert!(is_near(verdict.figure, 60.0, 1e-3), "{verdict:?}");
+    assert_eq!(verdict.level, Level::Red);
+    let mut nowhere = Bench::new(Criterion::ClassRate(ClassId(7)), &common(fixed(40.0, 50.0)));
+    assert_eq!(nowhere.run(secs(5.0), |bench| bench.arrive(7, 100)).level, Level::Unknown);
+}
+
+#[test]
+fn c_the_response_time_of_all_requests() {
+    for (statistic, wanted) in [
+        (Statistic::Mean, 0.19),
+        (Statistic::Quantile(0.5), 0.1),
+        (Statistic::Quantile(0.95), 1.0),
+        (Statistic::Deviation, 0.27),
+    ] {
+        let criterion = Criterion::ResponseTime(None, statistic);
+        let mut bench = Bench::new(criterion, &common(fixed(wanted * 0.9, 10.0)));
+        assert_eq!(bench.level(TICK), Level::Unknown);
+        let verdict = bench.run(secs(10.0), |bench| {
+            (0..9).for_each(|_| bench.serve(0, 100));
+            bench.serve(1, 1000);
+        });
+        assert!(is_near(verdict.figure, wanted, 0.03), "{statistic:?}: {verdict:?}");
+        assert_eq!(verdict.level, Level::Orange);
+        // The past fades: ten periods later it is another service's.
+        let verdict = bench.run(secs(10.0), |bench| bench.serve(0, 1));
+        assert_eq!(verdict.level, Level::Green, "{statistic:?}: {verdict:?}");
+    }
+}
+
+#[test]
+fn d_the_response_time_of_a_class() {
+    let criterion = Criterion::ResponseTime(Some(ClassId(1)), Statistic::Mean);
+    let mut bench = Bench::new(criterion, &common(fixed(0.5, 1.0)));
+    let verdict = bench.run(secs(5.0), |bench| {
+        bench.serve(0, 60_000);
+        bench.serve(1, 700);
+    });
+    assert!(is_near(verdict.figure, 0.7, 1e-6), "{verdict:?}");
+    assert_eq!(verdict.level, Level::Orange);
+    // Nothing completes: what was measured holds for its five seconds, and no longer.
+    assert_eq!(bench.run(secs(4.0), |_| ()).level, Level::Orange);
+    assert_eq!(bench.run(secs(2.0), |_| ()).level, Level::Unknown);
+    assert_eq!(bench.run(secs(1.0), |bench| bench.serve(1, 2_000)).level, Level::Red);
+}
+
+#[test]
+fn e_open_connections() {
+    let now = common(fixed(80.0, 100.0));
+    let now = tidegate_core::detect::Common { period: Duration::ZERO, ..now };
+    let mut bench = Bench::new(Criterion::Connections, &now);
+    bench.connections = 80;
+    assert_eq!(bench.level(TICK), Level::Orange);
+    bench.connections = 100;
+    bench.connect(20);
+    let verdict = bench.tick(TICK);
+    assert_eq!((verdict.figure, verdict.level), (Some(100.0), Level::Red));
+    // They end, and none begins.
+    bench.connections = 3;
+    assert_eq!(bench.run(secs(1.1), |_| ()).level, Level::Green);
+}
+
+#[test]
+fn f_concurrent_sessions() {
+    let mut bench = Bench::new(Criterion::Sessions, &common(fixed(8.0, 10.0)));
+    assert_eq!(bench.run(secs(2.0), |_| ()).level, Level::Unknown, "nobody counts them");
+    let verdict = bench.run(secs(10.0), |bench| {
+        let begun = bench.sessions.map_or(0, |sessions| sessions.begun + 1);
+        bench.sessions = Some(SessionCount { open: 10, begun });
+    });
+    assert_eq!((verdict.figure, verdict.level), (Some(10.0), Level::Red));
+    bench.sessions = None;
+    assert_eq!(bench.level(TICK), Level::Unknown);
+}
+
+#[test]
+fn g_the_processor_is_weighted_over_the_period() {
+    let mut bench = Bench::new(Criterion::Host(SourceId(0)), &common(fixed(0.7, 0.9)));
+    assert_eq!(bench.level(TICK), Level::Unknown);
+    bench.say(0.5, NEVER);
+    assert_eq!(bench.tick(TICK).figure, Some(0.5), "the first one stands for itself");
+    let verdict = bench.run(secs(1.0), |bench| bench.say(1.0, NEVER));
+    assert!(is_near(verdict.figure, 0.5 + 0.5 * 0.632_12, 1e-3), "{verdict:?}");
+    assert_eq!(verdict.level, Level::Orange);
+    assert_eq!(bench.run(secs(2.0), |bench| bench.say(1.0, NEVER)).level, Level::Red);
+}
+
+#[test]
+fn g_a_figure_may_be_bad_when_it_is_low() {
+    // Free memory: red below 1 GiB.
+    let mut bench = Bench::new(Criterion::Host(SourceId(0)), &common(fixed(2.0, 1.0)));
+    let mut at = |value| bench.run(secs(20.0), |bench| bench.say(value, NEVER));
+    assert_eq!((at(8.0).level, at(8.0).fraction), (Level::Green, Some(0.125)));
+    assert_eq!(at(1.9).level, Level::Orange);
+    assert_eq!((at(0.5).level, at(0.0).fraction), (Level::Red, Some(1.0)));
+    assert_eq!(at(1.05).level, Level::Red, "within the band");
+    assert_eq!(at(1.2).level, Level::Orange);
+}
+
+#[test]
+fn h_another_applications_word_counts_at_once() {
+    let mut bench = Bench::new(Criterion::Signal(SourceId(0)), &common(fixed(0.5, 1.0)));
+    assert_eq!(bench.level(TICK), Level::Unknown, "it has not said anything");
+    for (word, level) in [(1.0, Level::Red), (0.0, Level::Green), (0.5, Level::Orange), (1.0, Level::Red)] {
+        bench.say(word, NEVER);
+        assert_eq!(bench.level(TICK), level, "{word}");
+    }
+}
+
+#[test]
+fn one_in_n_is_checked_and_nothing_is_lost() {
+    let one_in = |n| {
+        let common =
+            tidegate_core::detect::Common { sampling: Sampling::OneIn(n), ..common(fixed(80.0, 150.0)) };
+        let mut bench = Bench::new(Criterion::RequestRate(Counted::Requests), &common);
+        let verdict = bench.run(secs(20.0), |bench| bench.arrive(0, 10));
+        (verdict, bench.detector.checks())
+    };
+    let (every, checks) = one_in(1);
+    assert_eq!(checks, 200);
+    let (some, checks) = one_in(50);
+    assert_eq!(checks, 40, "100 a second, one in 50, for 20 s");
+    assert!(is_near(some.figure, every.figure.unwrap(), 1e-6));
+    // One in more than come: once a second all the same.
+    assert_eq!(one_in(1_000_000).1, 20);
+}
+
+#[test]
+fn sampling_follows_the_load() {
+    let judge = fixed(1e6, 2e6);
+    let common = tidegate_core::detect::Common { sampling: Sampling::PerSecond(3.0), ..common(judge) };
+    let mut bench = Bench::new(Criterion::RequestRate(Counted::Requests), &common);
+    bench.run(secs(5.0), |bench| bench.arrive(0, 10));
+    for per_tick in [10, 1000, 1, 200] {
+        bench.run(secs(10.0), |bench| bench.arrive(0, per_tick));
+        let before = bench.detector.checks();
+        let verdict = bench.run(secs(10.0), |bench| bench.arrive(0, per_tick));
+        let checks = bench.detector.checks() - before;
+        assert!((9..=30).contains(&checks), "{per_tick} a tick: {checks} checks in 10 s");
+        assert!(is_near(verdict.figure, per_tick as f64 * 10.0, 1e-3), "{verdict:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Thresholds: the band, the calm, and what an adaptive one learns.
+
+use std::time::Duration;
+
+use tidegate_core::detect::{AdaptiveConfig, Judge, JudgeConfig, Level, Limit};
+use tidegate_core::units::Timestamp;
+
+use super::bench::{TICK, fixed, secs};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// The levels (first letters) that a course of figures leads to, one a second.
+fn course(config: &JudgeConfig, figures: &[f64]) -> String {
+    let mut judge = Judge::new(config);
+    let seconds = (1..).map(|s| START + Duration::from_secs(s));
+    let level = |(figure, now): (&f64, Timestamp)| {
+        judge.take(Some(*figure), now);
+        match judge.verdict().level {
+            Level::Unknown => '?',
+            Level::Green => '.',
+            Level::Orange => 'o',
+            Level::Red => 'R',
+        }
+    };
+    figures.iter().zip(seconds).map(level).collect()
+}
+
+#[test]
+fn a_level_is_left_below_the_band_only() {
+    let figures = [79.0, 80.0, 75.0, 72.1, 71.9, 100.0, 91.0, 90.1, 89.9, 73.0, 71.0, 200.0, 10.0];
+    assert_eq!(course(&fixed(80.0, 100.0), &figures), ".ooo.RRRoo.R.");
+}
+
+#[test]
+fn a_level_is_left_after_a_calm_only() {
+    let config = JudgeConfig { calm: secs(2.0), ..fixed(80.0, 100.0) };
+    // It dips below: it stays. Below for two seconds: it goes to the highest of them, and on from there.
+    assert_eq!(course(&config, &[100.0, 10.0, 10.0, 100.0, 10.0, 10.0, 10.0, 10.0]), "RRRRRR..");
+    assert_eq!(
+        course(&config, &[100.0, 10.0, 85.0, 10.0, 10.0, 10.0, 10.0]),
+        "RRRo.oo".replace(".oo", "oo.")
+    );
+}
+
+#[test]
+fn no_orange_is_no_orange() {
+    let limit = Limit::Fixed { orange: None, red: 100.0 };
+    assert_eq!(course(&JudgeConfig { limit, ..fixed(0.0, 0.0) }, &[99.0, 100.0, 95.0, 89.0]), ".RR.");
+}
+
+fn adaptive(floor: f64, ceiling: f64) -> JudgeConfig {
+    let config = AdaptiveConfig { k: 4.0, learn: secs(60.0), floor, ceiling };
+    JudgeConfig { limit: Limit::Adaptive(config), hysteresis: 0.1, calm: secs(1.0) }
+}
+
+struct Learner {
+    judge: Judge,
+    now: Timestamp,
+}
+
+impl Learner {
+    fn new(config: &JudgeConfig) -> Self {
+        Self { judge: Judge::new(config), now: START }
+    }
+
+    /// For so long, the figure being this by tick.
+    fn run(&mut self, span: Duration, figure: impl Fn(usize) -> f64) -> Level {
+        for tick in 0..(span.as_micros() / TICK.as_micros()) as usize {
+            self.now = self.now + TICK;
+            self.judge.take(Some(figure(tick)), self.now);
+        }
+        self.judge.verdict().level
+    }
+
+    fn red(&self) -> f64 {
+        self.judge.verdict().red.unwrap()
+    }
+}
+
+/// Swings by 10 around its mean.
+fn swing(mean: f64) -> impl Fn(usize) -> f64 {
+    move |tick| if tick.is_multiple_of(2) { mean - 10.0 } else { mean + 10.0 }
+}
+
+#[test]
+fn the_threshold_is_the_mean_and_four_deviations() {
+    let mut learner = Learner::new(&adaptive(0.0, f64::INFINITY));
+    assert_eq!(learner.run(secs(7.0), swing(100.0)), Level::Unknown, "an eighth of `learn` is not over");
+    assert_eq!(learner.run(secs(300.0), swing(100.0)), Level::Green);
+    let verdict = learner.judge.verdict();
+    let (orange, red) = (verdict.orange.unwrap(), verdict.red.unwrap());
+    assert!((red - 140.0).abs() < 2.0 && (orange - 120.0).abs() < 2.0, "{verdict:?}");
+    // It follows what becomes normal slowly.
+    let slowly = |tick: usize| 100.0 + tick as f64 / 600.0 + swing(0.0)(tick);
+    assert_eq!(learner.run(secs(6000.0), slowly), Level::Green);
+    assert!((learner.red() - 240.0).abs() < 10.0, "{}", learner.red());
+}
+
+#[test]
+fn congestion_is_not_learned() {
+    let mut learner = Learner::new(&adaptive(0.0, f64::INFINITY));
+    learner.run(secs(300.0), swing(100.0));
+    assert_eq!(learner.run(TICK, swing(500.0)), Level::Red);
+    let before = learner.red();
+    // A day of it.
+    assert_eq!(learner.run(secs(86_400.0), swing(500.0)), Level::Red);
+    assert_eq!(learner.red(), before);
+    assert_eq!(learner.run(secs(5.0), |_| 100.0), Level::Green);
+    assert!((learner.red() - before).abs() < 5.0, "{} was {before}", learner.red());
+}
+
+#[test]
+fn bounds_hold_whatever_is_learned() {
+    let mut learner = Learner::new(&adaptive(60.0, 130.0));
+    learner.run(secs(300.0), swing(10.0));
+    assert_eq!(learner.red(), 60.0);
+    // So slowly that it is learned: up to the ceiling, where it is red.
+    let slowly = |tick: usize| 10.0 + tick as f64 / 600.0 + swing(0.0)(tick);
+    assert_eq!(learner.run(secs(9000.0), slowly), Level::Red);
+    assert_eq!(learner.red(), 130.0);
+}
+
+#[test]
+fn a_figure_that_never_moved_may_stir() {
+    let mut learner = Learner::new(&adaptive(0.0, f64::INFINITY));
+    learner.run(secs(300.0), |_| 100.0);
+    assert!((learner.red() - 110.0).abs() < 1e-6, "G: a tenth of the mean");
+    assert_eq!(learner.run(TICK, |_| 104.0), Level::Green);
+}

@@ -1,0 +1,96 @@
+//! `/v1/signals`: what other applications say, for detectors of kind "signal" (WAC 3.1 h).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::answer::{Outcome, Problem, document};
+use super::dispatch::Call;
+use super::routes::{Param, Place, Reply};
+use super::schema::{a, exactly, object, why};
+use crate::audit::Entry;
+use crate::congestion::look::as_figure;
+use crate::settings::kind::parse_duration;
+use crate::settings::{Detector, Watched, did_you_mean};
+
+/// Which one.
+pub(super) const NAME: Param = Param {
+    name: "name",
+    place: Place::Path,
+    about: "The detector's name.",
+    schema: || json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+};
+
+/// Nobody listens.
+pub(super) const UNKNOWN: Reply =
+    Reply::problem(http::StatusCode::NOT_FOUND, "There is no detector of kind \"signal\" of this name.");
+
+/// `PUT /v1/signals/{name}`.
+pub(super) fn put(call: &Call) -> Outcome {
+    let detector = find(call)?;
+    let value = as_figure(&call.body["value"]).ok_or_else(|| {
+        Problem::bad_request(
+            "value: expected a number, true, false, \"green\", \"orange\" or \"red\"; got another text",
+        )
+    })?;
+    let good_for = match call.body["ttl"].as_str() {
+        None => detector.time_to_live,
+        Some(text) => parse_duration(text)
+            .ok_or_else(|| Problem::bad_request("ttl: expected a duration like \"30s\"; got another text"))?,
+    };
+    say(call, &detector, value, good_for.min(detector.time_to_live))
+}
+
+/// `DELETE /v1/signals/{name}`.
+pub(super) fn delete(call: &Call) -> Outcome {
+    let detector = find(call)?;
+    say(call, &detector, 0.0, Duration::ZERO)
+}
+
+fn find(call: &Call) -> Result<Detector, Problem> {
+    let (live, name) = (call.control.shared.live.load(), call.path("name"));
+    let signals = || live.plan.detectors.iter().filter(|detector| detector.kind == Watched::Signal);
+    signals().find(|detector| detector.name == name).cloned().ok_or_else(|| {
+        let hint = did_you_mean(name, signals().map(|detector| detector.name.as_str()));
+        let hint = hint.unwrap_or_else(|| "A [[detector]] of kind \"signal\" makes one.".into());
+        Problem::not_found(format!("there is no signal {}. {hint}", crate::settings::tree::quoted(name)))
+    })
+}
+
+/// Only what is news goes on record: an application that repeats itself would fill it.
+fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outcome {
+    let (control, name) = (&call.control, detector.name.as_str());
+    let now = control.shared.clock.now();
+    let holds = |reading: tidegate_core::detect::Reading| now.since(reading.at) < reading.good_for;
+    let before = control.board.reading(name).filter(|reading| holds(*reading)).map(|reading| reading.value);
+    control.board.say(name, value, now, good_for);
+    let after = (!good_for.is_zero()).then_some(value);
+    if before != after {
+        let key = Some(format!("signal.{name}"));
+        let entry = Entry { action: "signal", key, old: json!(before), new: json!(after) };
+        control.audit.record(call.by(), &[entry], now);
+    }
+    Ok(document(&json!({ "name": name, "value": after, "good_for_s": good_for.as_secs_f64() })))
+}
+
+/// What [`put`] takes.
+pub(super) fn said() -> Value {
+    let value = json!({
+        "type": ["number", "boolean", "string"],
+        "description": "A figure, or true (1), false (0), \"green\" (0), \"orange\" (0.5), \"red\" (1).",
+    });
+    let ttl = json!({
+        "type": "string", "maxLength": 32,
+        "description": "For how long it holds, like \"30s\"; at most, and if it is left out, the detector's `time_to_live`.",
+    });
+    exactly(&[("value", value), ("ttl", ttl), ("why", why())], &["value"])
+}
+
+/// Of both.
+pub(super) fn schema() -> Value {
+    object(&[
+        ("name", a("string", "The detector's.")),
+        ("value", json!({ "type": ["number", "null"], "description": "What it says; null: nothing." })),
+        ("good_for_s", a("number", "For how many seconds that holds.")),
+    ])
+}

@@ -1,0 +1,306 @@
+//! One request under orders: what is decided, and how it is carried out (WAC 3.3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, request};
+use hyper::body::{Body as _, Incoming};
+use tidegate_core::measure::Event;
+use tidegate_core::orders::{Action, Asked, Decision, Order, RouteId};
+
+use super::explain::{Cause, Refusal};
+use super::stats::Done;
+use super::{Standing, Told};
+use crate::forward::Forwarded;
+use crate::live::Live;
+use crate::outgoing::ResponseBody;
+use crate::page::Kind;
+use crate::respond;
+use crate::room::{self, Waiting};
+use crate::serve::{Exchange, own};
+use crate::settings::{Explained, Unit};
+use crate::target;
+
+/// Tells of the decision on a request.
+pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
+
+/// When a refused visitor is told to come again if nothing better is known: a few ticks of a rule's `until`.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What becomes of a request after the orders.
+pub(crate) enum Obeyed {
+    /// It goes on.
+    Pass,
+    /// It goes on to the room, whatever its class.
+    Room,
+    /// This is its answer.
+    Answer(Box<Response<ResponseBody<Forwarded>>>),
+}
+
+impl Obeyed {
+    fn answer(response: Response<ResponseBody<Forwarded>>) -> Self {
+        Self::Answer(Box::new(response))
+    }
+}
+
+impl Exchange {
+    /// Asks the orders in force about this request and does what they say.
+    async fn obey(
+        &mut self,
+        standing: &Standing,
+        parts: &mut request::Parts,
+        body: &mut Option<Incoming>,
+        is_new_session: bool,
+    ) -> Obeyed {
+        let is_plain = is_plain(parts, body.as_ref());
+        let mut from = 0;
+        loop {
+            let asked = self.asked(parts, is_new_session, is_plain);
+            let mut shadow = None;
+            let mut see = |order: &Order| shadow = standing.told(order).cloned();
+            let decision = standing.orders.decide(&asked, from, self.started, &mut see);
+            if let Some(told) = shadow {
+                told.stats.count_shadow();
+                self.shadow = Some(told);
+            }
+            from = match decision {
+                Decision::Pass => return Obeyed::Pass,
+                Decision::Refuse { order, retry_after } => {
+                    return self.refuse(standing, order, retry_after, parts, body).await;
+                }
+                Decision::Room { order } if self.live.settings.room.enabled => {
+                    count(standing, order, Done::Room);
+                    return Obeyed::Room;
+                }
+                Decision::Room { order } => return self.refuse(standing, order, None, parts, body).await,
+                Decision::Reroute { order, route } => match self.reroute(route, parts) {
+                    Rerouted::Already => standing.after(order),
+                    rerouted => {
+                        count(standing, order, Done::Reroute);
+                        return self.rerouted(rerouted);
+                    }
+                },
+                Decision::Ask { order, application, next } => {
+                    count(standing, order, Done::Ask);
+                    if !self.ask(application, parts).await {
+                        return self.refuse(standing, order, None, parts, body).await;
+                    }
+                    next
+                }
+                Decision::Multicast { order, period } => match self.share(parts, period).await {
+                    Some(response) => {
+                        count(standing, order, Done::Multicast);
+                        return Obeyed::answer(response);
+                    }
+                    // Not to be shared: it goes on as if this order were none.
+                    None => standing.after(order),
+                },
+            };
+        }
+    }
+
+    /// Remembers the request for orders that come while it is answered, and does what those in force say. `word` is what
+    /// [`Worker::orders`](crate::shared::Worker::orders) said.
+    pub(crate) async fn ordered(
+        &mut self,
+        word: u64,
+        parts: &mut request::Parts,
+        body: &mut Option<Incoming>,
+    ) -> Obeyed {
+        let is_new_session = self.is_new_session(&parts.headers);
+        if super::is_watched(word) {
+            let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
+            self.conn.hand.take(&asked, parts.uri.path_and_query());
+        }
+        // Again: an order that came meanwhile has not asked about a request that it could not know of.
+        let worker = self.worker.clone();
+        match worker.standing(worker.orders()) {
+            Some(standing) => self.obey(&standing, parts, body, is_new_session).await,
+            None => Obeyed::Pass,
+        }
+    }
+
+    fn asked<'p>(&self, parts: &'p request::Parts, is_new_session: bool, is_plain: bool) -> Asked<'p> {
+        Asked {
+            path: parts.uri.path(),
+            class: self.class,
+            cost: self.live.class(self.class).cost,
+            tier: self.tier,
+            is_new_session,
+            is_plain,
+        }
+    }
+
+    /// The visitor shows no pass of a session that holds. Where the room counts requests there are no such passes.
+    fn is_new_session(&self, headers: &HeaderMap) -> bool {
+        self.live.settings.room.unit != Unit::Session
+            || room::session_pass(&self.live, &self.visitor(headers, None), self.started).is_none()
+    }
+
+    async fn ask(&self, application: tidegate_core::orders::ApplicationId, parts: &request::Parts) -> bool {
+        let Some(asker) = self.live.applications.get(usize::from(application.0)) else { return true };
+        asker.ask(parts, self.client, &self.worker.shared.clock).await
+    }
+
+    async fn refuse(
+        &mut self,
+        standing: &Standing,
+        order: &Order,
+        retry_after: Option<Duration>,
+        parts: &mut request::Parts,
+        body: &mut Option<Incoming>,
+    ) -> Obeyed {
+        let done = Done::from(order.action);
+        count(standing, order, done);
+        let wait = retry_after.unwrap_or(RETRY_AFTER);
+        let told = standing.told(order).cloned();
+        if let Some(told) = &told {
+            let cause = Cause::Rule(told.clone(), done);
+            self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
+        }
+        let name = told.as_ref().map_or("", |told| &told.rule);
+        let mut response = match order.action {
+            Action::Answer { status } => respond::refused(status, name, &self.id, wait),
+            Action::Page { status } => match body.take() {
+                Some(body) => {
+                    let w =
+                        Waiting { status: Some(status), ..Waiting::without_place(Kind::Overloaded, wait) };
+                    let mut response = self.wait(parts, body, w).await;
+                    self.tell(response.headers_mut(), told.as_ref(), done);
+                    return Obeyed::answer(own(response));
+                }
+                None => respond::refused(status, name, &self.id, wait),
+            },
+            Action::Lighter(route) if is_plain(parts, body.as_ref()) => {
+                return match self.reroute(route, parts) {
+                    // Who asks for the lighter URL itself has it.
+                    Rerouted::Already => Obeyed::Pass,
+                    rerouted => self.rerouted(rerouted),
+                };
+            }
+            // A form's data cannot be sent elsewhere.
+            Action::Lighter(_) => respond::refused(503, name, &self.id, wait),
+            Action::Close => {
+                self.conn.wire.mute();
+                respond::unsent()
+            }
+            Action::Reset | Action::Stop => {
+                self.conn.wire.abort();
+                self.conn.hand.reset();
+                respond::unsent()
+            }
+            Action::End => {
+                let mut response = respond::refused(503, name, &self.id, wait);
+                respond::close(&mut response);
+                response
+            }
+        };
+        self.tell(response.headers_mut(), told.as_ref(), done);
+        Obeyed::answer(self.finish(response, "refused"))
+    }
+
+    fn rerouted(&mut self, rerouted: Rerouted) -> Obeyed {
+        match rerouted {
+            Rerouted::Elsewhere(location) => {
+                Obeyed::answer(self.finish(respond::lighter(&location), "rerouted"))
+            }
+            Rerouted::Here | Rerouted::Already => Obeyed::Pass,
+        }
+    }
+
+    /// Has a lighter URL served under the one asked for, or says where it is.
+    fn reroute(&mut self, route: RouteId, parts: &mut request::Parts) -> Rerouted {
+        let Some(lighter) = self.live.settings.lighter.get(usize::from(route.0)) else {
+            return Rerouted::Already;
+        };
+        let Some(uri) = target::lighter(&parts.uri, &lighter.to) else { return Rerouted::Already };
+        if uri.path() == parts.uri.path() {
+            return Rerouted::Already;
+        }
+        if lighter.redirect {
+            return Rerouted::Elsewhere(uri);
+        }
+        parts.uri = uri;
+        // What it costs is the lighter URL's.
+        self.class = self.live.class_of(parts, self.client, self.tier);
+        Rerouted::Here
+    }
+
+    /// Keeps a refusal for whoever asks for its reason.
+    pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
+        let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);
+        self.worker.shared.enforcement.refusals.keep(refusal.retry_after(retry_after));
+    }
+
+    /// A refusal of the gate's own, kept and told.
+    pub(crate) fn refused_by_gate(
+        &mut self,
+        mut response: Response<Bytes>,
+        event: Event,
+        path: &str,
+    ) -> Response<ResponseBody<Forwarded>> {
+        let after =
+            response.headers().get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
+        if self.live.settings.explain.header != Explained::Off
+            && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
+        {
+            response.headers_mut().insert(DECISION, value);
+        }
+        self.finish(response, "shed")
+    }
+
+    /// Tells of a decision in an answer's head, as far as the operator wants it told.
+    fn tell(&self, headers: &mut HeaderMap, told: Option<&Arc<Told>>, done: Done) {
+        if let Some(told) = told {
+            tell(&self.live, &self.id, headers, told, done.name());
+        }
+    }
+
+    /// Tells of what an order in shadow would have decided.
+    pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
+        if let Some(told) = &self.shadow {
+            tell(&self.live, &self.id, headers, told, "shadow");
+        }
+    }
+}
+
+fn tell(live: &Live, id: &str, headers: &mut HeaderMap, told: &Told, action: &str) {
+    let text = match live.settings.explain.header {
+        Explained::Off => return,
+        Explained::Id => format!("id={id}"),
+        Explained::Full => {
+            // Rules are named by the operator, figures written by the detectors: quotes are all that could confuse.
+            let plain = |text: &str| text.replace(['"', '\\'], "'");
+            let (level, figures) = (plain(&told.level), plain(&told.figures));
+            format!(
+                "id={id}; rule=\"{}\"; action={action}; level=\"{level}\"; figures=\"{figures}\"",
+                told.rule
+            )
+        }
+    };
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        headers.insert(DECISION, value);
+    }
+}
+
+fn count(standing: &Standing, order: &Order, done: Done) {
+    if let Some(told) = standing.told(order) {
+        told.stats.count(done);
+    }
+}
+
+/// The method is safe and there is no body: nothing is lost if another URL answers, or another's answer is given.
+pub(crate) fn is_plain(parts: &request::Parts, body: Option<&Incoming>) -> bool {
+    parts.method.is_safe() && body.is_none_or(Incoming::is_end_stream)
+}
+
+enum Rerouted {
+    /// The request is for the lighter URL already, or there is none.
+    Already,
+    /// The request is now for the lighter URL.
+    Here,
+    /// The visitor is sent there.
+    Elsewhere(Uri),
+}

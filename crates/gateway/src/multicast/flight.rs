@@ -1,0 +1,327 @@
+//! One upstream request for many: its answer as it comes, and those who read it, on whatever thread.
+//!
+//! Chunks are kept from the first on while there is room, so that whoever comes within the period gets the answer from its
+//! beginning. When it outgrows its room it is no longer open to newcomers and becomes a window of [`WINDOW`] bytes: from then on
+//! the origin is read as fast as the fastest reader reads, and whoever falls behind the window is cut off. So a slow reader
+//! stalls nobody and costs no memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use tidegate_core::units::Timestamp;
+
+use super::rules::{self, Sharing};
+use super::{MAX_ANSWER, MAX_KEPT, Seeking, lock};
+use crate::dispatch::BodyError;
+
+/// What a reader may be behind in an answer that is not kept whole: a second of a fast line.
+const WINDOW: usize = 1 << 20;
+
+/// The head of the answer.
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    vary: Vec<HeaderName>,
+    pub(super) sharing: Sharing,
+}
+
+/// How an answer stands to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Landing {
+    /// It is its answer too, or may be: it has not come yet.
+    Suits,
+    /// It is for others.
+    NotForIt,
+    /// It is another selection.
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    Broken,
+}
+
+#[derive(Default)]
+struct State {
+    head: Option<Arc<Head>>,
+    chunks: VecDeque<Bytes>,
+    /// Number of the first of them.
+    first: u64,
+    /// Their bytes.
+    held: usize,
+    /// Bytes that have come, that the fastest reader has taken, and that are not kept any more.
+    come: u64,
+    taken: u64,
+    gone: u64,
+    /// Not kept from the beginning any more.
+    is_window: bool,
+    end: Option<End>,
+    readers: usize,
+    next_reader: u64,
+    wakers: HashMap<u64, Waker>,
+    pump: Option<Waker>,
+}
+
+/// One upstream request and its answer.
+pub(super) struct Flight {
+    /// The leader's head: what `Vary` is held against.
+    asked: HeaderMap,
+    with_cookies: bool,
+    pub(super) period: Duration,
+    pub(super) sent: Timestamp,
+    /// Bytes of all flights.
+    kept: Arc<AtomicUsize>,
+    state: Mutex<State>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let held = self.lock().held;
+        self.kept.fetch_sub(held, Relaxed);
+    }
+}
+
+impl Flight {
+    pub(super) fn new(
+        asked: HeaderMap,
+        with_cookies: bool,
+        period: Duration,
+        sent: Timestamp,
+        kept: Arc<AtomicUsize>,
+    ) -> Arc<Self> {
+        Arc::new(Self { asked, with_cookies, period, sent, kept, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Whether it is still given to newcomers: while its head has not come, and then for the period from when it was sent.
+    pub(super) fn is_current(&self, now: Timestamp) -> bool {
+        let state = self.lock();
+        match &state.head {
+            None => state.end.is_none(),
+            Some(head) => now.since(self.sent) < rules::kept(head.status.as_u16(), self.period),
+        }
+    }
+
+    /// How it stands to a request.
+    pub(super) fn suits(&self, seeking: &Seeking<'_>) -> Landing {
+        match &self.lock().head {
+            None => Landing::Suits,
+            Some(head) if !rules::same(&head.vary, &self.asked, seeking.headers) => Landing::Other,
+            Some(head) => match (head.sharing, seeking.has_cookies) {
+                (Sharing::All, _) | (Sharing::Cookieless, false) => Landing::Suits,
+                // Another without cookies may lead, and have more luck.
+                (Sharing::None { cookieless: false }, false) => Landing::Other,
+                _ => Landing::NotForIt,
+            },
+        }
+    }
+
+    /// Another reader from the beginning on; `None`: that is gone.
+    pub(super) fn read(self: &Arc<Self>) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.is_window {
+            return None;
+        }
+        state.readers += 1;
+        state.next_reader += 1;
+        Some(Reader { flight: self.clone(), id: state.next_reader, next: 0, taken: 0, is_over: false })
+    }
+
+    /// The head has come. `is_own`: it is the gate's own word of a failure. `is_whole`: nothing follows.
+    pub(super) fn land(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        is_own: bool,
+        is_whole: bool,
+    ) -> Sharing {
+        let vary = rules::vary(&headers).unwrap_or_default();
+        let sharing = match is_own {
+            true => Sharing::All,
+            false => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+        };
+        let mut state = self.lock();
+        state.head = Some(Arc::new(Head { status, headers, vary, sharing }));
+        // Nobody but the leader will come for it.
+        state.is_window = matches!(sharing, Sharing::None { .. });
+        state.end = is_whole.then_some(End::Complete);
+        state.wake_all();
+        sharing
+    }
+
+    /// Takes the next chunk in, and waits until there is room for another. False: nobody wants it any more.
+    pub(super) async fn push(&self, chunk: Bytes) -> bool {
+        {
+            let mut state = self.lock();
+            let length = chunk.len();
+            state.come += length as u64;
+            state.held += length;
+            state.chunks.push_back(chunk);
+            let all = self.kept.fetch_add(length, Relaxed) + length;
+            state.is_window |= state.held > MAX_ANSWER || all > MAX_KEPT;
+            self.kept.fetch_sub(state.shrink(), Relaxed);
+            state.wake_all();
+        }
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if !state.is_window {
+                return Poll::Ready(true);
+            }
+            if state.readers == 0 {
+                return Poll::Ready(false);
+            }
+            // Half a window: the fastest is never cut off.
+            if state.come - state.taken <= WINDOW as u64 / 2 {
+                return Poll::Ready(true);
+            }
+            state.pump = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self, is_complete: bool) {
+        let mut state = self.lock();
+        if state.end.is_none() {
+            state.end = Some(if is_complete { End::Complete } else { End::Broken });
+        }
+        state.wake_all();
+    }
+}
+
+impl State {
+    fn wake_all(&mut self) {
+        self.wakers.drain().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Lets go of what is further than the window behind the fastest reader; how many bytes that were.
+    fn shrink(&mut self) -> usize {
+        let before = self.held;
+        while self.is_window
+            && let Some(length) = self.chunks.front().map(Bytes::len)
+            && self.gone + (length + WINDOW) as u64 <= self.taken
+        {
+            self.chunks.pop_front();
+            self.held -= length;
+            self.gone += length as u64;
+            self.first += 1;
+        }
+        before - self.held
+    }
+}
+
+/// One who reads it.
+pub(super) struct Reader {
+    pub(super) flight: Arc<Flight>,
+    id: u64,
+    /// Number of the next chunk, and the bytes before it.
+    next: u64,
+    taken: u64,
+    is_over: bool,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.flight.lock();
+        state.readers -= 1;
+        state.wakers.remove(&self.id);
+        if state.readers == 0
+            && let Some(pump) = state.pump.take()
+        {
+            pump.wake();
+        }
+    }
+}
+
+impl Reader {
+    /// The head, once it has come; `None`: it never will.
+    pub(super) async fn landed(&self) -> Option<Arc<Head>> {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            if state.head.is_some() || state.end.is_some() {
+                return Poll::Ready(state.head.clone());
+            }
+            state.wakers.insert(self.id, cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The body, from its beginning.
+    pub(super) fn into_body(mut self) -> SharedBody {
+        let is_empty = {
+            let state = self.flight.lock();
+            state.end == Some(End::Complete) && state.come == 0
+        };
+        self.is_over = is_empty;
+        SharedBody(self)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut state = self.flight.lock();
+        let Some(at) = self.next.checked_sub(state.first) else {
+            return Poll::Ready(Some(Err(BodyError::Behind)));
+        };
+        if let Some(chunk) = state.chunks.get(at as usize).cloned() {
+            self.next += 1;
+            self.taken += chunk.len() as u64;
+            if self.taken > state.taken {
+                state.taken = self.taken;
+                self.flight.kept.fetch_sub(state.shrink(), Relaxed);
+                if let Some(pump) = state.pump.take() {
+                    pump.wake();
+                }
+            }
+            return Poll::Ready(Some(Ok(chunk)));
+        }
+        match state.end {
+            Some(End::Complete) => Poll::Ready(None),
+            Some(End::Broken) => Poll::Ready(Some(Err(BodyError::Shared))),
+            None => {
+                state.wakers.insert(self.id, cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A shared answer's body, for one of those who have it.
+pub struct SharedBody(Reader);
+
+impl Body for SharedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.0.is_over {
+            return Poll::Ready(None);
+        }
+        let polled = self.0.poll(cx);
+        self.0.is_over = matches!(polled, Poll::Ready(None | Some(Err(_))));
+        polled.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.0.is_over { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}

@@ -1,0 +1,167 @@
+//! A request that takes part in URL multicast; and the task that asks for all.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use http::header::AGE;
+use http::{HeaderName, Response, request};
+use http_body::Body as _;
+use tidegate_core::measure::Event;
+
+use super::flight::{Flight, Head, Landing, Reader};
+use super::rules::{self, NOT_FOR_ALL};
+use super::{Joined, Key, Seeking, has_cookies, key};
+use crate::body::RequestBody;
+use crate::forward::{Claim, Forwarded};
+use crate::outgoing::ResponseBody;
+use crate::serve::Exchange;
+use crate::settings::Role;
+
+/// How often a request looks for an answer that suits it: once for the one it waited for, once more when it learned from that
+/// what `Vary` names.
+const ROUNDS: usize = 3;
+
+/// Fields that the gate gives every answer of its own.
+const PER_ANSWER: [HeaderName; 2] =
+    [HeaderName::from_static("x-request-id"), HeaderName::from_static("server-timing")];
+
+impl Exchange {
+    /// The answer that this request shares with others; `None`: it must ask for itself.
+    pub(crate) async fn share(
+        &mut self,
+        parts: &request::Parts,
+        period: Duration,
+    ) -> Option<Response<ResponseBody<Forwarded>>> {
+        let shared = self.worker.shared.clone();
+        let multicast = &shared.multicast;
+        // Tokengen forwards nothing.
+        let forwards = !matches!(self.live.settings.role, Role::TokenGen { .. });
+        let found = match key(parts, self.trusted).filter(|_| forwards) {
+            Some(key) => self.seek(&key, parts, period).await,
+            None => None,
+        };
+        let Some((reader, head)) = found else {
+            multicast.alone.fetch_add(1, Relaxed);
+            return None;
+        };
+        multicast.shared.fetch_add(1, Relaxed);
+        Some(self.shared_answer(reader, &head))
+    }
+
+    async fn seek(&self, key: &Key, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
+        let multicast = &self.worker.shared.multicast;
+        let seeking = Seeking { headers: &parts.headers, has_cookies: has_cookies(&parts.headers) };
+        for _ in 0..ROUNDS {
+            match multicast.join(key, &seeking, period, self.worker.now()) {
+                Joined::Alone => return None,
+                Joined::Lead(reader) => {
+                    multicast.upstream.fetch_add(1, Relaxed);
+                    let pump = Pump { flight: reader.flight.clone(), key: key.clone() };
+                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts)));
+                    // Its own answer, whoever else may have it.
+                    return reader.landed().await.map(|head| (reader, head));
+                }
+                Joined::Follow(reader) => {
+                    let Some(head) = reader.landed().await else { continue };
+                    match reader.flight.suits(&seeking) {
+                        Landing::Suits => return Some((reader, head)),
+                        Landing::NotForIt => return None,
+                        Landing::Other => {}
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The exchange of the request that is made for all: the visitor's own goes on without it.
+    fn for_all(&self) -> Self {
+        Self {
+            worker: self.worker.clone(),
+            conn: self.conn.clone(),
+            live: self.live.clone(),
+            started: self.worker.now(),
+            client: self.client,
+            trusted: self.trusted,
+            class: self.class,
+            tier: self.tier,
+            id: self.id.clone(),
+            log: None,
+            deadline: self.deadline,
+            shadow: None,
+            is_for_all: true,
+        }
+    }
+
+    fn shared_answer(&mut self, reader: Reader, head: &Head) -> Response<ResponseBody<Forwarded>> {
+        let age = self.worker.now().since(reader.flight.sent).as_secs();
+        let mut response = Response::new(ResponseBody::Shared(reader.into_body()));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers.clone();
+        // RFC 9111 5.1: what was not asked of the origin for this request tells its age.
+        if age > 0 {
+            response.headers_mut().insert(AGE, age.into());
+        }
+        self.tell_shadow(response.headers_mut());
+        self.log_shared(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default());
+        response
+    }
+}
+
+/// The request as it is sent for all: without what only its own visitor has a use for.
+fn for_all(parts: &request::Parts) -> request::Parts {
+    let (mut all, ()) = http::Request::new(()).into_parts();
+    all.method = parts.method.clone();
+    all.uri = parts.uri.clone();
+    all.version = parts.version;
+    all.headers = parts.headers.clone();
+    for name in &NOT_FOR_ALL {
+        all.headers.remove(name);
+    }
+    all
+}
+
+/// Carries one upstream request for all who want its answer.
+struct Pump {
+    flight: Arc<Flight>,
+    key: Key,
+}
+
+impl Drop for Pump {
+    /// However it ends: nobody waits for what will not come.
+    fn drop(&mut self) {
+        self.flight.end(false);
+    }
+}
+
+impl Pump {
+    async fn run(self, exchange: Exchange, parts: request::Parts) {
+        let shared = exchange.worker.shared.clone();
+        exchange.worker.shared.desk.charge(exchange.live.class(exchange.class).cost);
+        let claim = Claim::new(&exchange.worker, None);
+        let response = exchange.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), claim).await;
+        let (mut head, mut body) = response.into_parts();
+        for name in &PER_ANSWER {
+            head.headers.remove(name);
+        }
+        let is_own = matches!(body, ResponseBody::Own(_));
+        let sharing = self.flight.land(head.status, head.headers, is_own, body.is_end_stream());
+        let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
+        shared.multicast.keep_apart(&self.key, sharing, until);
+        drop(shared);
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let Ok(frame) = frame else { return };
+            // Trailers are nobody's need: few clients see them.
+            if let Ok(chunk) = frame.into_data()
+                && !chunk.is_empty()
+                && !self.flight.push(chunk).await
+            {
+                return;
+            }
+        }
+        self.flight.end(true);
+    }
+}

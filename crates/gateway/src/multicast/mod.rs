@@ -1,0 +1,196 @@
+//! *URL multicast* (WAC 3.2 e): at most one upstream request per URL and period; its answer goes to all who asked.
+//!
+//! ```text
+//! request ─► may it be shared? ─► join ─┬─ nobody has asked: lead ─► a task of its own ─► gate ─► origin
+//!                │ no                   │                                    │ head, chunks
+//!                ▼                      └─ somebody has: follow ◄────────────┘
+//!          on its own, through room and gate ◄── the answer is not for others
+//! ```
+//!
+//! Who leads does not carry the exchange: a task does, so that nobody's leaving harms the others. It goes through the gate like
+//! any request, but not through the room: it stands for many. What may be given to whom is [`rules`]' business; whoever it may
+//! not be given to goes on as if there were no multicast, through the room and the gate, which is where a stampede ends.
+//!
+//! Memory is bounded: [`MAX_URLS`] URLs, [`MAX_ANSWER`] bytes an answer, [`MAX_KEPT`] bytes all together. What is longer than it
+//! said, or than there is room for, goes on in a window behind its fastest reader: see [`flight`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, request};
+use tidegate_core::units::Timestamp;
+
+use crate::{cookies, target};
+
+mod flight;
+mod lead;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use flight::SharedBody;
+
+use flight::{Flight, Landing, Reader};
+use rules::Sharing;
+
+/// URLs with an answer under way or kept: more than a service has under one rule, and what one answer a kilobyte makes ten
+/// megabytes. Beyond, requests go their own way.
+pub const MAX_URLS: usize = 10_000;
+/// Longest answer that is kept whole.
+pub const MAX_ANSWER: usize = 4 << 20;
+/// Bytes of all answers kept.
+pub const MAX_KEPT: usize = 64 << 20;
+/// Locks on the table, so that workers rarely meet.
+const SHARDS: usize = 16;
+
+/// What makes two requests the same but for what `Vary` names.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    is_head: bool,
+    is_secure: bool,
+    host: Box<str>,
+    target: Box<str>,
+}
+
+/// One URL's answers.
+#[derive(Default)]
+struct Entry {
+    /// One for each selection by `Vary`.
+    flights: Vec<Arc<Flight>>,
+    /// Until when everybody asks alone: those without cookies, and those with.
+    alone_until: [Timestamp; 2],
+}
+
+/// What is shared by all workers.
+#[derive(Default)]
+pub struct Multicast {
+    shards: [Mutex<HashMap<Key, Entry>>; SHARDS],
+    hash: RandomState,
+    urls: AtomicUsize,
+    kept: Arc<AtomicUsize>,
+    /// Upstream requests made for others too.
+    pub upstream: AtomicU64,
+    /// Requests answered with a shared answer.
+    pub shared: AtomicU64,
+    /// Requests that could not be.
+    pub alone: AtomicU64,
+}
+
+/// How a request takes part.
+enum Joined {
+    /// It asks for all.
+    Lead(Reader),
+    /// It waits for another's answer, or has it.
+    Follow(Reader),
+    /// It asks for itself.
+    Alone,
+}
+
+/// A request, as the table sees it.
+struct Seeking<'r> {
+    headers: &'r HeaderMap,
+    has_cookies: bool,
+}
+
+impl Multicast {
+    /// Takes part in what goes on for this URL.
+    fn join(&self, key: &Key, seeking: &Seeking<'_>, period: Duration, now: Timestamp) -> Joined {
+        let mut shard = self.shard(key);
+        if !shard.contains_key(key) {
+            if self.urls.load(Relaxed) >= MAX_URLS {
+                return Joined::Alone;
+            }
+            self.urls.fetch_add(1, Relaxed);
+            shard.insert(key.clone(), Entry::default());
+        }
+        let Some(entry) = shard.get_mut(key) else { unreachable!("inserted above") };
+        if now < entry.alone_until[usize::from(seeking.has_cookies)] {
+            return Joined::Alone;
+        }
+        entry.flights.retain(|flight| flight.is_current(now));
+        for flight in &entry.flights {
+            match flight.suits(seeking) {
+                Landing::Suits => match flight.read() {
+                    Some(reader) => return Joined::Follow(reader),
+                    None => return Joined::Alone,
+                },
+                Landing::NotForIt => return Joined::Alone,
+                Landing::Other => {}
+            }
+        }
+        let flight =
+            Flight::new(seeking.headers.clone(), seeking.has_cookies, period, now, self.kept.clone());
+        let Some(reader) = flight.read() else { unreachable!("a new flight is whole") };
+        entry.flights.push(flight);
+        Joined::Lead(reader)
+    }
+
+    /// The URL's answer turned out to be nobody else's.
+    fn keep_apart(&self, key: &Key, sharing: Sharing, until: Timestamp) {
+        let mut shard = self.shard(key);
+        if let Some(entry) = shard.get_mut(key) {
+            match sharing {
+                Sharing::All => {}
+                Sharing::Cookieless => entry.alone_until[1] = until,
+                Sharing::None { cookieless } => {
+                    entry.alone_until[1] = until;
+                    if cookieless {
+                        entry.alone_until[0] = until;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets what nobody may have any more: on the tick.
+    pub fn sweep(&self, now: Timestamp) {
+        if self.urls.load(Relaxed) == 0 {
+            return;
+        }
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let before = shard.len();
+            shard.retain(|_, entry| {
+                entry.flights.retain(|flight| flight.is_current(now));
+                !entry.flights.is_empty() || entry.alone_until.iter().any(|until| now < *until)
+            });
+            self.urls.fetch_sub(before - shard.len(), Relaxed);
+        }
+    }
+
+    /// URLs with an answer under way or kept, and the bytes of those.
+    pub fn size(&self) -> (usize, usize) {
+        (self.urls.load(Relaxed), self.kept.load(Relaxed))
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        lock(&self.shards[self.hash.hash_one(key) as usize % SHARDS])
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the request asks for, if its answer may be another's.
+fn key(parts: &request::Parts, trusted: bool) -> Option<Key> {
+    rules::may_share(parts).then(|| Key {
+        is_head: parts.method == http::Method::HEAD,
+        is_secure: target::scheme(&parts.headers, trusted) == "https",
+        host: target::host(parts).to_ascii_lowercase().into(),
+        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
+    })
+}
+
+/// Whether the request has cookies that reach the origin.
+fn has_cookies(headers: &HeaderMap) -> bool {
+    let fields = headers.get_all(http::header::COOKIE).iter();
+    let pairs = fields.flat_map(|field| field.as_bytes().split(|b| *b == b';'));
+    pairs.map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()).any(|pair| {
+        let name = pair.split(|b| *b == b'=').next().unwrap_or_default();
+        !std::str::from_utf8(name).is_ok_and(cookies::is_ours)
+    })
+}

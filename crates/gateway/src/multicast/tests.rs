@@ -1,0 +1,256 @@
+//! What may be shared, and how one answer is read by many.
+
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, StatusCode};
+use http_body::Body;
+use std::future::Future;
+
+use super::rules::sharing;
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOW: Timestamp = Timestamp::from_secs(100);
+
+fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+    let pair = |(name, value): &(&str, &str)| {
+        (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
+    };
+    let mut all = HeaderMap::new();
+    for (name, value) in fields.iter().map(pair) {
+        all.append(name, value);
+    }
+    all
+}
+
+fn parts(method: &str, fields: &[(&str, &str)]) -> request::Parts {
+    let mut parts = Request::builder().method(method).uri("/a").body(()).unwrap().into_parts().0;
+    parts.headers = headers(fields);
+    parts
+}
+
+#[test]
+fn requests_that_may_share() {
+    for (method, fields, wanted) in [
+        ("GET", &[][..], true),
+        ("HEAD", &[], true),
+        ("GET", &[("cookie", "a=b"), ("if-none-match", "\"x\"")], true),
+        ("POST", &[], false),
+        ("OPTIONS", &[], false),
+        ("GET", &[("authorization", "Basic x")], false),
+        ("GET", &[("range", "bytes=0-1")], false),
+        ("GET", &[("upgrade", "websocket")], false),
+        ("GET", &[("user-agent", "x"), ("sec-fetch-dest", "document"), ("referer", "/"), ("via", "x")], true),
+        ("GET", &[("x-original-url", "/admin")], false),
+        ("GET", &[("x-api-key", "gold-key")], false),
+        ("GET", &[("origin", "https://shop.example")], false),
+    ] {
+        assert_eq!(rules::may_share(&parts(method, fields)), wanted, "{method} {fields:?}");
+    }
+    assert!(!has_cookies(&headers(&[])) && !has_cookies(&headers(&[("cookie", "tg0=x; tgp=y; ")])));
+    assert!(has_cookies(&headers(&[("cookie", "tg0=x; a=b")])));
+}
+
+#[test]
+fn answers_that_may_be_shared() {
+    const NOBODY: Sharing = Sharing::None { cookieless: true };
+    const ALONE: Sharing = Sharing::None { cookieless: false };
+    // status, fields, asked without cookies, asked with
+    for (status, fields, without, with) in [
+        (200, &[][..], Sharing::Cookieless, ALONE),
+        (200, &[("cache-control", "public")], Sharing::All, Sharing::All),
+        (200, &[("cache-control", "max-age=0, S-MaxAge=5")], Sharing::All, Sharing::All),
+        (200, &[("cache-control", "no-cache, max-age=0")], Sharing::Cookieless, ALONE),
+        (200, &[("cache-control", "public, no-store")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("cache-control", "Private")], NOBODY, NOBODY),
+        (200, &[("cache-control", "private=\"x\"")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("set-cookie", "a=b")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("vary", "Accept, *")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("vary", "Accept")], Sharing::All, Sharing::All),
+        (200, &[("cache-control", "public"), ("content-length", "4194305")], NOBODY, NOBODY),
+        (206, &[("cache-control", "public")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("content-range", "bytes 0-1/2")], NOBODY, NOBODY),
+        (304, &[("cache-control", "public")], NOBODY, NOBODY),
+        (401, &[("cache-control", "public")], NOBODY, NOBODY),
+        (429, &[], NOBODY, NOBODY),
+        (302, &[], NOBODY, NOBODY),
+        (302, &[("cache-control", "public")], Sharing::All, Sharing::All),
+        (404, &[], Sharing::Cookieless, ALONE),
+        (500, &[], Sharing::Cookieless, ALONE),
+    ] {
+        let headers = headers(fields);
+        assert_eq!(sharing(status, &headers, false), without, "{status} {fields:?}");
+        assert_eq!(sharing(status, &headers, true), with, "{status} {fields:?} with cookies");
+    }
+    let mut illegible = headers(&[("cache-control", "public")]);
+    illegible.append("cache-control", HeaderValue::from_bytes(b"\xff").unwrap());
+    assert_eq!(sharing(200, &illegible, false), NOBODY);
+    let names = rules::vary(&self::headers(&[("vary", "Accept , "), ("content-encoding", "gzip")])).unwrap();
+    assert_eq!(names, ["accept", "accept-encoding"]);
+    assert_eq!((rules::kept(200, 5 * SECOND), rules::kept(503, 5 * SECOND)), (5 * SECOND, SECOND));
+}
+
+fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut cx = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut cx) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// The next chunk's length; `None`: nothing yet.
+fn next(body: &mut SharedBody) -> Option<Result<usize, ()>> {
+    let mut cx = Context::from_waker(Waker::noop());
+    match std::pin::Pin::new(body).poll_frame(&mut cx) {
+        std::task::Poll::Pending => None,
+        std::task::Poll::Ready(None) => Some(Ok(0)),
+        std::task::Poll::Ready(Some(Ok(frame))) => Some(Ok(frame.into_data().unwrap().len())),
+        std::task::Poll::Ready(Some(Err(_))) => Some(Err(())),
+    }
+}
+
+fn a_key() -> Key {
+    Key { is_head: false, is_secure: false, host: "shop.example".into(), target: "/".into() }
+}
+
+fn lead(multicast: &Multicast, headers: &HeaderMap) -> Reader {
+    let seeking = Seeking { headers, has_cookies: has_cookies(headers) };
+    match multicast.join(&a_key(), &seeking, SECOND, NOW) {
+        Joined::Lead(reader) => reader,
+        _ => panic!("expected to lead"),
+    }
+}
+
+fn joins(multicast: &Multicast, headers: &HeaderMap, at: Timestamp) -> char {
+    let seeking = Seeking { headers, has_cookies: has_cookies(headers) };
+    match multicast.join(&a_key(), &seeking, SECOND, at) {
+        Joined::Lead(_) => 'l',
+        Joined::Follow(_) => 'f',
+        Joined::Alone => 'a',
+    }
+}
+
+fn land(reader: &Reader, fields: &[(&str, &str)]) -> Sharing {
+    reader.flight.land(StatusCode::OK, headers(fields), false, false)
+}
+
+#[test]
+fn one_asks_a_period_and_the_others_follow() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let first = lead(&multicast, &none);
+    assert_eq!(joins(&multicast, &none, NOW + 5 * SECOND), 'f', "what has not come is waited for");
+    assert!(now(first.landed()).is_none());
+    land(&first, &[("cache-control", "public")]);
+    assert!(now(first.landed()).unwrap().is_some());
+    assert_eq!(joins(&multicast, &none, NOW + SECOND / 2), 'f');
+    let with = headers(&[("cookie", "a=b")]);
+    assert_eq!(joins(&multicast, &with, NOW + SECOND / 2), 'f', "it is public");
+    assert_eq!(joins(&multicast, &none, NOW + SECOND), 'l');
+    multicast.sweep(NOW + SECOND);
+    assert_eq!(multicast.size().0, 1);
+}
+
+#[test]
+fn what_vary_names_selects_another_answer() {
+    let multicast = Multicast::default();
+    let (german, french) = (headers(&[("accept-language", "de")]), headers(&[("accept-language", "fr")]));
+    let first = lead(&multicast, &german);
+    assert_eq!(joins(&multicast, &french, NOW), 'f', "nobody knows yet");
+    land(&first, &[("vary", "Accept-Language")]);
+    let seeking = Seeking { headers: &french, has_cookies: false };
+    assert_eq!(first.flight.suits(&seeking), flight::Landing::Other);
+    assert_eq!(joins(&multicast, &french, NOW), 'l', "its own");
+    assert_eq!(joins(&multicast, &german, NOW), 'f');
+}
+
+#[test]
+fn private_answers_send_everybody_their_own_way_for_the_period() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let first = lead(&multicast, &none);
+    let sharing = land(&first, &[("set-cookie", "a=b")]);
+    multicast.keep_apart(&a_key(), sharing, NOW + SECOND);
+    assert_eq!(joins(&multicast, &none, NOW + SECOND / 2), 'a');
+    assert_eq!(joins(&multicast, &none, NOW + SECOND), 'l');
+}
+
+#[test]
+fn cookies_are_taken_for_a_reason() {
+    let multicast = Multicast::default();
+    let (none, with) = (HeaderMap::new(), headers(&[("cookie", "a=b")]));
+    let first = lead(&multicast, &none);
+    let sharing = land(&first, &[]);
+    multicast.keep_apart(&a_key(), sharing, NOW + SECOND);
+    assert_eq!((joins(&multicast, &none, NOW), joins(&multicast, &with, NOW)), ('f', 'a'));
+    let multicast = Multicast::default();
+    let first = lead(&multicast, &with);
+    let sharing = land(&first, &[]);
+    multicast.keep_apart(&a_key(), sharing, NOW + SECOND);
+    assert_eq!((joins(&multicast, &with, NOW), joins(&multicast, &none, NOW)), ('a', 'l'));
+}
+
+#[test]
+fn an_answer_that_outgrows_its_room_goes_on_behind_the_fastest() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let lead = lead(&multicast, &none);
+    let flight = lead.flight.clone();
+    let mut slow = flight.read().unwrap().into_body();
+    let mut fast = lead.into_body();
+    flight.land(StatusCode::OK, HeaderMap::new(), false, false);
+    let chunk = Bytes::from(vec![0; 256 << 10]);
+    for _ in 0..MAX_ANSWER / chunk.len() {
+        assert_eq!(now(flight.push(chunk.clone())), Some(true));
+    }
+    assert_eq!(next(&mut slow), Some(Ok(chunk.len())));
+    assert!(flight.read().is_some() && multicast.size().1 == MAX_ANSWER);
+    // One more: it is a window now, and the origin waits for the fastest, who is not cut off.
+    assert_eq!(now(flight.push(chunk.clone())), None);
+    assert!(flight.read().is_none());
+    for _ in 0..=MAX_ANSWER / chunk.len() {
+        assert_eq!(next(&mut fast), Some(Ok(chunk.len())));
+    }
+    assert_eq!(next(&mut slow), Some(Err(())));
+    assert!(multicast.size().1 <= 1 << 20);
+    drop((fast, slow));
+    assert_eq!(now(flight.push(chunk)), Some(false), "nobody is left");
+    drop(flight);
+    multicast.sweep(NOW + 2 * SECOND);
+    assert_eq!(multicast.size(), (0, 0));
+}
+
+#[test]
+fn who_keeps_up_reads_an_answer_of_any_length() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let lead = lead(&multicast, &none);
+    let flight = lead.flight.clone();
+    flight.land(StatusCode::OK, HeaderMap::new(), false, false);
+    let mut body = lead.into_body();
+    let chunk = Bytes::from(vec![0; 200_000]);
+    for _ in 0..100 {
+        assert_eq!(now(flight.push(chunk.clone())), Some(true));
+        assert_eq!(next(&mut body), Some(Ok(chunk.len())));
+        assert_eq!(next(&mut body), None);
+    }
+    flight.end(true);
+    assert_eq!(next(&mut body), Some(Ok(0)));
+    assert!(body.is_end_stream());
+    assert!(multicast.size().1 <= (1 << 20) + chunk.len());
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let seeking = Seeking { headers: &none, has_cookies: false };
+    let key = |n: usize| Key { target: format!("/{n}").into(), ..a_key() };
+    let mut leaders = Vec::new();
+    for n in 0..MAX_URLS {
+        let Joined::Lead(reader) = multicast.join(&key(n), &seeking, SECOND, NOW) else { panic!("{n}") };
+        leaders.push(reader);
+    }
+    assert!(matches!(multicast.join(&key(MAX_URLS), &seeking, SECOND, NOW), Joined::Alone));
+    assert!(matches!(multicast.join(&key(0), &seeking, SECOND, NOW), Joined::Follow(_)));
+    leaders.iter().for_each(|reader| reader.flight.end(false));
+    multicast.sweep(NOW);
+    assert_eq!(multicast.size(), (0, 0));
+}
