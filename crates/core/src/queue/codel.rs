@@ -14,8 +14,8 @@
 //! so a class of which less than two an interval are served is held by its patience, not by this. With an origin that serves mu a second, those
 //! who are served have waited for at most two targets, and the queue holds about 2 target mu in the steady state.
 //!
-//! **A queue that has run empty** has no standing part, however long its last ones waited: RFC 8289 (5.6, `dequeue`: no packet,
-//! then `first_above_time = 0` and the dropping state ends) begins anew, and so does this. folly does not see it: its minimum,
+//! **A queue that has run empty** has no standing part, however long its last ones waited: RFC 8289 (5.6, `dodequeue`: no packet,
+//! then `first_above_time_ = 0`; 5.5: the dropping state ends) begins anew, and so does this. folly does not see it: its minimum,
 //! and the verdict of it, stay from the last interval with traffic, and it relies on requests that did not wait to bring the
 //! minimum down. Here these never come by: they go past the queue. Without the RFC's rule a burst an hour after an
 //! overload would be refused for what was an hour ago. While somebody waits nothing is stale, even if nobody's turn came for
