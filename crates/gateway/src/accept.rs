@@ -23,6 +23,7 @@ use crate::enforce::Hand;
 use crate::enforce::stats::Done;
 use crate::serve::{Conn, serve};
 use crate::shared::{Drain, Shared, Worker, reached};
+use crate::tunnel::Line;
 use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
 use crate::{respond, socket};
 
@@ -192,8 +193,40 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
             },
         }
     };
+    if let Some(tunnel) = conn.hand.tunnel() {
+        outlive(&worker, &conn, tunnel, told, &mut drain).await;
+    }
     if let Err(e) = ended {
         tracing::debug!(%peer, error = %e, "connection ended");
+    }
+}
+
+/// A connection that has become a tunnel is no task of hyper's any more; orders that end or stop it reach it here.
+async fn outlive(
+    worker: &Worker,
+    conn: &Conn,
+    tunnel: &Line,
+    mut told: Told,
+    drain: &mut tokio::sync::watch::Receiver<Drain>,
+) {
+    // What came while hyper still had the connection is asked about once more.
+    told.cuts = told.cuts.wrapping_sub(1);
+    loop {
+        tokio::select! {
+            biased;
+            () = tunnel.over() => return,
+            news = told.news(drain, &worker.shared) => match news {
+                News::Idle => {}
+                News::Cuts => match ordered(worker, conn) {
+                    Some(Action::Stop) => {
+                        conn.hand.reset();
+                        return tunnel.cut();
+                    }
+                    Some(_) => return tunnel.cut(),
+                    None => {}
+                },
+            },
+        }
     }
 }
 
@@ -234,7 +267,7 @@ fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     let standing = worker.standing(worker.orders())?;
     let order = conn.hand.cut_by(&standing, worker.now())?;
     // A stopped answer is one under way; a connection that idles may end all the same.
-    if order.action == Action::Stop && !conn.wire.is_busy() {
+    if order.action == Action::Stop && !conn.wire.is_busy() && conn.hand.tunnel().is_none() {
         return None;
     }
     if let Some(told) = standing.told(order) {

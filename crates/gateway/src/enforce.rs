@@ -10,8 +10,9 @@
 //! nothing at all: an order that cuts off what is already being sent wakes the connections' tasks, once, through the channel
 //! that the shutdown uses, and each asks the order about the request it has in hand.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::shared::Drain;
 use crate::socket;
+use crate::tunnel::Line;
 
 pub mod explain;
 mod perform;
@@ -170,6 +172,8 @@ fn cut(text: &str) -> Box<str> {
 pub struct Hand {
     fd: RawFd,
     request: RefCell<Option<InHand>>,
+    /// The tunnel that a request may have made of it.
+    line: OnceCell<Rc<Line>>,
 }
 
 /// The request that a connection has in hand, as orders see it.
@@ -184,7 +188,7 @@ struct InHand {
 impl Hand {
     /// Of the connection with this socket, which must stay open as long as this is used.
     pub fn new(fd: RawFd) -> Self {
-        Self { fd, request: RefCell::new(None) }
+        Self { fd, request: RefCell::new(None), line: OnceCell::new() }
     }
 
     /// The request that is being answered from now on.
@@ -192,6 +196,16 @@ impl Hand {
         let Asked { class, tier, is_new_session, is_plain, .. } = *asked;
         *self.request.borrow_mut() =
             Some(InHand { target: target.cloned(), class, tier, is_new_session, is_plain });
+    }
+
+    /// By which a tunnel is to be known that a request may make of the connection.
+    pub(crate) fn line(&self) -> Rc<Line> {
+        self.line.get_or_init(Rc::default).clone()
+    }
+
+    /// The tunnel that the connection has become.
+    pub(crate) fn tunnel(&self) -> Option<&Line> {
+        self.line.get().map(|line| &**line).filter(|line| line.is_open())
     }
 
     /// Has the visitor see a reset when the connection is closed: what the kernel has not sent yet is thrown away.

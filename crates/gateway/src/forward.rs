@@ -206,6 +206,7 @@ impl Exchange {
                 });
                 relay
             }),
+            line: keep_upgrade.then(|| self.conn.hand.line()),
             upgrade,
         };
         let scheme = target::scheme(&parts.headers, self.trusted);

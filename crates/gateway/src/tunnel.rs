@@ -2,7 +2,8 @@
 //!
 //! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both directions
 //! have ended, when nothing has flowed in either direction for `origin.read_timeout` (as nginx's
-//! `proxy_read_timeout` does; WebSocket applications ping), when either side fails, or at the drain deadline.
+//! `proxy_read_timeout` does; WebSocket applications ping), when either side fails, at the drain deadline, or when an order
+//! ends or stops what its connection has in hand (WAC 3.3 (e), (f)).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -27,6 +28,68 @@ const BUFFER: usize = 16 << 10;
 pub(crate) struct Ends {
     pub(crate) visitor: OnUpgrade,
     pub(crate) origin: OnUpgrade,
+}
+
+/// A connection's tunnel, as the connection's task sees it: hyper has given it away, and orders still reach it from there.
+#[derive(Default)]
+pub struct Line {
+    state: Cell<LineState>,
+    notify: Notify,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum LineState {
+    /// Nobody has switched, or no more.
+    #[default]
+    Closed,
+    Open,
+    /// To be closed.
+    Cut,
+}
+
+impl Line {
+    /// Whether there is a tunnel: until then its socket is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.get() == LineState::Open
+    }
+
+    /// Closes it, both ways.
+    pub(crate) fn cut(&self) {
+        self.change(LineState::Cut);
+    }
+
+    /// Completes when it is over.
+    pub(crate) async fn over(&self) {
+        self.until(|state| state == LineState::Closed).await;
+    }
+
+    fn change(&self, state: LineState) {
+        self.state.set(state);
+        self.notify.notify_waiters();
+    }
+
+    // One thread: nothing changes between the look and the wait.
+    async fn until(&self, is: impl Fn(LineState) -> bool) {
+        while !is(self.state.get()) {
+            self.notify.notified().await;
+        }
+    }
+}
+
+/// Keeps a line's state right however a tunnel's task ends.
+struct OnLine(Rc<Line>);
+
+impl OnLine {
+    fn new(line: Rc<Line>) -> Self {
+        line.change(LineState::Open);
+        Self(line)
+    }
+}
+
+impl Drop for OnLine {
+    fn drop(&mut self) {
+        self.0.change(LineState::Closed);
+    }
 }
 
 /// The tunnels of one worker.
@@ -69,10 +132,14 @@ impl Tunnels {
         self.closing.notify.notify_waiters();
     }
 
-    /// Joins `ends` in a task of its own.
-    pub(crate) fn open(&self, ends: Ends, slot: Rc<Slot>, idle_ticks: u64, flight: InFlight) {
+    /// Joins `ends` in a task of its own, until `line` is cut.
+    pub(crate) fn open(&self, ends: Ends, slot: Rc<Slot>, idle_ticks: u64, flight: InFlight, line: Rc<Line>) {
         let (closing, stats) = (self.closing.clone(), self.stats.clone());
+        // From now on, not from the task's first turn on: the visitor's connection may be told to end before that.
+        let on_line = OnLine::new(line);
         tokio::task::spawn_local(async move {
+            // What is declared first is dropped last: the socket is closed before the line says so.
+            let on_line = on_line;
             let _open = Open::new(stats.clone());
             let _flight = flight;
             let mut closed = pin!(closing.notify.notified());
@@ -82,9 +149,11 @@ impl Tunnels {
             }
             let idle = Idle { slot, ticks: idle_ticks };
             let mut joined = pin!(join(ends, &idle, &stats));
+            let mut cut = pin!(on_line.0.until(|state| state == LineState::Cut));
             let outcome = poll_fn(|cx| match joined.as_mut().poll(cx) {
                 Poll::Ready(outcome) => Poll::Ready(outcome),
                 Poll::Pending if closed.as_mut().poll(cx).is_ready() => Poll::Ready(Ok(())),
+                Poll::Pending if cut.as_mut().poll(cx).is_ready() => Poll::Ready(Ok(())),
                 Poll::Pending => Poll::Pending,
             });
             if let Err(e) = outcome.await {

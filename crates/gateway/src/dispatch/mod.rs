@@ -103,6 +103,8 @@ pub struct SendContext {
     /// The visitor's side of the connection (`hyper::upgrade::on(&mut request)`), if the request carries `Upgrade`
     /// and may switch protocols.
     pub upgrade: Option<hyper::upgrade::OnUpgrade>,
+    /// By which the visitor's connection knows of the tunnel, if there comes to be one.
+    pub line: Option<Rc<tunnel::Line>>,
 }
 
 /// Sends requests to the origin. Cheap to clone; belongs to one worker thread and must be used inside a
@@ -374,7 +376,8 @@ impl Inner {
         {
             let origin = hyper::upgrade::on(&mut response);
             let ends = tunnel::Ends { visitor, origin };
-            self.tunnels.open(ends, conn.slot, self.read_ticks.get(), flight);
+            let line = ctx.line.take().unwrap_or_default();
+            self.tunnels.open(ends, conn.slot, self.read_ticks.get(), flight, line);
             return Ok(response.map(UpstreamBody::detached));
         }
         let (pool, stats) = (self.pool.clone(), self.stats.clone());

@@ -197,7 +197,7 @@ pub fn noting(expect_continue: bool) -> (SendContext, Seen) {
         on_informational: Some(Rc::new(move |status, headers: &HeaderMap| {
             note.borrow_mut().push((status.as_u16(), headers.clone()));
         })),
-        upgrade: None,
+        ..SendContext::default()
     };
     (ctx, seen)
 }

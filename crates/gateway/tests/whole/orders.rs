@@ -284,3 +284,36 @@ fn a_rate_refuses_the_rest() {
     let after = answer.split("retry-after: ").nth(1).unwrap().split('\r').next().unwrap();
     assert!((990..=1_000).contains(&after.parse::<u32>().unwrap()), "{answer}");
 }
+
+#[test]
+fn a_tunnel_is_ended_and_stopped_by_orders_for_it() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, LIGHTER);
+    gate.server().shared().enforcement.watch(true);
+    for (action, seen, how) in [
+        (Action::End, Seen::End(String::new()), Done::End),
+        (Action::Stop, Seen::Reset(String::new()), Done::Stop),
+    ] {
+        let mut tunnel = connect(gate.http);
+        let switch =
+            "GET /tunnel HTTP/1.1\r\nHost: shop.example\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        tunnel.write_all(switch.as_bytes()).unwrap();
+        assert!(read_head(&mut tunnel).unwrap().starts_with("HTTP/1.1 101"));
+        let mut echo = || {
+            tunnel.write_all(b"word").unwrap();
+            tunnel.read_exact(&mut [0; 4]).unwrap();
+        };
+        echo();
+        // Orders for others leave it alone, and so does one that ends nothing.
+        publish(&gate, vec![of("/elsewhere", action), of("/tunnel", Action::Answer { status: 503 })]);
+        echo();
+        publish(&gate, vec![of("/tunnel", action)]);
+        assert_eq!(read_out(&mut tunnel), seen, "{action:?}");
+        until(|| done(&gate, how).to_string(), |count| count == "1");
+        until(
+            || gate.server().shared().upstream(|stats| &stats.tunnels_open).to_string(),
+            |open| open == "0",
+        );
+        publish(&gate, Vec::new());
+    }
+}
