@@ -80,6 +80,26 @@ enum CtlCommand {
         /// The request's id: `X-Request-Id`, or `id` in `Tidegate-Decision`.
         id: String,
     },
+    /// Show the admitted sessions: how many, how many more, and who.
+    Sessions {
+        /// How many are listed.
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+        /// Go on where the last page ended.
+        #[arg(long, value_name = "NEXT")]
+        after: Option<u64>,
+    },
+    /// End one session, or all: their places are free at once.
+    EndSession {
+        /// As `sessions` shows it.
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        key: Option<String>,
+        /// Every session.
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        why: Why,
+    },
     /// Show everything at a glance.
     State,
     /// Show the capacity and how it was found, or set it.
@@ -185,6 +205,18 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Explain { id } => {
             let path = format!("/v1/explain/{}", client::segment(id));
             (client.ask("GET", &path, None).await?, show::refusal)
+        }
+        CtlCommand::Sessions { limit, after } => {
+            let after = after.map_or_else(String::new, |after| format!("&after={after}"));
+            let path = format!("/v1/sessions?limit={limit}{after}");
+            (client.ask("GET", &path, None).await?, show::sessions)
+        }
+        CtlCommand::EndSession { key, why, .. } => {
+            let one = key.as_deref().map_or_else(String::new, |key| format!("/{}", client::segment(key)));
+            let path = format!("/v1/sessions{one}");
+            (client.ask("DELETE", &path, Some(&json!({ "why": why.why }))).await?, |answer| {
+                format!("{} ended", show::plain(&answer["ended"]))
+            })
         }
         CtlCommand::State => (client.ask("GET", "/v1/state", None).await?, show::figures),
         CtlCommand::Capacity { rate: None, .. } => {

@@ -13,14 +13,17 @@
 use std::time::Duration;
 
 use crate::gate::Totals;
-use crate::ingress::{Ingress, Passage};
+use crate::ingress::Ingress;
 use crate::measure::Event;
-use crate::room::{Arrival, AskEvery, Checker, Course, Look, Redemption, Room, RoomState, Wait};
+use crate::room::{AskEvery, Checker, Course, Look, Redemption, Room, RoomState, Wait};
+use crate::session::SessionPace;
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
-pub use words::{Asking, Entrance, Place, Shown, Verdict};
+use ask::Ask;
+pub use words::{Asking, Entrance, Place, Seat, Shown, Verdict, WhenFull};
 
+mod ask;
 mod words;
 
 /// When those ask again who have no place, while all replicas are down.
@@ -83,133 +86,20 @@ impl Desk {
         count: &dyn Fn(Event),
         now: Timestamp,
     ) -> Verdict {
-        let mut arrive = |arrived, place| self.arrive(entrance, asking, arrived, place, nonce, count, now);
-        let ticket = match asking.shown {
-            Shown::Nothing => return arrive(None, Place::New),
-            Shown::Forged if !entrance.waits => return arrive(None, Place::New),
-            Shown::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
-                // Tokengen's own, for the way to tokencheck: it has been used there or will be. Another one for it would let its
-                // visitor in again, at once and for ever.
-                count(Event::TicketReplayed);
-                return arrive(None, Place::Replaced);
-            }
-            Shown::Ticket(ticket) if ticket.class == asking.class => ticket,
-            // A ticket of another class is none.
-            Shown::Ticket(_) => {
-                count(Event::TicketExpired);
-                return arrive(None, Place::New);
-            }
-            Shown::Forged => {
-                count(Event::TicketForged);
-                return Verdict::Forbidden;
-            }
-        };
-        if let Look::Wait(wait) = self.look_at(entrance.ingress, &ticket, now)
-            && self.is_held(entrance.ingress, &ticket, now)
-        {
-            count(Event::WaitingAnswers);
-            count(Event::TicketEarly);
-            return Verdict::Wait { ticket, wait, place: Place::Kept };
-        }
-        match self.redeem(&ticket, now) {
-            Redemption::Enter => {
-                if self.is_late(&ticket) {
-                    count(Event::TicketLate);
-                }
-                if asking.sends_on {
-                    // Used up here, once; what goes on to tokencheck is a ticket for now.
-                    let ticket = ticket_for_now(asking, ticket.nonce, now);
-                    return Verdict::SendOn { ticket, redeemed: true };
-                }
-                Verdict::Enter { ticket: Some(ticket) }
-            }
-            Redemption::Wait(wait) => {
-                count(Event::WaitingAnswers);
-                count(Event::TicketEarly);
-                Verdict::Wait { ticket, wait, place: Place::Kept }
-            }
-            Redemption::Replayed => {
-                count(Event::TicketReplayed);
-                arrive(None, Place::Replaced)
-            }
-            Redemption::Expired => {
-                count(Event::TicketExpired);
-                arrive(Some(ticket.arrived), Place::Late)
-            }
-        }
+        self.ask_for(entrance, asking, None, nonce, count, now)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a request brings, and what surrounds it")]
-    fn arrive(
+    /// As [`Desk::ask_at`], for a request that begins a session: it enters with a place or not at all.
+    pub fn ask_for(
         &self,
         entrance: &Entrance<'_>,
         asking: &Asking,
-        arrived: Option<Timestamp>,
-        place: Place,
+        seat: Option<&Seat<'_>>,
         nonce: &mut dyn FnMut() -> u64,
         count: &dyn Fn(Event),
         now: Timestamp,
     ) -> Verdict {
-        let Asking { class, cost, .. } = *asking;
-        let refused = |retry_after| {
-            count(Event::IngressShed);
-            Verdict::Refused { retry_after }
-        };
-        let Self::Room(room) = self else {
-            // Whoever waits pays where places are given; nobody else could be sent there.
-            if entrance.waits {
-                return Verdict::SendBack;
-            }
-            return match entrance.ingress.take(class, cost, now) {
-                Ok(()) => self.unasked(cost),
-                Err(retry_after) => refused(retry_after),
-            };
-        };
-        // Whoever had a place has come back for it.
-        let returns = entrance.returns || matches!(asking.shown, Shown::Ticket(_));
-        let held = match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
-            Passage::Passes if !entrance.waits => return self.unasked(cost),
-            Passage::Passes => None,
-            Passage::Shed { retry_after } => return refused(retry_after),
-            Passage::Room { due } => {
-                count(Event::IngressHeld);
-                Some(due)
-            }
-        };
-        if asking.sends_on {
-            room.sends_on();
-        }
-        let nonce = nonce();
-        match room.arrive_held(class, nonce, arrived, held, now) {
-            Arrival::Enter if asking.sends_on => {
-                Verdict::SendOn { ticket: ticket_for_now(asking, nonce, now), redeemed: false }
-            }
-            Arrival::Enter if place == Place::Replaced => {
-                // There is room, but not for this ticket again: a place that is due at once, and a page that says so.
-                count(Event::WaitingAnswers);
-                let wait = Wait { wait: Duration::ZERO, place: 1, due: now };
-                Verdict::Wait { ticket: ticket_for_now(asking, nonce, now), wait, place }
-            }
-            Arrival::Enter => Verdict::Enter { ticket: None },
-            Arrival::Wait(ticket, wait) => {
-                count(Event::WaitingAnswers);
-                Verdict::Wait { ticket, wait, place }
-            }
-            Arrival::Full { retry_after } => {
-                // Taken or reserved at the door, and used for nothing.
-                if entrance.ingress.limits(class) {
-                    entrance.ingress.give_back(class, cost);
-                }
-                count(Event::Full);
-                Verdict::Full { retry_after }
-            }
-        }
-    }
-
-    /// Past the schedule, which has no say in it.
-    fn unasked(&self, cost: Cost) -> Verdict {
-        self.charge(cost);
-        Verdict::Enter { ticket: None }
+        Ask { desk: self, entrance, asking, seat, count, now }.ask(nonce)
     }
 
     /// Whether a ticket may be for its class's bucket, which lets it pass later.
@@ -249,6 +139,13 @@ impl Desk {
         };
         let wait = kept.map_or(RETRY_DOWN, |w| w.wait.max(RETRY_DOWN));
         Wait { wait, place: kept.map_or(1, |w| w.place), due: now + wait }
+    }
+
+    /// One in turn has come and found no session's place.
+    fn no_place(&self) {
+        if let Self::Room(room) = self {
+            room.no_place();
+        }
     }
 
     /// The schedule, if this process keeps it.
@@ -313,6 +210,15 @@ impl Desk {
         }
     }
 
+    /// How fast new sessions find places; `None`: as fast as they come. On every tick before [`Desk::tick`]; not of a tokengen,
+    /// which goes by what it is told.
+    pub fn pace_sessions(&self, pace: Option<SessionPace>) {
+        match self {
+            Self::Room(room) => room.pace_sessions(pace),
+            Self::Checker { checker, .. } => checker.pace_sessions(pace),
+        }
+    }
+
     /// The control tick, with the gate as it is. With no origin to go to nobody enters.
     pub fn tick(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         match self {
@@ -341,11 +247,4 @@ impl Desk {
     pub fn state(&self, now: Timestamp) -> RoomState {
         self.room().map(|room| room.state(now)).unwrap_or_default()
     }
-}
-
-/// A place that is due at once.
-fn ticket_for_now(asking: &Asking, nonce: u64, now: Timestamp) -> Ticket {
-    let issued = Timestamp::from_millis(now.as_millis());
-    let Asking { class, cost, .. } = *asking;
-    Ticket { class, cost, issued, wait: Duration::ZERO, arrived: issued, nonce }
 }

@@ -19,6 +19,11 @@
 //! A class may go while somebody of it waits, its own limit and its bucket allow it: [`Gate::next`] asks the scheduler among
 //! those. Whoever waits only for a bucket is woken by nobody's end: [`Gate::next_ready`] tells when to ask again.
 //!
+//! **Admitted sessions** (WAC 2: only whole sessions are refused) have a lane of their own ([`Lane`]): their requests go before all
+//! others, also before what is guaranteed to a class, and are refused neither by a full queue, a longest wait nor CoDel. Between
+//! their classes the scheduler decides as between the others'; within one it is first come, first served. What a class may have at the origin
+//! at once and its egress bucket hold for both lanes, and nobody of a class goes while somebody of its sessions waits for them.
+//!
 //! What every request took, and among how many, is kept for the tick ([`Gate::take_samples`]): the estimator of the
 //! capacity learns from requests, since a mean over a tick hides what the limit does.
 //!
@@ -28,8 +33,8 @@ use std::time::Duration;
 
 use crate::capacity::Sample;
 use crate::queue::{Spot, Waiting};
+use crate::scheduler::Scheduler;
 use crate::scheduler::tournament::Tournament;
-use crate::scheduler::{Head, Scheduler};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
 
 mod class;
@@ -37,15 +42,16 @@ mod config;
 mod request;
 mod samples;
 mod totals;
+mod turns;
 
-use class::{Class, Standing};
+use class::Class;
 use samples::Samples;
 
 pub use config::{
     BucketConfig, ClassConfig, DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, GateConfig, QueueConfig,
     Scheduling,
 };
-pub use request::{Decision, Leaving, Request, Served, ShedReason, Woken};
+pub use request::{Decision, Lane, Leaving, Request, Served, ShedReason, Woken};
 pub use totals::Totals;
 
 /// An answer that goes on for so long after its head gives its place back: pages take less, streams and downloads more.
@@ -76,6 +82,8 @@ pub struct Gate {
     /// Classes somebody of whom waits, one bit each: a search touches no empty queue.
     occupied: [u64; MAX_CLASSES / 64],
     scheduler: Scheduler,
+    /// The same between those of whom a request of an admitted session may go. A class is ready in one of them at most.
+    admitted: Scheduler,
     /// When the patience of each class's oldest ends.
     patience: Tournament,
     /// When the bucket of each class that waits for nothing else lets its next one pass.
@@ -87,8 +95,9 @@ pub struct Gate {
 impl Gate {
     /// An empty gate.
     pub fn new(config: &GateConfig) -> Self {
-        let mut scheduler = Scheduler::default();
+        let (mut scheduler, mut admitted) = (Scheduler::default(), Scheduler::default());
         scheduler.configure(config);
+        admitted.configure(config);
         Self {
             limit: config.max_in_flight,
             max_queue: config.max_queue,
@@ -96,6 +105,7 @@ impl Gate {
             classes: (0..=u8::MAX).map(|id| Class::new(ClassId(id), config)).collect(),
             occupied: [0; MAX_CLASSES / 64],
             scheduler,
+            admitted,
             patience: Tournament::default(),
             egress: Tournament::default(),
             totals: Totals::default(),
@@ -109,6 +119,7 @@ impl Gate {
         self.max_queue = config.max_queue;
         self.max_queue_wait = config.max_queue_wait;
         self.scheduler.configure(config);
+        self.admitted.configure(config);
         for id in 0..=u8::MAX {
             self.classes[usize::from(id)].reconfigure(ClassId(id), config, now);
             self.refresh(ClassId(id), now);
@@ -124,35 +135,52 @@ impl Gate {
 
     /// A request arrives. If others who may go wait it joins them even while there is room, so that nobody overtakes.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> Decision {
-        self.arrive_until(request, None, now)
+        self.arrive_as(request, Lane::Ordinary, None, now)
     }
 
     /// As [`Gate::arrive`]; from `until` on its visitor does not wait for the answer any more.
     pub fn arrive_until(&mut self, request: Request, until: Option<Timestamp>, now: Timestamp) -> Decision {
+        self.arrive_as(request, Lane::Ordinary, until, now)
+    }
+
+    /// As [`Gate::arrive_until`], for a request that may be an admitted session's: that overtakes all others, and waits for as long
+    /// as it takes.
+    pub fn arrive_as(
+        &mut self,
+        request: Request,
+        lane: Lane,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Decision {
         let Request { id, class, cost } = request;
         self.totals.arrived += 1;
         if until.is_some_and(|until| until <= now) {
             return self.refuse(ShedReason::Patience);
         }
         self.unblock(now);
-        let nobody_goes = !self.scheduler.is_anybody_ready();
+        let nobody_goes = !self.is_anybody_ready(lane);
         // Those held by their own class's limits are in nobody else's way; their class's queue has its own bound.
-        let (has_room, has_queue) = (self.has_room(), self.totals.backlog() < self.max_queue);
+        let has_queue = lane == Lane::Admitted || self.totals.backlog() < self.max_queue;
+        let has_room = self.has_room();
         let here = &mut self.classes[class.index()];
         if has_room
             && nobody_goes
-            && here.queue.is_empty()
+            && here.is_next(lane)
             && !here.is_full()
             && here.egress.take(cost, now).is_ok()
         {
-            self.forward(class, cost);
+            self.forward(class, cost, lane);
+            if lane == Lane::Admitted && !self.classes[class.index()].queue.is_empty() {
+                // It took of the class's own limits, past those who wait for them.
+                self.refresh(class, now);
+            }
             return Decision::Forward;
         }
-        let waiting = Waiting { id, class, cost, since: now, until, turn: self.totals.arrived };
+        let waiting = Waiting { id, class, lane, cost, since: now, until, turn: self.totals.arrived };
         let Some(Ok(spot)) = has_queue.then(|| here.queue.push(waiting)) else {
             return self.refuse(ShedReason::QueueFull);
         };
-        here.queued_cost += cost;
+        here.joined(&waiting);
         self.occupied[class.index() / 64] |= 1 << (class.index() % 64);
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
@@ -189,7 +217,7 @@ impl Gate {
             lingered,
             in_flight: served.in_flight,
             ok: served.ok,
-            backlog: self.scheduler.is_anybody_ready(),
+            backlog: self.is_anybody_ready(Lane::Ordinary),
         };
         self.samples.note(sample);
     }
@@ -224,7 +252,7 @@ impl Gate {
         }
         self.unblock(now);
         loop {
-            let class = self.scheduler.pick()?;
+            let class = self.pick()?;
             if let Some(leaving) = self.next_of(class, now) {
                 return Some(leaving);
             }
@@ -253,7 +281,7 @@ impl Gate {
             self.leave_queue(&next, now);
             return Some(Leaving::Shed(woken, reason));
         }
-        self.forward(class, next.cost);
+        self.forward(class, next.cost, next.lane);
         self.leave_queue(&next, now);
         Some(Leaving::Forward(woken))
     }
@@ -318,60 +346,6 @@ impl Gate {
 
     fn has_room(&self) -> bool {
         self.limit.is_none_or(|limit| self.totals.in_flight < limit)
-    }
-
-    fn forward(&mut self, class: ClassId, cost: Cost) {
-        self.classes[class.index()].in_flight += 1;
-        self.totals.in_flight += 1;
-        self.totals.in_flight_cost += cost;
-        self.totals.forwarded += 1;
-        self.totals.forwarded_cost += cost;
-        self.scheduler.charge(class, cost);
-    }
-
-    fn leave_queue(&mut self, waiting: &Waiting, now: Timestamp) {
-        let class = waiting.class.index();
-        self.totals.queued -= 1;
-        self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
-        self.classes[class].left(waiting);
-        if self.classes[class].queue.is_empty() {
-            self.occupied[class / 64] &= !(1 << (class % 64));
-        }
-        self.refresh(waiting.class, now);
-    }
-
-    /// Those whose bucket lets them pass by now may go.
-    fn unblock(&mut self, now: Timestamp) {
-        while let Some((class, at)) = self.egress.first()
-            && at <= u128::from(now.as_micros())
-        {
-            self.refresh(ClassId(class as u8), now);
-        }
-    }
-
-    /// Something about a class has changed.
-    fn refresh(&mut self, class: ClassId, now: Timestamp) {
-        let here = &mut self.classes[class.index()];
-        let standing = here.standing(now);
-        let (mut egress, mut held) = (None, (here.queue.len(), here.queued_cost));
-        match (standing, here.queue.peek(now), here.queue.oldest()) {
-            (Standing::Ready, Some(next), Some(oldest)) => {
-                held = (0, Cost::ZERO);
-                self.scheduler.ready(class, Head { turn: oldest.turn, cost: next.cost });
-            }
-            (Standing::Empty, ..) => self.scheduler.emptied(class),
-            (Standing::Later(at), ..) => {
-                egress = Some(u128::from(at.as_micros()));
-                self.scheduler.blocked(class);
-            }
-            _ => self.scheduler.blocked(class),
-        }
-        self.egress.set(class.index(), egress);
-        let ends = here.patience_ends();
-        self.patience.set(class.index(), ends.map(|at| u128::from(at.as_micros())));
-        let before = std::mem::replace(&mut here.held, held);
-        self.totals.held = self.totals.held + held.0 - before.0;
-        self.totals.held_cost = (self.totals.held_cost + held.1).saturating_sub(before.1);
     }
 
     /// What a class may not do by its own limits, for whoever checks the gate.

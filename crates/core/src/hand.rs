@@ -74,6 +74,16 @@ impl Hand {
         HandValue { at: Timestamp::from_micros(word >> 1), follows_clock: word & 1 == 1 }
     }
 
+    /// Stands still from now on, if it went with the clock.
+    pub(crate) fn stop(&self, now: Timestamp) {
+        let seen = self.value();
+        if seen.follows_clock {
+            let stopped = HandValue { at: seen.at.max(now), follows_clock: false };
+            // Whoever else has set it meanwhile knows as much.
+            _ = self.0.compare_exchange(pack(seen), pack(stopped), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     /// Where it stands at `now`.
     pub(crate) fn at(&self, now: Timestamp) -> Timestamp {
         let value = self.value();

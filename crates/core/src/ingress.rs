@@ -13,6 +13,9 @@ use crate::bucket::SharedBucket;
 use crate::gate::BucketConfig;
 use crate::units::{ClassId, Cost, Timestamp};
 
+/// Debt of a bucket for those it is not asked about, at most, as time at its rate.
+const MOST_DEBT: Duration = Duration::from_secs(10);
+
 /// What becomes of a request that the bucket refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Refusal {
@@ -102,6 +105,14 @@ impl Ingress {
         self.of(class).filter(|g| g.is_on).map_or(Ok(()), |g| g.bucket.take(cost, now))
     }
 
+    /// Work of the class that nobody is asked about: an admitted session's. What comes after it waits the longer for the bucket.
+    pub fn charge(&self, class: ClassId, cost: Cost, now: Timestamp) {
+        if let Some(gateway) = self.of(class).filter(|g| g.is_on) {
+            // More debt would only keep it shut when nobody comes any more.
+            _ = gateway.bucket.reserve(cost, MOST_DEBT, now);
+        }
+    }
+
     /// The room had no place for one that was to wait there.
     pub fn give_back(&self, class: ClassId, cost: Cost) {
         if let Some(gateway) = self.of(class) {
@@ -132,5 +143,27 @@ impl Gateway {
             None => SharedBucket::new(&config.bucket)?,
         };
         Some(Self { is_on: config.is_on, refusal: config.refusal, bucket })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::units::Rate;
+
+    #[test]
+    fn what_is_charged_is_never_asked_about_and_others_wait_for_it() {
+        let rate = Rate::per_second(10.0).unwrap_or_default();
+        let bucket = BucketConfig { rate, burst: Cost::ONE };
+        let ingress = Ingress::new(&[IngressConfig { is_on: true, bucket, refusal: Refusal::Shed }]);
+        let now = Timestamp::from_secs(1_800_000_000);
+        (0..5).for_each(|_| ingress.charge(ClassId(0), Cost::ONE, now));
+        let wait = ingress.take(ClassId(0), Cost::ONE, now);
+        assert_eq!(wait, Err(Duration::from_millis(500)));
+        // However much it is, nobody waits for longer than that after the last of them.
+        (0..10_000).for_each(|_| ingress.charge(ClassId(0), Cost::ONE, now));
+        let wait = ingress.take(ClassId(0), Cost::ONE, now);
+        assert!(wait.is_err_and(|wait| wait <= MOST_DEBT + Duration::from_millis(200)), "{wait:?}");
+        ingress.charge(ClassId(7), Cost::ONE, now);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  request ─► classify ─► ingress ─► room (slots, hand, ticket, redeem) ─► gate (queue, scheduler, bucket) ─► origin
-//!                                       ▲                                     ▲
+//!                                       ▲ session                             ▲
 //!  control tick:  measure ──────────────┴──────────── capacity ───────────────┘
 //! ```
 //!
@@ -35,6 +35,8 @@ mod show_up;
 pub mod ticket;
 
 pub mod redeem;
+
+pub mod session;
 
 pub mod gate;
 pub mod queue;

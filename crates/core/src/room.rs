@@ -30,6 +30,7 @@ use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 
 mod adopt;
+mod arrival;
 mod asking;
 mod called;
 mod checker;
@@ -39,6 +40,8 @@ mod door;
 mod remote;
 mod report;
 mod saved;
+mod schedule;
+mod seats;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -49,11 +52,14 @@ pub use asking::{ASK_WITHIN, AskEvery};
 pub use checker::Checker;
 use control::Control;
 pub use course::{Course, RoomConfig};
-use door::{AGAIN, Door, Word};
+pub(crate) use door::AGAIN;
+use door::{Door, Word};
 pub use remote::Reported;
 pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
 pub use saved::RestoreError;
+use seats::Seats;
 pub use state::RoomState;
+pub(crate) use window::target as kept_queue;
 
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
@@ -161,6 +167,7 @@ pub struct Room {
     searched: AtomicU64,
     class_costs: Box<[AtomicU64]>,
     adoption: Adoption,
+    seats: Seats,
     control: Mutex<Control>,
 }
 
@@ -189,16 +196,18 @@ impl Room {
             ask_every: AtomicU64::new(AskEvery::new(asking::SOONER, 0, 0).pack()),
             class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
             adoption: Adoption::new(now),
+            seats: Seats::default(),
             control: Mutex::new(Control::new(config.clone(), capacity, now)),
         };
         room.configure(&config);
         // However little it is, unless it is nothing: less than a hundredth per second is no closed room.
-        room.slots.set_limit(if capacity > Rate::ZERO { control::limit(capacity, 1.0) } else { Cost::ZERO });
+        room.slots.set_limit(if capacity > Rate::ZERO { schedule::limit(capacity, 1.0) } else { Cost::ZERO });
         room
     }
 
     fn configure(&self, config: &RoomConfig) {
         self.burst_us.store(config.burst.as_micros() as u64, Ordering::Relaxed);
+        self.seats.set_max_wait(config.max_wait);
         for (i, cell) in self.class_costs.iter().enumerate() {
             let cost = config.class_costs.get(i).copied().unwrap_or(Cost::ONE);
             cell.store(cost.hundredths(), Ordering::Relaxed);
@@ -211,68 +220,6 @@ impl Room {
 
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A visitor without a usable ticket. `arrived`: when one who had a place before first came.
-    pub fn arrive(&self, class: ClassId, nonce: u64, arrived: Option<Timestamp>, now: Timestamp) -> Arrival {
-        self.arrive_held(class, nonce, arrived, None, now)
-    }
-
-    /// As [`Room::arrive`]; with `held` the visitor gets a place in any case, due then at the earliest.
-    pub fn arrive_held(
-        &self,
-        class: ClassId,
-        nonce: u64,
-        arrived: Option<Timestamp>,
-        held: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Arrival {
-        let cost = self.cost(class);
-        let capacity = self.door.capacity();
-        if capacity >= Rate::MAX && held.is_none() {
-            self.enter_new(cost);
-            return Arrival::Enter;
-        }
-        if capacity == Rate::ZERO {
-            return Arrival::Full { retry_after: RETRY_CLOSED };
-        }
-        let hand = self.door.hand.at(now);
-        let start = hand.max(now);
-        let burst = self.burst(capacity);
-        // Room expires as the hand passes: while it is behind the clock, what lies before it is still to come.
-        let oldest = hand.saturating_sub(burst).max(Timestamp::from_secs(start.second()));
-        let Some(placed) = self.slots.take(cost, now, oldest) else {
-            return Arrival::Full { retry_after: RETRY_FULL };
-        };
-        let is_due = at_once(placed.due, hand, burst);
-        if is_due && held.is_none() && !self.door.is_crowded(now) {
-            self.enter_new(cost);
-            return Arrival::Enter;
-        }
-        let place = match held {
-            Some(held) => placed.due.max(held),
-            // Due, but the gate has no place for it: behind those who were told to wait for one.
-            None if is_due => placed.due.max(self.last_due()),
-            None => placed.due,
-        };
-        // Tickets count whole milliseconds.
-        let issued = Timestamp::from_millis(now.as_millis());
-        // A ticket with a wait of zero is one for now, which the door lets in whatever the schedule says. While the hand is
-        // behind the clock a promise may be due by now, and has its turn to wait for all the same.
-        let due = Timestamp::from_millis(place.as_millis()).max(issued + SHORTEST_PROMISE);
-        self.waits.add(due.second(), Load { visitors: 1, cost });
-        // Whoever is held waits for something else than the origin: the schedule has not got so far.
-        let last = if held.is_some() { placed.due } else { due };
-        self.last_due.fetch_max(last.as_micros(), Ordering::AcqRel);
-        let arrived = arrived.unwrap_or(issued).min(issued);
-        let ticket = Ticket { class, cost, issued, wait: due.since(issued), arrived, nonce };
-        Arrival::Wait(ticket, self.wait(due, now))
-    }
-
-    fn enter_new(&self, cost: Cost) {
-        if self.remote.load(Ordering::Relaxed) == 0 {
-            self.door.admit(cost);
-        }
     }
 
     /// An authentic ticket presented with the request itself.
@@ -375,7 +322,8 @@ impl Room {
         } else {
             due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
         };
-        let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT).clamp(MIN_WAIT, MAX_WAIT);
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
+        let wait = wait.max(self.wait_for_place(ahead.visitors)).clamp(MIN_WAIT, MAX_WAIT);
         Wait { wait, place: ahead.visitors + 1, due: now + wait }
     }
 }
@@ -384,11 +332,6 @@ impl Room {
 const RETRY_CLOSED: Duration = Duration::from_secs(30);
 /// A full room has a new place every second, for whoever comes then: a minute keeps the crowd from hammering.
 const RETRY_FULL: Duration = Duration::from_secs(60);
-
-/// Whether a newcomer due at `due` enters at once. A burst of a second is WebQ's rule: i = 0.
-fn at_once(due: Timestamp, hand: Timestamp, burst: Duration) -> bool {
-    due <= hand || if burst.as_secs() >= 1 { due.second() == hand.second() } else { due <= hand + burst }
-}
 
 fn soon(now: Timestamp) -> Wait {
     Wait { wait: AGAIN, place: 1, due: now + AGAIN }

@@ -151,6 +151,11 @@ impl Scheduler {
         Some(ClassId(class as u8))
     }
 
+    /// Work of a class goes to the origin by another's decision: it counts towards what is guaranteed to it.
+    pub fn charge_aside(&mut self, class: ClassId, cost: Cost) {
+        self.floors.charge(class.index(), cost.hundredths());
+    }
+
     /// Work of a class goes to the origin: out of its queue if it was ready, else directly.
     pub fn charge(&mut self, class: ClassId, cost: Cost) {
         let id = class.index();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gate::{DisciplineKind, QueueConfig};
+use tidegate_core::gate::{DisciplineKind, Lane, QueueConfig};
 use tidegate_core::queue::{CoDel, Discipline, Full, Queue, Spot, Waiting};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
@@ -16,7 +16,15 @@ fn ms(ms: u64) -> Timestamp {
 }
 
 fn entry(id: u64, since: u64) -> Waiting {
-    Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(since), until: None, turn: id }
+    Waiting {
+        id,
+        class: ClassId(0),
+        lane: Lane::Ordinary,
+        cost: Cost::ONE,
+        since: ms(since),
+        until: None,
+        turn: id,
+    }
 }
 
 fn config(discipline: DisciplineKind) -> QueueConfig {

@@ -39,6 +39,7 @@ fn request(id: u64, class: u8) -> Request {
 enum Op {
     Arrive {
         class: u8,
+        lane: Lane,
     },
     /// Ends the n-th of those in flight, modulo their number.
     Finish(usize),
@@ -58,7 +59,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (0u8..4).prop_map(|class| Op::Arrive { class }),
+        8 => (0u8..4, lane()).prop_map(|(class, lane)| Op::Arrive { class, lane }),
         6 => any::<usize>().prop_map(Op::Finish),
         2 => any::<usize>().prop_map(Op::Abandon),
         1 => Just(Op::AbandonGone),
@@ -69,6 +70,18 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn lane() -> impl Strategy<Value = Lane> {
+    prop_oneof![3 => Just(Lane::Ordinary), 1 => Just(Lane::Admitted)]
+}
+
+/// One that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    request: Request,
+    lane: Lane,
+    since: u64,
+}
+
 /// Plain lists, searched from the front.
 struct Model {
     gate: Gate,
@@ -77,8 +90,8 @@ struct Model {
     max_queue: usize,
     priorities: [u8; 4],
     next_id: u64,
-    /// In order of arrival, with the time.
-    waiting: Vec<(Request, u64)>,
+    /// In order of arrival.
+    waiting: Vec<Waits>,
     /// Where those who wait do, and where those who have left did; by id.
     spots: HashMap<u64, Spot>,
     in_flight: Vec<Request>,
@@ -108,20 +121,20 @@ impl Model {
 
     fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Arrive { class } => self.arrive(class),
+            Op::Arrive { class, lane } => self.arrive(class, lane),
             Op::Finish(n) if !self.in_flight.is_empty() => {
                 let done = self.in_flight.remove(n % self.in_flight.len());
                 self.gate.finish(done.class, done.cost, ms(self.now));
                 self.counts[1] += 1;
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
-                let (gone, _) = self.waiting.remove(n % self.waiting.len());
-                assert!(self.gate.abandon(self.spots[&gone.id], ms(self.now)));
-                assert!(!self.gate.abandon(self.spots[&gone.id], ms(self.now)), "twice");
+                let gone = self.waiting.remove(n % self.waiting.len()).request.id;
+                assert!(self.gate.abandon(self.spots[&gone], ms(self.now)));
+                assert!(!self.gate.abandon(self.spots[&gone], ms(self.now)), "twice");
                 self.counts[3] += 1;
             }
             Op::AbandonGone => {
-                let waits = |id: &u64| self.waiting.iter().any(|(r, _)| r.id == *id);
+                let waits = |id: &u64| self.waiting.iter().any(|w| w.request.id == *id);
                 let gone: Vec<_> = self.spots.iter().filter(|(id, _)| !waits(id)).map(|(_, s)| *s).collect();
                 gone.into_iter().for_each(|spot| assert!(!self.gate.abandon(spot, ms(self.now))));
             }
@@ -145,16 +158,24 @@ impl Model {
         self.check();
     }
 
-    fn arrive(&mut self, class: u8) {
+    /// Waits that go before one who comes in that lane.
+    fn ahead_of(&self, lane: Lane) -> usize {
+        self.waiting.iter().filter(|w| lane == Lane::Ordinary || w.lane == Lane::Admitted).count()
+    }
+
+    fn arrive(&mut self, class: u8, lane: Lane) {
         self.next_id += 1;
         let request = request(self.next_id, class);
         self.counts[0] += 1;
-        let decision = self.gate.arrive(request, ms(self.now));
-        if self.room() && self.waiting.is_empty() {
+        let decision = match lane {
+            Lane::Ordinary => self.gate.arrive(request, ms(self.now)),
+            Lane::Admitted => self.gate.arrive_as(request, lane, None, ms(self.now)),
+        };
+        if self.room() && self.ahead_of(lane) == 0 {
             self.in_flight.push(request);
             assert_eq!(decision, Decision::Forward);
-        } else if self.waiting.len() < self.max_queue {
-            self.waiting.push((request, self.now));
+        } else if lane == Lane::Admitted || self.waiting.len() < self.max_queue {
+            self.waiting.push(Waits { request, lane, since: self.now });
             let Decision::Queued(spot) = decision else {
                 panic!("{decision:?}, expected a place in the queue")
             };
@@ -175,9 +196,9 @@ impl Model {
             shed.push(w.id);
         }
         let patience = PATIENCE.as_millis() as u64;
-        let (gone, stay) =
-            self.waiting.iter().partition::<Vec<_>, _>(|(_, since)| since + patience <= self.now);
-        let mut expected: Vec<_> = gone.iter().map(|(r, _)| r.id).collect();
+        let is_over = |w: &Waits| w.lane == Lane::Ordinary && w.since + patience <= self.now;
+        let (gone, stay) = self.waiting.iter().copied().partition::<Vec<Waits>, _>(is_over);
+        let mut expected: Vec<_> = gone.iter().map(|w| w.request.id).collect();
         expected.sort_unstable();
         shed.sort_unstable();
         assert_eq!(shed, expected);
@@ -185,18 +206,18 @@ impl Model {
         self.waiting = stay;
     }
 
-    /// Whoever the gate wakes is the first of the lowest priority number that waits.
+    /// Whoever the gate wakes is the first of the lowest priority number that waits, of admitted sessions if there are any.
     fn drain(&mut self) {
         loop {
             let best = self.waiting.iter().enumerate();
-            let best =
-                best.min_by_key(|(at, (r, _))| (self.priorities[r.class.index()], *at)).map(|(at, _)| at);
+            let rank = |w: &Waits| (w.lane == Lane::Ordinary, self.priorities[w.request.class.index()]);
+            let best = best.min_by_key(|(at, w)| (rank(w), *at)).map(|(at, _)| at);
             let Some(Leaving::Forward(woken)) = self.gate.next(ms(self.now)) else {
                 assert!(!self.room() || best.is_none(), "room and somebody waits, yet nobody is woken");
                 return;
             };
             assert!(self.room(), "woken beyond the limit");
-            let (request, since) = self.waiting.remove(best.expect("somebody waits"));
+            let Waits { request, since, .. } = self.waiting.remove(best.expect("somebody waits"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
             assert_eq!(woken, Woken { id, spot: self.spots[&id], class, cost, waited });
@@ -212,10 +233,12 @@ impl Model {
         assert_eq!(t.arrived, t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight));
         assert_eq!(t.forwarded, t.finished + u64::from(t.in_flight));
         let cost = |sum: Cost, r: &Request| sum + r.cost;
-        assert_eq!(t.queued_cost, self.waiting.iter().map(|(r, _)| r).fold(Cost::ZERO, cost));
+        assert_eq!(t.queued_cost, self.waiting.iter().map(|w| &w.request).fold(Cost::ZERO, cost));
+        let admitted = || self.waiting.iter().filter(|w| w.lane == Lane::Admitted).map(|w| &w.request);
+        assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), admitted().fold(Cost::ZERO, cost)));
         assert_eq!(t.in_flight_cost, self.in_flight.iter().fold(Cost::ZERO, cost));
         for class in (0..4).map(ClassId) {
-            let queued = self.waiting.iter().filter(|(r, _)| r.class == class).count();
+            let queued = self.waiting.iter().filter(|w| w.request.class == class).count();
             let flying = self.in_flight.iter().filter(|r| r.class == class).count();
             assert_eq!((self.gate.queued(class), self.gate.in_flight(class) as usize), (queued, flying));
         }
@@ -273,7 +296,15 @@ fn every_class_id_is_served() {
 
 #[test]
 fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
-    let entry = |id| Waiting { id, class: ClassId(0), cost: Cost::ONE, since: ms(id), until: None, turn: id };
+    let entry = |id| Waiting {
+        id,
+        class: ClassId(0),
+        lane: Lane::Ordinary,
+        cost: Cost::ONE,
+        since: ms(id),
+        until: None,
+        turn: id,
+    };
     let mut fifo = Queue::new(&QueueConfig::default(), 3);
     let [first, second, third] = [1, 2, 3].map(|id| fifo.push(entry(id)).unwrap());
     assert_eq!(fifo.push(entry(4)), Err(Full { len: 3 }));

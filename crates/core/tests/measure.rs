@@ -189,8 +189,8 @@ fn refusals_are_counted_by_class_and_reason() {
     shard.ended(ClassId(0), Outcome::ClientGone, us(1));
     let after = Snapshot::take([&shard, &shard], Timestamp::from_secs(3));
     let window = Window::between(&before, &after);
-    assert_eq!(window.class(ClassId(0)).shed_per_s, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(window.class(ClassId(0)).shed_per_s, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((window.total().client_gone_per_s, after.classes()[0].in_flight()), (1.0, 0));
 }

@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::enforce::Hand;
 use crate::enforce::stats::Done;
 use crate::serve::{Conn, serve};
+use crate::session::Link;
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::tunnel::Line;
 use crate::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
@@ -167,7 +168,7 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     limits.configure(&mut builder);
     let hand = Hand::new(stream.as_raw_fd());
     let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
-    let conn = Rc::new(Conn { peer, wire: handle, hand });
+    let conn = Rc::new(Conn { peer, wire: handle, hand, session: Link::new(worker.clone()) });
     drop(live);
     let mut drain = worker.shared.drain.subscribe();
     let service = {

@@ -33,6 +33,7 @@ pub(crate) mod events;
 mod explain;
 mod history;
 mod openapi;
+mod sessions;
 mod signals;
 mod state;
 mod tunables;

@@ -42,7 +42,7 @@ impl By<'static> {
 /// What changed.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`.
+    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `end-session`, `end-sessions`.
     pub action: &'static str,
     /// The key, if one changed.
     pub key: Option<String>,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tidegate_core::detect::{Level, Reading, Resource, Seen, SessionCount, Verdict};
 use tidegate_core::measure::Snapshot;
 use tidegate_core::rules::{Change, Heard, RuleConfig, Rulebook, Standing, Truth};
+use tidegate_core::session::Sessions;
 use tidegate_core::units::Timestamp;
 use tokio::sync::watch;
 
@@ -35,6 +36,7 @@ use plan::Plan;
 
 use crate::driver::{Control, Figures, lock};
 use crate::enforce::{Enforcement, Told};
+use crate::session;
 use crate::settings::Detector;
 use crate::shared::Drain;
 
@@ -296,7 +298,7 @@ impl Control {
         let measured = Measured {
             snapshot,
             connections: shared.connections.load(Ordering::Relaxed) as u64,
-            sessions: None,
+            sessions: session::counted(shared).map(Sessions::count),
             board: &self.board,
         };
         lock(&self.congestion).tick(&shared.live.load().plan, &measured, &self.publish(), now);

@@ -75,6 +75,16 @@ pub fn set_pass(sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
     cookie("tgp", sealed, keep, secure)
 }
 
+/// Takes a pass back.
+pub fn clear_pass(secure: bool) -> HeaderValue {
+    set_pass("", Duration::ZERO, secure)
+}
+
+/// Whether a cookie that is to be set is a pass.
+pub fn is_pass(cookie: &HeaderValue) -> bool {
+    cookie.as_bytes().starts_with(b"tgp=")
+}
+
 fn cookie(name: &str, value: &str, keep: Duration, secure: bool) -> HeaderValue {
     let mut text = String::with_capacity(name.len() + value.len() + 72);
     text.push_str(name);

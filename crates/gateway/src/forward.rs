@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
+use tidegate_core::gate::Lane;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
@@ -140,7 +141,8 @@ impl Exchange {
         let cost = self.live.class(self.class).cost;
         let limit = self.live.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
-        let entered = self.worker.shared.gate.enter(self.class, cost, until, self.started).await;
+        let lane = if self.has_seat() { Lane::Admitted } else { Lane::Ordinary };
+        let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
         let place = match entered {
             Ok(place) => place,
             Err(reason) => {
@@ -159,7 +161,7 @@ impl Exchange {
         let (request, context) = self.outbound(parts, body);
         let upgrades = context.upgrade.is_some();
         let upstream = self.worker.upstream.clone();
-        let forwarded = Forwarded {
+        let mut forwarded = Forwarded {
             sent: self.worker.now(),
             exchange: self,
             place: Some(place),
@@ -168,17 +170,23 @@ impl Exchange {
         };
         // From here on the origin may be working on it, whatever becomes of the visitor.
         let spent = claim.spend();
+        forwarded.reaches(true);
         let deadline = forwarded.exchange.deadline;
         let Some(answer) = within(deadline, upstream.send(request, context)).await else {
+            forwarded.keeps_session();
             return forwarded.overdue(cookies);
         };
         match answer {
             Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
                 drop(spent.restore());
+                forwarded.reaches(false);
                 forwarded.failed(&error, Vec::new())
             }
-            Err(error) => forwarded.failed(&error, cookies),
+            Err(error) => {
+                forwarded.keeps_session();
+                forwarded.failed(&error, cookies)
+            }
         }
     }
 
@@ -229,15 +237,28 @@ impl Exchange {
 }
 
 impl Forwarded {
+    fn reaches(&mut self, has_reached: bool) {
+        if let Some(seat) = &mut self.exchange.seat {
+            seat.reaches(has_reached);
+        }
+    }
+
+    fn keeps_session(&mut self) {
+        if let Some(seat) = &mut self.exchange.seat {
+            seat.keep();
+        }
+    }
+
     fn answered(
         mut self,
         response: Response<UpstreamBody>,
         method: &Method,
         upgrades: bool,
-        cookies: Vec<HeaderValue>,
+        mut cookies: Vec<HeaderValue>,
     ) -> Response<ResponseBody<Self>> {
         let (mut parts, body) = response.into_parts();
         let x = &mut self.exchange;
+        x.answered(&mut parts.headers, &mut cookies);
         if let Err(bad) = hygiene::prepare_response(&mut parts, method, &x.live.settings.proxy.via, upgrades)
         {
             return self.failed(&DispatchError::BadResponse(bad.into()), cookies);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::{
-    Decision, Gate, GateConfig, Leaving, Request, STREAM_AFTER, Served, ShedReason, Totals,
+    Decision, Gate, GateConfig, Lane, Leaving, Request, STREAM_AFTER, Served, ShedReason, Totals,
 };
 use tidegate_core::queue::Spot;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
@@ -72,13 +72,14 @@ impl GateKeeper {
         self: &Arc<Self>,
         class: ClassId,
         cost: Cost,
+        lane: Lane,
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Entering {
         let mut inner = self.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        let state = match inner.gate.arrive_until(Request { id, class, cost }, until, now) {
+        let state = match inner.gate.arrive_as(Request { id, class, cost }, lane, until, now) {
             Decision::Forward => EnteringState::Forward(inner.gate.in_flight_now()),
             Decision::Shed(reason) => EnteringState::Shed(reason),
             Decision::Queued(spot) => {

@@ -1,7 +1,7 @@
 //! Tidegate's data plane: carries requests in and performs what the core decides.
 //!
 //! ```text
-//! accept ─► wire ─► serve { hygiene ─► tiers ─► enforce ─► room ─► gate ─► forward ─► dispatch } ─► origin
+//! accept ─► wire ─► serve { hygiene ─► tiers ─► session ─► enforce ─► room ─► gate ─► forward ─► dispatch } ─► origin
 //!                     └────────── respond, page ◄──┘
 //! driver: tick, admin API, health checks, shutdown
 //! ```
@@ -29,6 +29,7 @@ pub mod multicast;
 
 pub mod cookies;
 pub mod room;
+pub mod session;
 
 pub mod gate;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::capacity::{self, Estimator, Load};
 use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
-use tidegate_core::desk::{Entrance, SessionRules};
+use tidegate_core::desk::Entrance;
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
 use tidegate_core::measure::{ClassTotals, Snapshot};
@@ -23,6 +23,7 @@ use crate::tiers::{TierError, Tiers};
 
 mod numbers;
 mod parties;
+mod sessions;
 
 pub use numbers::Mark;
 
@@ -262,11 +263,6 @@ impl Live {
     /// What guards the way to the desk for a class that waits, or one that does not; `returns`: whoever asks can come back.
     pub fn entrance(&self, waits: bool, returns: bool) -> Entrance<'_> {
         Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
-    }
-
-    /// How long a session's pass holds.
-    pub fn session_rules(&self) -> SessionRules {
-        SessionRules { timeout: self.settings.session.timeout, max_age: self.settings.session.max_age }
     }
 
     /// For the room.

@@ -14,6 +14,7 @@ use crate::congestion::show;
 use crate::driver::{ClassShown, Control, Figures};
 use crate::live::Live;
 use crate::multicast::Multicast;
+use crate::session;
 use crate::shared::Shared;
 
 /// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
@@ -37,6 +38,7 @@ pub fn prometheus(control: &Control) -> String {
     tuners(&mut out, control);
     control.shared.enforcement.ledger.prometheus(&mut out, label);
     applications(&mut out, control);
+    session::show::prometheus(&mut out, &control.shared);
     show::prometheus(&mut out, control);
     out
 }
@@ -348,6 +350,7 @@ pub fn state(control: &Control) -> Value {
         "rules": show::rules(&control.congestion()),
         "enforced": control.shared.enforcement.ledger.json(),
         "multicast": multicast(&control.shared.multicast),
+        "sessions": session::show::state(&control.shared),
     })
 }
 

@@ -9,16 +9,22 @@ use std::time::Duration;
 use http::HeaderValue;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
-use tidegate_core::desk::{Asking, Desk, Place, RETRY_DOWN, Shown, Verdict};
+use tidegate_core::desk::{Asking, Desk, Place, Seat, Shown, Verdict};
 use tidegate_core::measure::Event;
-use tidegate_core::room::{Look, Wait};
+use tidegate_core::room::Wait;
+use tidegate_core::session::SessionKey;
 use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::cookies::{self, Cookies};
 use crate::live::{Live, Mark};
 use crate::page::{self, Kind};
-use crate::settings::{self, Role, Unit};
+use crate::session;
+use crate::settings::{self, Role, SessionBy, Unit};
+
+mod poll;
+
+pub use poll::{look, standing};
 
 /// A page's own requests (style sheets, images) follow it within this time: long enough for a slow phone.
 const PAGE_PASS: Duration = Duration::from_secs(120);
@@ -79,6 +85,11 @@ pub enum Outcome {
         /// When to come again.
         retry_after: Duration,
     },
+    /// No place is free for the session that it would begin: refuse it.
+    NoPlace {
+        /// When to come again.
+        retry_after: Duration,
+    },
     /// Send it to the other half of the two-process form, with this ticket in the URL if there is one.
     Elsewhere {
         /// The base URL of the other half.
@@ -133,14 +144,15 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// One request of a class that waits, or (`waits` is false) whose ingress may have it wait.
-    pub fn ask(&mut self, class: ClassId, visitor: &Visitor<'_>, waits: bool) -> Outcome {
-        if waits
-            && self.live.settings.room.unit == Unit::Session
-            && let Some(entered) = self.by_session(class, visitor)
-        {
-            return entered;
-        }
+    /// One request of a class that waits, or (`waits` is false) whose ingress may have it wait. `seat`: the session that it would
+    /// begin needs a place.
+    pub fn ask(
+        &mut self,
+        class: ClassId,
+        visitor: &Visitor<'_>,
+        waits: bool,
+        seat: Option<&Seat<'_>>,
+    ) -> Outcome {
         let asking = Asking {
             class,
             cost: self.live.class(class).cost,
@@ -151,21 +163,27 @@ impl Stage<'_> {
         // Whoever carries a cookie of ours has understood an answer of the room before.
         let is_known = visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some();
         let entrance = self.live.entrance(waits, visitor.can_return || is_known);
-        let verdict = self.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), self.count, self.now);
-        self.perform(verdict, class, visitor)
+        let mut nonce = || rng.next_u64();
+        let verdict = self.desk.ask_for(&entrance, &asking, seat, &mut nonce, self.count, self.now);
+        self.perform(verdict, class, visitor, seat.map(|seat| seat.key))
     }
 
-    fn perform(&mut self, verdict: Verdict, class: ClassId, visitor: &Visitor<'_>) -> Outcome {
+    fn perform(
+        &mut self,
+        verdict: Verdict,
+        class: ClassId,
+        visitor: &Visitor<'_>,
+        session: Option<SessionKey>,
+    ) -> Outcome {
         match verdict {
             Verdict::Enter { ticket: Some(ticket) } => {
-                let cookies = self.entry_cookies(class, visitor);
+                let cookies = self.entry_cookies(class, visitor, session);
                 Outcome::Enter { by: Event::EnteredByTicket, cookies, ticket: Some(ticket) }
             }
             Verdict::Enter { ticket: None } => {
-                let session = self.live.settings.room.unit == Unit::Session;
                 let had_place = visitor.cookies.ticket.is_some();
-                let cookies = if session || had_place {
-                    self.entry_cookies(class, visitor)
+                let cookies = if session.is_some() || had_place {
+                    self.entry_cookies(class, visitor, session)
                 } else {
                     Vec::new() // no overload: the visitor's answer is the origin's, byte for byte
                 };
@@ -196,6 +214,7 @@ impl Stage<'_> {
             }
             Verdict::Forbidden => self.forbidden(class, visitor),
             Verdict::Refused { retry_after } => Outcome::Throttled { retry_after },
+            Verdict::NoPlace { retry_after } => Outcome::NoPlace { retry_after },
         }
     }
 
@@ -218,18 +237,6 @@ impl Stage<'_> {
             _ => Duration::ZERO,
         };
         Box::new(self.told(Kind::Unavailable, wait.wait, people_ahead(&wait), waited))
-    }
-
-    fn by_session(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Option<Outcome> {
-        let (pass, renew) = session_pass(self.live, visitor, self.now)?;
-        let cost = self.live.class(class).cost;
-        self.live.ingress.take(class, cost, self.now).ok()?;
-        self.desk.charge(cost);
-        let mut cookies = Vec::new();
-        if renew {
-            self.hand_out(&Pass { issued: self.now, ..pass }, visitor, &mut cookies);
-        }
-        Some(Outcome::Enter { by: Event::EnteredByPass, cookies, ticket: None })
     }
 
     fn new_place(&mut self, kind: Kind, ticket: &Ticket, wait: Wait, visitor: &Visitor<'_>) -> Outcome {
@@ -293,19 +300,29 @@ impl Stage<'_> {
         self.live.keys.seal(&handed_out(self.live.class(ticket.class).mark, ticket), &binding)
     }
 
-    /// With the first answer after a place was used: the ticket goes, a pass comes.
-    fn entry_cookies(&mut self, class: ClassId, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
-        let kind = match self.live.settings.room.unit {
-            Unit::Session => PassKind::Session,
-            Unit::Request => PassKind::Page,
-        };
-        let nonce = self.rng.next_u64();
-        let class_there = ClassId(self.live.class(class).mark.0);
-        let pass = Pass { kind, class: class_there, issued: self.now, first: self.now, nonce };
+    /// With the first answer after a place was used: the ticket goes, a pass comes. `session`: what it begins, if sessions are
+    /// counted.
+    pub fn entry_cookies(
+        &mut self,
+        class: ClassId,
+        visitor: &Visitor<'_>,
+        session: Option<SessionKey>,
+    ) -> Vec<HeaderValue> {
+        let mark = self.live.class(class).mark;
         let mut cookies = Vec::with_capacity(3);
         if visitor.cookies.ticket.is_some() {
-            cookies.push(cookies::clear_ticket(self.live.class(class).mark, visitor.secure));
+            cookies.push(cookies::clear_ticket(mark, visitor.secure));
         }
+        let settings = &self.live.settings;
+        let (kind, nonce) = match session {
+            None if settings.room.unit == Unit::Request => (PassKind::Page, self.rng.next_u64()),
+            Some(key) if settings.session.key == SessionBy::Pass => {
+                (PassKind::Session, session::nonce_of(key))
+            }
+            // Something else tells the session, or none begins.
+            None | Some(_) => return cookies,
+        };
+        let pass = Pass { kind, class: ClassId(mark.0), issued: self.now, first: self.now, nonce };
         self.hand_out(&pass, visitor, &mut cookies);
         cookies
     }
@@ -313,10 +330,15 @@ impl Stage<'_> {
     /// A pass travels in a cookie and nowhere else, so whoever shows one keeps cookies: it is bound as tickets in
     /// cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless network), and good
     /// for all neighbours.
-    fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
+    pub fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
         let binding = self.binding(visitor, cookies);
         let sealed = self.live.keys.seal_pass(pass, &binding);
-        cookies.push(cookies::set_pass(sealed.as_str(), self.pass_life(pass.kind), visitor.secure));
+        let mut keep = self.pass_life(pass.kind);
+        if pass.kind == PassKind::Session {
+            // It is not renewed with every answer: a browser keeps it until the session has ended.
+            keep += keep / session::RENEWALS;
+        }
+        cookies.push(cookies::set_pass(sealed.as_str(), keep, visitor.secure));
     }
 
     fn pass_life(&self, kind: PassKind) -> Duration {
@@ -327,12 +349,11 @@ impl Stage<'_> {
     }
 }
 
-/// The pass of a session that holds, and whether it is to be renewed.
-pub fn session_pass(live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> Option<(Pass, bool)> {
+/// The pass of a session that the visitor shows, if it is its own: whether it still holds is another matter.
+pub fn authentic_pass(live: &Live, visitor: &Visitor<'_>) -> Option<Pass> {
     let text = visitor.cookies.pass?;
     let pass = live.keys.open_pass(text.as_bytes(), &visitor.presenter(), live.bindings).ok()?;
-    let renew = live.session_rules().admits(&pass, now)?;
-    Some((pass, renew))
+    (pass.kind == PassKind::Session).then_some(pass)
 }
 
 /// The room counts from one: one is next.
@@ -348,20 +369,6 @@ fn kind(place: Place) -> Kind {
     }
 }
 
-/// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`: there is a
-/// replica to go to.
-pub fn standing(look: Look, usable: bool) -> (page::State, Duration, u64) {
-    match look {
-        Look::Wait(w) if usable => (page::State::Waiting, w.wait, people_ahead(&w)),
-        Look::Wait(w) => (page::State::Unavailable, w.wait, people_ahead(&w)),
-        // Nor do those without a place load the whole page again and again during an outage.
-        _ if !usable => (page::State::Unavailable, RETRY_DOWN, 0),
-        Look::Ready => (page::State::Ready, Duration::ZERO, 0),
-        Look::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
-        Look::Expired => (page::State::Expired, Duration::ZERO, 0),
-    }
-}
-
 /// A ticket that was shown, with its class's id in place of its mark. That of a class that is not there any more is no class's.
 fn taken_in(live: &Live, ticket: Ticket) -> Ticket {
     Ticket { class: live.marked(Mark(ticket.class.0)).unwrap_or(ClassId(u8::MAX)), ..ticket }
@@ -370,14 +377,6 @@ fn taken_in(live: &Live, ticket: Ticket) -> Ticket {
 /// And the other way.
 fn handed_out(mark: Mark, ticket: &Ticket) -> Ticket {
     Ticket { class: ClassId(mark.0), ..*ticket }
-}
-
-/// What a status poll is told about `ticket`.
-pub fn look(desk: &Desk, live: &Live, visitor: &Visitor<'_>, now: Timestamp) -> (Look, Duration) {
-    match visitor.ticket(live) {
-        Some(Ok(ticket)) => (desk.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived)),
-        _ => (Look::Expired, Duration::ZERO),
-    }
 }
 
 /// A new key for the ring.

@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,18 +29,17 @@ use crate::forward::{Claim, Forwarded};
 use crate::guard::{caught, within};
 use crate::live::Mark;
 use crate::logged::Logged;
-use crate::navigation::{can_return, is_part_of_page, kept_form, wants_html};
+use crate::navigation::{can_return, kept_form, wants_html};
 use crate::outgoing::ResponseBody;
 use crate::page;
 use crate::respond::{self, Asked, STATUS_PATH};
-use crate::room::{self, Outcome, Stage, Visitor, Waiting};
-use crate::settings::Role;
+use crate::room::{self, Outcome, Visitor, Waiting};
+use crate::session::{Link, Seat};
 use crate::shared::{InForce, Worker};
 use crate::wire::{Tracked, WireHandle};
 use crate::{hygiene, target};
 
-/// After the first visitor waits, parts of pages that were let in just before still pass for this long.
-const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
+mod enter;
 
 /// A visitor's connection.
 pub struct Conn {
@@ -51,6 +49,8 @@ pub struct Conn {
     pub wire: WireHandle,
     /// What orders may ask about it.
     pub hand: Hand,
+    /// What it is to sessions.
+    pub session: Link,
 }
 
 /// What hyper sends to the visitor.
@@ -74,6 +74,8 @@ pub(crate) struct Exchange {
     pub(crate) shadow: Option<Arc<Told>>,
     /// It is asked for several visitors, and answers none itself.
     pub(crate) is_for_all: bool,
+    /// Where it stands among the sessions; `None`: none are counted here.
+    pub(crate) seat: Option<Box<Seat>>,
 }
 
 /// Serves one request. Never fails: every fault is an answer.
@@ -139,6 +141,7 @@ async fn handle(
         return own(exchange.status(&parts, url_ticket.as_deref()));
     }
     exchange.worker.shard.arrived(exchange.class);
+    exchange.sit(&parts.headers);
     if let Some(refused) = exchange.over_quota(&parts) {
         return refused;
     }
@@ -175,22 +178,12 @@ async fn handle(
             exchange.worker.shard.shed(class, Event::IngressShed);
             exchange.refused_by_gate(respond::throttled(retry_after), Event::IngressShed, parts.uri.path())
         }
+        Outcome::NoPlace { retry_after } => exchange.no_place(&parts, body, retry_after).await,
         Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
             exchange.finish(respond::redirect(&url, &cookies), "redirected")
         }
     }
-}
-
-/// How a request meets the room.
-#[derive(PartialEq, Eq)]
-enum Meets {
-    /// It may have to wait.
-    Room,
-    /// Part of a page: passes with whoever was let in.
-    AsPart,
-    /// Never waits.
-    Never,
 }
 
 impl Exchange {
@@ -227,85 +220,8 @@ impl Exchange {
             deadline,
             shadow: None,
             is_for_all: false,
+            seat: None,
         }
-    }
-
-    /// The room stage: enter, or what to answer instead.
-    fn room(&self, parts: &request::Parts, url_ticket: Option<&str>, by_order: bool) -> Outcome {
-        let shared = &self.worker.shared;
-        let meets = if by_order { Meets::Room } else { self.meets(&parts.headers) };
-        let is_guarded =
-            self.live.ingress.limits(self.class) && !matches!(self.live.settings.role, Role::TokenGen { .. });
-        if meets == Meets::Never && !is_guarded {
-            return self.unasked(Event::Entered);
-        }
-        let visitor = self.visitor(&parts.headers, url_ticket);
-        if let Some(clean) = self.without_ticket(parts, &visitor) {
-            return clean;
-        }
-        let mut rng = self.worker.rng.borrow_mut();
-        let count = |event| self.worker.count(event);
-        let now = self.started;
-        let mut stage = Stage { desk: &shared.desk, live: &self.live, rng: &mut rng, count: &count, now };
-        if meets == Meets::AsPart && (!self.is_settled() || stage.part_of_page(&visitor)) {
-            let cost = self.live.class(self.class).cost;
-            // Parts of a page do not wait: nobody would come back for their places.
-            let taken = if is_guarded { self.live.ingress.take(self.class, cost, now) } else { Ok(()) };
-            return match taken {
-                Ok(()) => self.unasked(Event::EnteredByPass),
-                Err(retry_after) => {
-                    self.worker.count(Event::IngressShed);
-                    Outcome::Throttled { retry_after }
-                }
-            };
-        }
-        if meets == Meets::Never {
-            return stage.ask(self.class, &visitor, false);
-        }
-        if !shared.has_somewhere_to_go(&self.live.settings.role) {
-            return Outcome::Wait(stage.hold(self.class, &visitor));
-        }
-        stage.ask(self.class, &visitor, true)
-    }
-
-    /// The first page a browser gets carries the ticket in its URLs, for it may keep no cookies. One that comes back
-    /// with the cookie as well is shown the URL it asked for, or the ticket would stay in its address bar.
-    fn without_ticket(&self, parts: &request::Parts, visitor: &Visitor<'_>) -> Option<Outcome> {
-        visitor.url_ticket?;
-        let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty());
-        let gate = matches!(self.live.settings.role, Role::Gate);
-        let shown = parts.method.is_safe() && wants_html(&parts.headers) && target::is_local(&parts.uri);
-        (kept && gate && shown).then(|| Outcome::Elsewhere {
-            base: String::new(),
-            ticket: None,
-            cookies: Vec::new(),
-        })
-    }
-
-    /// Enters without asking the room; tokengen forwards nothing itself.
-    fn unasked(&self, by: Event) -> Outcome {
-        if let Role::TokenGen { check_url } = &self.live.settings.role {
-            return Outcome::Elsewhere { base: check_url.clone(), ticket: None, cookies: Vec::new() };
-        }
-        self.worker.shared.desk.charge(self.live.class(self.class).cost);
-        Outcome::Enter { by, cookies: Vec::new(), ticket: None }
-    }
-
-    fn meets(&self, headers: &HeaderMap) -> Meets {
-        let skips = self.live.tiers.get(self.tier).is_some_and(|tier| tier.skips_room);
-        if skips || !self.live.meets_room(self.class) {
-            return Meets::Never;
-        }
-        if self.live.all_navigations && is_part_of_page(headers) { Meets::AsPart } else { Meets::Room }
-    }
-
-    /// Visitors wait, and have for longer than pages let in before may still be loading.
-    fn is_settled(&self) -> bool {
-        if matches!(self.live.settings.role, Role::TokenCheck { .. }) {
-            return true;
-        }
-        let since = self.worker.shared.busy_since_us.load(Ordering::Relaxed);
-        since != 0 && self.started.since(Timestamp::from_micros(since)) > PAGE_PARTS_SETTLE
     }
 
     pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
@@ -363,6 +279,20 @@ impl Exchange {
         let response = respond::waiting(&self.live, &asked, w);
         self.note(&response, "waiting");
         response
+    }
+
+    /// There is no place for the session that it would begin.
+    async fn no_place(
+        &mut self,
+        parts: &request::Parts,
+        body: Incoming,
+        retry_after: Duration,
+    ) -> Response<ResponseBody<Forwarded>> {
+        self.worker.shard.shed(self.class, Event::SessionsRefused);
+        let waiting = Waiting::without_place(page::Kind::Overloaded, retry_after);
+        let mut response = self.wait(parts, body, waiting).await;
+        self.explain(&mut response, Event::SessionsRefused, parts.uri.path());
+        own(response)
     }
 
     /// Beyond the quota of its service level: refused.

@@ -25,6 +25,7 @@ use crate::gate::GateKeeper;
 use crate::live::{Live, LiveError};
 use crate::multicast::Multicast;
 use crate::room::new_key;
+use crate::session::Seats;
 use crate::settings::{Mistake, Override, Role, Settings};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::state::StateDir;
@@ -219,6 +220,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     let replicas = Replicas::new(&settings.origin);
     let live = Live::new(settings, &keys)?;
     let desk = desk(&live, state, now);
+    let seats = Seats::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     // A reload may add classes; those beyond the spare places are served like any other but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(&live.gate_config(), clock.clone());
@@ -228,6 +230,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         generation: AtomicU64::new(0),
         desk,
         gate,
+        seats,
         enforcement: Enforcement::default(),
         multicast: Multicast::default(),
         replicas,

@@ -20,6 +20,7 @@ use crate::enforce::{self, Enforcement, Standing};
 use crate::gate::GateKeeper;
 use crate::live::Live;
 use crate::multicast::Multicast;
+use crate::session::Seats;
 use crate::settings::Role;
 use tidegate_core::desk::Desk;
 
@@ -35,6 +36,8 @@ pub struct Shared {
     pub desk: Desk,
     /// Tier 2.
     pub gate: Arc<GateKeeper>,
+    /// Admitted sessions.
+    pub seats: Seats,
     /// What rules in force order: published by the control tick.
     pub enforcement: Enforcement,
     /// Answers that several visitors share.

@@ -286,6 +286,7 @@ impl Control {
         if before.origin != after.origin {
             self.shared.replicas.reconfigure(&after.origin);
         }
+        self.shared.seats.follow(old, &live, now);
         let mut capacity = lock(&self.capacity);
         live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity

@@ -121,6 +121,28 @@ pub fn audit(answer: &Value) -> String {
     table(&["WHEN", "WHO", "DID", "WHAT", "WHY"], &rows)
 }
 
+/// `sessions`: the figures, and a page of who is in.
+pub fn sessions(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["sessions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|s| {
+            let (begun, last) = (time(&s["begun_ms"]), time(&s["last_ms"]));
+            vec![plain(&s["key"]), plain(&s["tier"]), begun, last, plain(&s["requests"])]
+        })
+        .collect();
+    let mut out = figures(&answer["state"]);
+    if !rows.is_empty() {
+        out =
+            format!("{}\n\n{}", out.trim_end(), table(&["KEY", "TIER", "BEGUN", "LAST", "REQUESTS"], &rows));
+    }
+    if !answer["next"].is_null() {
+        out.push_str(&format!("\n\nmore: --after {}", plain(&answer["next"])));
+    }
+    out
+}
+
 /// Every figure of a document by its path: `room.waiting`, `classes.search.offered_per_s`.
 pub fn flat(value: &Value) -> Vec<(String, Value)> {
     let mut out = Vec::new();
@@ -211,6 +233,12 @@ mod tests {
             "A     BB\nlong  x\n"
         );
         assert_eq!(time(&json!(1_795_305_600_123_u64)), "2026-11-22 00:00:00");
+        let line = json!({ "key": "ab", "tier": "gold", "begun_ms": 0, "last_ms": 0, "requests": 2 });
+        let page = sessions(&json!({ "state": { "open": 1 }, "sessions": [line], "next": 7 }));
+        assert!(
+            page.contains("open") && page.contains("\nab   gold") && page.ends_with("more: --after 7"),
+            "{page}"
+        );
         assert!(
             one(&json!({ "name": "n", "value": "5s", "file": "30s", "doc": "D.", "expected": "x",
             "tuned": { "who": "w", "why": "", "at_ms": 0 } }))

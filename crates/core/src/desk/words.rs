@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::ingress::Ingress;
+use crate::orders::TierId;
 use crate::room::Wait;
+use crate::session::{SessionKey, Sessions};
 use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost};
 
@@ -29,6 +31,29 @@ pub struct Asking {
     pub shown: Shown,
     /// This process forwards nothing itself: it is tokengen.
     pub sends_on: bool,
+}
+
+/// What becomes of a newcomer whose session finds no place.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WhenFull {
+    /// It waits in the room.
+    #[default]
+    Room,
+    /// It is refused.
+    Refuse,
+}
+
+/// What a request that begins a session needs: a place.
+#[derive(Clone, Copy)]
+pub struct Seat<'a> {
+    /// Where places are given.
+    pub sessions: &'a Sessions,
+    /// The new session's.
+    pub key: SessionKey,
+    /// Its service level.
+    pub tier: TierId,
+    /// What if there is none.
+    pub when_full: WhenFull,
 }
 
 /// What becomes of it.
@@ -59,6 +84,11 @@ pub enum Verdict {
     },
     /// No place within the longest wait.
     Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// No session's place is free, and newcomers are refused then.
+    NoPlace {
         /// When to try again.
         retry_after: Duration,
     },

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use super::{ClassConfig, GateConfig, ShedReason};
+use super::{ClassConfig, GateConfig, Lane, ShedReason};
 use crate::bucket::Bucket;
 use crate::queue::{Queue, Waiting};
+use crate::scheduler::Head;
 use crate::units::{ClassId, Cost, Timestamp};
 
 pub(super) struct Class {
+    pub(super) id: ClassId,
     pub(super) queue: Queue,
     pub(super) queued_cost: Cost,
+    /// Of it, that of admitted sessions.
+    pub(super) admitted_cost: Cost,
     pub(super) egress: Bucket,
     pub(super) in_flight: u32,
     limit: Option<u32>,
@@ -18,6 +22,10 @@ pub(super) struct Class {
     impatient: ShedReason,
     /// What of it is counted as held back.
     pub(super) held: (usize, Cost),
+    /// What of it is counted as admitted sessions' that wait for the origin alone.
+    pub(super) admitted: (usize, Cost),
+    /// Somebody of an admitted session waited when it was last looked at.
+    pub(super) had_admitted: bool,
 }
 
 /// Whether somebody of a class may go, as far as the class is concerned.
@@ -26,7 +34,7 @@ pub(super) enum Standing {
     /// Nobody waits.
     Empty,
     /// The next one may.
-    Ready,
+    Ready(Lane, Head),
     /// As many are at the origin as may be.
     Full,
     /// The egress bucket lets the next one pass then.
@@ -37,14 +45,18 @@ impl Class {
     pub(super) fn new(id: ClassId, config: &GateConfig) -> Self {
         let here = config.class(id);
         let mut class = Self {
+            id,
             queue: Queue::new(&here.queue, config.max_queue),
             queued_cost: Cost::ZERO,
+            admitted_cost: Cost::ZERO,
             egress: Bucket::new(&here.egress),
             in_flight: 0,
             limit: None,
             patience: Duration::ZERO,
             impatient: ShedReason::QueueTimeout,
             held: (0, Cost::ZERO),
+            admitted: (0, Cost::ZERO),
+            had_admitted: false,
         };
         class.set(&here, config);
         class
@@ -64,6 +76,14 @@ impl Class {
             if here.queue.patience.is_some() { ShedReason::Patience } else { ShedReason::QueueTimeout };
     }
 
+    /// Whether nobody of the class goes before one who comes in that lane.
+    pub(super) fn is_next(&self, lane: Lane) -> bool {
+        match lane {
+            Lane::Ordinary => self.queue.is_empty(),
+            Lane::Admitted => self.queue.len_of(Lane::Admitted) == 0,
+        }
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.limit.is_some_and(|limit| self.in_flight >= limit)
     }
@@ -74,7 +94,12 @@ impl Class {
             return Standing::Full;
         }
         let wait = self.egress.wait(next.cost, now);
-        if wait.is_zero() { Standing::Ready } else { Standing::Later(now + wait) }
+        if !wait.is_zero() {
+            return Standing::Later(now + wait);
+        }
+        let longest = if next.lane == Lane::Admitted { None } else { self.queue.oldest() };
+        let turn = longest.unwrap_or(next).turn;
+        Standing::Ready(next.lane, Head { turn, cost: next.cost })
     }
 
     /// When the patience of whoever has waited longest ends.
@@ -93,12 +118,24 @@ impl Class {
         if waiting.until.is_some_and(|until| until <= now) {
             return Some(ShedReason::Patience);
         }
-        (now.since(waiting.since) >= self.patience).then_some(self.impatient)
+        let is_over = waiting.lane == Lane::Ordinary && now.since(waiting.since) >= self.patience;
+        is_over.then_some(self.impatient)
     }
 
-    /// One has left the queue.
+    /// One has joined the queue.
+    pub(super) fn joined(&mut self, waiting: &Waiting) {
+        self.queued_cost += waiting.cost;
+        if waiting.lane == Lane::Admitted {
+            self.admitted_cost += waiting.cost;
+        }
+    }
+
+    /// One has left it.
     pub(super) fn left(&mut self, waiting: &Waiting) {
         self.queued_cost = self.queued_cost - waiting.cost;
+        if waiting.lane == Lane::Admitted {
+            self.admitted_cost = self.admitted_cost - waiting.cost;
+        }
     }
 }
 

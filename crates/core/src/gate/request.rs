@@ -17,6 +17,16 @@ pub struct Request {
     pub cost: Cost,
 }
 
+/// Whose request it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Lane {
+    /// Anybody's.
+    #[default]
+    Ordinary,
+    /// An admitted session's: before all others, and never refused for load.
+    Admitted,
+}
+
 /// What to do with a request that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {

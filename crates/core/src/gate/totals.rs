@@ -32,6 +32,10 @@ pub struct Totals {
     pub held: usize,
     /// Their work.
     pub held_cost: Cost,
+    /// Of those that wait for the origin alone, requests of admitted sessions.
+    pub admitted: usize,
+    /// Their work.
+    pub admitted_cost: Cost,
     /// Requests at the origin.
     pub in_flight: u32,
     /// Work at the origin.

@@ -54,6 +54,7 @@ events! {
     TicketEarly "ticket_early" "Tickets shown before their turn."
     TicketLate "ticket_late" "Tickets shown after their turn, within room.grace."
     TicketReplayed "ticket_replayed" "Tickets shown again after they were redeemed."
+    SessionsRefused "sessions_refused" "New sessions refused for want of a place."
     IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
     IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
     QueueFull "queue_full" "Requests refused because queue.max_length or their class's own was reached."
@@ -78,13 +79,14 @@ events! {
 
 impl Event {
     /// Those that refuse a request on purpose, counted per class as well ([`super::Shard::shed`]).
-    pub const SHED: [Self; 6] = [
+    pub const SHED: [Self; 7] = [
         Self::Full,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::QueuePatience,
         Self::QueueCodel,
         Self::IngressShed,
+        Self::SessionsRefused,
     ];
 
     /// How many there are.

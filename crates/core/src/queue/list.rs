@@ -5,12 +5,16 @@
 //! touches one line that may not be in the cache, the new head's, and one from the middle three (its own and its neighbours'),
 //! however many wait.
 //!
+//! Requests of admitted sessions go before all others, first come, first served: they have a chain of their own over the same slab.
+//! No discipline is asked about them.
+//!
 //! Rejected: an index by id (three lines of its own for every step, and the reason why 100,000 cost three times what 100 did),
 //! links apart from what they link (two lines instead of one where the order is not that of memory), a `VecDeque` searched on
 //! removal (10,000 entries behind one lock are tens of microseconds), and one with tombstones (a queue of the departed would
 //! count as full).
 
 use super::{End, Full, Waiting};
+use crate::gate::Lane;
 use crate::units::ClassId;
 
 /// Who waits, in order of arrival. Memory grows with the longest queue ever seen and is then reused.
@@ -19,10 +23,19 @@ pub struct List {
     slab: Vec<Node>,
     /// Head of the list of unused nodes, linked by `next`.
     free: u32,
+    /// By [`Lane`].
+    chains: [Chain; 2],
+}
+
+/// Who waits in one lane.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
     head: u32,
     tail: u32,
     len: usize,
 }
+
+const NOBODY: Chain = Chain { head: NIL, tail: NIL, len: 0 };
 
 /// Where one waits, in the queue of its class. It finds nobody any more as soon as that one has left, whoever stands there then
 /// (unless 2^32 others have come meanwhile, to the request). Small, so that a decision fits two registers.
@@ -67,7 +80,7 @@ const NIL: u32 = u32::MAX;
 
 impl Default for List {
     fn default() -> Self {
-        Self { slab: Vec::new(), free: NIL, head: NIL, tail: NIL, len: 0 }
+        Self { slab: Vec::new(), free: NIL, chains: [NOBODY; 2] }
     }
 }
 
@@ -77,33 +90,50 @@ impl List {
     /// # Errors
     /// The slab is addressed by 32 bits.
     pub fn push(&mut self, waiting: Waiting) -> Result<Spot, Full> {
-        if self.len >= NIL as usize {
-            return Err(Full { len: self.len });
+        let len = self.len() + self.admitted();
+        if len >= NIL as usize {
+            return Err(Full { len });
         }
         let slot = self.allocate(waiting);
-        match self.tail {
-            NIL => self.head = slot,
+        let chain = &mut self.chains[waiting.lane as usize];
+        match chain.tail {
+            NIL => chain.head = slot,
             t => self.slab[t as usize].next = slot,
         }
-        self.tail = slot;
-        self.len += 1;
+        chain.tail = slot;
+        chain.len += 1;
         Ok(Spot::new(slot, &waiting))
     }
 
-    /// Who stands at an end.
+    /// Who stands at an end of the ordinary lane.
     pub fn at(&self, end: End) -> Option<&Waiting> {
-        self.slab.get(self.place(end) as usize).map(|node| &node.waiting)
+        self.waiting(self.place(end))
     }
 
-    /// Takes out who stands at an end.
+    /// Takes out who stands there.
     pub fn pop(&mut self, end: End) -> Option<(Spot, Waiting)> {
-        match self.place(end) {
-            NIL => None,
-            slot => {
-                let waiting = self.unlink(slot);
-                Some((Spot::new(slot, &waiting), waiting))
-            }
-        }
+        self.take(self.place(end))
+    }
+
+    /// Who has waited longest of admitted sessions.
+    pub fn first_admitted(&self) -> Option<&Waiting> {
+        self.waiting(self.chains[Lane::Admitted as usize].head)
+    }
+
+    /// Takes it out.
+    pub fn pop_admitted(&mut self) -> Option<(Spot, Waiting)> {
+        self.take(self.chains[Lane::Admitted as usize].head)
+    }
+
+    fn waiting(&self, slot: u32) -> Option<&Waiting> {
+        self.slab.get(slot as usize).map(|node| &node.waiting)
+    }
+
+    fn take(&mut self, slot: u32) -> Option<(Spot, Waiting)> {
+        (slot != NIL).then(|| {
+            let waiting = self.unlink(slot);
+            (Spot::new(slot, &waiting), waiting)
+        })
     }
 
     /// Takes one out, wherever it stands. `None`: it has left before.
@@ -112,20 +142,26 @@ impl List {
         (node.waiting.turn as u32 == spot.turn && node.prev != spot.slot).then(|| self.unlink(spot.slot))
     }
 
-    /// How many wait.
+    /// How many wait in the ordinary lane.
     pub fn len(&self) -> usize {
-        self.len
+        self.chains[Lane::Ordinary as usize].len
     }
 
-    /// Whether nobody waits.
+    /// Whether nobody waits in the ordinary lane.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// How many of admitted sessions wait.
+    pub fn admitted(&self) -> usize {
+        self.chains[Lane::Admitted as usize].len
     }
 
     fn place(&self, end: End) -> u32 {
+        let chain = &self.chains[Lane::Ordinary as usize];
         match end {
-            End::Oldest => self.head,
-            End::Newest => self.tail,
+            End::Oldest => chain.head,
+            End::Newest => chain.tail,
         }
     }
 
@@ -134,20 +170,21 @@ impl List {
         let (waiting, prev, next) = (node.waiting, node.prev, node.next);
         (node.prev, node.next) = (slot, self.free);
         self.free = slot;
+        let chain = &mut self.chains[waiting.lane as usize];
         match prev {
-            NIL => self.head = next,
+            NIL => chain.head = next,
             p => self.slab[p as usize].next = next,
         }
         match next {
-            NIL => self.tail = prev,
+            NIL => chain.tail = prev,
             n => self.slab[n as usize].prev = prev,
         }
-        self.len -= 1;
+        chain.len -= 1;
         waiting
     }
 
     fn allocate(&mut self, waiting: Waiting) -> u32 {
-        let node = Node { waiting, prev: self.tail, next: NIL };
+        let node = Node { waiting, prev: self.chains[waiting.lane as usize].tail, next: NIL };
         match self.free {
             NIL => {
                 self.slab.push(node);

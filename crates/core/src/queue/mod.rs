@@ -8,11 +8,12 @@
 //! ```
 //!
 //! [`Discipline`] only says which end is next and whether it is served; the [`List`] underneath is the same for all, so that a
-//! change of the discipline keeps who waits, and everything costs O(1) however many do.
+//! change of the discipline keeps who waits, and everything costs O(1) however many do. Requests of admitted sessions
+//! ([`Lane::Admitted`]) go first, in order of arrival; neither bound, discipline nor patience is for them.
 
 use std::time::Duration;
 
-use crate::gate::{DisciplineKind, QueueConfig};
+use crate::gate::{DisciplineKind, Lane, QueueConfig};
 use crate::units::{ClassId, Cost, Timestamp};
 
 mod adaptive_lifo;
@@ -34,6 +35,8 @@ pub struct Waiting {
     pub id: u64,
     /// Its class.
     pub class: ClassId,
+    /// Whose it is.
+    pub lane: Lane,
     /// Work it asks of the origin.
     pub cost: Cost,
     /// When it came.
@@ -123,7 +126,7 @@ impl Queue {
     /// # Errors
     /// As many wait as may.
     pub fn push(&mut self, waiting: Waiting) -> Result<Spot, Full> {
-        if self.list.len() >= self.max {
+        if waiting.lane == Lane::Ordinary && self.list.len() >= self.max {
             return Err(Full { len: self.list.len() });
         }
         self.list.push(waiting)
@@ -131,17 +134,22 @@ impl Queue {
 
     /// Who is next.
     pub fn peek(&self, now: Timestamp) -> Option<&Waiting> {
-        self.list.at(self.discipline.next(&self.list, now))
+        self.list.first_admitted().or_else(|| self.list.at(self.discipline.next(&self.list, now)))
     }
 
     /// Whether who is next is refused instead of served; to be asked right before [`Queue::pop`].
     pub fn is_refused(&mut self, now: Timestamp) -> bool {
-        let Some(waited) = self.peek(now).map(|w| now.since(w.since)) else { return false };
-        self.discipline.is_refused(waited, now)
+        match self.peek(now).map(|w| (w.lane, now.since(w.since))) {
+            Some((Lane::Ordinary, waited)) => self.discipline.is_refused(waited, now),
+            _ => false,
+        }
     }
 
     /// Takes out who is next, and tells where it waited.
     pub fn pop(&mut self, now: Timestamp) -> Option<(Spot, Waiting)> {
+        if self.list.admitted() > 0 {
+            return self.list.pop_admitted();
+        }
         let popped = self.list.pop(self.discipline.next(&self.list, now));
         if popped.is_some() && self.list.is_empty() {
             self.discipline.emptied();
@@ -154,23 +162,31 @@ impl Queue {
         self.list.remove(spot)
     }
 
-    /// Takes out who has waited longest: its patience has ended.
+    /// Takes out who has waited longest of the ordinary ones: its patience has ended.
     pub fn pop_oldest(&mut self) -> Option<(Spot, Waiting)> {
         self.list.pop(End::Oldest)
     }
 
-    /// Who has waited longest.
+    /// Who has waited longest of the ordinary ones.
     pub fn oldest(&self) -> Option<&Waiting> {
         self.list.at(End::Oldest)
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.list.len() + self.list.admitted()
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many wait in one lane.
+    pub fn len_of(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Ordinary => self.list.len(),
+            Lane::Admitted => self.list.admitted(),
+        }
     }
 }

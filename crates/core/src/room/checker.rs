@@ -13,6 +13,7 @@ use super::{Course, Look, MIN_WAIT, Redemption, RoomConfig, Wait, soon};
 use crate::capacity::Sample;
 use crate::gate::Totals;
 use crate::hand::HandValue;
+use crate::session::SessionPace;
 use crate::sync::{AtomicU64, Ordering};
 use crate::ticket::Ticket;
 use crate::units::{Cost, Rate, Timestamp};
@@ -34,6 +35,7 @@ pub struct Checker {
     samples: Mutex<Vec<Sample>>,
     orders: Mutex<Option<Orders>>,
     is_origin_gone: AtomicU64,
+    sessions: Mutex<Option<SessionPace>>,
 }
 
 impl Checker {
@@ -49,6 +51,7 @@ impl Checker {
             samples: Mutex::default(),
             orders: Mutex::default(),
             is_origin_gone: AtomicU64::new(0),
+            sessions: Mutex::default(),
         }
     }
 
@@ -123,6 +126,12 @@ impl Checker {
         self.door.redeemed.forget_before(self.door.oldest_valid(now));
     }
 
+    /// As [`super::Room::pace_sessions`]; told to tokengen with the next report.
+    pub fn pace_sessions(&self, pace: Option<SessionPace>) {
+        self.door.count_places(pace.is_some_and(|pace| pace.free.is_some()));
+        *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    }
+
     /// What the origin made of requests, for the next report.
     pub fn observe(&self, samples: &[Sample]) {
         let mut kept = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,6 +162,7 @@ impl Checker {
             }),
             is_origin_gone: self.is_origin_gone.load(Ordering::Relaxed) == 1,
             samples,
+            sessions: *self.sessions.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::door::ORIGIN_GONE;
 use super::remote::{Link, SILENT};
+use super::seats::Calls;
 use super::window::{Going, Seen, Window};
 use super::{Course, NeedsNewRoom, Room, RoomConfig, SLACK_S, seconds_needed};
 use crate::gate::Totals;
@@ -16,8 +17,6 @@ use crate::units::{Cost, Rate, Timestamp};
 const JUDGE_AFTER_S: u64 = 2;
 /// Overbooking is changed in steps: every change leaves a seam of one second in the schedule.
 const OVERBOOK_STEP: f64 = 0.02;
-/// Estimates that differ by less leave the schedule as it is.
-const SCHEDULE_STEP: f64 = 0.05;
 /// Memory of the average visitor, in seconds.
 const GRAIN_MEMORY_S: f64 = 10.0;
 /// Memory of the work admitted past the schedule, in seconds: sessions come and go over minutes.
@@ -43,7 +42,7 @@ pub(super) struct Control {
     heard: Option<Timestamp>,
     pub(super) course: Course,
     pub(super) link: Link,
-    window: Window,
+    pub(super) window: Window,
     /// Work forwarded until the gate was last looked at, when that was, and what was seen there if it is news.
     forwarded: Option<(Cost, Timestamp)>,
     seen: Option<Seen>,
@@ -51,6 +50,8 @@ pub(super) struct Control {
     most_queued: f64,
     /// There is no replica to go to.
     is_origin_gone: bool,
+    /// Places of sessions.
+    pub(super) calls: Calls,
 }
 
 impl Control {
@@ -74,6 +75,7 @@ impl Control {
             seen: None,
             most_queued: f64::MAX,
             is_origin_gone: false,
+            calls: Calls::default(),
         }
     }
 
@@ -145,6 +147,7 @@ impl Room {
         control.window.pass(dt_s);
         control.window.sent_away(self.door.take_sent_away().units());
         self.learn_window(control, now);
+        control.calls.pass(dt_s, self.seats.take_away());
         self.move_hand(control, before, now, dt_s);
         self.forget_floor(control, now);
         self.door.follow_hand(now, dt_s);
@@ -205,12 +208,12 @@ impl Room {
         let last = self.last_due();
         let until = last.max(now);
         let from = self.door.hand.at(before.min(now));
-        if capacity >= Rate::MAX {
+        if capacity >= Rate::MAX && !control.calls.counts() {
             self.door.hand.set(HandValue { at: from.max(now), follows_clock: true });
             return;
         }
         let pace = if control.course.keeps_queue { self.by_queue(control, now) } else { self.by_rate(now) };
-        let work = pace * 100.0 * dt_s;
+        let (work, grain) = self.within_places(control, pace * 100.0 * dt_s, from);
         // Beyond the ring nothing is known: a clock that jumped is followed.
         let known = until.saturating_sub(Duration::from_secs(self.slots.seconds()));
         let (at, left) = advance(from.max(known.min(now)), until, work, |second| {
@@ -221,6 +224,8 @@ impl Room {
         let at = at.max(self.door.hand.at(now));
         let going = self.going(control);
         control.window.called((work - left) / 100.0, &going);
+        control.calls.called((work - left) / grain, self.show_up());
+        self.seats.publish(&control.calls);
         self.door
             .hand
             .set(HandValue { at, follows_clock: at >= last && pace > 0.0 && capacity > Rate::ZERO });
@@ -273,7 +278,7 @@ impl Room {
         let overbook = (1.0 / ratio).clamp(1.0, control.config.overbook_max.max(1.0));
         if (overbook / control.overbook - 1.0).abs() > OVERBOOK_STEP && capacity > Rate::ZERO {
             control.overbook = overbook;
-            self.slots.set_limit_ahead(limit(capacity, overbook));
+            self.slots.set_limit_ahead(self.limit(capacity, overbook));
         }
     }
 
@@ -306,66 +311,7 @@ impl Room {
         if rate == Rate::ZERO || course.keeps_queue && self.is_near(rate, control.overbook) {
             return;
         }
-        let new = limit(rate, control.overbook);
-        let hand = self.door.hand.at(now);
-        let second = hand.max(now).second();
-        let waits = self.last_due() > hand;
-        if new < self.slots.limit() {
-            if !waits {
-                self.slots.settle(second, new);
-            } else if new <= self.slots.limit_here() {
-                let ahead = self.slots.ahead_of(hand.min(now)).cost;
-                let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
-                self.slots.lower_limit(new, now.second() + seconds + 1);
-            } else {
-                // A rise that the frontier has not reached yet is taken back in part: here it is still a rise.
-                self.slots.set_limit_ahead(new);
-            }
-        } else if control.config.rise_to_newcomers || !waits {
-            self.open_from(second, new);
-        } else if !self.lower_floor(new, hand, now) && new > self.slots.limit() {
-            self.slots.set_limit_ahead(new);
-        }
-    }
-
-    /// A floor that was set when less was believed keeps newcomers out for longer than what is promised takes now. Returns
-    /// whether it did.
-    fn lower_floor(&self, new: Cost, hand: Timestamp, now: Timestamp) -> bool {
-        let ahead = self.slots.ahead_of(hand.min(now)).cost;
-        let seconds = ahead.hundredths().div_ceil(new.hundredths().max(1));
-        // Nor before anybody who waits.
-        let needed = (now.second() + seconds).max(self.last_due().second()) + 1;
-        let stands = self.slots.floor() > needed;
-        if stands {
-            self.slots.set_limit_from(needed, new);
-            self.slots.set_floor(needed);
-            self.slots.reopen(needed);
-        }
-        stands
-    }
-
-    /// Once everybody has had a turn there is nothing left for newcomers to come after.
-    fn forget_floor(&self, control: &Control, now: Timestamp) {
-        let capacity = self.door.capacity();
-        if !self.busy(now) && self.slots.floor() > now.second() + 1 && capacity > Rate::ZERO {
-            self.slots.settle(now.second(), limit(capacity, control.overbook));
-            self.slots.set_floor(now.second());
-            self.slots.reopen(now.second());
-        }
-    }
-
-    /// Newcomers are placed from `second` on, `limit` in each.
-    fn open_from(&self, second: u64, limit: Cost) {
-        self.slots.set_limit(limit);
-        self.slots.set_floor(second);
-        self.slots.reopen(second);
-    }
-
-    /// Whether the schedule is as good as made for `rate`. Every fall leaves a seam in it: an estimate that trembles must not
-    /// make it all seams. The waits told go by the capacity in force, and the hand by the queue.
-    fn is_near(&self, rate: Rate, overbook: f64) -> bool {
-        let (new, old) = (limit(rate, overbook).units(), self.slots.limit().units());
-        (new / old - 1.0).abs() < SCHEDULE_STEP
+        self.fit_schedule(control, rate, now);
     }
 
     /// New settings; promises stay. What a class costs holds for visitors to come.
@@ -383,8 +329,4 @@ impl Room {
         self.apply_show_up(control);
         Ok(())
     }
-}
-
-pub(super) fn limit(capacity: Rate, overbook: f64) -> Cost {
-    Cost::from_hundredths(((capacity.get() * overbook * 100.0) as u64).max(1))
 }

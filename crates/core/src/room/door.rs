@@ -75,6 +75,8 @@ pub(crate) struct Door {
     pub(crate) redeemed: Redeemed,
     grace_us: AtomicU64,
     tolerance_us: AtomicU64,
+    /// One if places of sessions are counted: turns are kept also where the origin takes all.
+    counts_places: AtomicU64,
     /// Tickets due before this are refused: the restart, or zero if they are accepted.
     refuse_before: AtomicU64,
     started: Timestamp,
@@ -100,6 +102,7 @@ impl Door {
             redeemed: Redeemed::default(),
             grace_us: AtomicU64::new(0),
             tolerance_us: AtomicU64::new(0),
+            counts_places: AtomicU64::new(0),
             refuse_before: AtomicU64::new(0),
             started: now,
         };
@@ -291,7 +294,7 @@ impl Door {
             return Word::Expired;
         }
         let capacity = self.capacity();
-        if capacity >= Rate::MAX {
+        if capacity >= Rate::MAX && self.counts_places.load(Ordering::Relaxed) == 0 {
             return Word::Enter;
         }
         // Whoever made a ticket for now let the visitor in at once; the schedule has no say in it. The origin has: while all
@@ -338,6 +341,15 @@ impl Door {
         let bound = target + flow * if is_on_time { BEHIND_S } else { SPARE_S };
         // The other backlog is that of the operator's ceiling.
         self.is_full(now) || queued as f64 / 100.0 > bound || self.backlog.seconds(now) > BEHIND_S + grain
+    }
+
+    /// Whether nobody is let in who has no turn.
+    pub(crate) fn is_closed(&self, now: Timestamp) -> bool {
+        self.capacity() == Rate::ZERO || self.is_behind(true, now)
+    }
+
+    pub(crate) fn count_places(&self, counts: bool) {
+        self.counts_places.store(u64::from(counts), Ordering::Relaxed);
     }
 
     /// Whether the ticket's turn passed longer ago than a page needs to wake up.

@@ -13,6 +13,7 @@ use super::report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY, gather
 use crate::capacity::Sample;
 use crate::gate::Totals;
 use crate::ring::MAX_COST;
+use crate::session::SessionPace;
 use crate::sync::Ordering;
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -32,6 +33,7 @@ struct Sender {
     heard: Timestamp,
     gate: Totals,
     is_origin_gone: bool,
+    sessions: Option<SessionPace>,
 }
 
 /// What the tokenchecks have told, until the next tick takes it.
@@ -58,8 +60,8 @@ impl Link {
         self.heard = Some(now);
         self.is_news = true;
         self.senders.retain(|sender| now.since(sender.heard) <= SILENT || sender.from == feedback.from);
-        let Feedback { from, is_origin_gone, .. } = *feedback;
-        let new = Sender { from, heard: now, gate, is_origin_gone };
+        let Feedback { from, is_origin_gone, sessions, .. } = *feedback;
+        let new = Sender { from, heard: now, gate, is_origin_gone, sessions };
         let last = self.senders.len() == MAX_SENDERS;
         match self.senders.iter_mut().find(|sender| sender.from == from) {
             Some(known) => {
@@ -91,6 +93,16 @@ impl Link {
             sum.max_queue_wait = sum.max_queue_wait.max(gate.max_queue_wait);
         }
         sum
+    }
+
+    /// Their places as one; `None`: one of them at least takes in as many as come.
+    fn sessions(&self) -> Option<SessionPace> {
+        let (first, more) = self.senders.split_first()?;
+        more.iter().try_fold(first.sessions?, |sum, sender| {
+            let SessionPace { free, per_s } = sender.sessions?;
+            let free = sum.free.zip(free).map(|(a, b)| a.saturating_add(b));
+            Some(SessionPace { free, per_s: sum.per_s + per_s })
+        })
     }
 
     /// Whether none of them has anybody to send anyone to.
@@ -135,6 +147,8 @@ impl Room {
         let several = control.link.senders.len() > 1;
         let queued = if several { control.link.gate().queued_cost } else { feedback.queued };
         let queued = queued.min(ORIGIN_GONE);
+        let sessions = control.link.sessions();
+        self.go_by_places(&mut control, sessions);
         let booked = control.spare.book(feedback.admitted, feedback.over, REPORT_EVERY, drain);
         let orders = self.orders_of(&control.link, control.course.keeps_queue, control.course.ceiling);
         drop(control);

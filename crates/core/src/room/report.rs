@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::capacity::Sample;
 use crate::gate::Totals;
 use crate::hand::HandValue;
+use crate::session::SessionPace;
 use crate::units::{Cost, Rate, Timestamp};
 
 /// Tokencheck reports this often: a visitor's page asks about once a second near its turn, orders must not be older.
@@ -36,6 +37,8 @@ pub struct Feedback {
     pub is_origin_gone: bool,
     /// What the origin made of requests, put together; at most [`MAX_REPORTED_SAMPLES`].
     pub samples: Vec<Sample>,
+    /// How fast new sessions find places there; `None`: as fast as they come.
+    pub sessions: Option<SessionPace>,
 }
 
 impl Feedback {
@@ -53,10 +56,10 @@ impl Feedback {
         let excess = self.shown.len().saturating_sub(MAX_SHOWN);
         self.shown.drain(..excess);
         later.samples.iter().for_each(|sample| gather(&mut self.samples, sample));
-        let Self { from, at, queued, gate, is_origin_gone, .. } = later;
+        let Self { from, at, queued, gate, is_origin_gone, sessions, .. } = later;
         let (admitted, over, shown, samples) =
             (self.admitted, self.over, std::mem::take(&mut self.shown), std::mem::take(&mut self.samples));
-        *self = Self { from, at, admitted, over, queued, shown, gate, is_origin_gone, samples };
+        *self = Self { from, at, admitted, over, queued, shown, gate, is_origin_gone, samples, sessions };
     }
 }
 

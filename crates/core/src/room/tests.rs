@@ -91,6 +91,7 @@ fn absurd(from: u64, now: Timestamp) -> Feedback {
         gate: Some(gate),
         is_origin_gone: false,
         samples: Vec::new(),
+        sessions: None,
     }
 }
 
@@ -124,6 +125,7 @@ fn absurd_reports_are_believed_for_an_hour_at_most() {
             gate: Some(Totals::default()),
             is_origin_gone: false,
             samples: Vec::new(),
+            sessions: None,
         };
         room.feedback(&sane);
         room.tick_with(&Totals::default(), true, now);

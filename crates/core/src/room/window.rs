@@ -90,11 +90,21 @@ pub(super) struct Window {
     has_stopped: bool,
     /// Some of those called were asked to come again: it is not for want of calling if the origin could take more.
     is_crowded: bool,
+    /// Fewer are called than this law would have: the queue says nothing of it.
+    is_overruled: bool,
 }
 
 impl Window {
     pub(super) fn new() -> Self {
-        Self { flow: 0.0, correction: 1.0, queued: 0.0, coming: 0.0, has_stopped: false, is_crowded: false }
+        Self {
+            flow: 0.0,
+            correction: 1.0,
+            queued: 0.0,
+            coming: 0.0,
+            has_stopped: false,
+            is_crowded: false,
+            is_overruled: false,
+        }
     }
 
     /// Nobody waits, or another law governs: nothing is known for the next crowd.
@@ -124,7 +134,9 @@ impl Window {
         let left = seen.forwarded / seen.over_s;
         let goal = if seen.is_starved { left.max(self.flow).max(going.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - (-seen.over_s / FLOW_MEMORY_S).exp());
-        let rate = if seen.is_starved && !self.is_crowded {
+        let rate = if self.is_overruled {
+            0.0
+        } else if seen.is_starved && !self.is_crowded {
             CORRECTION_STARVED
         } else if self.has_stopped {
             0.0
@@ -150,6 +162,11 @@ impl Window {
     pub(super) fn sent_away(&mut self, work: f64) {
         self.coming += work * AGAIN_S / ON_THE_WAY_S;
         self.is_crowded = work > 0.0;
+    }
+
+    /// Places of sessions decide who is called, or not.
+    pub(super) fn go_by_places(&mut self, overruled: bool) {
+        self.is_overruled = overruled;
     }
 
     /// So much of the promised work has been called.

@@ -48,7 +48,10 @@ pub(super) fn schema() -> Value {
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),
         ("who", a("string", "The token's name and the peer's address, a tuner's name, or \"signal\".")),
         ("why", a("string", "In their own words; may be empty.")),
-        ("action", a("string", "tune, reload, capacity, rediscover or drain.")),
+        (
+            "action",
+            a("string", "tune, reload, capacity, rediscover, drain, signal, end-session or end-sessions."),
+        ),
         ("key", maybe("string", "What changed, if one key did.")),
         ("old", any("Its value before.")),
         ("new", any("Its value now.")),

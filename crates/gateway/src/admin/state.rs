@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::answer::{Outcome, Problem, document, text, whole};
 use super::dispatch::Call;
 use super::schema::{a, list, maybe, object};
+use super::sessions;
 use crate::metrics;
 use crate::settings::Change;
 
@@ -91,6 +92,7 @@ pub(super) fn schema() -> Value {
                 "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
             ),
         ),
+        ("sessions", sessions::state()),
         ("detectors", list(detector(), "What may be congested: docs/rules.md.")),
         ("rules", list(rule(), "What follows, in the order of the file.")),
     ])

@@ -17,9 +17,9 @@ use crate::live::Live;
 use crate::outgoing::ResponseBody;
 use crate::page::Kind;
 use crate::respond;
-use crate::room::{self, Waiting};
+use crate::room::Waiting;
 use crate::serve::{Exchange, own};
-use crate::settings::{Explained, Unit};
+use crate::settings::Explained;
 use crate::target;
 
 /// Tells of the decision on a request.
@@ -108,7 +108,7 @@ impl Exchange {
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
     ) -> Obeyed {
-        let is_new_session = self.is_new_session(&parts.headers);
+        let is_new_session = !self.has_seat();
         if super::is_watched(word) {
             let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
             self.conn.hand.take(&asked, parts.uri.path_and_query());
@@ -130,12 +130,6 @@ impl Exchange {
             is_new_session,
             is_plain,
         }
-    }
-
-    /// The visitor shows no pass of a session that holds. Where the room counts requests there are no such passes.
-    fn is_new_session(&self, headers: &HeaderMap) -> bool {
-        self.live.settings.room.unit != Unit::Session
-            || room::session_pass(&self.live, &self.visitor(headers, None), self.started).is_none()
     }
 
     async fn ask(&self, application: tidegate_core::orders::ApplicationId, parts: &request::Parts) -> bool {
@@ -240,6 +234,12 @@ impl Exchange {
         event: Event,
         path: &str,
     ) -> Response<ResponseBody<Forwarded>> {
+        self.explain(&mut response, event, path);
+        self.finish(response, "shed")
+    }
+
+    /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
+    pub(crate) fn explain(&self, response: &mut Response<Bytes>, event: Event, path: &str) {
         let after =
             response.headers().get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
@@ -248,7 +248,6 @@ impl Exchange {
         {
             response.headers_mut().insert(DECISION, value);
         }
-        self.finish(response, "shed")
     }
 
     /// Tells of a decision in an answer's head, as far as the operator wants it told.

@@ -5,7 +5,8 @@
 //!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null, "forwarded": N,
 //!          "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
 //!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
-//!          "lingered": [[SAMPLE, LINGERED_US], ...]}
+//!          "lingered": [[SAMPLE, LINGERED_US], ...],
+//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S} or null}
 //! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND}
 //! ```
@@ -20,6 +21,7 @@ use tidegate_core::capacity::Sample;
 use tidegate_core::gate::Totals;
 use tidegate_core::hand::HandValue;
 use tidegate_core::room::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
+use tidegate_core::session::SessionPace;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 /// Longest time a report is believed to cover: a night with tokengen down. Also the oldest sample, the longest response.
@@ -63,6 +65,7 @@ pub(super) fn parse(report: &Value) -> Option<Feedback> {
         queued,
         shown: shown.collect::<Option<_>>()?,
         gate,
+        sessions: optional(report, "sessions", parse_pace)?,
         is_origin_gone: optional(report, "origin_gone", Value::as_bool)?.unwrap_or(false),
         samples,
     })
@@ -91,7 +94,17 @@ pub(super) fn write(report: &Feedback) -> Value {
         let lingered = report.samples.iter().enumerate().filter(|(_, sample)| !sample.lingered.is_zero());
         wire["lingered"] = lingered.map(|(at, sample)| json!([at, micros(sample.lingered)])).collect();
     }
+    if let Some(pace) = &report.sessions {
+        wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s });
+    }
     wire
+}
+
+fn parse_pace(pace: &Value) -> Option<SessionPace> {
+    let free = optional(pace, "free", Value::as_u64)?;
+    let per_s = pace.get("per_s")?.as_f64()?;
+    (per_s.is_finite() && per_s >= 0.0)
+        .then(|| SessionPace { free: free.map(|free| u32::try_from(free).unwrap_or(u32::MAX)), per_s })
 }
 
 fn parse_gate(gate: &Value, queued_cost: Cost) -> Option<Totals> {

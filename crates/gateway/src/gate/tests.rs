@@ -13,7 +13,7 @@ fn keeper() -> Arc<GateKeeper> {
 
 async fn place(keeper: &Arc<GateKeeper>) -> Place {
     let now = keeper.clock.now();
-    keeper.enter(ClassId(0), Cost::ONE, None, now).await.expect("a place")
+    keeper.enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, now).await.expect("a place")
 }
 
 fn samples(keeper: &GateKeeper) -> Vec<Sample> {

@@ -110,6 +110,8 @@ pub struct GateSecond {
     pub abandoned_per_s: f64,
     /// Visitor connections open.
     pub connections: usize,
+    /// Sessions open, where they are counted.
+    pub sessions: Option<u64>,
 }
 
 const fn of_class(
@@ -143,7 +145,7 @@ const RATE: &str = "1/s";
 
 /// Figures of a class.
 #[rustfmt::skip]
-static CLASS: [Metric; 20] = [
+static CLASS: [Metric; 21] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
     of_class("admitted", RATE, "Requests sent to the origin.", |c| Some(c.figures.admitted_per_s)),
     of_class("goodput", RATE, "Requests the origin answered below 500.", |c| Some(c.figures.goodput_per_s)),
@@ -167,6 +169,7 @@ static CLASS: [Metric; 20] = [
         |c| Some(shed(c, Event::QueuePatience))),
     of_class("shed_queue_codel", RATE, "Requests refused by CoDel.", |c| Some(shed(c, Event::QueueCodel))),
     of_class("shed_ingress_shed", RATE, "Requests refused by their class's ingress bucket.", |c| Some(shed(c, Event::IngressShed))),
+    of_class("shed_sessions_refused", RATE, "New sessions refused for want of a place.", |c| Some(shed(c, Event::SessionsRefused))),
 ];
 
 /// Its processor share.
@@ -176,7 +179,7 @@ pub(super) const HOST_MEMORY: &str = "host_memory";
 
 /// Figures of the gate. Those of the host are filled in by the writer, which is not on the tick.
 #[rustfmt::skip]
-static GATE: [Metric; 13] = [
+static GATE: [Metric; 14] = [
     of_gate("capacity", "cost units/s", "Capacity in force; nothing: unlimited.", |g| rate(g.tunables.capacity)),
     of_gate("outflow", "cost units/s", "Work that the room lets in; nothing: unlimited.", |g| rate(g.tunables.outflow)),
     of_gate("confidence", "0..1", "How sure the estimator is.", |g| Some(g.estimate.confidence)),
@@ -189,6 +192,7 @@ static GATE: [Metric; 13] = [
     of_gate("promised", "cost units", "Work promised to them.", |g| Some(g.room.promised.units())),
     of_gate("newcomer_wait", "s", "What a newcomer would wait.", |g| Some(g.room.wait.as_secs_f64())),
     of_gate("connections", "connections", "Visitor connections open.", |g| Some(g.connections as f64)),
+    of_gate("sessions", "sessions", "Admitted sessions open; nothing: they are not counted.", |g| g.sessions.map(|n| n as f64)),
     of_gate(HOST_CPU, "0..1", "Share of the host's processor time that was used.", |_| None),
     of_gate(HOST_MEMORY, "0..1", "Share of the host's memory that is not available.", |_| None),
 ];

@@ -11,6 +11,7 @@ use super::archive::{Second, Series};
 use super::metrics::{ClassSecond, GateSecond, class_values, gate_values};
 use crate::driver::Figures;
 use crate::live::ClassFacts;
+use crate::session;
 use crate::shared::Shared;
 
 /// What is remembered from second to second.
@@ -46,6 +47,7 @@ impl Observer {
             gate: f.gate,
             abandoned_per_s: if span > 0.0 { gone as f64 / span } else { 0.0 },
             connections: shared.connections.load(Ordering::Relaxed),
+            sessions: session::counted(shared).map(|table| table.count().open),
         };
         let mut series = vec![(Series::gate(), gate_values(&gate)), (Series::all(), class_values(&all(f)))];
         let live = shared.live.load();

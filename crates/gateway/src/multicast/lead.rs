@@ -93,6 +93,7 @@ impl Exchange {
             deadline: self.deadline,
             shadow: None,
             is_for_all: true,
+            seat: None,
         }
     }
 

@@ -8,7 +8,7 @@ use tidegate_core::ingress::Refusal;
 use tidegate_core::units::Share;
 
 use super::read::{Reader, class_path};
-use super::{Class, Role, Settings, Unit, Visitors};
+use super::{Class, Role, Settings, Visitors};
 
 /// The room keeps a queue of a tenth of a second's work and a deviation of a second's visitors, at most a quarter of what may wait
 /// there: four times that is a second from some twenty visitors per second on.
@@ -26,7 +26,7 @@ impl Settings {
                 super::kinds::quantity::show_duration(ENOUGH_QUEUE),
             ));
         }
-        let counts_sessions = self.room.enabled && self.room.unit == Unit::Session;
+        let counts_sessions = self.counts_sessions();
         for rule in self.rule.iter().filter(|rule| rule.visitors == Visitors::New && !counts_sessions) {
             all.push(format!(
                 "rule.{}.visitors: every request is new where no session is told by a pass: \"new\" means \"all\". Expected \
@@ -34,6 +34,7 @@ impl Settings {
                 rule.name,
             ));
         }
+        super::session::warn(self, &mut all);
         all
     }
 }
@@ -46,10 +47,7 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
     room(settings, out);
     capacity(settings, out);
     super::congestion_check::check(settings, out);
-    if settings.session.max_age < settings.session.timeout {
-        let got = super::kinds::quantity::show_duration(settings.session.max_age);
-        out.conflict("session.max_age", "at least `session.timeout`", got, None);
-    }
+    super::session::check(settings, out);
     if settings.limits.max_uri_bytes > settings.limits.max_header_bytes {
         let got = settings.limits.max_uri_bytes.to_string();
         out.conflict(

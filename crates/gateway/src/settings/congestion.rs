@@ -274,7 +274,7 @@ section! {
         /// to the origin, its answer to all who asked), "ask" (an application's verdict), "room" (to the waiting room) or
         /// "reroute" (a lighter URL instead).
         [fixed] then: Then = Then::Refuse => Choice;
-        /// Whose requests: everybody's ("all"), or those that would begin a session ("new"): without a session's pass. With
+        /// Whose requests: everybody's ("all"), or those that would begin a session ("new"): it is not admitted. With
         /// room.unit = "request" there are no sessions and all are new.
         [fixed] visitors: Visitors = Visitors::All => Choice;
         /// Only requests of these classes; none: of all.

@@ -28,6 +28,7 @@ mod print;
 mod read;
 mod rivals;
 mod sections;
+mod session;
 pub mod tree;
 mod tunable;
 mod tuning;
@@ -47,8 +48,9 @@ pub use read::{did_you_mean, plain_key};
 pub use rivals::{Aimd, Gradient, Gradient2, Vegas};
 pub use sections::{
     Capacity, Class, ClassQueue, Egress, Eject, Health, History, Ingress, Limits, Listen, Log, Match, Origin,
-    Proxy, Queue, Room, Session, Tuners,
+    Proxy, Queue, Room, Tuners,
 };
+pub use session::{Session, SessionBy, SessionMax, WhenFull};
 pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
 pub use tuning::{Bottleneck, PowerRatio};
 
@@ -243,7 +245,7 @@ settings! {
     capacity: Capacity,
     /// The waiting room.
     room: Room,
-    /// Admitted sessions, when the room admits sessions.
+    /// Sessions: a visitor with all its requests.
     session: Session,
     /// Admitted requests that wait for a free place at the origin.
     queue: Queue,

@@ -185,7 +185,7 @@ section! {
         /// Names of the classes that wait, `default` for requests that match none; empty: every navigation.
         classes: Vec<String> = Vec::new() => List(ANY_CLASS_NAME);
         /// What is admitted: every request of a waiting class takes a place, or a visitor takes one place and then
-        /// comes and goes with a pass.
+        /// comes and goes, as `[session]` has it.
         [fixed] unit: Unit = Unit::Request => Choice;
         /// Longest wait handed out; beyond it the answer is "full".
         max_wait: Duration = secs(30 * 60) => span(S, DAY);
@@ -220,16 +220,6 @@ section! {
         [restart] state_dir: Option<PathBuf> = None => PathName { file: false };
         /// Key ring: `ID:64 hex digits`, the first signs, all verify; empty: made at random and kept in `state_dir`.
         [fixed] keys: Vec<String> = Vec::new() => List(KEY);
-    }
-}
-
-section! {
-    /// Admitted sessions, when the room admits sessions.
-    pub struct Session [tunable] {
-        /// Inactivity after which a pass ends.
-        timeout: Duration = secs(5 * 60) => span(S, 7 * DAY);
-        /// Age at which a pass ends in any case.
-        max_age: Duration = secs(60 * 60) => span(S, 30 * DAY);
     }
 }
 

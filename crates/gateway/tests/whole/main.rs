@@ -14,6 +14,7 @@ mod places;
 mod reload;
 mod reload_classes;
 mod rules;
+mod sessions;
 mod shutdown;
 mod slow_disk;
 mod tiers;

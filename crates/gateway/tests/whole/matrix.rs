@@ -10,8 +10,7 @@ use tidegate_gateway::enforce::stats::Done;
 use crate::harness::{Gate, Origin, Scripted, ask, connect, cookies, get, read_head, reply, until};
 use crate::orders::{Seen, read_out};
 
-/// Criterion, name, and its detector: a real figure that is red from the first requests on, and stays so. Sessions are not counted:
-/// their level is unknown, and their rules suppose the worst.
+/// Criterion, name, and its detector: a real figure that is red from the first requests on, and stays so.
 const CRITERIA: [(&str, &str, &str); 9] = [
     ("a", "requests", "kind = \"request-rate\"\nred = 0.001\n"),
     ("a", "accepts", "kind = \"connection-rate\"\nred = 0.001\n"),
@@ -23,7 +22,7 @@ const CRITERIA: [(&str, &str, &str); 9] = [
         "kind = \"response-time\"\nclass = \"search\"\ntime_to_live = \"1h\"\nred = 1e-9\n",
     ),
     ("e", "open", "kind = \"connections\"\nperiod = \"0s\"\nred = 1\n"),
-    ("f", "visits", "kind = \"sessions\"\nred = 1\n"),
+    ("f", "visits", "kind = \"sessions\"\nperiod = \"0s\"\nred = 1\n"),
     ("g", "memory", "kind = \"host\"\nfigure = \"memory\"\nevery = \"100ms\"\nred = 1e-9\n"),
     ("h", "alarm", "kind = \"signal\"\ntime_to_live = \"1h\"\n"),
 ];
@@ -93,7 +92,7 @@ fn shop(fraud: &Scripted) -> String {
             .replace("= 0.001", "= 1e15")
             .replace("red = 1\n", "red = 1e15\n");
         text += &format!("[[detector]]\nname = \"{name}\"\n{detector}");
-        if !matches!(letter, "f" | "h") {
+        if letter != "h" {
             text += &format!("calm = \"1h\"\n[[detector]]\nname = \"no_{name}\"\n{never}");
             rule(&mut text, &format!("no_{name}"), "refuse-answer", "", "then = \"refuse\"\n");
         }
@@ -125,9 +124,6 @@ fn rule(text: &mut String, name: &str, what: &str, urls: &str, keys: &str) {
         "[[rule]]\nname = \"{name}-{what}\"\nwhen = 'levels.{name} == \"red\" && levels.arm == \"red\"'\nhold = \"0s\"\n\
          urls = [{urls}\"/{name}/{what}\", \"/{name}/{what}/**\"]\n{keys}"
     );
-    if name == "visits" {
-        *text += "unknown = \"apply\"\n";
-    }
 }
 
 fn say(gate: &Gate, signal: &str, value: &str) {
@@ -183,7 +179,7 @@ fn is_refused(gate: &Gate, target: &str, rule: &str, action: &str) {
     };
     wanted.iter().for_each(|word| assert!(answer.contains(word), "{target}: {word} in {answer}"));
     if action != "lighter" {
-        let figure = if rule.starts_with("visits") { "visits=?" } else { rule.split('-').next().unwrap() };
+        let figure = rule.split('-').next().unwrap();
         let told = format!("; rule=\"{rule}\"; action={action}; level=\"red\"; figures=\"{figure}");
         assert!(answer.contains(&told), "{target}: {told} in {answer}");
         assert!(answer.contains(", arm=1\""), "{target}: {answer}");
@@ -203,12 +199,11 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
     let gate = Gate::start(&origin, &shop(&fraud));
     say(&gate, "arm", "green");
     say(&gate, "alarm", "red");
-    // Until then nobody knew, and the worst was supposed.
     in_force(&gate, 0);
     let session = cookies(&get(gate.http, "/page", ""));
     assert!(session.contains("tgp="), "a session: {session}");
     let rules = gate.server().shared().live.load().settings.rule.len();
-    let never = CRITERIA.iter().filter(|(letter, ..)| !matches!(*letter, "f" | "h")).count();
+    let never = CRITERIA.iter().filter(|(letter, ..)| *letter != "h").count();
 
     // Calm: everything is served, and all figures become what they are.
     let mut dripping: Vec<_> =
@@ -232,8 +227,7 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
         };
         red(&gate.admin("/v1/state")).to_string()
     };
-    until(|| levels("red"), |n| n == "8");
-    assert_eq!(levels("unknown"), "1");
+    until(|| levels("red"), |n| n == "9");
     in_force(&gate, 0);
 
     say(&gate, "arm", "red");

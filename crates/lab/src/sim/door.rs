@@ -172,7 +172,7 @@ impl World<'_> {
                 let answer = self.wait_answer(caller, retry_after, false);
                 self.reply(number, Ok(answer));
             }
-            Verdict::Refused { .. } => {
+            Verdict::Refused { .. } | Verdict::NoPlace { .. } => {
                 self.trace.step(at, What::Shed, number, 0);
                 self.reply(number, Ok(Answer::Refused(503)));
             }

@@ -1,0 +1,305 @@
+//! How many sessions there may be.
+//!
+//! WAC (4.3) sets the cap at 90 % of Little's law: sessions that the server can handle per minute times the mean session length.
+//! With `C` the capacity, `w` the mean work of a session and `T` the mean time that it holds a place:
+//!
+//! ```text
+//! cap  =  0.9 (C / w) T  =  0.9 C / g          g = w / T: work per second of an open session
+//! ```
+//!
+//! Little's law holds for any mean over the same time, so `g` is learned as work of all sessions over the time that all of them were
+//! open, over the last minute: known after a second, not after the first sessions have ended. The paper's experiment (4.2) shows
+//! what is wrong with the number alone: "limiting the maximum number of simultaneous sessions at 10 appears to be too
+//! restrictive". The capacity may be wrong by as much, so the gate's queue is the judge:
+//!
+//! ```text
+//! W   seconds of admitted sessions' work that wait at the gate
+//! W*  twice what the room keeps there (`room/window.rs`): 1.5 s at 3.5 requests a second, 0.4 s at 100, 0.26 s at 1,000; no more
+//!     than a tenth of the longest wait there, nor less than two requests
+//! hold        from W > W* on until W < W* / 2: no place is given
+//! cap         k * 0.9 C / g, what levels of service have of their own included
+//! k' = -k * 0.05/s * min(W~ / W* - 1, 2)         while W~ (W over two seconds) > W*
+//! k' =  k * 0.35 / T                             while people are turned away or wait, all places are taken, and W~ < W* / 2
+//! k  -> 1 in ten minutes                         while nobody is turned away
+//! ```
+//!
+//! Between half of W* and W* nothing changes: the origin is busy, and nobody waits for long. `k` rises by a third in a session's
+//! length, since what a new session asks for comes over all of it; it is the hold that acts at once. From one tick to the next no
+//! more places are given than the origin serves requests in W*, or ten: before anything is known a crowd would all be admitted
+//! between two looks at the queue, and every one of them comes back.
+//!
+//! Before anything is learned there is no bound but the queue's. The cap is never below one nor above what the table holds.
+//! A number fixed by the operator is that number: the law only learns how fast places become free.
+//!
+//! Lost: mean length times mean work of sessions that ended (the short ones end first: with a length of half an hour the cap stays
+//! at a fraction of it for as long); refusing by the queue alone (it fills the origin to the brim, and every session that begins
+//! then waits W* with each of its requests; with no capacity known it is all there is); one W* of a second for all (of the paper's
+//! server, which takes 3.5 requests a second, it leaves an eighth idle, and one of 1,000 a second waits where it need not); a cap that goes up whenever the queue is empty,
+//! whether or not somebody is turned away (it is without bound after a calm night, and the morning's crowd finds it so).
+
+use std::time::Duration;
+
+use super::places::UNBOUNDED;
+use super::sums::Sums;
+use super::words::{Cap, SessionsSeen};
+use crate::room::kept_queue;
+use crate::units::{Cost, Rate, Timestamp};
+
+/// Part of the capacity that sessions may make use of (WAC 4.3).
+const SHARE: f64 = 0.9;
+/// Wait from which on no place is given, as a multiple of the one that the room keeps at the gate.
+const TARGET: f64 = 2.0;
+/// Not more than this part of the longest wait there.
+const TARGET_SHARE: f64 = 0.1;
+/// Nor less than so many average requests, where one takes long.
+const TARGET_REQUESTS: f64 = 2.0;
+/// Memory of the queue's wait and of what leaves it, in seconds.
+const WAIT_MEMORY_S: f64 = 2.0;
+/// Memory of the sessions' work, in seconds.
+const WORK_MEMORY_S: f64 = 60.0;
+/// So much work must have been seen, in cost units, and so long an open session, in seconds.
+const LEAST_WORK: f64 = 20.0;
+const LEAST_OPEN_S: f64 = 10.0;
+/// Sessions that the mean length and work go by.
+const ENDED_MEMORY: f64 = 100.0;
+/// How fast the correction falls, per second, for each target's worth of waiting too many, and how many of them count.
+const FALL: f64 = 0.05;
+const MOST_OVER: f64 = 2.0;
+/// How far it rises in a session's length, and how fast at most and at least, per second.
+const RISE: f64 = 0.35;
+const RISE_RANGE: std::ops::RangeInclusive<f64> = 0.001..=0.02;
+/// Time in which it is forgotten while nobody is turned away, in seconds.
+const REST_S: f64 = 600.0;
+const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
+/// The cap rises while less than this part of the target is waited.
+const CALM: f64 = 0.5;
+/// Whoever was turned away so long ago still wants in.
+const WANTED: Duration = Duration::from_secs(2);
+/// Places given from one tick to the next in any case.
+const LEAST_STEP: f64 = 10.0;
+
+/// What a tick sees.
+pub(super) struct Ticked<'a> {
+    pub(super) seen: SessionsSeen<'a>,
+    /// Since the start.
+    pub(super) sums: Sums,
+    /// Everybody's places that are taken, and those of levels with their own.
+    pub(super) open: u32,
+    pub(super) elsewhere: u32,
+    /// Since the start.
+    pub(super) refused: u64,
+    pub(super) timeout: Duration,
+}
+
+/// A decaying sum over the equally decaying sum of something else.
+#[derive(Clone, Copy, Default, Debug)]
+struct Ratio {
+    sum: f64,
+    over: f64,
+}
+
+impl Ratio {
+    fn add(&mut self, keep: f64, sum: f64, over: f64) {
+        self.sum = self.sum * keep + sum;
+        self.over = self.over * keep + over;
+    }
+
+    fn get(self) -> Option<f64> {
+        (self.over > 0.0).then(|| self.sum / self.over)
+    }
+}
+
+/// The law's state.
+pub(super) struct Law {
+    cap: Cap,
+    last: Timestamp,
+    sums: Sums,
+    refused: u64,
+    /// When somebody was last turned away or waited.
+    wanted: Option<Timestamp>,
+    forwarded: Option<Cost>,
+    /// Work that leaves the gate's queue per second.
+    flow: Ratio,
+    /// Seconds of sessions' work that wait, as of late.
+    wait_s: f64,
+    is_held: bool,
+    correction: f64,
+    /// Work per second of an open session.
+    load: Ratio,
+    /// Of sessions that ended: seconds, and work.
+    length: Ratio,
+    work: Ratio,
+    timeout_s: f64,
+    /// Places of everybody; `None`: as many as come.
+    bound: Option<f64>,
+}
+
+impl Law {
+    pub(super) fn new(cap: Cap, now: Timestamp) -> Self {
+        Self {
+            cap,
+            last: now,
+            sums: Sums::default(),
+            refused: 0,
+            wanted: None,
+            forwarded: None,
+            flow: Ratio::default(),
+            wait_s: 0.0,
+            is_held: false,
+            correction: 1.0,
+            load: Ratio::default(),
+            length: Ratio::default(),
+            work: Ratio::default(),
+            timeout_s: 0.0,
+            bound: None,
+        }
+    }
+
+    pub(super) fn configure(&mut self, cap: Cap, timeout: Duration) {
+        self.timeout_s = timeout.as_secs_f64();
+        if cap != self.cap {
+            (self.cap, self.is_held, self.correction, self.bound) = (cap, false, 1.0, None);
+        }
+    }
+
+    /// Places of everybody, and whether none is given at present.
+    pub(super) fn bound(&self, max_entries: usize) -> (u32, bool) {
+        let most = u32::try_from(max_entries).unwrap_or(UNBOUNDED).clamp(1, UNBOUNDED - 1);
+        match self.cap {
+            Cap::None => (UNBOUNDED, false),
+            Cap::Fixed(places) => (places.clamp(1, most), false),
+            // Before the first tick too: a crowd that is there first meets a law that has seen nothing.
+            Cap::Discovered => {
+                let bound = self.bound.unwrap_or(LEAST_STEP);
+                ((bound as u32).clamp(1, most), self.is_held)
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self, ticked: &Ticked<'_>, now: Timestamp) {
+        let dt_s = now.since(self.last).as_secs_f64();
+        self.last = self.last.max(now);
+        self.timeout_s = ticked.timeout.as_secs_f64();
+        self.learn(ticked, dt_s);
+        let is_wanted = self.note_wanted(ticked, now);
+        let target_s = self.look_at_gate(&ticked.seen, dt_s);
+        if self.cap != Cap::Discovered || dt_s <= 0.0 {
+            return;
+        }
+        let all = ticked.open + ticked.elsewhere;
+        self.correct(target_s, is_wanted, all, ticked.seen.capacity, dt_s);
+        let served = self.flow.get().unwrap_or(0.0) * target_s / self.request(&ticked.seen);
+        let step = served.max(LEAST_STEP);
+        let little = self.little(ticked.seen.capacity).map(|cap| cap - f64::from(ticked.elsewhere));
+        let most = f64::from(ticked.open) + step;
+        self.bound = Some(little.map_or(most, |little| little.min(most)).max(1.0));
+    }
+
+    /// What sessions are: the load of an open one, the length and the work of a whole one.
+    fn learn(&mut self, ticked: &Ticked<'_>, dt_s: f64) {
+        let (before, sums) = (std::mem::replace(&mut self.sums, ticked.sums), &ticked.sums);
+        let keep = (-dt_s / WORK_MEMORY_S).exp();
+        let work = sums.work.saturating_sub(before.work) as f64 / 100.0;
+        self.load.add(keep, work, f64::from(ticked.open + ticked.elsewhere) * dt_s);
+        let ended = sums.whole.saturating_sub(before.whole) as f64;
+        if ended > 0.0 {
+            let keep = ENDED_MEMORY / (ENDED_MEMORY + ended);
+            self.length.add(keep, sums.held_ms.saturating_sub(before.held_ms) as f64 / 1e3, ended);
+            self.work.add(keep, sums.whole_work.saturating_sub(before.whole_work) as f64 / 100.0, ended);
+        }
+    }
+
+    fn note_wanted(&mut self, ticked: &Ticked<'_>, now: Timestamp) -> bool {
+        let before = std::mem::replace(&mut self.refused, ticked.refused);
+        if ticked.refused > before || ticked.seen.waiting > 0 {
+            self.wanted = Some(now);
+        }
+        self.wanted.is_some_and(|at| now.since(at) <= WANTED)
+    }
+
+    /// Sets the hold; returns the wait aimed at, in seconds.
+    fn look_at_gate(&mut self, seen: &SessionsSeen<'_>, dt_s: f64) -> f64 {
+        let gate = seen.gate;
+        let before = self.forwarded.replace(gate.forwarded_cost).unwrap_or(gate.forwarded_cost);
+        let keep = (-dt_s / WAIT_MEMORY_S).exp();
+        self.flow.add(keep, gate.forwarded_cost.saturating_sub(before).units(), dt_s);
+        let per_s = self.flow_per_s(seen);
+        let wait_s = if gate.admitted == 0 { 0.0 } else { gate.admitted_cost.units() / per_s.max(1e-6) };
+        let target_s = self.target_s(seen, per_s.max(1e-6));
+        self.wait_s += (wait_s.min(100.0 * target_s) - self.wait_s) * (1.0 - keep);
+        self.is_held = wait_s > if self.is_held { target_s / 2.0 } else { target_s };
+        target_s
+    }
+
+    /// Wait aimed at, in seconds, where the origin takes `per_s`.
+    fn target_s(&self, seen: &SessionsSeen<'_>, per_s: f64) -> f64 {
+        let request = self.request(seen);
+        let kept_s = kept_queue(per_s, request, f64::MAX) / per_s;
+        let most_s = seen.gate.max_queue_wait.as_secs_f64() * TARGET_SHARE;
+        (TARGET * kept_s).min(most_s).max(TARGET_REQUESTS * request / per_s)
+    }
+
+    /// Work per second that the origin takes: as seen, but not less than a quarter of what is believed. The belief lags behind an
+    /// origin that has become slow; the sight is nothing where nobody comes.
+    fn flow_per_s(&self, seen: &SessionsSeen<'_>) -> f64 {
+        let seen_per_s = self.flow.get().unwrap_or(0.0);
+        if seen.capacity >= Rate::MAX { seen_per_s } else { seen_per_s.max(seen.capacity.get() / 4.0) }
+    }
+
+    /// An average request that waits, in cost units.
+    fn request(&self, seen: &SessionsSeen<'_>) -> f64 {
+        match seen.gate.admitted {
+            0 => Cost::ONE.units(),
+            waiting => seen.gate.admitted_cost.units() / waiting as f64,
+        }
+    }
+
+    fn correct(&mut self, target_s: f64, is_wanted: bool, open: u32, capacity: Rate, dt_s: f64) {
+        let over = self.wait_s / target_s - 1.0;
+        let is_filled = self.little(capacity).is_some_and(|cap| f64::from(open) + 1.0 > cap);
+        let rate = if over > 0.0 {
+            -FALL * over.min(MOST_OVER)
+        } else if !is_wanted {
+            -self.correction.ln() / REST_S
+        } else if is_filled && !self.is_held && self.wait_s < CALM * target_s {
+            let length_s = self.length_s().unwrap_or(self.timeout_s).max(1.0);
+            (RISE / length_s).clamp(*RISE_RANGE.start(), *RISE_RANGE.end())
+        } else {
+            0.0
+        };
+        let (least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
+        self.correction = (self.correction * (rate * dt_s).exp()).clamp(least, most);
+    }
+
+    /// The paper's cap, corrected; `None`: too little is known.
+    fn little(&self, capacity: Rate) -> Option<f64> {
+        let is_known = self.load.sum >= LEAST_WORK && self.load.over >= LEAST_OPEN_S;
+        if !is_known || capacity >= Rate::MAX || capacity == Rate::ZERO {
+            return None;
+        }
+        let load = self.load.get().filter(|load| *load > 0.0)?;
+        Some(self.correction * SHARE * capacity.get() / load)
+    }
+
+    /// Places that become free per second, of so many. Until sessions have ended, none ends before its timeout.
+    pub(super) fn per_s(&self, open: u32) -> f64 {
+        let length_s = (self.length.sum + self.timeout_s) / (self.length.over + 1.0);
+        f64::from(open) / length_s.max(1e-3)
+    }
+
+    pub(super) fn length_s(&self) -> Option<f64> {
+        self.length.get()
+    }
+
+    pub(super) fn work(&self) -> Option<f64> {
+        self.work.get()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held && self.cap == Cap::Discovered
+    }
+
+    pub(super) fn correction(&self) -> f64 {
+        self.correction
+    }
+}

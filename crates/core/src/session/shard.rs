@@ -1,0 +1,340 @@
+//! One shard of the table: entries in a slab, an index over them, and the wheel of their deadlines.
+//!
+//! ```text
+//! index   4 bytes a cell, at most 7/8 full     key's bits ─► number of the entry       (open addressing, no tombstones)
+//! slab   48 bytes an entry                     links to its neighbours in a bucket of the wheel
+//! wheel   4 bytes a bucket, 512 of 131 ms      deadline ─► who is due then
+//! ```
+//!
+//! **Lazy.** A request moves its entry's deadline, not the entry: it stays in the bucket of the deadline it had when it was filed.
+//! When that bucket comes, whoever is not due is filed again, for the deadline it has then or the far end of the wheel. So a
+//! request costs one line of memory, and a session is looked at once in 67 s or in its timeout, whichever is more often.
+//!
+//! **Doubly linked**, so that one who leaves early is taken out at once: buckets of the departed would hold memory, and a table
+//! that many of them had filled would refuse those who come.
+//!
+//! Rejected: a `HashMap` of entries (a third of its cells is always empty, at 48 bytes each, and it gives no number that links
+//! could go by); a heap (a touch costs a logarithm); a hierarchical wheel (looking at everybody once in 67 s costs the control
+//! thread less than a thousandth of a second per second and million).
+
+use super::lives::Lives;
+use super::words::SessionKey;
+use crate::orders::TierId;
+use crate::units::{Cost, Timestamp};
+
+/// No entry.
+const NIL: u32 = u32::MAX;
+/// With a bucket's number: who stands first in it.
+const HEAD: u32 = 1 << 31;
+/// Buckets of the wheel.
+const BUCKETS: u64 = 512;
+/// Microseconds of a bucket, as a power of two: 131 ms, about a tick.
+const SPAN_BITS: u32 = 17;
+/// Cells of the index for 7/8 as many entries.
+const LEAST_CELLS: usize = 16;
+
+/// What is known of one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// High and low half: 16 bytes that need not be aligned to 16.
+    key: [u64; 2],
+    /// Its first request, in milliseconds.
+    begun_ms: u64,
+    /// Its last one, in milliseconds after the first.
+    last_ms: u32,
+    /// Work of its requests, in hundredths.
+    pub(super) work: u32,
+    pub(super) requests: u32,
+    next: u32,
+    /// Who stands before it in its bucket, or [`HEAD`] with the bucket.
+    prev: u32,
+    pub(super) tier: TierId,
+    /// Whose place it has.
+    pub(super) pool: u8,
+    pub(super) state: State,
+}
+
+const _: () = assert!(size_of::<Entry>() == 48);
+
+/// What an entry is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// A session with a place.
+    Open,
+    /// One that was ended early: has no place, and what shows it is void.
+    Ended,
+    /// Nobody's; linked by `next`.
+    Unused,
+}
+
+impl Entry {
+    pub(super) fn new(key: SessionKey, tier: TierId, pool: u8, begun: Timestamp) -> Self {
+        Self {
+            key: halves(key),
+            begun_ms: begun.as_millis(),
+            last_ms: 0,
+            work: 0,
+            requests: 0,
+            next: NIL,
+            prev: NIL,
+            tier,
+            pool,
+            state: State::Open,
+        }
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        SessionKey(u128::from(self.key[0]) << 64 | u128::from(self.key[1]))
+    }
+
+    /// The same session under another key.
+    pub(super) fn under(self, key: SessionKey) -> Self {
+        Self { key: halves(key), ..self }
+    }
+
+    pub(super) fn begun(&self) -> Timestamp {
+        Timestamp::from_millis(self.begun_ms)
+    }
+
+    pub(super) fn last(&self) -> Timestamp {
+        Timestamp::from_millis(self.begun_ms + u64::from(self.last_ms))
+    }
+
+    /// One of its requests.
+    pub(super) fn note(&mut self, cost: Cost, now: Timestamp) {
+        self.see(now);
+        self.requests = self.requests.saturating_add(1);
+        self.work = self.work.saturating_add(u32::try_from(cost.hundredths()).unwrap_or(u32::MAX));
+    }
+
+    /// Something came of it. Clocks of several workers may be a little apart: it never goes back.
+    pub(super) fn see(&mut self, now: Timestamp) {
+        let last = now.as_millis().saturating_sub(self.begun_ms);
+        self.last_ms = self.last_ms.max(u32::try_from(last).unwrap_or(u32::MAX));
+    }
+
+    /// From when on it is over.
+    pub(super) fn deadline(&self, lives: &Lives) -> Timestamp {
+        (self.last() + lives.timeout).min(self.begun() + lives.max_age)
+    }
+
+    pub(super) fn is_over(&self, lives: &Lives, now: Timestamp) -> bool {
+        now > self.deadline(lives)
+    }
+}
+
+fn halves(key: SessionKey) -> [u64; 2] {
+    [(key.0 >> 64) as u64, key.0 as u64]
+}
+
+/// Where its search begins. The low bits chose the shard.
+fn hash(key: [u64; 2]) -> usize {
+    (key[1] >> 8 ^ key[0]) as usize
+}
+
+/// One shard.
+pub(super) struct Shard {
+    cells: Vec<u32>,
+    slab: Vec<Entry>,
+    /// First of the unused entries.
+    unused: u32,
+    len: usize,
+    /// First of each bucket.
+    wheel: Box<[u32]>,
+    /// Buckets before this one have been emptied.
+    at: u64,
+}
+
+impl Shard {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self {
+            cells: Vec::new(),
+            slab: Vec::new(),
+            unused: NIL,
+            len: 0,
+            wheel: vec![NIL; BUCKETS as usize].into(),
+            at: bucket(now),
+        }
+    }
+
+    /// Bytes it has taken of the heap.
+    pub(super) fn bytes(&self) -> usize {
+        self.cells.capacity() * size_of::<u32>()
+            + self.slab.capacity() * size_of::<Entry>()
+            + self.wheel.len() * size_of::<u32>()
+    }
+
+    pub(super) fn find(&mut self, key: SessionKey) -> Option<&mut Entry> {
+        let cell = self.cell_of(halves(key))?;
+        Some(&mut self.slab[self.cells[cell] as usize])
+    }
+
+    /// Takes in one whose key is not here.
+    pub(super) fn insert(&mut self, entry: Entry, lives: &Lives) {
+        debug_assert!(self.cell_of(entry.key).is_none(), "{:?} is here already", entry.key());
+        if (self.len + 1) * 8 > self.cells.len() * 7 {
+            self.grow();
+        }
+        let slot = self.allocate(entry);
+        self.index(slot);
+        self.len += 1;
+        self.file(slot, lives);
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, key: SessionKey) -> Option<Entry> {
+        let cell = self.cell_of(halves(key))?;
+        let slot = self.cells[cell];
+        self.unlink(slot);
+        self.close_gap(cell);
+        let entry = self.slab[slot as usize];
+        self.slab[slot as usize] = Entry { state: State::Unused, next: self.unused, ..entry };
+        self.unused = slot;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// One that is over by `now`, taken out; looks at `most` entries. `Err`: as many were looked at, there may be more.
+    pub(super) fn expire(
+        &mut self,
+        lives: &Lives,
+        now: Timestamp,
+        most: &mut usize,
+    ) -> Result<Option<Entry>, More> {
+        let present = bucket(now);
+        // After a long pause every bucket is looked at once.
+        self.at = self.at.max(present.saturating_sub(BUCKETS));
+        while self.at < present {
+            let slot = self.wheel[(self.at % BUCKETS) as usize];
+            if slot == NIL {
+                self.at += 1;
+                continue;
+            }
+            if *most == 0 {
+                return Err(More);
+            }
+            *most -= 1;
+            let entry = self.slab[slot as usize];
+            if entry.is_over(lives, now) {
+                return Ok(self.remove(entry.key()));
+            }
+            self.unlink(slot);
+            self.file(slot, lives);
+        }
+        Ok(None)
+    }
+
+    /// Files everybody again: deadlines have changed.
+    pub(super) fn refile(&mut self, lives: &Lives) {
+        for slot in 0..self.slab.len() as u32 {
+            if self.slab[slot as usize].state != State::Unused {
+                self.unlink(slot);
+                self.file(slot, lives);
+            }
+        }
+    }
+
+    /// Those in a stretch of the slab, unused ones among them; `None`: the slab ends before.
+    pub(super) fn stretch(&mut self, from: usize, places: usize) -> Option<&mut [Entry]> {
+        let len = self.slab.len();
+        (from < len).then(|| &mut self.slab[from..len.min(from + places)])
+    }
+
+    fn allocate(&mut self, entry: Entry) -> u32 {
+        if self.unused != NIL {
+            let slot = self.unused;
+            self.unused = self.slab[slot as usize].next;
+            self.slab[slot as usize] = entry;
+            return slot;
+        }
+        if self.slab.len() == self.slab.capacity() {
+            // By a quarter, not twofold: at 48 bytes an entry room for later is dear.
+            self.slab.reserve_exact((self.slab.len() / 4).max(LEAST_CELLS));
+        }
+        self.slab.push(entry);
+        (self.slab.len() - 1) as u32
+    }
+
+    fn grow(&mut self) {
+        let cells = (self.cells.len() * 2).max(LEAST_CELLS);
+        self.cells = vec![NIL; cells];
+        for slot in 0..self.slab.len() as u32 {
+            if self.slab[slot as usize].state != State::Unused {
+                self.index(slot);
+            }
+        }
+    }
+
+    fn index(&mut self, slot: u32) {
+        let mask = self.cells.len() - 1;
+        let mut cell = hash(self.slab[slot as usize].key) & mask;
+        while self.cells[cell] != NIL {
+            cell = (cell + 1) & mask;
+        }
+        self.cells[cell] = slot;
+    }
+
+    fn cell_of(&self, key: [u64; 2]) -> Option<usize> {
+        let mask = self.cells.len().checked_sub(1)?;
+        let mut cell = hash(key) & mask;
+        loop {
+            match self.cells[cell] {
+                NIL => return None,
+                slot if self.slab[slot as usize].key == key => return Some(cell),
+                _ => cell = (cell + 1) & mask,
+            }
+        }
+    }
+
+    /// Empties a cell, and moves up whoever was behind it only because it was taken.
+    fn close_gap(&mut self, mut gap: usize) {
+        let mask = self.cells.len() - 1;
+        let mut cell = gap;
+        loop {
+            cell = (cell + 1) & mask;
+            let slot = self.cells[cell];
+            if slot == NIL {
+                break;
+            }
+            let home = hash(self.slab[slot as usize].key) & mask;
+            if cell.wrapping_sub(home) & mask >= cell.wrapping_sub(gap) & mask {
+                self.cells[gap] = slot;
+                gap = cell;
+            }
+        }
+        self.cells[gap] = NIL;
+    }
+
+    /// Puts one into the bucket after its deadline, or the last one there is.
+    fn file(&mut self, slot: u32, lives: &Lives) {
+        let due = bucket(self.slab[slot as usize].deadline(lives));
+        // The bucket must be past altogether before anybody of it is surely over.
+        let bucket = due.clamp(self.at, self.at + BUCKETS - 1) % BUCKETS;
+        let first = std::mem::replace(&mut self.wheel[bucket as usize], slot);
+        if first != NIL {
+            self.slab[first as usize].prev = slot;
+        }
+        let entry = &mut self.slab[slot as usize];
+        (entry.next, entry.prev) = (first, HEAD | bucket as u32);
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Entry { next, prev, .. } = self.slab[slot as usize];
+        if prev & HEAD != 0 {
+            self.wheel[(prev & !HEAD) as usize] = next;
+        } else {
+            self.slab[prev as usize].next = next;
+        }
+        if next != NIL {
+            self.slab[next as usize].prev = prev;
+        }
+    }
+}
+
+/// Some were not looked at.
+#[derive(Debug)]
+pub(super) struct More;
+
+fn bucket(at: Timestamp) -> u64 {
+    at.as_micros() >> SPAN_BITS
+}

@@ -1,0 +1,241 @@
+//! The rules of sessions, one by one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tidegate_core::gate::Totals;
+use tidegate_core::orders::TierId;
+use tidegate_core::session::*;
+use tidegate_core::units::{Cost, Rate, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const EVERYBODY: TierId = TierId(0);
+const GOLD: TierId = TierId(1);
+
+fn at(ms: u64) -> Timestamp {
+    START + Duration::from_millis(ms)
+}
+
+fn key(n: u128) -> SessionKey {
+    SessionKey(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+fn config(cap: Cap) -> SessionConfig {
+    SessionConfig {
+        timeout: Duration::from_secs(15),
+        max_age: Duration::from_secs(60),
+        cap,
+        ..SessionConfig::default()
+    }
+}
+
+fn admit(sessions: &Sessions, n: u128, tier: TierId, now: Timestamp) -> Result<(), NoPlace> {
+    sessions.admit(key(n), tier, Cost::ONE, now)
+}
+
+fn tick(sessions: &Sessions, now: Timestamp) {
+    let gate = Totals::default();
+    sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, now);
+}
+
+#[test]
+fn an_admitted_session_keeps_its_place_until_nothing_came_for_the_timeout() {
+    let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
+    assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
+    assert_eq!(admit(&sessions, 2, EVERYBODY, at(0)), Err(NoPlace::Taken));
+    // The last request to the millisecond.
+    assert_eq!(sessions.touch(key(1), Cost::ONE, at(15_000)), Standing::Admitted);
+    assert_eq!(sessions.touch(key(1), Cost::ONE, at(30_000)), Standing::Admitted);
+    tick(&sessions, at(45_000));
+    assert_eq!(admit(&sessions, 2, EVERYBODY, at(45_000)), Err(NoPlace::Taken));
+    tick(&sessions, at(45_200));
+    assert_eq!(admit(&sessions, 2, EVERYBODY, at(45_200)), Ok(()));
+    assert_eq!(sessions.touch(key(1), Cost::ONE, at(45_200)), Standing::New);
+    let state = sessions.state();
+    assert_eq!((state.ended.idle, state.ended.sum(), state.count.begun, state.count.open), (1, 1, 2, 1));
+}
+
+#[test]
+fn a_session_ends_at_its_age_however_busy_it_is() {
+    let sessions = Sessions::new(&config(Cap::None), START);
+    assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
+    for s in 1..=60 {
+        assert_eq!(sessions.touch(key(1), Cost::ONE, at(s * 1_000)), Standing::Admitted, "{s} s");
+    }
+    assert_eq!(sessions.touch(key(1), Cost::ONE, at(60_001)), Standing::New);
+    assert_eq!((sessions.state().ended.age, sessions.state().ended.idle), (1, 0));
+}
+
+#[test]
+fn what_never_reached_the_origin_gives_its_place_back_unless_others_came() {
+    let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
+    // Two first requests at once take one place, and either may fail.
+    assert_eq!(
+        (admit(&sessions, 1, EVERYBODY, at(0)), admit(&sessions, 1, EVERYBODY, at(1))),
+        (Ok(()), Ok(()))
+    );
+    sessions.void(key(1), at(2));
+    assert_eq!(sessions.standing(key(1), at(2)), Standing::Admitted);
+    sessions.void(key(1), at(3));
+    assert_eq!((sessions.standing(key(1), at(3)), sessions.has_place(EVERYBODY)), (Standing::New, true));
+    sessions.void(key(1), at(4));
+    assert_eq!(sessions.count().open, 0);
+    let state = sessions.state();
+    assert_eq!((state.ended.void, state.length_s, state.work), (1, None, None), "nothing is learned of it");
+}
+
+#[test]
+fn an_end_frees_the_place_at_once_and_voids_the_pass() {
+    for by in [Ender::Origin, Ender::Operator] {
+        let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
+        assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
+        assert!(sessions.end(key(1), by, at(1_000)) && !sessions.end(key(1), by, at(1_000)));
+        assert_eq!(sessions.touch(key(1), Cost::ONE, at(2_000)), Standing::Ended);
+        assert!(!sessions.readmit(key(1), EVERYBODY, at(0), at(2_000)), "its pass is void");
+        assert_eq!(admit(&sessions, 2, EVERYBODY, at(2_000)), Ok(()), "refilled at once");
+        // It may begin anew (a cookie that the application goes on with), if there is a place.
+        assert_eq!(admit(&sessions, 1, EVERYBODY, at(3_000)), Err(NoPlace::Taken));
+        assert!(sessions.end(key(2), by, at(3_000)));
+        assert_eq!(admit(&sessions, 1, EVERYBODY, at(3_000)), Ok(()));
+        // Once no pass of the other can hold any more it is forgotten.
+        tick(&sessions, at(16_900));
+        assert_eq!((sessions.standing(key(2), at(16_900)), sessions.state().entries), (Standing::Ended, 2));
+        tick(&sessions, at(17_200));
+        assert_eq!((sessions.standing(key(2), at(17_200)), sessions.state().entries), (Standing::New, 1));
+        let ended = sessions.state().ended;
+        assert_eq!((ended.origin, ended.operator), if by == Ender::Origin { (2, 0) } else { (0, 2) });
+    }
+}
+
+#[test]
+fn all_are_ended_at_once() {
+    for remembers_ended in [true, false] {
+        let config = SessionConfig { remembers_ended, ..config(Cap::Fixed(5_000)) };
+        let sessions = Sessions::new(&config, START);
+        (0..5_000).for_each(|n| assert_eq!(admit(&sessions, n, EVERYBODY, at(0)), Ok(())));
+        assert!(sessions.end(key(7), Ender::Origin, at(1)));
+        assert_eq!((sessions.end_all(at(1)), sessions.end_all(at(2))), (4_999, 0));
+        assert_eq!((sessions.count().open, sessions.state().ended.operator), (0, 4_999));
+        let (standing, entries) = if remembers_ended { (Standing::Ended, 5_000) } else { (Standing::New, 0) };
+        (0..5_000).for_each(|n| assert_eq!(sessions.standing(key(n), at(2)), standing));
+        assert_eq!(sessions.state().entries, entries);
+    }
+}
+
+#[test]
+fn a_pass_of_another_process_is_taken_in_beyond_the_cap_and_nobody_new_until_it_fits() {
+    let sessions = Sessions::new(&config(Cap::Fixed(2)), at(20_000));
+    for n in 0..4 {
+        assert!(sessions.readmit(key(n), EVERYBODY, at(1_000 * n as u64), at(20_000)));
+        assert_eq!(sessions.touch(key(n), Cost::ONE, at(20_000)), Standing::Admitted);
+    }
+    assert!(!sessions.readmit(key(9), EVERYBODY, at(0), at(60_001)), "too old");
+    for open in [4, 3, 2] {
+        assert_eq!((sessions.count().open, sessions.has_place(EVERYBODY)), (open, false));
+        assert_eq!(admit(&sessions, 7, EVERYBODY, at(20_000)), Err(NoPlace::Taken));
+        assert!(sessions.end(key(u128::from(open) - 1), Ender::Operator, at(20_000)));
+    }
+    assert_eq!(admit(&sessions, 7, EVERYBODY, at(20_000)), Ok(()));
+    // Its age counts from its first request, wherever that was.
+    assert_eq!(sessions.list(0, 10).sessions.iter().find(|line| line.key == key(0)).unwrap().begun, at(0));
+    let state = sessions.state();
+    assert_eq!((state.readmitted, state.count.begun), (4, 1));
+}
+
+#[test]
+fn levels_fill_their_own_places_first_and_everybodys_then() {
+    let config = SessionConfig { pools: vec![(GOLD, 2)], ..config(Cap::Fixed(1)) };
+    let sessions = Sessions::new(&config, START);
+    let open = |tier: TierId| sessions.state().pools.iter().find(|p| p.tier == tier).map(|p| p.open);
+    assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
+    assert_eq!((sessions.has_place(EVERYBODY), sessions.has_place(GOLD)), (false, true));
+    assert_eq!((admit(&sessions, 2, GOLD, at(0)), admit(&sessions, 3, GOLD, at(0))), (Ok(()), Ok(())));
+    assert_eq!((open(EVERYBODY), open(GOLD)), (Some(1), Some(2)));
+    assert_eq!(admit(&sessions, 4, GOLD, at(0)), Err(NoPlace::Taken));
+    assert!(sessions.end(key(1), Ender::Origin, at(1)));
+    assert_eq!(admit(&sessions, 4, GOLD, at(1)), Ok(()), "one of everybody's");
+    // What comes back goes to whose it was: nobody else gets it.
+    assert!(sessions.end(key(2), Ender::Origin, at(1)));
+    assert_eq!(admit(&sessions, 5, EVERYBODY, at(1)), Err(NoPlace::Taken));
+    assert_eq!(admit(&sessions, 5, TierId(77), at(1)), Err(NoPlace::Taken), "a level that cannot be");
+    // Fewer from now on: who has one keeps it.
+    sessions.configure(&SessionConfig { pools: Vec::new(), ..config }, at(2));
+    assert_eq!((open(GOLD), sessions.has_place(GOLD)), (Some(1), false));
+    assert_eq!(sessions.touch(key(3), Cost::ONE, at(2)), Standing::Admitted);
+}
+
+#[test]
+fn another_name_is_the_same_session() {
+    let sessions = Sessions::new(&config(Cap::Fixed(2)), START);
+    assert_eq!(admit(&sessions, 1, GOLD, at(0)), Ok(()));
+    assert!(sessions.rename(key(1), key(2), at(1)) && !sessions.rename(key(1), key(2), at(1)));
+    let line = sessions.list(0, 10).sessions[0];
+    assert_eq!((line.key, line.begun, line.tier, line.requests), (key(2), at(0), GOLD, 1));
+    assert_eq!(sessions.standing(key(1), at(1)), Standing::New);
+    // Of two that become one a place comes back; what was ended stays so.
+    assert_eq!(admit(&sessions, 3, EVERYBODY, at(1)), Ok(()));
+    assert!(sessions.rename(key(2), key(3), at(2)));
+    assert_eq!((sessions.count().open, sessions.state().ended.left), (1, 1));
+    assert_eq!(admit(&sessions, 4, EVERYBODY, at(2)), Ok(()));
+    assert!(sessions.end(key(4), Ender::Operator, at(3)));
+    assert!(sessions.rename(key(3), key(4), at(3)));
+    assert_eq!((sessions.count().open, sessions.standing(key(4), at(3))), (0, Standing::Ended));
+}
+
+#[test]
+fn a_closed_connection_leaves_nothing_behind() {
+    let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
+    assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
+    assert!(sessions.leave(key(1), at(4_000)) && !sessions.leave(key(1), at(4_000)));
+    let state = sessions.state();
+    assert_eq!((state.entries, state.ended.left, sessions.has_place(EVERYBODY)), (0, 1, true));
+    tick(&sessions, at(4_100));
+    assert_eq!((sessions.state().length_s, sessions.state().work), (Some(4.0), Some(1.0)));
+}
+
+#[test]
+fn places_are_given_once_by_many_workers() {
+    let sessions = Sessions::new(&config(Cap::Fixed(100)), START);
+    let given = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for worker in 0..4_u128 {
+            let (sessions, given) = (&sessions, &given);
+            scope.spawn(move || {
+                for n in 0..2_000_u128 {
+                    // Every key is asked for by two workers.
+                    let k = key(n * 2 + worker / 2);
+                    if sessions.admit(k, EVERYBODY, Cost::ONE, at(0)).is_ok() {
+                        given.fetch_add(1, Ordering::Relaxed);
+                        sessions.touch(k, Cost::ONE, at(1));
+                    }
+                    if n % 3 == 0 && sessions.end(k, Ender::Origin, at(2)) {
+                        given.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let state = sessions.state();
+    assert!(state.count.open <= 100, "{state:?}");
+    assert_eq!(state.count.begun, state.count.open + state.ended.sum());
+    assert_eq!(sessions.list(0, 1_000).sessions.len() as u64, state.count.open);
+}
+
+#[test]
+fn the_pace_is_learned_from_sessions_that_end() {
+    let sessions = Sessions::new(&config(Cap::Fixed(10)), START);
+    assert_eq!(Sessions::new(&config(Cap::None), START).pace(), None);
+    // Every second one begins and one is over that began ten seconds ago.
+    for s in 0..120_u64 {
+        assert_eq!(admit(&sessions, u128::from(s), EVERYBODY, at(s * 1_000)), Ok(()));
+        if s >= 9 {
+            assert!(sessions.leave(key(u128::from(s - 9)), at(s * 1_000 + 900)));
+        }
+        (0..10).for_each(|tenth| tick(&sessions, at(s * 1_000 + tenth * 100)));
+    }
+    let pace = sessions.pace().unwrap();
+    assert_eq!(pace.free, Some(1));
+    assert!((0.8..1.2).contains(&pace.per_s), "{pace:?}");
+    assert_eq!(sessions.retry_after(), Duration::from_secs(1).max(sessions.retry_after()));
+    assert!(sessions.retry_after() < Duration::from_millis(1_300), "{:?}", sessions.retry_after());
+}

@@ -1,0 +1,177 @@
+//! The learned cap in a closed loop: WAC's server (4.1: seven requests of 0.28 s on the average, read for 2 to 4 s each, a timeout of
+//! 15 s), three times as many newcomers as it can serve, and an estimate of its capacity that is right, wrong or missing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+use tidegate_core::gate::*;
+use tidegate_core::orders::TierId;
+use tidegate_core::session::*;
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const STEP_MS: u64 = 10;
+const SERVICE_MS: [u64; 7] = [250, 390, 610, 50, 30, 390, 250];
+/// Sessions per minute that the server can serve: 60 s over 1.97 s.
+const MOST_PER_MIN: f64 = 60_000.0 / 1_970.0;
+/// Its capacity, in requests per second.
+const CAPACITY: f64 = 7_000.0 / 1_970.0;
+
+struct World {
+    sessions: Sessions,
+    gate: Gate,
+    rng: SmallRng,
+    now_ms: u64,
+    told: Rate,
+    /// Requests each has sent, by session; and who sends the next when.
+    sent: HashMap<u64, usize>,
+    thinking: Vec<(u64, u64)>,
+    /// By session: when its request was sent.
+    asked: HashMap<u64, u64>,
+    /// At the server: whose, and until when.
+    served: Option<(u64, u64)>,
+    newcomers: u64,
+    whole: u64,
+    longest_ms: u64,
+}
+
+impl World {
+    fn new(cap: Cap, told: Rate) -> Self {
+        let timeout = Duration::from_secs(15);
+        let config = SessionConfig { timeout, cap, ..SessionConfig::default() };
+        let gate = GateConfig { max_in_flight: Some(1), ..GateConfig::default() };
+        Self {
+            sessions: Sessions::new(&config, now(0)),
+            gate: Gate::new(&gate),
+            rng: SmallRng::seed_from_u64(7),
+            now_ms: 0,
+            told,
+            sent: HashMap::new(),
+            thinking: Vec::new(),
+            asked: HashMap::new(),
+            served: None,
+            newcomers: 0,
+            whole: 0,
+            longest_ms: 0,
+        }
+    }
+
+    fn step(&mut self, newcomers_per_s: f64) {
+        self.now_ms += STEP_MS;
+        let at = now(self.now_ms);
+        if self.rng.random_bool(newcomers_per_s * STEP_MS as f64 / 1_000.0) {
+            self.newcomers += 1;
+            if self.sessions.admit(key(self.newcomers), TierId(0), Cost::ONE, at).is_ok() {
+                self.ask(self.newcomers);
+            }
+        }
+        if let Some((session, _)) = self.served.filter(|(_, until)| *until <= self.now_ms) {
+            self.served = None;
+            self.gate.finish(ClassId(0), Cost::ONE, at);
+            self.answered(session);
+        }
+        let due: Vec<u64> =
+            self.thinking.iter().filter(|(at, _)| *at <= self.now_ms).map(|(_, s)| *s).collect();
+        self.thinking.retain(|(at, _)| *at > self.now_ms);
+        for session in due {
+            let standing = self.sessions.touch(key(session), Cost::ONE, at);
+            assert_eq!(standing, Standing::Admitted, "an admitted session is turned away");
+            self.ask(session);
+        }
+        while let Some(leaving) = self.gate.next(at) {
+            let Leaving::Forward(woken) = leaving else {
+                panic!("a session's request is refused: {leaving:?}")
+            };
+            self.serve(woken.id);
+        }
+        if self.now_ms.is_multiple_of(100) {
+            let gate = self.gate.totals();
+            self.sessions.tick(&SessionsSeen { capacity: self.told, gate: &gate, waiting: 0 }, at);
+        }
+    }
+
+    fn ask(&mut self, session: u64) {
+        self.asked.insert(session, self.now_ms);
+        let request = Request { id: session, class: ClassId(0), cost: Cost::ONE };
+        match self.gate.arrive_as(request, Lane::Admitted, None, now(self.now_ms)) {
+            Decision::Forward => self.serve(session),
+            Decision::Queued(_) => {}
+            Decision::Shed(reason) => panic!("a session's request is refused: {reason:?}"),
+        }
+    }
+
+    fn serve(&mut self, session: u64) {
+        let step = *self.sent.entry(session).or_default();
+        assert!(self.served.is_none(), "one at a time");
+        self.served = Some((session, self.now_ms + SERVICE_MS[step]));
+    }
+
+    fn answered(&mut self, session: u64) {
+        self.longest_ms = self.longest_ms.max(self.now_ms - self.asked[&session]);
+        let sent = self.sent.entry(session).or_default();
+        *sent += 1;
+        if *sent == SERVICE_MS.len() {
+            self.whole += 1;
+            self.sent.remove(&session);
+            return;
+        }
+        self.thinking.push((self.now_ms + self.rng.random_range(2_000..4_000), session));
+    }
+
+    /// Whole sessions per minute, and the longest answer in milliseconds.
+    fn play(&mut self, minutes: u64, newcomers_per_s: f64) -> (f64, u64) {
+        let before = self.whole;
+        self.longest_ms = 0;
+        for _ in 0..minutes * 60_000 / STEP_MS {
+            self.step(newcomers_per_s);
+        }
+        ((self.whole - before) as f64 / minutes as f64, self.longest_ms)
+    }
+}
+
+fn now(ms: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + ms)
+}
+
+fn key(session: u64) -> SessionKey {
+    SessionKey(u128::from(session).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+fn told(share: f64) -> Rate {
+    Rate::per_second(CAPACITY * share).unwrap()
+}
+
+/// 1.5 newcomers a second where half a session a second can be served.
+const RUSH: f64 = 1.5;
+
+#[test]
+fn the_learned_cap_serves_as_many_sessions_as_can_be_and_each_of_them_well() {
+    // Where nobody knows the capacity the queue alone decides, which fills the server to the brim.
+    let table = [(told(1.0), 6_000), (told(0.5), 6_000), (told(2.0), 6_000), (Rate::MAX, 10_000)];
+    for (capacity, most_ms) in table {
+        let mut world = World::new(Cap::Discovered, capacity);
+        let (_, first_ms) = world.play(5, RUSH);
+        let (per_min, longest_ms) = world.play(20, RUSH);
+        assert!(per_min >= 0.88 * MOST_PER_MIN, "{capacity:?}: {per_min} of {MOST_PER_MIN} a minute");
+        assert!(longest_ms.max(first_ms) <= most_ms, "{capacity:?}: {first_ms} ms at first, {longest_ms} ms");
+    }
+}
+
+#[test]
+fn a_cap_of_ten_is_too_restrictive_as_in_the_paper() {
+    let (fixed, _) = World::new(Cap::Fixed(10), told(1.0)).play(20, RUSH);
+    let mut world = World::new(Cap::Discovered, told(1.0));
+    world.play(5, RUSH);
+    let (learned, _) = world.play(20, RUSH);
+    assert!(learned > 1.2 * fixed, "{learned} a minute learned, {fixed} with ten");
+}
+
+#[test]
+fn without_a_rush_nobody_is_turned_away() {
+    let mut world = World::new(Cap::Discovered, told(1.0));
+    world.play(10, 0.2);
+    let refused = world.sessions.state().refused;
+    world.play(10, 0.2);
+    assert_eq!(world.sessions.state().refused, refused);
+}

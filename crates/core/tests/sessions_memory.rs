@@ -1,0 +1,78 @@
+//! What a million sessions take.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidegate_core::gate::Totals;
+use tidegate_core::orders::TierId;
+use tidegate_core::session::{NoPlace, SessionConfig, SessionKey, Sessions, SessionsSeen, Standing};
+use tidegate_core::units::{Cost, Rate, Timestamp};
+
+/// Counts what is taken of the heap, and the most that ever was.
+struct Counting;
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: hands everything on to the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let taken = TAKEN.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(taken, Ordering::Relaxed);
+        // SAFETY: as promised to us.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        TAKEN.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as promised to us.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const MILLION: u64 = 1_000_000;
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// Uniform, as keys are (splitmix64).
+fn key(n: u64) -> SessionKey {
+    let mix = |n: u64| {
+        let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    };
+    SessionKey(u128::from(mix(n)) << 64 | u128::from(mix(n ^ u64::MAX)))
+}
+
+#[test]
+fn a_million_sessions_take_less_than_128_mib_and_leave_nothing_behind() {
+    let config = SessionConfig { max_entries: MILLION as usize, ..SessionConfig::default() };
+    let before = TAKEN.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let sessions = Sessions::new(&config, START);
+    for n in 0..MILLION {
+        assert_eq!(sessions.admit(key(n), TierId(0), Cost::ONE, START), Ok(()));
+    }
+    assert_eq!(sessions.admit(key(MILLION), TierId(0), Cost::ONE, START), Err(NoPlace::TableFull));
+    let most = MOST.load(Ordering::Relaxed) - before;
+    assert!(most < 128 << 20, "{most} bytes at the most, while it grew");
+    let taken = TAKEN.load(Ordering::Relaxed) - before;
+    let told = sessions.bytes();
+    assert!(told.abs_diff(taken) < 64 << 10, "{told} bytes are told, {taken} are taken");
+    assert!((0..MILLION).step_by(997).all(|n| sessions.standing(key(n), START) == Standing::Admitted));
+
+    // The places of those who left are used again: another million takes nothing.
+    let later = START + config.timeout + Duration::from_secs(1);
+    let gate = Totals::default();
+    sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, later);
+    assert_eq!((sessions.count().open, sessions.state().entries), (0, 0));
+    for n in MILLION..2 * MILLION {
+        assert_eq!(sessions.admit(key(n), TierId(0), Cost::ONE, later), Ok(()));
+    }
+    let again = TAKEN.load(Ordering::Relaxed) - before;
+    assert!(again < taken + taken / 50, "{again} bytes after {taken}");
+}

@@ -1,0 +1,222 @@
+//! Sessions (WAC 2): a visitor with all its requests. "Only whole sessions are refused": who is in keeps being served, and
+//! whoever would begin a session waits, or is refused, as long as no place is free.
+//!
+//! ```text
+//! request ─► key ─► touch ─► admitted: past room and buckets, before all others at the gate
+//!                     └────► new: room ─► a place ─► admitted ─► origin ─► `Tidegate-Session: end`, another cookie
+//! ```
+//!
+//! The decisions are `tidegate_core::session`'s; here is by what a request tells whose it is, and when a place goes back.
+//!
+//! - **Invariant**: a session is admitted by the gate alone. A cookie value or an address that nobody was admitted with is new, and
+//!   nothing is kept of it: what clients send fills no table.
+//! - **Invariant**: a place is given back once: when its session ends, or at once when nothing came of its first request.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore};
+use tidegate_core::gate::Totals;
+use tidegate_core::session::{SessionKey, Sessions, SessionsSeen, Standing};
+use tidegate_core::ticket::Pass;
+use tidegate_core::units::Timestamp;
+
+use crate::live::Live;
+use crate::settings::{Role, SessionBy};
+use crate::shared::{Shared, Worker};
+
+mod key;
+mod request;
+pub mod show;
+
+use key::Keys;
+
+/// A pass is renewed when so much of its life is over, as a share: not with every answer.
+pub(crate) const RENEWALS: u32 = 4;
+
+/// The sessions of this process, shared by all workers.
+pub struct Seats {
+    /// Who is admitted.
+    pub table: Sessions,
+    keys: Keys,
+    connections: AtomicU64,
+}
+
+impl Seats {
+    /// None yet.
+    ///
+    /// # Errors
+    /// The operating system has no randomness to give.
+    pub fn new(live: &Live, now: Timestamp) -> Result<Self, getrandom::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)?;
+        let table = Sessions::new(&live.session_config(), now);
+        Ok(Self { table, keys: Keys::new(&secret), connections: AtomicU64::new(0) })
+    }
+
+    /// One control tick, before the room's own: who has gone, how many there may be, and how fast the room may call more.
+    pub fn tick(&self, shared: &Shared, gate: &Totals, now: Timestamp) {
+        let live = shared.live.load();
+        let desk = &shared.desk;
+        let waiting = u64::from(desk.busy(now));
+        self.table.tick(&SessionsSeen { capacity: desk.capacity(), gate, waiting }, now);
+        // Tokengen goes by what tokencheck reports.
+        if !matches!(live.settings.role, Role::TokenGen { .. }) {
+            desk.pace_sessions(self.table.pace().filter(|_| live.seats_visitors()));
+        }
+    }
+
+    /// Goes over to another configuration. What another kind of key tells is nobody's any more.
+    pub fn follow(&self, old: &Live, new: &Live, now: Timestamp) {
+        let (before, after) = (&old.settings.session, &new.settings.session);
+        if (before.key, &before.cookie) != (after.key, &after.cookie) {
+            self.table.end_all(now);
+        }
+        let config = new.session_config();
+        if config != old.session_config() {
+            self.table.configure(&config, now);
+        }
+    }
+}
+
+/// What a connection is to sessions: its number, and the session that ends with it (`session.key = "connection"`).
+pub struct Link {
+    number: u64,
+    worker: Rc<Worker>,
+    session: RefCell<Option<SessionKey>>,
+}
+
+impl Link {
+    /// Of a new connection.
+    pub fn new(worker: Rc<Worker>) -> Self {
+        let number = worker.shared.seats.connections.fetch_add(1, Relaxed);
+        Self { number, worker, session: RefCell::default() }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(key) = self.session.take() {
+            self.worker.shared.seats.table.leave(key, self.worker.now());
+        }
+    }
+}
+
+/// Where a request stands among the sessions. Only there where sessions are counted.
+pub(crate) struct Seat {
+    /// What it shows. From its admission on: what its session is told by.
+    key: Option<SessionKey>,
+    standing: Standing,
+    /// The pass it shows, if its signature is the gate's.
+    pass: Option<Pass>,
+    /// It came over TLS.
+    is_secure: bool,
+    /// The session began with this request.
+    begun: Option<Begun>,
+}
+
+impl Seat {
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.standing == Standing::Admitted
+    }
+
+    /// What the session would be told by that the request would begin. A pass that does not hold is never good again; a cookie
+    /// or an address may begin another session.
+    pub(crate) fn offer(&self, by: SessionBy, rng: &mut StdRng) -> SessionKey {
+        let shown = self.key.filter(|_| by != SessionBy::Pass);
+        shown.unwrap_or_else(|| fresh(by, rng))
+    }
+
+    /// The session that the request begins was admitted under `key`.
+    fn begins(&mut self, worker: &Rc<Worker>, key: SessionKey) {
+        let (worker, is_untold) = (worker.clone(), self.key != Some(key));
+        self.begun = Some(Begun { worker, key, is_untold, has_reached: false, is_kept: false });
+        (self.key, self.standing) = (Some(key), Standing::Admitted);
+    }
+
+    /// The request is on its way to the origin, which may be working on it from now on, whatever becomes of the visitor.
+    pub(crate) fn reaches(&mut self, has_reached: bool) {
+        if let Some(begun) = &mut self.begun {
+            begun.has_reached = has_reached;
+        }
+    }
+
+    /// Something came of the request: its session has begun.
+    pub(crate) fn keep(&mut self) {
+        if let Some(mut begun) = self.begun.take() {
+            begun.is_kept = true;
+        }
+    }
+}
+
+/// A session that began with a request of which nothing has come yet. Dropped, it never began: its place is free again.
+struct Begun {
+    worker: Rc<Worker>,
+    key: SessionKey,
+    /// Its visitor has no key to show until there is an answer.
+    is_untold: bool,
+    /// The origin may be working on the request.
+    has_reached: bool,
+    is_kept: bool,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Whoever can come back has a session once the origin has the request; nobody else could use the place.
+        if !self.is_kept && (self.is_untold || !self.has_reached) {
+            self.worker.shared.seats.table.void(self.key, self.worker.now());
+        }
+    }
+}
+
+/// A key that nobody has shown.
+fn fresh(by: SessionBy, rng: &mut StdRng) -> SessionKey {
+    match by {
+        SessionBy::Pass => of_nonce(rng.next_u64()),
+        _ => SessionKey(rng.random()),
+    }
+}
+
+/// The key of a pass: its nonce, in either half, so that all bits are random.
+fn of_nonce(nonce: u64) -> SessionKey {
+    SessionKey(u128::from(nonce) << 64 | u128::from(nonce))
+}
+
+pub(crate) fn nonce_of(key: SessionKey) -> u64 {
+    key.0 as u64
+}
+
+/// As operators write it.
+pub fn written(key: SessionKey) -> String {
+    format!("{:032x}", key.0)
+}
+
+/// The other way.
+pub fn read(text: &str) -> Option<SessionKey> {
+    let is_one = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    is_one.then(|| u128::from_str_radix(text, 16).ok().map(SessionKey)).flatten()
+}
+
+/// The sessions of a process that counts them.
+pub fn counted(shared: &Shared) -> Option<&Sessions> {
+    shared.live.load().seats_visitors().then_some(&shared.seats.table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_written_as_they_are_read() {
+        for key in [of_nonce(0x0123_4567_89ab_cdef), SessionKey(0), SessionKey(u128::MAX)] {
+            assert_eq!(read(&written(key)), Some(key));
+        }
+        assert_eq!(nonce_of(of_nonce(77)), 77);
+        let long = "0".repeat(33);
+        for bad in ["", "0", "+0000000000000000000000000000001", "g0000000000000000000000000000000", &long] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

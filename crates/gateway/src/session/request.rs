@@ -1,0 +1,147 @@
+//! One request and its session: where it stands, what it begins, what the origin's answer makes of it.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_core::measure::Event;
+use tidegate_core::session::{Ender, SessionKey, Standing};
+use tidegate_core::ticket::Pass;
+use tidegate_core::units::Timestamp;
+
+use super::{Link, RENEWALS, Seat, of_nonce};
+use crate::cookies;
+use crate::room::{Outcome, Stage, Visitor, authentic_pass};
+use crate::serve::Exchange;
+use crate::settings::SessionBy;
+
+/// By which the origin ends a session.
+const FIELD: HeaderName = HeaderName::from_static("tidegate-session");
+/// What the field says then.
+const END: &str = "end";
+
+impl Exchange {
+    /// Finds out whose session a request is of, which is kept alive by it.
+    pub(crate) fn sit(&mut self, headers: &HeaderMap) {
+        if !self.live.seats_visitors() {
+            return;
+        }
+        let (by, now) = (self.live.settings.session.key, self.started);
+        let visitor = self.visitor(headers, None);
+        let pass = if by == SessionBy::Pass { authentic_pass(&self.live, &visitor) } else { None };
+        let seats = &self.worker.shared.seats;
+        let key = match &pass {
+            Some(pass) => Some(of_nonce(pass.nonce)),
+            None => {
+                seats.keys.shown(&self.live.settings.session, headers, self.client, self.conn.session.number)
+            }
+        };
+        let cost = self.live.class(self.class).cost;
+        let mut standing = key.map_or(Standing::New, |key| seats.table.touch(key, cost, now));
+        if let (Standing::New, Some(pass), Some(key)) = (standing, &pass, key)
+            && self.live.session_rules().admits(pass, now).is_some()
+            && seats.table.readmit(key, self.tier, pass.first, now)
+        {
+            standing = Standing::Admitted;
+        }
+        let is_secure = visitor.secure;
+        self.seat = Some(Box::new(Seat { key, standing, pass, is_secure, begun: None }));
+    }
+
+    /// Its session is admitted.
+    pub(crate) fn has_seat(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.is_admitted())
+    }
+
+    /// A place is free for the session that the request would begin; where sessions are not counted there always is one.
+    pub(crate) fn finds_seat(&self) -> bool {
+        self.seat.is_none() || self.worker.shared.seats.table.has_place(self.tier)
+    }
+
+    /// Enters by its session, past room and buckets, which are told of it.
+    pub(crate) fn enter_by_session(&self, stage: &mut Stage<'_>, visitor: &Visitor<'_>) -> Outcome {
+        let cost = self.live.class(self.class).cost;
+        self.live.ingress.charge(self.class, cost, self.started);
+        stage.desk.charge(cost);
+        let mut cookies = Vec::new();
+        let pass = self.seat.as_ref().and_then(|seat| seat.pass);
+        if let Some(pass) = pass.filter(|pass| self.is_due_for_renewal(pass)) {
+            stage.hand_out(&Pass { issued: self.started, ..pass }, visitor, &mut cookies);
+        }
+        Outcome::Enter { by: Event::EnteredByPass, cookies, ticket: None }
+    }
+
+    fn is_due_for_renewal(&self, pass: &Pass) -> bool {
+        self.started.since(pass.issued) > self.live.settings.session.timeout / RENEWALS
+    }
+
+    /// The room has let the request in under this key: its session has begun.
+    pub(crate) fn begins_session(&mut self, key: SessionKey) {
+        if let Some(seat) = &mut self.seat {
+            seat.begins(&self.worker, key);
+            self.conn.session.ends_with(self.live.settings.session.key, key);
+        }
+    }
+
+    /// What the origin's answer makes of the session. The field is for the gate alone.
+    pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) {
+        if !self.live.seats_visitors() {
+            return;
+        }
+        let ends = headers.get_all(&FIELD).iter().any(says_end);
+        headers.remove(&FIELD);
+        let now = self.worker.now();
+        let Some(mut seat) = self.seat.take() else { return };
+        let by = self.live.settings.session.key;
+        let table = &self.worker.shared.seats.table;
+        if ends {
+            if let Some(key) = seat.key.filter(|_| seat.is_admitted()) {
+                table.end(key, Ender::Origin, now);
+                seat.keep();
+                seat.standing = Standing::Ended;
+            }
+            if by == SessionBy::Pass {
+                cookies.retain(|cookie| !cookies::is_pass(cookie));
+                if seat.pass.is_some() {
+                    cookies.push(cookies::clear_pass(seat.is_secure));
+                }
+            }
+        } else if by == SessionBy::Cookie {
+            self.rename(&mut seat, headers, now);
+        } else {
+            seat.keep();
+        }
+        self.seat = Some(seat);
+    }
+
+    /// An application has the last word on its cookie: an admitted session goes on under the value it sets.
+    fn rename(&self, seat: &mut Seat, headers: &HeaderMap, now: Timestamp) {
+        if !seat.is_admitted() {
+            return;
+        }
+        let seats = &self.worker.shared.seats;
+        let is_untold = seat.begun.as_ref().is_some_and(|begun| begun.is_untold);
+        match seats.keys.set(&self.live.settings.session.cookie, headers) {
+            Some(new) if Some(new) != seat.key => {
+                if let Some(old) = seat.key {
+                    seats.table.rename(old, new, now);
+                }
+                seat.key = Some(new);
+                seat.keep();
+            }
+            // Nobody will ever show what it was admitted by: dropped, its place is free.
+            None if is_untold => seat.begun = None,
+            _ => seat.keep(),
+        }
+    }
+}
+
+impl Link {
+    /// The session that a request has begun ends with the connection, if that is what tells it.
+    fn ends_with(&self, by: SessionBy, key: SessionKey) {
+        if by == SessionBy::Connection {
+            self.session.replace(Some(key));
+        }
+    }
+}
+
+fn says_end(value: &HeaderValue) -> bool {
+    value.to_str().is_ok_and(|text| text.trim().eq_ignore_ascii_case(END))
+}
