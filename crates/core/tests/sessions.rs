@@ -239,3 +239,29 @@ fn the_pace_is_learned_from_sessions_that_end() {
     assert_eq!(sessions.retry_after(), Duration::from_secs(1).max(sessions.retry_after()));
     assert!(sessions.retry_after() < Duration::from_millis(1_300), "{:?}", sessions.retry_after());
 }
+
+#[test]
+fn levels_that_are_numbered_anew_keep_their_places() {
+    const SILVER: TierId = TierId(2);
+    let pools = |gold: TierId| vec![(gold, 2)];
+    let config = SessionConfig { pools: pools(GOLD), ..config(Cap::Fixed(2)) };
+    let sessions = Sessions::new(&config, at(0));
+    for (key, tier) in [(1, GOLD), (2, GOLD), (3, GOLD), (4, SILVER)] {
+        sessions.admit(SessionKey(key), tier, Cost::ONE, at(1)).unwrap();
+    }
+    let open = |tier: TierId| sessions.state().pools.iter().find(|p| p.tier == tier).map(|p| p.open);
+    assert_eq!((open(GOLD), open(TierId(0))), (Some(2), Some(2)));
+    // The two have changed places in the file.
+    sessions.renumber(|tier| if tier == GOLD { SILVER } else { GOLD });
+    sessions.configure(&SessionConfig { pools: pools(SILVER), ..config.clone() }, at(2));
+    assert_eq!((open(SILVER), open(TierId(0))), (Some(2), Some(2)));
+    assert_eq!(sessions.admit(SessionKey(5), SILVER, Cost::ONE, at(2)), Err(NoPlace::Taken));
+    // Gone: its sessions are everybody's, beyond the bound.
+    sessions.renumber(|tier| if tier == SILVER { TierId(0) } else { tier });
+    sessions.configure(&SessionConfig { pools: Vec::new(), ..config }, at(3));
+    assert_eq!((open(TierId(0)), sessions.count().open), (Some(4), 4));
+    for key in 1..=4 {
+        assert!(sessions.end(SessionKey(key), Ender::Operator, at(4)));
+    }
+    assert_eq!((open(TierId(0)), sessions.count().open), (Some(0), 0));
+}

@@ -74,6 +74,11 @@ impl Seats {
         if (before.key, &before.cookie) != (after.key, &after.cookie) {
             self.table.end_all(now);
         }
+        if old.tiers.names().ne(new.tiers.names()) {
+            let now =
+                |id| old.tiers.get(id).and_then(|tier| new.tiers.by_name(&tier.name)).unwrap_or_default();
+            self.table.renumber(now);
+        }
         let config = new.session_config();
         if config != old.session_config() {
             self.table.configure(&config, now);

@@ -114,6 +114,11 @@ impl Tiers {
         (1..=MAX_TIERS as u8).map(TierId).zip(&self.0)
     }
 
+    /// The names, in the order of the levels.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|tier| &*tier.name)
+    }
+
     /// By name; `default` is that of everybody else.
     pub fn by_name(&self, name: &str) -> Option<TierId> {
         if name == settings::DEFAULT {

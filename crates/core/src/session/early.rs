@@ -3,7 +3,8 @@
 use super::shard::{Entry, State};
 use super::sums::How;
 use super::words::{Ender, SessionKey, SessionLine, SessionPage};
-use super::{SHARDS, Sessions, lock};
+use super::{EVERYBODY, SHARDS, Sessions, lock, own};
+use crate::orders::TierId;
 use crate::sync::Ordering;
 use crate::units::Timestamp;
 
@@ -100,6 +101,27 @@ impl Sessions {
             part.shard.insert(moved.under(to), &lives);
         }
         true
+    }
+
+    /// A reload has numbered the service levels anew: `level_now` tells what a level is now: everybody's where it is gone. Sessions
+    /// keep their places, which are of the new number's pool from here on.
+    pub fn renumber(&self, level_now: impl Fn(TierId) -> TierId) {
+        for part in &self.shards {
+            let part = &mut *lock(part);
+            // A whole shard at once: of two looks at it the second would number anew who came between them.
+            for entry in part.shard.stretch(0, usize::MAX).unwrap_or_default() {
+                let level = level_now(entry.tier);
+                if entry.state == State::Unused || level == entry.tier {
+                    continue;
+                }
+                let pool = if entry.pool == EVERYBODY { EVERYBODY } else { own(level) };
+                if entry.state == State::Open && pool != entry.pool {
+                    self.pools[usize::from(entry.pool)].give();
+                    self.pools[usize::from(pool)].force();
+                }
+                (entry.tier, entry.pool) = (level, pool);
+            }
+        }
     }
 
     /// A page of the sessions that are open, from where the last one ended; 0: the first. Who comes or goes meanwhile may be on it

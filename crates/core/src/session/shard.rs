@@ -237,7 +237,7 @@ impl Shard {
     /// Those in a stretch of the slab, unused ones among them; `None`: the slab ends before.
     pub(super) fn stretch(&mut self, from: usize, places: usize) -> Option<&mut [Entry]> {
         let len = self.slab.len();
-        (from < len).then(|| &mut self.slab[from..len.min(from + places)])
+        (from < len).then(|| &mut self.slab[from..len.min(from.saturating_add(places))])
     }
 
     fn allocate(&mut self, entry: Entry) -> u32 {
