@@ -44,6 +44,19 @@ pub enum End {
     Failed(Failure),
 }
 
+/// How a session of a closed loop ended ([`Rounds`](crate::scenario::Rounds)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// Every step was answered in time, at the first attempt.
+    Good,
+    /// Every step was answered, some too late or at a later attempt.
+    Slow,
+    /// Broken off after some step had been answered.
+    Broken,
+    /// Broken off before any was: turned away, or tired of waiting.
+    TurnedAway,
+}
+
 /// What is worth counting about an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {

@@ -14,16 +14,16 @@
 //! | `honest` | nobody waits longer than told, within the bound of [`calm`] | each visitor served |
 //! | `normal` | after the crowd the room empties | each second |
 //! | `forged` | no altered ticket is accepted | each attack |
+//! | `session` | an admitted session keeps its place and is refused nothing for load; no place is given out twice, and every one comes back | each request of a session |
 //!
 //! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not asked.
 
 use std::time::Duration;
 
 use tidegate_core::desk::Place;
-use tidegate_core::gate::Decision;
 use tidegate_core::room::{Look, Wait};
 use tidegate_core::ticket::Ticket;
-use tidegate_core::units::{ClassId, Cost};
+use tidegate_core::units::Cost;
 
 use crate::acts::{End, Noted};
 use crate::model::Stats;
@@ -38,12 +38,14 @@ mod numbers;
 mod places;
 mod queue;
 mod schedule;
+mod sessions;
 mod violation;
 
 use calm::Calm;
 use flow::Flow;
 use queue::Queue;
 use schedule::Schedule;
+use sessions::Sessions;
 pub use violation::Violation;
 
 /// Violations kept: the first explains the others.
@@ -75,6 +77,7 @@ pub(crate) struct Oracle {
     schedule: Schedule,
     flow: Flow,
     calm: Calm,
+    sessions: Sessions,
 }
 
 impl Oracle {
@@ -89,6 +92,7 @@ impl Oracle {
             schedule: Schedule::new(halves),
             flow: Flow::new(scenario, halves),
             calm: Calm::new(scenario),
+            sessions: Sessions::new(halves),
         }
     }
 
@@ -104,41 +108,6 @@ impl Oracle {
     fn expect(&mut self, finding: Finding) {
         if let Err(found) = finding {
             self.found.push(found);
-        }
-    }
-
-    pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, priority: u8, decision: Decision) {
-        if self.is_on {
-            let finding = self.queue.arrived(id, class, priority, decision);
-            self.expect(finding);
-        }
-    }
-
-    pub(crate) fn woken(&mut self, id: u64, class: ClassId) {
-        if self.is_on {
-            let finding = self.queue.woken(id, class);
-            self.expect(finding);
-        }
-    }
-
-    pub(crate) fn abandoned(&mut self, id: u64, waited: bool) {
-        if self.is_on {
-            let finding = self.queue.abandoned(id, waited);
-            self.expect(finding);
-        }
-    }
-
-    pub(crate) fn timed_out(&mut self, id: u64, class: ClassId) {
-        if self.is_on {
-            let finding = self.queue.timed_out(id, class);
-            self.expect(finding);
-        }
-    }
-
-    pub(crate) fn finished(&mut self, id: u64) {
-        if self.is_on {
-            let finding = self.queue.finished(id);
-            self.expect(finding);
         }
     }
 
@@ -259,6 +228,7 @@ impl Oracle {
 
     pub(crate) fn left(&mut self, guest: u32, end: End, holds_ticket: bool) {
         if self.is_on {
+            self.sessions.over(guest);
             self.calm.left(guest, end, holds_ticket);
         }
     }
@@ -322,6 +292,7 @@ impl Oracle {
         self.is_down = false;
         self.schedule.restarted();
         self.flow.restarted(now_us);
+        self.sessions.restarted();
     }
 
     pub(crate) fn crowd_is_over(&mut self, now_us: u64) {

@@ -34,7 +34,7 @@ mod visitors;
 #[cfg(test)]
 mod tests;
 
-pub use closed::ClosedLoop;
+pub use closed::{ClosedLoop, Rounds};
 pub use defaults::DEFAULT_BODY_BYTES;
 pub use read::{Mistakes, keys};
 pub use section::Key;
@@ -164,6 +164,8 @@ pub struct Kind {
     /// Until when, from the start, the browser goes on in a closed loop; `None`: one visit, and that is it. Not written: it
     /// follows from the arrivals.
     pub until: Option<Duration>,
+    /// How it goes on after a session in a closed loop of whole sessions; `None`: there are none. Follows from the arrivals, too.
+    pub sessions: Option<Rounds>,
 }
 
 /// What waiting visitors go by.
@@ -320,7 +322,10 @@ impl Scenario {
         let crowd = match &self.arrivals {
             Arrivals::Phases { .. } | Arrivals::Closed(_) => {
                 let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
-                kinds.iter_mut().for_each(|kind| kind.until = self.closed().map(ClosedLoop::ends));
+                for kind in &mut kinds {
+                    kind.until = self.closed().map(ClosedLoop::ends);
+                    kind.sessions = self.closed().and_then(|closed| closed.sessions);
+                }
                 Crowd::new(self.seed, &self.arrivals, &weights)
             }
             Arrivals::Replay { log, speed } => {

@@ -43,6 +43,7 @@ mod guest;
 pub(crate) mod half;
 pub mod record;
 pub(crate) mod request;
+mod seats;
 mod sweep;
 pub mod trace;
 mod world;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::acts::{Ask, End, Failure, Noted};
+use crate::acts::{Ask, End, Failure, Noted, SessionEnd};
 
 mod kinds;
 mod measured;
@@ -273,6 +273,13 @@ impl Tally {
     #[inline]
     pub fn served_of(&mut self, kind: u32) {
         self.kinds.served(kind);
+    }
+
+    /// A session of a closed loop is over.
+    pub fn session(&mut self, end: SessionEnd, now: Duration) {
+        if let Some(measured) = &mut self.measured {
+            measured.session(end, now);
+        }
     }
 
     /// A visitor leaves. `was_in_room`: whether it is still counted as waiting, which is what the last

@@ -37,7 +37,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub use crate::acts::{Ask, End, Failure, Noted};
+pub use crate::acts::{Ask, End, Failure, Noted, SessionEnd};
 
 use draw::{Draw, Salt};
 use waiting::Told;
@@ -63,6 +63,14 @@ pub struct Reaction {
     pub noted: Noted,
     /// What the visitor does.
     pub next: Next,
+    /// In a closed loop of sessions: how the present one ended, if it did.
+    pub session: Option<SessionEnd>,
+}
+
+impl Reaction {
+    fn new(noted: Noted, next: Next) -> Self {
+        Self { noted, next, session: None }
+    }
 }
 
 /// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the step's
@@ -88,6 +96,8 @@ pub struct Visitor {
     misses: u8,
     flags: u8,
     ask: Ask,
+    /// Of a session of a closed loop: some answer was late, or some request failed.
+    is_slow: bool,
 }
 
 const _: () = assert!(size_of::<Visitor>() <= 48, "a million of them wait at once");
@@ -125,6 +135,7 @@ impl Visitor {
             misses: 0,
             flags: 0,
             ask: Ask::Page,
+            is_slow: false,
         };
         visitor.step = visitor.drawn_step(visitor.kind_in(cast)).unwrap_or(0);
         visitor
@@ -180,9 +191,7 @@ impl Visitor {
         let reaction = match self.ask {
             Ask::Page => self.asked_for_the_page(kind, outcome, now),
             Ask::News => match outcome {
-                Ok(Answer::News(news)) => {
-                    Reaction { noted: Noted::Nothing, next: self.told_news(kind, news, now) }
-                }
+                Ok(Answer::News(news)) => Reaction::new(Noted::Nothing, self.told_news(kind, news, now)),
                 Ok(_) => self.missed(kind, Failure::Refused, now),
                 Err(failure) => self.missed(kind, failure, now),
             },
@@ -191,7 +200,7 @@ impl Visitor {
                     Ok(answer) => judge_attack(answer),
                     Err(failure) => Noted::Failed(failure),
                 };
-                Reaction { noted, next: self.after_attack(kind, now) }
+                Reaction::new(noted, self.after_attack(kind, now))
             }
         };
         self.in_the_round(kind, reaction, now)
@@ -201,7 +210,7 @@ impl Visitor {
     pub fn skip_attack(&mut self, cast: &Cast, now: Duration) -> Reaction {
         let kind = self.kind_in(cast);
         assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
-        let reaction = Reaction { noted: Noted::Nothing, next: self.after_attack(kind, now) };
+        let reaction = Reaction::new(Noted::Nothing, self.after_attack(kind, now));
         self.in_the_round(kind, reaction, now)
     }
 
@@ -217,7 +226,7 @@ impl Visitor {
             Ok(Answer::Served) => return self.served(kind, now),
             // The place is kept: the first tab goes on.
             Ok(Answer::Wait { .. }) if premature => {
-                return Reaction { noted: Noted::Nothing, next: self.resume(kind, now) };
+                return Reaction::new(Noted::Nothing, self.resume(kind, now));
             }
             Ok(Answer::Wait { news, after, refresh, poll, full }) => {
                 let told = Told { news, after, refresh, poll, full };
@@ -227,7 +236,7 @@ impl Visitor {
             Err(failure) => failure,
         };
         let next = if premature { self.resume(kind, now) } else { self.failed(kind, failure, now) };
-        Reaction { noted: Noted::Failed(failure), next }
+        Reaction::new(Noted::Failed(failure), next)
     }
 
     fn served(&mut self, kind: &Kind, now: Duration) -> Reaction {
@@ -248,13 +257,13 @@ impl Visitor {
         } else {
             self.next_step(kind, now)
         };
-        Reaction { noted, next }
+        Reaction::new(noted, next)
     }
 
     fn next_step(&mut self, kind: &Kind, now: Duration) -> Next {
         let think = kind.steps.get(usize::from(self.step)).map(|step| step.think);
         match self.step.checked_add(1) {
-            Some(step) if usize::from(step) < kind.steps.len() && kind.until.is_none() => {
+            Some(step) if usize::from(step) < kind.steps.len() && kind.has_next_step() => {
                 let think = think.unwrap_or(Dist::Fixed(0.0));
                 let at = now.saturating_add(self.sample(&think, Salt::Think, u16::from(self.step)));
                 self.step = step;

@@ -219,8 +219,13 @@ proptest! {
 
 #[test]
 fn the_browsers_of_a_closed_loop_join_one_after_another() {
-    let closed =
-        ClosedLoop { browsers: 1000, join: 50.0, settle: Duration::ZERO, lasts: Duration::from_secs(60) };
+    let closed = ClosedLoop {
+        browsers: 1000,
+        join: 50.0,
+        settle: Duration::ZERO,
+        lasts: Duration::from_secs(60),
+        sessions: None,
+    };
     let people: Vec<_> = Crowd::new(3, &Arrivals::Closed(closed), &WEIGHTS).collect();
     assert_eq!(people.len(), 1000);
     assert!(people.is_sorted_by_key(|person| person.at));

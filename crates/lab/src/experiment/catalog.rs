@@ -39,6 +39,8 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-vi-a",
     "masth-fig1",
     "masth-fig1-sim",
+    "wac-fig6-7",
+    "wac-fig6-7-real",
     "scheduler-shares",
     "million-sim",
     "hundred-thousand-real",

@@ -119,10 +119,12 @@ enum Function {
     Settled,
     /// The greater of two figures.
     Greater,
+    /// At each place the higher of two curves.
+    Higher,
 }
 
 impl Function {
-    const ALL: [(&'static str, Self); 12] = [
+    const ALL: [(&'static str, Self); 13] = [
         ("max", Self::Max),
         ("min", Self::Min),
         ("mean", Self::Mean),
@@ -135,6 +137,7 @@ impl Function {
         ("smooth", Self::Smooth),
         ("settled", Self::Settled),
         ("greater", Self::Greater),
+        ("higher", Self::Higher),
     ];
 
     fn name(self) -> &'static str {
@@ -151,6 +154,7 @@ impl Function {
             Self::Shift | Self::Smooth => (&[Kind::Curve, Kind::Number], Kind::Curve),
             Self::Settled => (&[Kind::Curve, Kind::Number, Kind::Number], Kind::Number),
             Self::Greater => (&[Kind::Number, Kind::Number], Kind::Number),
+            Self::Higher => (&[Kind::Curve, Kind::Curve], Kind::Curve),
         }
     }
 }

@@ -298,6 +298,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         if matches!(reaction.noted, Noted::Served { .. }) {
             self.tally.served_of(kind);
         }
+        reaction.session.into_iter().for_each(|end| self.tally.session(end, at));
         match reaction.next {
             Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),
             Next::Leave(end) => {

@@ -5,8 +5,8 @@
 //! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. It is not held against
 //! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second), while
 //! tokencheck's reports are lost (what is told after the next one holds again), when the origin has fallen behind what the operator said of it since the wait was
-//! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no
-//! promise.
+//! told, in a crowd of which some are late, who take their turn later than the schedule had it, and where sessions have places: when
+//! one becomes free is up to those who have them. Being let in sooner breaks no promise.
 //!
 //! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits
 //! longer than until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use tidegate_core::room::Wait;
 use tidegate_core::units::Cost;
+use tidegate_gateway::settings::SessionMax;
 
 use super::Finding;
 use crate::acts::{End, Noted};
@@ -81,7 +82,9 @@ pub(super) struct Calm {
 
 impl Calm {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let nobody_is_late = scenario.visitors.iter().all(|kind| kind.late == 0.0);
+        let settings = scenario.gate.as_ref().map(|gate| &gate.settings);
+        let has_places = settings.is_some_and(|s| s.counts_sessions() && s.session.max != SessionMax::None);
+        let nobody_is_late = !has_places && scenario.visitors.iter().all(|kind| kind.late == 0.0);
         let prompt = scenario.visitors.iter().map(|kind| nobody_is_late && kind.follow == Follow::Page);
         Self {
             told: Vec::new(),

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use tidegate_core::gate::{ClassConfig, Decision, DisciplineKind, Gate, GateConfig, Scheduling};
 use tidegate_core::units::{ClassId, Share};
 
-use super::Finding;
 use super::places::{Places, Where};
+use super::{Finding, Oracle};
 
 #[derive(Default)]
 pub(super) struct Queue {
     /// The order is another than by priority, then first come, first served: the gate's own tests are about that.
     is_tuned: bool,
-    /// By class id.
-    classes: BTreeMap<u8, Line>,
+    /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
+    classes: BTreeMap<(Rank, u8), Line>,
     /// Who waits, and in which place of the order of arrival; who is at the origin.
     requests: Places,
     arrivals: u64,
@@ -24,8 +24,10 @@ pub(super) struct Queue {
     forwarded: bool,
 }
 
+/// Who goes first: those of admitted sessions (`false`), then by priority.
+pub(crate) type Rank = (bool, u8);
+
 struct Line {
-    priority: u8,
     /// In order of arrival; those who have left are skipped.
     ids: VecDeque<u64>,
 }
@@ -49,7 +51,7 @@ impl Queue {
         *self = Self { is_tuned: self.is_tuned, ..Self::default() };
     }
 
-    pub(super) fn arrived(&mut self, id: u64, class: ClassId, priority: u8, decision: Decision) -> Finding {
+    pub(super) fn arrived(&mut self, id: u64, class: ClassId, rank: Rank, decision: Decision) -> Finding {
         self.arrivals += 1;
         match decision {
             Decision::Forward => {
@@ -63,7 +65,7 @@ impl Queue {
             }
             Decision::Queued(_) => {
                 let line =
-                    self.classes.entry(class.0).or_insert_with(|| Line { priority, ids: VecDeque::new() });
+                    self.classes.entry((rank, class.0)).or_insert_with(|| Line { ids: VecDeque::new() });
                 line.ids.push_back(id);
                 self.requests.put(id, Where::Waits(self.arrivals));
                 Ok(())
@@ -87,10 +89,10 @@ impl Queue {
     }
 
     pub(super) fn woken(&mut self, id: u64, class: ClassId) -> Finding {
-        let mut expected: Option<(u8, u64, u64)> = None;
-        for line in self.classes.values_mut() {
+        let mut expected: Option<(Rank, u64, u64)> = None;
+        for ((rank, _), line) in &mut self.classes {
             if let Some((turn, first)) = Self::first(line, &self.requests) {
-                let candidate = (line.priority, turn, first);
+                let candidate = (*rank, turn, first);
                 if expected.is_none_or(|best| candidate < best) {
                     expected = Some(candidate);
                 }
@@ -176,5 +178,42 @@ impl Queue {
             return Err(("limit", format!("{queued} queue although {in_flight} of {limit} are in flight")));
         }
         Ok(())
+    }
+}
+
+impl Oracle {
+    pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, rank: Rank, decision: Decision) {
+        if self.is_on {
+            let finding = self.queue.arrived(id, class, rank, decision);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn woken(&mut self, id: u64, class: ClassId) {
+        if self.is_on {
+            let finding = self.queue.woken(id, class);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn abandoned(&mut self, id: u64, waited: bool) {
+        if self.is_on {
+            let finding = self.queue.abandoned(id, waited);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn timed_out(&mut self, id: u64, class: ClassId) {
+        if self.is_on {
+            let finding = self.queue.timed_out(id, class);
+            self.expect(finding);
+        }
+    }
+
+    pub(crate) fn finished(&mut self, id: u64) {
+        if self.is_on {
+            let finding = self.queue.finished(id);
+            self.expect(finding);
+        }
     }
 }

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tidegate_gateway::settings::kind::{Count, Number};
 
-use super::kinds::{MOMENT, SPAN};
+use super::kinds::{Drawn, MOMENT, SPAN, SPAN_OR_FOREVER};
 use super::section::Section;
-use super::{Kind, Step};
+use super::{Arrivals, Kind, Step};
+use crate::dist::Dist;
 
 /// Most browsers: each is a visitor of some hundred bytes for the whole run.
 const MAX_BROWSERS: u32 = 1_000_000;
@@ -31,6 +32,17 @@ pub struct ClosedLoop {
     pub settle: Duration,
     /// Time that is measured. At its end nobody asks for another page.
     pub lasts: Duration,
+    /// Browsers play their steps in order, as sessions; `None`: page after page.
+    pub sessions: Option<Rounds>,
+}
+
+/// Sessions of a closed loop, one after another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    /// From the end of a session to the next.
+    pub pause: Dist,
+    /// A session is good if every answer took less than this.
+    pub good_under: Duration,
 }
 
 impl ClosedLoop {
@@ -60,6 +72,7 @@ pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
         join: section.take("join", &Number(0.001..=1e6), 50.0),
         settle: section.take("settle", &MOMENT, Duration::ZERO),
         lasts: section.need("for", &SPAN, Duration::from_secs(1)),
+        sessions: rounds(&mut section),
     };
     section.finish();
     for other in ["phase", "process", "repeat", "replay", "speed"] {
@@ -70,12 +83,34 @@ pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
     Some(closed)
 }
 
+fn rounds(section: &mut Section<'_, '_>) -> Option<Rounds> {
+    let pause = section.maybe("pause", &Drawn { never: false });
+    let good_under = section.take("good_under", &SPAN_OR_FOREVER, Duration::MAX);
+    if section.has("good_under") && !section.has("pause") {
+        section.conflict(
+            "good_under",
+            "`pause` with it: without, there are no sessions",
+            "a bound that has no effect",
+        );
+    }
+    pause.map(|pause| Rounds { pause, good_under })
+}
+
 /// What visitors must be for a closed loop, and must not be without one.
-pub(super) fn check(root: &mut Section<'_, '_>, is_closed: bool, visitors: &[Kind]) {
+pub(super) fn check(root: &mut Section<'_, '_>, arrivals: &Arrivals, visitors: &[Kind]) {
+    let (is_closed, in_sessions) = match arrivals {
+        Arrivals::Closed(closed) => (true, closed.sessions.is_some()),
+        _ => (false, false),
+    };
     let by_weight = |kind: &&Kind| kind.steps.iter().any(|step| step.weight.is_some());
     if let Some(kind) = visitors.iter().find(by_weight).filter(|_| !is_closed) {
         let expected =
             "[arrivals.closed] with steps drawn by weight: a session of them has no end of its own";
+        root.conflict("visitor", expected, format!("weights in the steps of \"{}\"", kind.name));
+    }
+    if let Some(kind) = visitors.iter().find(by_weight).filter(|_| in_sessions) {
+        let expected =
+            "steps without weights beside `arrivals.closed.pause`: those of a session come in their order";
         root.conflict("visitor", expected, format!("weights in the steps of \"{}\"", kind.name));
     }
     let attacks = |kind: &&Kind| kind.tamper > 0.0 || kind.replay > 0.0;

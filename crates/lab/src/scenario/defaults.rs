@@ -25,6 +25,7 @@ impl Default for Kind {
             tamper: 0.0,
             replay: 0.0,
             until: None,
+            sessions: None,
         }
     }
 }

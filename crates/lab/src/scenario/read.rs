@@ -128,7 +128,7 @@ fn scenario(root: &Table, stem: &str, dir: &Path, out: &mut Reader) -> Scenario 
     let origin = service::read(&mut root);
     let gate = gate::read(&mut root, origin.replicas);
     let faults = faults::read(&mut root, &origin, gate.as_ref());
-    closed::check(&mut root, matches!(arrivals, Arrivals::Closed(_)), &visitors);
+    closed::check(&mut root, &arrivals, &visitors);
     if matches!(arrivals, Arrivals::Replay { .. }) {
         replayed(&mut root, &visitors);
     }

@@ -56,6 +56,7 @@ fn kind(section: &mut Section<'_, '_>) -> Kind {
         tamper: section.take("tamper", &Portion, usual.tamper),
         replay: section.take("replay", &Portion, usual.replay),
         until: None,
+        sessions: None,
     };
     section.finish();
     kind

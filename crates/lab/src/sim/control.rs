@@ -13,6 +13,7 @@ use tidegate_gateway::dispatch::budget::Budget;
 use super::SimError;
 use super::trace::What;
 use super::world::{Item, World, micros};
+use crate::acts::Failure;
 use crate::scenario::FaultKind;
 
 impl World<'_> {
@@ -44,6 +45,9 @@ impl World<'_> {
             self.tally.capacity(Duration::from_micros(self.now_us), known, last.gate.limit());
             if let Some(record) = &mut self.record {
                 record.believes(self.now_us, believed, last.gate.limit());
+                if let Some(sessions) = &last.sessions {
+                    record.seats(self.now_us, &sessions.state(), &last.gate.totals());
+                }
             }
         }
     }
@@ -139,5 +143,18 @@ impl World<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The gate's processes are killed: connections break, the origin is left with what it has.
+    pub(crate) fn killed(&mut self) {
+        self.restarts += 1;
+        for at in self.requests.numbers() {
+            self.leave_origin(at);
+            let Some(request) = self.requests.remove(at) else { continue };
+            self.reply(request.guest, Err(Failure::Broken));
+        }
+        self.sent.clear();
+        self.streaming = 0;
+        self.oracle.killed();
     }
 }

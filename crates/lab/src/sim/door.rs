@@ -5,12 +5,14 @@ use std::time::Duration;
 use rand::{Rng, RngCore};
 use tidegate_core::desk::{Asking, Place, Shown, Verdict};
 use tidegate_core::room::{Look, Wait};
-use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Ticket};
+use tidegate_core::session::SessionKey;
+use tidegate_core::ticket::{Binding, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Timestamp};
-use tidegate_gateway::settings::{Binding as Bound, Unit};
+use tidegate_gateway::settings::Binding as Bound;
 use tidegate_gateway::{page, respond, room};
 
 use super::LATENCY_US;
+use super::seats::{Passage, Seated};
 use super::trace::What;
 use super::world::{Item, World};
 use crate::acts::{Ask, Failure};
@@ -68,17 +70,23 @@ impl World<'_> {
             return self.news(&caller, ticket);
         }
         self.halves[half].shard.arrived(class);
-        if route.meets_room {
+        let (cost, meets_room) = (route.cost, route.meets_room);
+        let can_go = !meets_room || self.replicas.any_usable_at(|| self.now_us);
+        if let Some(key) = self.admitted(number, half, ask)
+            && can_go
+        {
+            return self.goes_on_with_session(&caller, key);
+        }
+        if meets_room {
             self.meets_room(&caller, ticket);
         } else if self.halves[half].forwards() && self.halves[half].live.ingress.limits(class) {
             let now = self.halves[half].now(self.now_us);
             self.asks(&caller, ticket, now);
         } else if self.halves[half].forwards() {
-            let cost = route.cost;
             self.halves[half].desk.charge(cost);
             self.trace.step(self.now_us, What::Passes, number, u64::from(class.0));
             self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
-            self.forward(number, None, false);
+            self.forward(number, Passage::default());
         } else {
             self.send_on(&caller, None);
         }
@@ -95,10 +103,6 @@ impl World<'_> {
         if half.forwards() && !self.replicas.any_usable_at(|| self.now_us) {
             return self.hold(caller, ticket, now);
         }
-        let session = half.live.settings.room.unit == Unit::Session;
-        if session && caller.ask == Ask::Page && self.by_session(caller, now) {
-            return;
-        }
         self.asks(caller, ticket, now);
     }
 
@@ -108,7 +112,10 @@ impl World<'_> {
             (Some(ticket), Ask::Page | Ask::News) => Shown::Ticket(ticket),
             (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(caller, &ticket),
         };
+        let counts = caller.meets_room && self.halves[caller.half].sessions.is_some();
+        let key = counts.then(|| self.new_key(caller.guest, caller.half));
         let half = &self.halves[caller.half];
+        let seat = key.and_then(|key| half.seat(key));
         let asking = Asking {
             class: caller.class,
             cost: half.live.class(caller.class).cost,
@@ -118,15 +125,25 @@ impl World<'_> {
         let rng = &mut self.rng;
         let (entrance, count) =
             (half.live.entrance(caller.meets_room, true), |event| half.shard.count(event));
-        let verdict = half.desk.ask_at(&entrance, &asking, &mut || rng.next_u64(), &count, now);
-        self.perform_verdict(caller, verdict, &asking, now);
+        let verdict =
+            half.desk.ask_for(&entrance, &asking, seat.as_ref(), &mut || rng.next_u64(), &count, now);
+        if let (Verdict::Enter { .. }, Some(key)) = (&verdict, key) {
+            self.oracle.session_begins(caller.guest, key, half, self.now_us);
+        }
+        self.perform_verdict(caller, verdict, &asking, key, now);
     }
 
-    fn perform_verdict(&mut self, caller: &Caller, verdict: Verdict, asking: &Asking, now: Timestamp) {
+    fn perform_verdict(
+        &mut self,
+        caller: &Caller,
+        verdict: Verdict,
+        asking: &Asking,
+        key: Option<SessionKey>,
+        now: Timestamp,
+    ) {
         let (number, at) = (caller.guest, self.now_us);
         match verdict {
             Verdict::Enter { ticket } => {
-                let session = self.halves[caller.half].live.settings.room.unit == Unit::Session;
                 let (class, cost) = (asking.class, asking.cost);
                 let entry = match ticket {
                     Some(ticket) => {
@@ -143,7 +160,9 @@ impl World<'_> {
                     }
                 };
                 self.oracle.entered(entry, &self.halves, at);
-                self.forward(number, ticket, session || asking.shown != Shown::Nothing);
+                let seated = key.map(|key| Seated { key, begins: true });
+                let cookies = seated.is_some() || asking.shown != Shown::Nothing;
+                self.forward(number, Passage { ticket, cookies, seated });
             }
             Verdict::SendOn { ticket, redeemed } => {
                 if redeemed {
@@ -228,23 +247,16 @@ impl World<'_> {
         self.reply(caller.guest, Ok(answer));
     }
 
-    /// A session that was admitted goes on.
-    fn by_session(&mut self, caller: &Caller, now: Timestamp) -> bool {
+    /// A session that was admitted goes on: past the room and its class's bucket.
+    fn goes_on_with_session(&mut self, caller: &Caller, key: SessionKey) {
         let half = &self.halves[caller.half];
-        let Some(Some(pass)) = self.passes.get_mut(caller.guest as usize) else { return false };
-        let Some(renew) = half.live.session_rules().admits(pass, now) else { return false };
-        if renew {
-            pass.issued = now;
-        }
-        let (class, cost) = (caller.class, half.live.class(caller.class).cost);
-        if half.live.ingress.take(class, cost, now).is_err() {
-            return false;
-        }
+        let (class, cost, now) = (caller.class, half.live.class(caller.class).cost, half.now(self.now_us));
+        half.live.ingress.charge(class, cost, now);
         half.desk.charge(cost);
         self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(class.0));
         self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
-        self.forward(caller.guest, None, false);
-        true
+        let seated = Some(Seated { key, begins: false });
+        self.forward(caller.guest, Passage { seated, ..Passage::default() });
     }
 
     /// Tokengen forwards nothing itself.
@@ -312,24 +324,6 @@ impl World<'_> {
                 Shown::Ticket(ticket)
             }
             Err(_) => Shown::Forged,
-        }
-    }
-
-    /// What comes with an answer of the origin after a place was used: the ticket goes, a session's pass comes.
-    pub(crate) fn take_cookies(&mut self, number: u32) {
-        let Some(half) = self.halves.last() else { return };
-        let Some(guest) = self.guests.get_mut(number) else { return };
-        guest.use_up();
-        let session = half.live.settings.room.unit == Unit::Session;
-        guest.go_to_check(session && self.halves.len() == 2);
-        if session {
-            let (kind, now) = (guest.visitor.kind(), half.now(self.now_us));
-            let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
-            let nonce = self.rng.next_u64();
-            let pass = Pass { kind: PassKind::Session, class, issued: now, first: now, nonce };
-            let at = number as usize;
-            self.passes.resize(self.passes.len().max(at + 1), None);
-            self.passes[at] = Some(pass);
         }
     }
 }

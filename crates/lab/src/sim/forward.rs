@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngCore;
-use tidegate_core::gate::{self, Decision, Leaving, ShedReason};
+use tidegate_core::gate::{self, Decision, Lane, Leaving, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
-use tidegate_core::ticket::Ticket;
 use tidegate_core::units::ClassId;
 use tidegate_gateway::balance::{InFlight, Replica};
 use tidegate_gateway::dispatch::retry::Miss;
 
 use super::LATENCY_US;
 use super::request::{AtOrigin, Request};
+use super::seats::Passage;
 use super::trace::What;
 use super::world::{Item, World, micros};
 use crate::acts::Failure;
@@ -32,7 +32,7 @@ enum Attempt {
 impl World<'_> {
     /// Without a gate: to whichever replica an even-handed balancer would choose.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
-        let id = self.note_request(number, None, false);
+        let id = self.note_request(number, Passage::default());
         let replica = (self.rng.next_u64() % self.farm.len() as u64) as usize;
         match self.submit(id, replica, None) {
             Attempt::UnderWay => self.set_patience(number, id),
@@ -42,15 +42,20 @@ impl World<'_> {
     }
 
     /// Admitted: through the gate to the origin.
-    pub(crate) fn forward(&mut self, number: u32, ticket: Option<Ticket>, cookies: bool) {
-        let id = self.note_request(number, ticket, cookies);
+    pub(crate) fn forward(&mut self, number: u32, passage: Passage) {
+        let is_admitted = passage.seated.is_some();
+        let id = self.note_request(number, passage);
         let half = self.halves.len() - 1;
         let half = &mut self.halves[half];
         let now = half.now(self.now_us);
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
         let (class, cost) = (request.class, request.cost);
-        let decision = half.gate.arrive(gate::Request { id, class, cost }, now);
-        self.oracle.arrived_at_gate(id, class, half.priority(class), decision);
+        let asked = gate::Request { id, class, cost };
+        let decision = match is_admitted {
+            true => half.gate.arrive_as(asked, Lane::Admitted, None, now),
+            false => half.gate.arrive(asked, now),
+        };
+        self.oracle.arrived_at_gate(id, class, (!is_admitted, half.priority(class)), decision);
         match decision {
             Decision::Forward => {
                 self.set_patience(number, id);
@@ -66,7 +71,8 @@ impl World<'_> {
         }
     }
 
-    fn note_request(&mut self, number: u32, ticket: Option<Ticket>, cookies: bool) -> u64 {
+    fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
+        let Passage { ticket, cookies, seated } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let guest = self.guests.get(number).expect("who asks is here");
@@ -81,6 +87,7 @@ impl World<'_> {
             idempotent: route.idempotent,
             ticket,
             cookies,
+            seated,
             arrived,
             sent_us: self.now_us,
             in_flight: 0,
@@ -246,7 +253,7 @@ impl World<'_> {
     }
 
     /// Takes a request away from the origin, which may not notice.
-    fn leave_origin(&mut self, at: u32) {
+    pub(super) fn leave_origin(&mut self, at: u32) {
         let Some(place) = self.requests.get_mut(at).and_then(|r| r.at.take()) else { return };
         if !self.farm.leave(place.replica, place.ticket, self.now_us) {
             self.tally.origin_lost(Duration::from_micros(self.now_us));
@@ -259,6 +266,7 @@ impl World<'_> {
         let id = (u64::from(generation) << 32) | u64::from(at);
         let (guest, class, cost, spot) = (request.guest, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
+        let seated = request.seated.filter(|_| request.head_us.is_none());
         self.trace.step(self.now_us, What::GivesUp, guest, 0);
         if let Some(half) = self.halves.last_mut() {
             let now = half.now(self.now_us);
@@ -278,6 +286,7 @@ impl World<'_> {
                 self.give_back(id);
             }
         }
+        self.gave_up_first(guest, seated.filter(|_| at_origin));
         self.leave_origin(at);
         self.requests.remove(at);
         self.answer(guest, Err(Failure::Patience), self.now_us - LATENCY_US);
@@ -294,8 +303,9 @@ impl World<'_> {
         if let Some(half) = self.halves.last() {
             half.shard.count(why);
         }
-        let who = self.requests.get(slot(id)).map_or(0, |r| r.guest);
+        let (who, seated) = self.requests.get(slot(id)).map_or((0, None), |r| (r.guest, r.seated));
         self.trace.step(self.now_us, What::Shed, who, 0);
+        self.oracle.session_refused(who, seated.is_some());
         self.give_back(id);
         if let Some(request) = self.requests.get_mut(slot(id)) {
             request.cookies = false;
@@ -306,10 +316,12 @@ impl World<'_> {
     /// Nothing was sent: the ticket is good again.
     fn give_back(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
+        let (guest, seated) = (request.guest, request.seated.take());
         if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
             half.desk.give_back(&ticket);
             self.oracle.gave_back(&ticket);
         }
+        self.void(guest, seated);
     }
 
     /// A request leaves the gate: its place goes to the next.
@@ -336,7 +348,7 @@ impl World<'_> {
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
         if request.cookies {
-            self.take_cookies(request.guest);
+            self.take_cookies(request.guest, request.seated);
         }
         self.reply(request.guest, answer);
     }
@@ -375,19 +387,6 @@ impl World<'_> {
             self.egress_us = Some(at_us);
             self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);
         }
-    }
-
-    /// The gate's processes are killed: connections break, the origin is left with what it has.
-    pub(crate) fn killed(&mut self) {
-        self.restarts += 1;
-        for at in self.requests.numbers() {
-            self.leave_origin(at);
-            let Some(request) = self.requests.remove(at) else { continue };
-            self.reply(request.guest, Err(Failure::Broken));
-        }
-        self.sent.clear();
-        self.streaming = 0;
-        self.oracle.killed();
     }
 }
 

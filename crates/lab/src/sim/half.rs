@@ -2,15 +2,16 @@
 //! of its own. All in one there is one; tokengen and tokencheck are two.
 
 use std::cell::Cell;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
 use tidegate_core::desk::Desk;
-use tidegate_core::gate::{Gate, ShedReason, Woken};
+use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
 use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Course, Room};
+use tidegate_core::session::{Sessions, SessionsSeen};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
 use tidegate_gateway::clock;
@@ -25,6 +26,8 @@ const EPOCH_US: u64 = 1_800_000_000_000_000;
 pub(crate) struct Half {
     pub(crate) live: Live,
     pub(crate) desk: Desk,
+    /// Who is admitted, where sessions are counted.
+    pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
     steering: Control,
@@ -83,6 +86,8 @@ impl Half {
         let clock = DriftingClock::new(now_us, ahead_us);
         let now = clock.at(now_us);
         let desk = desk(&live, saved.as_deref(), now);
+        let counts = live.settings.counts_sessions() && !matches!(live.settings.role, Role::TokenGen { .. });
+        let sessions = counts.then(|| Arc::new(Sessions::new(&live.session_config(), now)));
         let shard = Shard::new(live.classes.len());
         let mut steering = live.steering();
         // As the driver does before the first visitor.
@@ -92,6 +97,7 @@ impl Half {
         let (believed, samples) = (first.capacity, Vec::new());
         Ok(Self {
             desk,
+            sessions,
             gate,
             shard,
             steering,
@@ -124,6 +130,7 @@ impl Half {
         let now = self.now(now_us);
         let late = std::iter::from_fn(|| self.gate.tick(now)).collect();
         let gate = self.gate.totals();
+        self.tick_sessions(&gate, now);
         self.samples.clear();
         self.gate.take_samples(&mut self.samples);
         let (tunables, estimate) =
@@ -136,6 +143,20 @@ impl Half {
             self.saved_at = now;
         }
         late
+    }
+
+    fn tick_sessions(&self, gate: &Totals, now: Timestamp) {
+        let Some(sessions) = &self.sessions else { return };
+        let waiting = u64::from(self.desk.busy(now));
+        sessions.tick(&SessionsSeen { capacity: self.desk.capacity(), gate, waiting }, now);
+        self.desk.pace_sessions(sessions.pace());
+    }
+
+    /// Sessions that would still be open when every timeout has passed.
+    pub(crate) fn open_after_all(&self, sessions: &Sessions, now_us: u64) -> u64 {
+        let later = self.now(now_us) + self.live.settings.session.timeout + Duration::from_secs(10);
+        self.tick_sessions(&Totals::default(), later);
+        sessions.count().open
     }
 
     /// The process is killed and started again: what it had saved is all that is left of it.

@@ -1,6 +1,8 @@
 //! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an estimator needs
 //! more than a row per second.
 
+use tidegate_core::gate::Totals;
+use tidegate_core::session::SessionsState;
 use tidegate_core::units::{Cost, Rate};
 
 /// What the gate believed and held the origin to, from a tick on.
@@ -25,6 +27,25 @@ pub struct Answered {
     pub cost: Cost,
 }
 
+/// The sessions, as of a tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seats {
+    /// When, in microseconds.
+    pub at_us: u64,
+    /// Everybody's places that are taken.
+    pub open: u32,
+    /// Everybody's places; `None`: no bound.
+    pub cap: Option<u32>,
+    /// No place is given at present.
+    pub is_held: bool,
+    /// What the cap is of what Little's law says.
+    pub correction: f64,
+    /// Sessions turned away since the start.
+    pub refused: u64,
+    /// Work of admitted sessions that waits at the gate.
+    pub queued: Cost,
+}
+
 /// All of it, in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
@@ -32,12 +53,21 @@ pub struct Record {
     pub believed: Vec<Believed>,
     /// Of the requests that the origin served.
     pub answered: Vec<Answered>,
+    /// On every control tick, where sessions are counted.
+    pub seats: Vec<Seats>,
 }
 
 impl Record {
     pub(super) fn believes(&mut self, at_us: u64, capacity: Rate, limit: Option<u32>) {
         let capacity = (capacity < Rate::MAX).then_some(capacity.get());
         self.believed.push(Believed { at_us, capacity, limit });
+    }
+
+    pub(super) fn seats(&mut self, at_us: u64, state: &SessionsState, gate: &Totals) {
+        let Some(everybody) = state.pools.first() else { return };
+        let (open, cap, queued) = (everybody.open, everybody.cap, gate.admitted_cost);
+        let SessionsState { is_held, correction, refused, .. } = *state;
+        self.seats.push(Seats { at_us, open, cap, is_held, correction, refused, queued });
     }
 
     pub(super) fn answered(&mut self, at_us: u64, took_us: u64, cost: Cost) {

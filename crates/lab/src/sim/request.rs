@@ -5,6 +5,7 @@ use tidegate_core::ticket::Ticket as Place;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::balance::InFlight;
 
+use super::seats::Seated;
 use crate::model::Ticket;
 
 pub(crate) struct Request {
@@ -19,6 +20,8 @@ pub(crate) struct Request {
     pub(crate) ticket: Option<Place>,
     /// The answer brings cookies: the ticket goes, a pass comes.
     pub(crate) cookies: bool,
+    /// Its session, if it is of one that is admitted.
+    pub(crate) seated: Option<Seated>,
     /// By the gate's clock.
     pub(crate) arrived: Timestamp,
     /// When it went to the origin.

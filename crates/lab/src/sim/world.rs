@@ -238,6 +238,7 @@ impl<'s> World<'s> {
             self.check();
         }
         let at_deadline = self.now_us >= deadline;
+        self.places_come_back();
         self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.halves, at_deadline, &self.trace);
         Ok(())
     }
@@ -322,6 +323,7 @@ impl<'s> World<'s> {
         if matches!(reaction.noted, Noted::Served { .. }) {
             self.tally.served_of(guest.visitor.kind());
         }
+        reaction.session.into_iter().for_each(|end| self.tally.session(end, now));
         self.oracle.noted(number, guest.visitor.kind(), &reaction.noted, now);
         self.goes_on(number, reaction.next, now);
     }

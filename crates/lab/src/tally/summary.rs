@@ -25,7 +25,7 @@ impl Tally {
     }
 
     /// Keys of the figures that only closed loops have.
-    pub fn measured_keys() -> [&'static str; 5] {
+    pub fn measured_keys() -> [&'static str; 9] {
         Measured::keys()
     }
 

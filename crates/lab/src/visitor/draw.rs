@@ -26,6 +26,7 @@ pub(super) enum Salt {
     Path,
     Step,
     Round,
+    Rest,
 }
 
 /// The random numbers behind one question about one visitor.

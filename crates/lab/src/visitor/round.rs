@@ -1,19 +1,27 @@
-//! A browser of a closed loop: page after page until the end.
+//! A browser of a closed loop: page after page, or session after session, until the end.
 //!
-//! Each page is a life of its own: what the visitor is like and thinks is drawn anew, from a seed that follows from the last
+//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a seed that follows from the last
 //! page's. So a browser asks for the same pages and thinks for the same times whatever the service makes of it, over
 //! sockets and in virtual time: two runs of one scenario differ in when, not in what.
 
 use std::time::Duration;
 
 use super::draw::Salt;
-use super::{Ask, End, Next, Reaction, Visitor, micros};
+use super::{Ask, End, Next, Noted, Reaction, SessionEnd, Visitor, micros};
 use crate::scenario::Kind;
+
+impl Kind {
+    /// Whether what follows a step is the next: not where each page of a closed loop stands for itself.
+    pub(super) fn has_next_step(&self) -> bool {
+        self.until.is_none() || self.sessions.is_some()
+    }
+}
 
 impl Visitor {
     /// What a reaction is in a closed loop: nobody leaves before its end, and nobody asks after it.
     pub(super) fn in_the_round(&mut self, kind: &Kind, reaction: Reaction, now: Duration) -> Reaction {
         let Some(until) = kind.until else { return reaction };
+        let session = self.session_after(kind, &reaction);
         let next = match reaction.next {
             Next::Leave(_) if now < until => self.next_round(kind, now),
             next => next,
@@ -23,16 +31,38 @@ impl Visitor {
             Next::Leave(_) => Next::Leave(End::Done),
             next => next,
         };
-        Reaction { next, ..reaction }
+        Reaction { next, session, ..reaction }
     }
 
-    /// Thinks, and then asks for another page: by weight, or the next in order.
+    /// How the session ended, if it did: with the last step, or because the visitor would leave.
+    fn session_after(&mut self, kind: &Kind, reaction: &Reaction) -> Option<SessionEnd> {
+        let rounds = kind.sessions?;
+        self.is_slow |= match reaction.noted {
+            Noted::Served { response, .. } => response >= rounds.good_under,
+            Noted::Failed(_) => self.ask == Ask::Page,
+            _ => false,
+        };
+        match reaction.next {
+            Next::Send(_) => None,
+            Next::Leave(End::Done) if self.is_slow => Some(SessionEnd::Slow),
+            Next::Leave(End::Done) => Some(SessionEnd::Good),
+            Next::Leave(_) if self.step > 0 => Some(SessionEnd::Broken),
+            Next::Leave(_) => Some(SessionEnd::TurnedAway),
+        }
+    }
+
+    /// Thinks, and then asks for another page: by weight, or the next in order. After a session: pauses, and begins another.
     fn next_round(&mut self, kind: &Kind, now: Duration) -> Next {
-        let think = self.sample(&kind.steps[usize::from(self.step)].think, Salt::Think, 0);
-        let at = now.saturating_add(think);
+        let pause = match &kind.sessions {
+            Some(rounds) => self.sample(&rounds.pause, Salt::Rest, 0),
+            None => self.sample(&kind.steps[usize::from(self.step)].think, Salt::Think, 0),
+        };
+        let at = now.saturating_add(pause);
         self.seed = self.next_seed();
-        let in_order = (usize::from(self.step) + 1) % kind.steps.len();
+        let in_order =
+            if kind.sessions.is_some() { 0 } else { (usize::from(self.step) + 1) % kind.steps.len() };
         self.step = self.drawn_step(kind).unwrap_or(in_order as u8);
+        self.is_slow = false;
         self.since_us = micros(at);
         (self.told_ms, self.wait_ms, self.resume_ms) = (0, 0, 0);
         (self.turn, self.failures, self.misses, self.flags) = (0, 0, 0, 0);

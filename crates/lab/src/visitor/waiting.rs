@@ -51,7 +51,7 @@ impl Visitor {
         self.set(TOLD, true);
         self.misses = 0;
         if self.draw(Salt::NoShow, 0).chance(kind.no_show) {
-            return Reaction { noted, next: Next::Leave(End::NoShow) };
+            return Reaction::new(noted, Next::Leave(End::NoShow));
         }
         let (ask, mut delay) = self.obey(kind, told);
         // Who polls is told when the turn has come; the others come at the end of the wait they were told.
@@ -61,7 +61,8 @@ impl Visitor {
         if !told.full {
             self.note_wait(told.after.unwrap_or(delay), now);
         }
-        Reaction { noted, next: self.wait(kind, ask, now.saturating_add(delay), now) }
+        let next = self.wait(kind, ask, now.saturating_add(delay), now);
+        Reaction::new(noted, next)
     }
 
     /// What a visitor who must come again asks for next, and after what delay.
@@ -110,7 +111,7 @@ impl Visitor {
             let pause = first.saturating_mul(1 << (self.misses - 1)).min(most);
             self.wait(kind, Ask::News, now.saturating_add(pause.mul_f64(0.5 + self.jitter())), now)
         };
-        Reaction { noted: Noted::Failed(failure), next }
+        Reaction::new(Noted::Failed(failure), next)
     }
 
     /// Goes on waiting after a detour.

@@ -57,12 +57,15 @@ pub(super) fn evaluate(node: &Node, source: &(impl Source + ?Sized)) -> Value {
 }
 
 fn pair(operator: Operator, left: Value, right: Value) -> Value {
-    let apply = |a: f64, b: f64| match operator {
+    combine(left, right, |a, b| match operator {
         Operator::Add => a + b,
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
         Operator::Divide => a / b,
-    };
+    })
+}
+
+fn combine(left: Value, right: Value, apply: impl Fn(f64, f64) -> f64) -> Value {
     match (left, right) {
         (Value::Number(a), Value::Number(b)) => Value::Number(apply(a, b)),
         (Value::Curve(points), Value::Number(b)) => {
@@ -86,6 +89,11 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
         let unknown = numbers.iter().any(|number| number.is_nan());
         return Value::Number(if unknown { f64::NAN } else { numbers.into_iter().fold(f64::MIN, f64::max) });
     }
+    if function == Function::Higher {
+        let mut curve = || arguments.next().unwrap_or(Value::Curve(Vec::new()));
+        let (left, right) = (curve(), curve());
+        return combine(left, right, f64::max);
+    }
     let mut points = arguments.next().map(Value::curve).unwrap_or_default();
     // A second in which nothing was measured (0/0) has no value; it must not hide the others.
     points.retain(|(_, y)| y.is_finite());
@@ -106,7 +114,7 @@ fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value
             let (target, share) = (number(), number());
             settled(&points, target, share)
         }
-        Function::Greater => unreachable!("it takes no curve"),
+        Function::Greater | Function::Higher => unreachable!("they have been seen to"),
         Function::Shift => {
             let by = number();
             return Value::Curve(points.into_iter().map(|(x, y)| (x + by, y)).collect());

@@ -70,6 +70,8 @@ fn numbers_follow_from_the_runs() {
         ("argmax(shift(with[door], 0 - 5))", -4.0),
         ("max(smooth(with[door], 2))", 7.0),
         ("max(smooth(with[door], 1))", 9.0),
+        ("sum(higher(with[door], with[served] + 1))", 19.0),
+        ("sum(higher(with[door], within(with[served], 2, 3)))", 5.0),
         // In the first second nothing was served: 4/0 is no value, and hides none.
         ("max(with[door] / with[served])", 3.0),
     ] {

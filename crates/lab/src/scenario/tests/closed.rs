@@ -24,6 +24,20 @@ fn a_closed_loop_is_read() {
 }
 
 #[test]
+fn a_closed_loop_of_sessions_is_read() {
+    let steps = "[[visitor]]\n[[visitor.step]]\npath = \"/a\"\n[[visitor.step]]\npath = \"/b\"\n";
+    let scenario =
+        parse(&format!("{LOOP}pause = \"uniform(16s, 40s)\"\ngood_under = \"5s\"\n{steps}")).unwrap();
+    let rounds = Rounds { pause: Dist::Uniform(16.0, 40.0), good_under: Duration::from_secs(5) };
+    assert_eq!(scenario.closed().and_then(|closed| closed.sessions), Some(rounds));
+    assert_eq!(scenario.cast().unwrap().0.kinds[0].sessions, Some(rounds));
+    let scenario = parse(&format!("{LOOP}pause = \"30s\"\n{steps}")).unwrap();
+    let rounds = scenario.closed().and_then(|closed| closed.sessions).expect("sessions");
+    assert_eq!(rounds.good_under, Duration::MAX, "any answer will do");
+    assert_eq!(parse(LOOP).unwrap().cast().unwrap().0.kinds[0].sessions, None);
+}
+
+#[test]
 fn slips_in_a_closed_loop_are_told() {
     let file = "some/flash.toml";
     let cases: &[(String, &[&str])] = &[
@@ -82,8 +96,19 @@ fn slips_in_a_closed_loop_are_told() {
             &[":6:1: visitor: expected no `tamper` or `replay` in a closed loop"],
         ),
     ];
+    let sessions: &[(String, &[&str])] = &[
+        (
+            format!("{LOOP}good_under = \"5s\"\n"),
+            &[":6:14: arrivals.closed.good_under: expected `pause` with it"],
+        ),
+        (format!("{LOOP}pause = \"never\"\n"), &[":6:9: arrivals.closed.pause: expected a time like"]),
+        (
+            format!("{LOOP}pause = \"3s\"\n[[visitor]]\nstep = [{{ path = \"/a\", weight = 1 }}]\n"),
+            &[":7:1: visitor: expected steps without weights beside `arrivals.closed.pause`"],
+        ),
+    ];
     let mut wrong = String::new();
-    for (text, expected) in cases {
+    for (text, expected) in cases.iter().chain(sessions) {
         let expected: Vec<String> = expected.iter().map(|rest| format!("{file}{rest}")).collect();
         wrong += &unlike(text, &expected.iter().map(String::as_str).collect::<Vec<_>>());
     }

@@ -1,6 +1,7 @@
 //! Browsers of a closed loop: they stay, think, and ask for what is drawn.
 
 use super::*;
+use crate::scenario::Rounds;
 
 /// Until then the loop goes on.
 const UNTIL: Duration = Duration::from_secs(100_000);
@@ -80,4 +81,72 @@ fn a_page_is_asked_for_again_until_retries_end() {
     }
     visitor.receive(&cast, refused(), visitor.at() + MS);
     assert_ne!(visitor.path_number(), number, "another page");
+}
+
+/// Sessions of three steps that think 3 s, 30 s apart; an answer of a second is late.
+fn shopper(retries: u8) -> Kind {
+    let sessions = Some(Rounds { pause: Dist::Fixed(30.0), good_under: S });
+    Kind { steps: steps(&[3.0, 3.0, 3.0]), retries, sessions, until: Some(UNTIL), ..kind() }
+}
+
+/// Feeds outcomes, each after so long: the step asked for next and the time until then, and how the session ended.
+fn shops(kind: Kind, script: &[(Duration, Outcome)]) -> Vec<(u8, Duration, Option<SessionEnd>)> {
+    let cast = cast(kind);
+    let mut visitor = Visitor::new(person(6), &cast);
+    let mut log = Vec::new();
+    for (takes, outcome) in script {
+        let now = visitor.at() + *takes;
+        let reaction = visitor.receive(&cast, *outcome, now);
+        log.push((visitor.step(), visitor.at() - now, reaction.session));
+    }
+    log
+}
+
+#[test]
+fn a_session_is_its_steps_in_order_and_then_a_pause() {
+    let (served, late) = ((MS, Ok(Answer::Served)), (S, Ok(Answer::Served)));
+    let (good, slow) = (Some(SessionEnd::Good), Some(SessionEnd::Slow));
+    let (think, pause) = (3 * S, 30 * S);
+    assert_eq!(
+        shops(shopper(0), &[served, served, served, served, late, served, served]),
+        [
+            (1, think, None),
+            (2, think, None),
+            (0, pause, good),
+            (1, think, None),
+            (2, think, None),
+            (0, pause, slow),
+            (1, think, None)
+        ]
+    );
+}
+
+#[test]
+fn a_session_that_is_refused_ends_and_another_begins_after_the_pause() {
+    let (served, refused) = ((MS, Ok(Answer::Served)), (MS, refused()));
+    let (away, broken, good) = (SessionEnd::TurnedAway, SessionEnd::Broken, SessionEnd::Good);
+    let (think, pause) = (3 * S, 30 * S);
+    assert_eq!(
+        shops(shopper(0), &[refused, served, refused, served, served, served]),
+        [
+            (0, pause, Some(away)),
+            (1, think, None),
+            (0, pause, Some(broken)),
+            (1, think, None),
+            (2, think, None),
+            (0, pause, Some(good))
+        ]
+    );
+    let again = shops(shopper(1), &[served, refused, served, served]);
+    assert_eq!(again[1], (1, S, None), "the same step, after the pause before a retry");
+    assert_eq!(again[3].2, Some(SessionEnd::Slow), "a step that took two attempts");
+}
+
+#[test]
+fn who_waits_in_the_room_and_is_served_has_a_good_session() {
+    let (served, wait) = ((MS, Ok(Answer::Served)), (MS, place(9 * S, S)));
+    let (news, ready) = ((MS, news(State::Waiting, S, 8 * S)), (MS, news(State::Ready, S, Duration::ZERO)));
+    let log = shops(shopper(0), &[wait, news, ready, served, served, served]);
+    assert_eq!(log[5].2, Some(SessionEnd::Good));
+    assert!(log[..5].iter().all(|(.., end)| end.is_none()));
 }

@@ -1,0 +1,123 @@
+//! Sessions: who is in stays in, and is refused nothing for load (WAC 2: "only whole sessions are refused").
+//!
+//! The books are by visitor: when its session was let in, and when it asked last. A session that asks again within nine tenths of
+//! its timeout, and of its greatest age, must be let in: the tenth is for clocks that are set right slowly. A gate that was killed goes by
+//! the passes, which are up to a quarter older than the last request; where sessions are told by address, it knows none of them.
+
+use std::collections::HashMap;
+
+use tidegate_core::session::{SessionKey, Sessions as Table};
+
+use super::{Finding, Oracle};
+use crate::sim::half::Half;
+
+/// The books.
+pub(super) struct Sessions {
+    timeout_us: u64,
+    max_age_us: u64,
+    outlives_gate: bool,
+    /// By visitor.
+    open: HashMap<u32, Book>,
+    /// Sessions may have been taken in by their passes, beyond the cap.
+    was_killed: bool,
+}
+
+struct Book {
+    key: SessionKey,
+    begun_us: u64,
+    asked_us: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(halves: &[Half]) -> Self {
+        let of = halves.last().map(|half| &half.live.settings.session);
+        let us = |time: std::time::Duration| time.as_micros() as u64 / 10 * 9;
+        Self {
+            timeout_us: of.map_or(0, |session| us(session.timeout)),
+            max_age_us: of.map_or(0, |session| us(session.max_age)),
+            outlives_gate: of.is_some_and(|s| s.key == tidegate_gateway::settings::SessionBy::Pass),
+            open: HashMap::new(),
+            was_killed: false,
+        }
+    }
+
+    pub(super) fn restarted(&mut self) {
+        self.was_killed = true;
+        if !self.outlives_gate {
+            self.open.clear();
+        }
+    }
+
+    pub(super) fn over(&mut self, guest: u32) {
+        self.open.remove(&guest);
+    }
+
+    fn begins(&mut self, guest: u32, key: SessionKey, table: &Table, now_us: u64) -> Finding {
+        self.open.insert(guest, Book { key, begun_us: now_us, asked_us: now_us });
+        let state = table.state();
+        for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
+            // Of a cap that is found out: as it was when the place was given, which is now.
+            if let Some(cap) = pool.cap.filter(|cap| u64::from(*cap) < u64::from(pool.open)) {
+                return Err(("session", format!("{} sessions are open, expected at most {cap}", pool.open)));
+            }
+        }
+        Ok(())
+    }
+
+    fn asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) -> Finding {
+        // Whoever got no answer to the first request of a session has no pass of it, but may have an old one.
+        let Some(book) = self.open.get_mut(&guest).filter(|book| book.key == key) else { return Ok(()) };
+        let idle = now_us - std::mem::replace(&mut book.asked_us, now_us);
+        let age = now_us - book.begun_us;
+        if is_admitted {
+            return Ok(());
+        }
+        self.open.remove(&guest);
+        // A pass is renewed when a quarter of its life is over: a new process knows no more of the last request.
+        let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
+        if idle > holds_us || age > self.max_age_us {
+            return Ok(());
+        }
+        Err((
+            "session",
+            format!("visitor {guest} has lost its place after {age} us, {idle} us after its last request"),
+        ))
+    }
+}
+
+impl Oracle {
+    /// A visitor has taken a place.
+    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, half: &Half, now_us: u64) {
+        if let Some(table) = half.sessions.as_ref().filter(|_| self.is_on) {
+            let finding = self.sessions.begins(guest, key, table, now_us);
+            self.expect(finding);
+        }
+    }
+
+    /// A visitor asks who has something to show for its session.
+    pub(crate) fn session_asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
+        if self.is_on {
+            let finding = self.sessions.asks(guest, key, is_admitted, now_us);
+            self.expect(finding);
+        }
+    }
+
+    /// A visitor's session has ended, or has never begun.
+    pub(crate) fn session_over(&mut self, guest: u32) {
+        self.sessions.over(guest);
+    }
+
+    /// The gate refuses a request for load.
+    pub(crate) fn session_refused(&mut self, guest: u32, is_admitted: bool) {
+        if self.is_on && is_admitted {
+            self.found.push(("session", format!("visitor {guest}, whose session is admitted, is refused")));
+        }
+    }
+
+    /// How many sessions are open long after the last request.
+    pub(crate) fn places_left(&mut self, open: u64) {
+        if self.is_on && open > 0 {
+            self.found.push(("session", format!("{open} sessions are open long after the last request")));
+        }
+    }
+}

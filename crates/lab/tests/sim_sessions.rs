@@ -1,0 +1,64 @@
+//! Whole sessions at five times what the service can take, on many seeds: none that was admitted loses a request to load, and every
+//! place comes back. `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of every day; `scripts/sweep` plays a thousand.
+
+use std::path::Path;
+
+use tidegate_lab::scenario::Scenario;
+use tidegate_lab::sim::sweep;
+
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    let text = std::env::var("TIDEGATE_SIM_SEEDS").unwrap_or_else(|_| "1..4".into());
+    let bounds = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    let (from, to) = bounds.unwrap_or_else(|| panic!("TIDEGATE_SIM_SEEDS: expected A..B, got {text}"));
+    from..=to
+}
+
+fn sessions(set: &[(&str, &str)]) -> Scenario {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/sessions.toml");
+    let set: Vec<_> = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Scenario::load_with(&file, &set).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// Plays all seeds; somebody must have been kept out, else there was no overload.
+fn no_session_loses_a_request(set: &[(&str, &str)], random_faults: bool) {
+    let scenario = sessions(set);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let report = sweep(&scenario, seeds(), threads, random_faults).expect("a scenario that can be played");
+    let broken: Vec<_> = report.broken().map(|(seed, run)| (*seed, run.violations[0].rule)).collect();
+    if let Some((_, run)) = report.broken().next() {
+        let (count, all) = (broken.len(), report.runs.len());
+        panic!("{set:?}: {count} of {all} seeds broke a rule: {broken:?}\n{}", run.violations[0]);
+    }
+    for (seed, run) in report.runs.iter().filter(|_| !random_faults) {
+        let of = |key: &str| run.outcome.figure(key);
+        let kept_out = of("told_to_wait") + of("failures_refused");
+        assert!(of("served") > 200.0 && kept_out > 100.0, "{set:?}, seed {seed}: {:?}", run.outcome.summary);
+    }
+}
+
+#[test]
+fn where_the_number_of_sessions_is_found_out_and_the_others_wait() {
+    no_session_loses_a_request(&[], false);
+}
+
+#[test]
+fn where_the_number_of_sessions_is_found_out_and_the_others_are_refused() {
+    no_session_loses_a_request(&[("gate.session.when_full", "refuse")], false);
+}
+
+#[test]
+fn where_the_number_of_sessions_is_given() {
+    no_session_loses_a_request(&[("gate.session.max", "60")], false);
+    no_session_loses_a_request(&[("gate.session.max", "60"), ("gate.session.when_full", "refuse")], false);
+}
+
+#[test]
+fn where_sessions_are_told_by_address() {
+    no_session_loses_a_request(&[("gate.session.key", "ip"), ("gate.session.max", "60")], false);
+}
+
+#[test]
+fn with_faults() {
+    no_session_loses_a_request(&[], true);
+    no_session_loses_a_request(&[("gate.session.max", "60"), ("gate.session.when_full", "refuse")], true);
+}
