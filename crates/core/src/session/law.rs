@@ -21,6 +21,8 @@
 //! e           W~ / W* - 1, at most 2
 //! k' = -0.3 k e / T          while W~ > W*, or people are turned away or wait and all places are taken
 //! k  -> 1 in ten minutes     while nobody is turned away
+//! k' = -0.3 k s / T          instead of a rise, and down to 1 at most, while s = 2 (S - 1.5 S0) / W*, at most 2, is above 1
+//! S, S0                      mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
 //! W* is what it takes to keep the origin busy: a tenth of a second, and a deviation of the requests that come in a second. W~ is W over twenty requests, two seconds at
@@ -28,6 +30,10 @@
 //! that up again: two integrals in a row swing unless something follows the error itself, as the 0.15 do. The hold is for crowds. From one
 //! tick to the next no more places are given than the origin serves requests in W*, or ten: before anything is known a crowd would all
 //! be admitted between two looks at the queue, and every one of them comes back.
+//!
+//! Where the gate lets too many requests to the origin at once, they wait there and not at the gate: `S`, by Little's law what is in flight
+//! over what leaves, tells. It counts against the `e` below zero, and takes back what `k` was raised by, and no more: at `k` = 1 the cap is the paper's, and an origin that has
+//! become slower, or whose requests differ, is not punished for it. `S0` is forgotten in ten minutes while nobody is turned away.
 //!
 //! Before anything is learned there is no bound but the queue's. The cap is never below one nor above what the table holds.
 //! A number fixed by the operator is that number: the law only learns how fast places become free.
@@ -60,6 +66,12 @@ const WAIT_MEMORY_S: f64 = 2.0;
 const WAIT_MEMORY: f64 = 20.0;
 /// No place is given from so many targets' wait on, until it is one.
 const HOLD: f64 = 2.0;
+/// Memory of the time at the origin, in seconds; in requests, if that is longer.
+const STAY_MEMORY_S: f64 = 10.0;
+/// Times the lowest, up to which it is no wait there.
+const AT_EASE: f64 = 1.5;
+/// Wait there that is as much too many, as a part of the one at the gate: it keeps nothing busy.
+const THERE: f64 = 0.5;
 /// Memory of the sessions' work, in seconds.
 const WORK_MEMORY_S: f64 = 60.0;
 /// So much work must have been seen, in cost units, and so long an open session, in seconds.
@@ -126,6 +138,9 @@ pub(super) struct Law {
     flow: Ratio,
     /// Seconds of sessions' work that wait, as of late.
     wait_s: f64,
+    /// Time of a request at the origin, in seconds: of late, and the lowest.
+    stay: Ratio,
+    quickest_s: Option<f64>,
     is_held: bool,
     correction: f64,
     /// Part of the cap by the error itself.
@@ -151,6 +166,8 @@ impl Law {
             forwarded: None,
             flow: Ratio::default(),
             wait_s: 0.0,
+            stay: Ratio::default(),
+            quickest_s: None,
             is_held: false,
             correction: 1.0,
             damping: 1.0,
@@ -190,7 +207,11 @@ impl Law {
         self.timeout_s = ticked.timeout.as_secs_f64();
         self.learn(ticked, dt_s);
         let is_wanted = self.note_wanted(ticked, now);
+        let forwarded = self.forwarded;
         let target_s = self.look_at_gate(&ticked.seen, dt_s);
+        let work =
+            forwarded.map_or(Cost::ZERO, |before| ticked.seen.gate.forwarded_cost.saturating_sub(before));
+        self.look_at_origin(&ticked.seen, work, is_wanted, dt_s);
         if self.cap != Cap::Discovered || dt_s <= 0.0 {
             return;
         }
@@ -242,6 +263,31 @@ impl Law {
         target_s
     }
 
+    /// How long requests stay at the origin, and how long they would if none waited there.
+    fn look_at_origin(&mut self, seen: &SessionsSeen<'_>, forwarded: Cost, is_wanted: bool, dt_s: f64) {
+        let request = self.request(seen);
+        let memory_s =
+            STAY_MEMORY_S.max(WAIT_MEMORY * request / self.flow_per_s(seen).max(1e-3)).min(WORK_MEMORY_S);
+        let keep = (-dt_s / memory_s).exp();
+        self.stay.add(keep, seen.gate.in_flight_cost.units() * dt_s, forwarded.units());
+        // A few requests are no mean.
+        let Some(stay_s) = self.stay.get().filter(|_| self.stay.over >= WAIT_MEMORY / 2.0 * request) else {
+            return;
+        };
+        let quickest_s = self.quickest_s.get_or_insert(stay_s);
+        if stay_s < *quickest_s {
+            *quickest_s = stay_s;
+        } else if !is_wanted {
+            *quickest_s += (stay_s - *quickest_s) * (1.0 - (-dt_s / REST_S).exp());
+        }
+    }
+
+    /// Wait at the origin, in seconds.
+    fn wait_there_s(&self) -> f64 {
+        let (Some(stay_s), Some(quickest_s)) = (self.stay.get(), self.quickest_s) else { return 0.0 };
+        stay_s - AT_EASE * quickest_s
+    }
+
     /// Work per second that the origin takes: as seen, but not less than a quarter of what is believed. The belief lags behind an
     /// origin that has become slow; the sight is nothing where nobody comes.
     fn flow_per_s(&self, seen: &SessionsSeen<'_>) -> f64 {
@@ -259,18 +305,25 @@ impl Law {
 
     fn correct(&mut self, target_s: f64, is_wanted: bool, open: u32, capacity: Rate, dt_s: f64) {
         let over = self.wait_s / target_s - 1.0;
-        self.damping = 1.0 - DAMPING * over.min(MOST_OVER);
         let is_filled = self.little(capacity).is_some_and(|cap| f64::from(open) + 1.0 > cap);
         let length_s =
             self.length_s().unwrap_or(self.timeout_s).clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
-        let rate = if over > 0.0 || is_wanted && is_filled {
-            -PACE * over.min(MOST_OVER) / length_s
+        let there = self.wait_there_s() / (target_s * THERE);
+        // Nothing at the gate is no room for more as far as something waits at the origin.
+        let error = if over < 0.0 { (over + there.max(0.0)).min(0.0) } else { over };
+        self.damping = 1.0 - DAMPING * error.min(MOST_OVER);
+        let (mut least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
+        let rate = if there > 1.0 && over <= 0.0 {
+            // Not below the paper's number on this evidence.
+            least = self.correction.min(1.0);
+            -PACE * there.min(MOST_OVER) / length_s
+        } else if over > 0.0 || is_wanted && is_filled {
+            -PACE * error.min(MOST_OVER) / length_s
         } else if !is_wanted {
             -self.correction.ln() / REST_S
         } else {
             0.0
         };
-        let (least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
         self.correction = (self.correction * (rate * dt_s).exp()).clamp(least, most);
     }
 

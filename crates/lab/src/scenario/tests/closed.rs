@@ -37,6 +37,7 @@ fn a_closed_loop_of_sessions_is_read() {
     assert_eq!(parse(LOOP).unwrap().cast().unwrap().0.kinds[0].sessions, None);
 }
 
+// Long because: a table of mistakes with the words for each.
 #[test]
 fn slips_in_a_closed_loop_are_told() {
     let file = "some/flash.toml";
