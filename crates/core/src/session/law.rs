@@ -207,11 +207,9 @@ impl Law {
         self.timeout_s = ticked.timeout.as_secs_f64();
         self.learn(ticked, dt_s);
         let is_wanted = self.note_wanted(ticked, now);
-        let forwarded = self.forwarded;
-        let target_s = self.look_at_gate(&ticked.seen, dt_s);
-        let work =
-            forwarded.map_or(Cost::ZERO, |before| ticked.seen.gate.forwarded_cost.saturating_sub(before));
-        self.look_at_origin(&ticked.seen, work, is_wanted, dt_s);
+        let sent = self.sent(&ticked.seen);
+        let target_s = self.look_at_gate(&ticked.seen, sent, dt_s);
+        self.look_at_origin(&ticked.seen, sent, is_wanted, dt_s);
         if self.cap != Cap::Discovered || dt_s <= 0.0 {
             return;
         }
@@ -246,15 +244,24 @@ impl Law {
         self.wanted.is_some_and(|at| now.since(at) <= WANTED)
     }
 
+    /// Work that went to the origin since the last tick, in cost units.
+    fn sent(&mut self, seen: &SessionsSeen<'_>) -> f64 {
+        let now = seen.gate.forwarded_cost;
+        let before = self.forwarded.replace(now).unwrap_or(now);
+        now.saturating_sub(before).units()
+    }
+
+    /// What is left after `dt_s` of a memory of so many seconds, or of [`WAIT_MEMORY`] requests if they take longer.
+    fn keep(&self, seen: &SessionsSeen<'_>, least_s: f64, dt_s: f64) -> f64 {
+        let requests_s = WAIT_MEMORY * self.request(seen) / self.flow_per_s(seen).max(1e-3);
+        (-dt_s / least_s.max(requests_s).min(WORK_MEMORY_S)).exp()
+    }
+
     /// Sets the hold; returns the wait aimed at, in seconds.
-    fn look_at_gate(&mut self, seen: &SessionsSeen<'_>, dt_s: f64) -> f64 {
-        let gate = seen.gate;
-        let before = self.forwarded.replace(gate.forwarded_cost).unwrap_or(gate.forwarded_cost);
-        let request = self.request(seen);
-        let memory_s =
-            WAIT_MEMORY_S.max(WAIT_MEMORY * request / self.flow_per_s(seen).max(1e-3)).min(WORK_MEMORY_S);
-        let keep = (-dt_s / memory_s).exp();
-        self.flow.add(keep, gate.forwarded_cost.saturating_sub(before).units(), dt_s);
+    fn look_at_gate(&mut self, seen: &SessionsSeen<'_>, sent: f64, dt_s: f64) -> f64 {
+        let (gate, request) = (seen.gate, self.request(seen));
+        let keep = self.keep(seen, WAIT_MEMORY_S, dt_s);
+        self.flow.add(keep, sent, dt_s);
         let per_s = self.flow_per_s(seen).max(1e-6);
         let wait_s = if gate.admitted == 0 { 0.0 } else { gate.admitted_cost.units() / per_s };
         let target_s = target_s(gate.max_queue_wait, request, per_s);
@@ -264,16 +271,12 @@ impl Law {
     }
 
     /// How long requests stay at the origin, and how long they would if none waited there.
-    fn look_at_origin(&mut self, seen: &SessionsSeen<'_>, forwarded: Cost, is_wanted: bool, dt_s: f64) {
-        let request = self.request(seen);
-        let memory_s =
-            STAY_MEMORY_S.max(WAIT_MEMORY * request / self.flow_per_s(seen).max(1e-3)).min(WORK_MEMORY_S);
-        let keep = (-dt_s / memory_s).exp();
-        self.stay.add(keep, seen.gate.in_flight_cost.units() * dt_s, forwarded.units());
+    fn look_at_origin(&mut self, seen: &SessionsSeen<'_>, sent: f64, is_wanted: bool, dt_s: f64) {
+        let keep = self.keep(seen, STAY_MEMORY_S, dt_s);
+        self.stay.add(keep, seen.gate.in_flight_cost.units() * dt_s, sent);
         // A few requests are no mean.
-        let Some(stay_s) = self.stay.get().filter(|_| self.stay.over >= WAIT_MEMORY / 2.0 * request) else {
-            return;
-        };
+        let is_known = self.stay.over >= WAIT_MEMORY / 2.0 * self.request(seen);
+        let Some(stay_s) = self.stay.get().filter(|_| is_known) else { return };
         let quickest_s = self.quickest_s.get_or_insert(stay_s);
         if stay_s < *quickest_s {
             *quickest_s = stay_s;
