@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_core::units::Rate;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::driver::Control;
 
@@ -45,30 +46,53 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// For the answer under way when that age is reached.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
+/// For the answers under way when the gate has drained.
+const LAST_ANSWER_AT_THE_END: Duration = Duration::from_secs(5);
 
-/// Serves the admin API until the control thread ends.
-pub async fn serve(control: Arc<Control>, listener: TcpListener) {
-    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+/// Serves the admin API until the other end of `over` is gone, and returns once answers under way have been sent:
+/// whoever asked for a drain is told that it was heard.
+pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut over: watch::Receiver<()>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(e) => return tracing::error!(error = %e, "no admin API"),
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(e) => {
-                tracing::debug!(error = %e, "admin: cannot accept");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            _ = over.changed() => break,
         };
-        let control = control.clone();
+        let Some((place, stream, peer)) = accepted else { continue };
+        let (control, over) = (control.clone(), over.clone());
         tokio::spawn(async move {
-            converse(control, stream, peer).await;
+            converse(control, stream, peer, over).await;
             drop(place);
         });
+    }
+    drop(listener);
+    // Once all places are free, nobody is left. Whoever does not take his answer is not waited for.
+    let all = places.acquire_many(MAX_CONNECTIONS as u32);
+    let _ = tokio::time::timeout(LAST_ANSWER_AT_THE_END, all).await;
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => Some((place, stream, peer)),
+        Err(e) => {
+            tracing::debug!(error = %e, "admin: cannot accept");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            None
+        }
     }
 }
 
 /// One connection.
-async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr) {
+async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
     // Answers are small and each is waited for.
     let _ = stream.set_nodelay(true);
     let aged = Arc::new(AtomicBool::new(false));
@@ -79,9 +103,14 @@ async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = match tokio::time::timeout(MAX_AGE, served.as_mut()).await {
-        Ok(ended) => ended,
-        Err(_) => {
+    let ended = tokio::select! {
+        ended = served.as_mut() => Some(ended),
+        () = tokio::time::sleep(MAX_AGE) => None,
+        _ = over.changed() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
             // An answer without end sees it and ends.
             aged.store(true, Ordering::Relaxed);
             served.as_mut().graceful_shutdown();

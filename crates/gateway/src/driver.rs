@@ -13,7 +13,7 @@ use tidegate_core::control::TICK;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Cost, Rate, Timestamp};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::admin::events::Events;
 use crate::admin::finite;
@@ -337,11 +337,12 @@ pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle
             tokio::spawn(feedback::run(control.clone()));
             let gate = control.shared.gate.clone();
             tokio::spawn(async move { gate.wake_for_egress().await });
-            match tokio::net::TcpListener::from_std(admin) {
-                Ok(listener) => drop(tokio::spawn(admin::serve(control.clone(), listener))),
-                Err(e) => tracing::error!(error = %e, "no admin API"),
-            }
+            let (over, told) = watch::channel(());
+            let api = tokio::spawn(admin::serve(control.clone(), admin, told));
             run(control).await;
+            drop(over);
+            // Had it panicked, there would be nobody to wait for.
+            let _ = api.await;
         });
         // Not for ever: a record whose disk hangs is waited for by a thread of this runtime.
         runtime.shutdown_timeout(LAST_CHANGES);

@@ -1,6 +1,6 @@
 //! A disk that hangs keeps only those who wait for it. A pipe that nobody reads, or writes, hangs as long as the test wants.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -41,10 +41,9 @@ fn goes_on(gate: &Gate) {
     assert!(gate.admin("/v1/tunables/queue.max_wait")["value"].is_string());
 }
 
-#[test]
-fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
-    let origin = Origin::start();
-    let gate = Gate::start_with(&origin, PLAIN, |state| {
+/// A gate whose next record has to wait until somebody reads what it wrote.
+fn with_full_record(origin: &Origin) -> (Gate, File) {
+    let gate = Gate::start_with(origin, PLAIN, |state| {
         // Not usable at first: the gate opens it when there is something to record.
         std::fs::create_dir_all(state.join("audit.jsonl")).unwrap();
         Vec::new()
@@ -52,14 +51,34 @@ fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
     let path = gate.state().join("audit.jsonl");
     std::fs::remove_dir(&path).unwrap();
     pipe(&path);
-    let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-    // Full: the next record has to wait.
+    let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
     let mut filler = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
     while filler.write(&[b'\n'; 4096]).is_ok() {}
-    drop(filler);
+    (gate, reader)
+}
+
+#[test]
+fn whoever_asked_for_a_drain_is_answered_before_the_gate_ends() {
+    let origin = Origin::start();
+    let (gate, mut reader) = with_full_record(&origin);
+    let admin = gate.admin;
+    let asked = send(&gate, "POST", "/v1/drain", "");
+    until(|| gate.admin("/v1/state").to_string(), |state| state.contains("\"draining\":true"));
+    let end = std::thread::spawn(move || drop(gate));
+    until(|| std::net::TcpStream::connect(admin).is_err().to_string(), |refused| refused == "true");
+    // Nobody is left but the one whose answer waits for its record.
+    while reader.read(&mut [0; 65_536]).is_ok_and(|n| n > 0) {}
+    assert!(answer(asked).starts_with("HTTP/1.1 200"));
+    end.join().unwrap();
+}
+
+#[test]
+fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
+    let origin = Origin::start();
+    let (gate, mut reader) = with_full_record(&origin);
     let first = send(&gate, "PUT", "/v1/tunables/queue.max_wait", r#"{"value": "7s"}"#);
     until(|| gate.admin("/v1/tunables/queue.max_wait").to_string(), |one| one.contains("\"7s\""));
-    // Behind it, and a drain behind nobody (not sent here: it would end the gate).
+    // Behind it.
     let second = send(&gate, "DELETE", "/v1/tunables/queue.max_wait", "");
     let third = send(&gate, "PUT", "/v1/capacity", r#"{"rate": 500}"#);
     goes_on(&gate);
