@@ -207,7 +207,9 @@ impl Control {
 }
 
 fn load(room: &Room, gate: &Totals, now: Timestamp) -> Load {
-    Load { room_waits: room.busy(now), queued: gate.backlog(), in_flight: gate.in_flight }
+    // Who waits for the place of a session says nothing of what the origin could take.
+    let room_waits = room.busy(now) && !room.waits_for_places();
+    Load { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
 }
 
 impl Bounds {

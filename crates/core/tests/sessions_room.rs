@@ -1,8 +1,11 @@
 //! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and waits are honest.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
+use tidegate_core::control::{Bounds, Control};
 use tidegate_core::desk::{Asking, Desk, Entrance, Place, Seat, Shown, Verdict, WhenFull};
 use tidegate_core::gate::Totals;
 use tidegate_core::ingress::Ingress;
@@ -268,6 +271,46 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     errors.sort_by(f64::total_cmp);
     let (worst, median) = (errors[errors.len() * 9 / 10].abs(), errors[errors.len() / 2].abs());
     assert!(median < 0.15 && worst < 0.3, "told waits: median error {median}, nine tenths within {worst}");
+}
+
+/// An estimator that keeps what it was shown.
+struct Shows(Arc<Mutex<Vec<bool>>>);
+
+impl Estimator for Shows {
+    fn observe(&mut self, _: &Sample) {}
+
+    fn tick(&mut self, load: &Load, _: Timestamp) -> Estimate {
+        self.0.lock().unwrap().push(load.room_waits);
+        let capacity = Rate::per_second(100.0).unwrap();
+        Estimate { capacity, gain: 1.0, max_in_flight: None, phase: Phase::Settled, confidence: 1.0 }
+    }
+
+    fn set(&mut self, _: Rate, _: Timestamp) {}
+
+    fn rediscover(&mut self, _: Timestamp) {}
+
+    fn state(&self) -> State {
+        State::default()
+    }
+}
+
+#[test]
+fn who_waits_for_a_place_does_not_wait_for_the_origin() {
+    let bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
+    for (places, is_for_origin) in [(2, false), (10_000, true)] {
+        let mut world = World::new(places, 100.0, WhenFull::Room);
+        world.pass(1);
+        let visitors = 1..2_000;
+        let waiting = visitors.filter(|n| !enters(world.come(*n))).count();
+        assert!(waiting > 100, "{waiting} wait");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let mut control = Control::new(Box::new(Shows(shown.clone())), bounds);
+        for _ in 0..10 {
+            world.pass(1);
+            control.steer(&world.desk, &Totals::default(), true, &[], world.now());
+        }
+        assert!(shown.lock().unwrap().iter().all(|waits| *waits == is_for_origin), "{places}: {shown:?}");
+    }
 }
 
 /// Tokengen sends on no more than tokencheck has places for; who is there without one keeps the ticket.

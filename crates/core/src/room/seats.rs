@@ -48,6 +48,8 @@ pub(super) struct Seats {
     /// Visitors who came in turn and found no place, since this was last looked at.
     away: AtomicU64,
     max_wait_us: AtomicU64,
+    /// One if fewer were called at the last tick than the origin could have taken, for want of places.
+    binds: AtomicU64,
 }
 
 impl Default for Seats {
@@ -61,6 +63,7 @@ impl Default for Seats {
             spare: zero(),
             away: zero(),
             max_wait_us: AtomicU64::new(MAX_WAIT.as_micros() as u64),
+            binds: zero(),
         }
     }
 }
@@ -159,10 +162,13 @@ impl Room {
     pub(super) fn within_places(&self, control: &mut Control, work: f64, from: Timestamp) -> (f64, f64) {
         let Some(visitors) = control.calls.most(self.show_up()) else {
             control.window.go_by_places(false);
+            self.seats.binds.store(0, Ordering::Relaxed);
             return (work, f64::MAX);
         };
         let grain = self.waiting_grain(from);
-        control.window.go_by_places(visitors * grain < work);
+        let binds = visitors * grain < work;
+        control.window.go_by_places(binds);
+        self.seats.binds.store(u64::from(binds), Ordering::Relaxed);
         (work.min(visitors * grain), grain)
     }
 
@@ -171,6 +177,11 @@ impl Room {
         let Some(free) = pace.and_then(|pace| pace.free) else { return true };
         // Somebody half forgotten is no reason to keep a place.
         !self.seats.counts() || f64::from(free) >= self.seats.coming() + 0.5
+    }
+
+    /// Whether those who wait wait for places, and not for the origin.
+    pub(crate) fn waits_for_places(&self) -> bool {
+        self.seats.binds.load(Ordering::Relaxed) == 1
     }
 
     /// Whether whoever gives places may have one left for a newcomer who is sent there.
