@@ -87,7 +87,8 @@ fn main() {
         let mut now = START;
         let idle = time(|_| {
             now = now + Duration::from_millis(100);
-            sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, now);
+            sessions
+                .tick(&SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, now);
         });
         show("tick of 100 ms, all of it", idle * CALLS as f64);
     }

@@ -41,6 +41,7 @@ use crate::orders::{MAX_TIERS, TierId};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
 
+mod belief;
 mod early;
 mod law;
 mod lives;

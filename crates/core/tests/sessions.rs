@@ -35,7 +35,7 @@ fn admit(sessions: &Sessions, n: u128, tier: TierId, now: Timestamp) -> Result<(
 
 fn tick(sessions: &Sessions, now: Timestamp) {
     let gate = Totals::default();
-    sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, now);
+    sessions.tick(&SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, now);
 }
 
 #[test]

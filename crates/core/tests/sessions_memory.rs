@@ -68,7 +68,7 @@ fn a_million_sessions_take_less_than_128_mib_and_leave_nothing_behind() {
     // The places of those who left are used again: another million takes nothing.
     let later = START + config.timeout + Duration::from_secs(1);
     let gate = Totals::default();
-    sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, later);
+    sessions.tick(&SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, later);
     assert_eq!((sessions.count().open, sessions.state().entries), (0, 0));
     for n in MILLION..2 * MILLION {
         assert_eq!(sessions.admit(key(n), TierId(0), Cost::ONE, later), Ok(()));

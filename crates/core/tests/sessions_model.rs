@@ -276,7 +276,7 @@ impl Model {
 
     fn tick(&mut self) {
         let gate = Totals::default();
-        let seen = SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 };
+        let seen = SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 };
         self.sessions.tick(&seen, ms(self.now));
         let lately = |known: &&Known| self.now <= self.deadline(known).max(self.configured) + FOUND_MS;
         let open = self.known.values().filter(lately).filter(|known| known.is_open).count() as u64;

@@ -93,7 +93,8 @@ impl World {
             self.now_ms += 100;
             let capacity = self.desk.capacity();
             let waiting = u64::from(self.desk.busy(self.now()));
-            self.sessions.tick(&SessionsSeen { capacity, gate: &gate, waiting }, self.now());
+            self.sessions
+                .tick(&SessionsSeen { capacity, is_measured: true, gate: &gate, waiting }, self.now());
             self.desk.pace_sessions(self.sessions.pace());
             self.desk.tick(&gate, true, self.now());
         }
@@ -325,7 +326,9 @@ fn two_processes_go_by_the_places_of_the_one_that_has_them() {
     let Desk::Checker { checker, .. } = &check else { unreachable!() };
     let gate = Totals::default();
     let exchange = |now: Timestamp| {
-        world.sessions.tick(&SessionsSeen { capacity: rate, gate: &gate, waiting: 0 }, now);
+        world
+            .sessions
+            .tick(&SessionsSeen { capacity: rate, is_measured: true, gate: &gate, waiting: 0 }, now);
         check.pace_sessions(world.sessions.pace());
         check.tick(&gate, true, now);
         checker.follow(room.feedback(&checker.report(&gate, now)), now);

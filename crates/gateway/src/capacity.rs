@@ -49,7 +49,7 @@ impl Capacity {
     pub fn tick(&mut self, shared: &Shared, samples: &mut Vec<Sample>, now: Timestamp) -> Totals {
         let gate = shared.gate.totals();
         shared.gate.take_samples(samples);
-        shared.seats.tick(shared, &gate, now);
+        shared.seats.tick(shared, &gate, self.estimate.confidence > 0.0, now);
         let usable = shared.has_somewhere_to_go(&shared.live.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.desk, &gate, usable, samples, now);
         // What all usable replicas together may work on.

@@ -57,11 +57,12 @@ impl Seats {
     }
 
     /// One control tick, before the room's own: who has gone, how many there may be, and how fast the room may call more.
-    pub fn tick(&self, shared: &Shared, gate: &Totals, now: Timestamp) {
+    /// `is_measured`: the capacity is no guess.
+    pub fn tick(&self, shared: &Shared, gate: &Totals, is_measured: bool, now: Timestamp) {
         let live = shared.live.load();
         let desk = &shared.desk;
         let waiting = u64::from(desk.busy(now));
-        self.table.tick(&SessionsSeen { capacity: desk.capacity(), gate, waiting }, now);
+        self.table.tick(&SessionsSeen { capacity: desk.capacity(), is_measured, gate, waiting }, now);
         // Tokengen goes by what tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {
             desk.pace_sessions(self.table.pace().filter(|_| live.seats_visitors()));

@@ -34,6 +34,8 @@
 //! Where the gate lets too many requests to the origin at once, they wait there and not at the gate: `S`, by Little's law what is in flight
 //! over what leaves, tells. It counts against the `e` below zero, and takes back what `k` was raised by, and no more: at `k` = 1 the cap is the paper's, and an origin that has
 //! become slower, or whose requests differ, is not punished for it. `S0` is forgotten in ten minutes while nobody is turned away.
+//! Where `C` is a guess (`session/belief.rs`), `s` above 1 refutes it: it is twice the best that was served, `B`, at most, and `k` may go down
+//! to `B / C`. Once `C` is measured, `k` begins anew at 1.
 //!
 //! Before anything is learned there is no bound but the queue's. The cap is never below one nor above what the table holds.
 //! A number fixed by the operator is that number: the law only learns how fast places become free.
@@ -47,6 +49,7 @@
 
 use std::time::Duration;
 
+use super::belief::Belief;
 use super::places::UNBOUNDED;
 use super::sums::Sums;
 use super::words::{Cap, SessionsSeen};
@@ -134,6 +137,7 @@ pub(super) struct Law {
     /// When somebody was last turned away or waited.
     wanted: Option<Timestamp>,
     forwarded: Option<Cost>,
+    belief: Belief,
     /// Work that leaves the gate's queue per second.
     flow: Ratio,
     /// Seconds of sessions' work that wait, as of late.
@@ -164,6 +168,7 @@ impl Law {
             refused: 0,
             wanted: None,
             forwarded: None,
+            belief: Belief::default(),
             flow: Ratio::default(),
             wait_s: 0.0,
             stay: Ratio::default(),
@@ -208,6 +213,9 @@ impl Law {
         self.learn(ticked, dt_s);
         let is_wanted = self.note_wanted(ticked, now);
         let sent = self.sent(&ticked.seen);
+        if self.belief.see(sent, dt_s, ticked.seen.is_measured) {
+            self.correction = 1.0;
+        }
         let target_s = self.look_at_gate(&ticked.seen, sent, dt_s);
         self.look_at_origin(&ticked.seen, sent, is_wanted, dt_s);
         if self.cap != Cap::Discovered || dt_s <= 0.0 {
@@ -295,7 +303,8 @@ impl Law {
     /// origin that has become slow; the sight is nothing where nobody comes.
     fn flow_per_s(&self, seen: &SessionsSeen<'_>) -> f64 {
         let seen_per_s = self.flow.get().unwrap_or(0.0);
-        if seen.capacity >= Rate::MAX { seen_per_s } else { seen_per_s.max(seen.capacity.get() / 4.0) }
+        let believed_per_s = self.belief.capacity(seen.capacity.get());
+        if seen.capacity >= Rate::MAX { seen_per_s } else { seen_per_s.max(believed_per_s / 4.0) }
     }
 
     /// An average request that waits, in cost units.
@@ -317,8 +326,9 @@ impl Law {
         self.damping = 1.0 - DAMPING * error.min(MOST_OVER);
         let (mut least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
         let rate = if there > 1.0 && over <= 0.0 {
-            // Not below the paper's number on this evidence.
-            least = self.correction.min(1.0);
+            // Not below the paper's number on this evidence, for what the origin has shown that it serves.
+            self.belief.refute();
+            least = self.correction.min(self.belief.certain(capacity.get()));
             -PACE * there.min(MOST_OVER) / length_s
         } else if over > 0.0 || is_wanted && is_filled {
             -PACE * error.min(MOST_OVER) / length_s
@@ -337,7 +347,7 @@ impl Law {
             return None;
         }
         let load = self.load.get().filter(|load| *load > 0.0)?;
-        Some(self.damping * self.correction * SHARE * capacity.get() / load)
+        Some(self.damping * self.correction * SHARE * self.belief.capacity(capacity.get()) / load)
     }
 
     /// Places that become free per second, of so many. Until sessions have ended, none ends before its timeout.

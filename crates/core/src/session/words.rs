@@ -116,6 +116,8 @@ impl Endings {
 pub struct SessionsSeen<'a> {
     /// What the origin can serve; [`Rate::MAX`] where nobody knows.
     pub capacity: Rate,
+    /// Whether the origin was seen at its limit: else the capacity is a guess.
+    pub is_measured: bool,
     /// The gate.
     pub gate: &'a Totals,
     /// Visitors who wait in the room.

@@ -148,7 +148,8 @@ impl Half {
     fn tick_sessions(&self, gate: &Totals, now: Timestamp) {
         let Some(sessions) = &self.sessions else { return };
         let waiting = u64::from(self.desk.busy(now));
-        sessions.tick(&SessionsSeen { capacity: self.desk.capacity(), gate, waiting }, now);
+        let (capacity, is_measured) = (self.desk.capacity(), self.estimate.confidence > 0.0);
+        sessions.tick(&SessionsSeen { capacity, is_measured, gate, waiting }, now);
         self.desk.pace_sessions(sessions.pace());
     }
 
