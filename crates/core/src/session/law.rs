@@ -14,9 +14,9 @@
 //!
 //! ```text
 //! W   seconds of admitted sessions' work that wait at the gate
-//! W*  1.4 times what the room keeps there (`room/window.rs`): 1.1 s at 3.5 requests a second, 0.29 s at 100, 0.18 s at 1,000; no more
-//!     than a tenth of the longest wait there, nor less than two requests
-//! hold        from W > 2 W* on until W < W*: no place is given
+//! W*  1.4 times what the room keeps there (`room/window.rs`): 1.1 s at 3.5 requests a second, 0.29 s at 100, 0.18 s at 1,000; twice it,
+//!     1.6, 0.41 and 0.26 s, where those beyond are refused; no more than a tenth of the longest wait there, nor less than two requests
+//! hold        from W > 1.5 W* on until W < W*: no place is given
 //! cap         k * (1 - 0.15 e) * 0.9 C / g, what levels of service have of their own included
 //! e           W~ / W* - 1, at most 2
 //! k' = -0.3 k e / T          while W~ > W*, or people are turned away or wait and all places are taken
@@ -25,7 +25,8 @@
 //! S, S0                      mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
-//! W* is what it takes to keep the origin busy: a tenth of a second, and a deviation of the requests that come in a second. W~ is W over twenty requests, two seconds at
+//! W* is what it takes to keep the origin busy: a tenth of a second, and a deviation of the requests that come in a second. More of it where whoever
+//! finds no place is lost to the origin for a while, not at its door: a place too few costs more there. W~ is W over twenty requests, two seconds at
 //! least. `k` follows it in a session's length, since what a session asks for comes over all of it. The queue adds up what is too much, and `k` adds
 //! that up again: two integrals in a row swing unless something follows the error itself, as the 0.15 do. The hold is for crowds. From one
 //! tick to the next no more places are given than the origin serves requests in W*, or ten: before anything is known a crowd would all
@@ -45,7 +46,8 @@
 //! then waits W* with each of its requests, where 90 % wait next to nothing); a cap that goes up whenever the queue is empty,
 //! whether or not somebody is turned away (it is without bound after a calm night, and the morning's crowd finds it so); a dead band
 //! from a tenth of W* to W*, with a fast fall above and a slow rise below (one short queue takes a third of the places, and it takes minutes
-//! to give them back: 0.8 of the goodput that the damped law has at the paper's service); no damping (the same).
+//! to give them back: 0.8 of the goodput that the damped law has at the paper's service); no damping (the same); as much waiting at an origin whose
+//! capacity is a guess as at the gate (up to 29 good sessions per minute where it has 25, and 17 as often).
 
 use std::time::Duration;
 
@@ -58,8 +60,9 @@ use crate::units::{Cost, Rate, Timestamp};
 
 /// Part of the capacity that sessions may make use of (WAC 4.3).
 const SHARE: f64 = 0.9;
-/// Mean wait aimed at, as a multiple of the one that the room keeps at the gate.
-const TARGET: f64 = 1.4;
+/// Mean wait aimed at, as a multiple of the one that the room keeps at the gate: where those beyond wait, and where they are lost.
+const TARGET_WAITING: f64 = 1.4;
+const TARGET_REFUSED: f64 = 2.0;
 /// Not more than this part of the longest wait there.
 const TARGET_SHARE: f64 = 0.1;
 /// Nor less than so many average requests, where one takes long.
@@ -68,7 +71,7 @@ const TARGET_REQUESTS: f64 = 2.0;
 const WAIT_MEMORY_S: f64 = 2.0;
 const WAIT_MEMORY: f64 = 20.0;
 /// No place is given from so many targets' wait on, until it is one.
-const HOLD: f64 = 2.0;
+const HOLD: f64 = 1.5;
 /// Memory of the time at the origin, in seconds; in requests, if that is longer.
 const STAY_MEMORY_S: f64 = 10.0;
 /// Times the lowest, up to which it is no wait there.
@@ -134,8 +137,9 @@ pub(super) struct Law {
     last: Timestamp,
     sums: Sums,
     refused: u64,
-    /// When somebody was last turned away or waited.
+    /// When somebody was last turned away or waited, and when somebody waited.
     wanted: Option<Timestamp>,
+    waited: Option<Timestamp>,
     forwarded: Option<Cost>,
     belief: Belief,
     /// Work that leaves the gate's queue per second.
@@ -167,6 +171,7 @@ impl Law {
             sums: Sums::default(),
             refused: 0,
             wanted: None,
+            waited: None,
             forwarded: None,
             belief: Belief::default(),
             flow: Ratio::default(),
@@ -216,7 +221,9 @@ impl Law {
         if self.belief.see(sent, dt_s, ticked.seen.is_measured) {
             self.correction = 1.0;
         }
-        let target_s = self.look_at_gate(&ticked.seen, sent, dt_s);
+        let is_waited = self.waited.is_some_and(|at| now.since(at) <= WANTED);
+        let target = if is_waited { TARGET_WAITING } else { TARGET_REFUSED };
+        let target_s = self.look_at_gate(&ticked.seen, sent, target, dt_s);
         self.look_at_origin(&ticked.seen, sent, is_wanted, dt_s);
         if self.cap != Cap::Discovered || dt_s <= 0.0 {
             return;
@@ -249,6 +256,9 @@ impl Law {
         if ticked.refused > before || ticked.seen.waiting > 0 {
             self.wanted = Some(now);
         }
+        if ticked.seen.waiting > 0 {
+            self.waited = Some(now);
+        }
         self.wanted.is_some_and(|at| now.since(at) <= WANTED)
     }
 
@@ -266,13 +276,13 @@ impl Law {
     }
 
     /// Sets the hold; returns the wait aimed at, in seconds.
-    fn look_at_gate(&mut self, seen: &SessionsSeen<'_>, sent: f64, dt_s: f64) -> f64 {
+    fn look_at_gate(&mut self, seen: &SessionsSeen<'_>, sent: f64, target: f64, dt_s: f64) -> f64 {
         let (gate, request) = (seen.gate, self.request(seen));
         let keep = self.keep(seen, WAIT_MEMORY_S, dt_s);
         self.flow.add(keep, sent, dt_s);
         let per_s = self.flow_per_s(seen).max(1e-6);
         let wait_s = if gate.admitted == 0 { 0.0 } else { gate.admitted_cost.units() / per_s };
-        let target_s = target_s(gate.max_queue_wait, request, per_s);
+        let target_s = target_s(target, gate.max_queue_wait, request, per_s);
         self.wait_s += (wait_s.min(100.0 * target_s) - self.wait_s) * (1.0 - keep);
         self.is_held = wait_s > if self.is_held { target_s } else { HOLD * target_s };
         target_s
@@ -373,8 +383,9 @@ impl Law {
     }
 }
 
-/// Wait aimed at, in seconds, where requests of so much work each leave the gate at `per_s`, and may wait there for so long.
-fn target_s(longest: Duration, request: f64, per_s: f64) -> f64 {
+/// Wait aimed at, in seconds, where requests of so much work each leave the gate at `per_s`, and may wait there for so long; `target`: as a
+/// multiple of what the room keeps there.
+fn target_s(target: f64, longest: Duration, request: f64, per_s: f64) -> f64 {
     let kept_s = kept_queue(per_s, request, f64::MAX) / per_s;
-    (TARGET * kept_s).min(longest.as_secs_f64() * TARGET_SHARE).max(TARGET_REQUESTS * request / per_s)
+    (target * kept_s).min(longest.as_secs_f64() * TARGET_SHARE).max(TARGET_REQUESTS * request / per_s)
 }
