@@ -44,9 +44,17 @@ fn filled(open: u64) -> Sessions {
     let config = SessionConfig { max_entries: 2_000_000, ..SessionConfig::default() };
     let sessions = Sessions::new(&config, START);
     for n in 0..open {
-        sessions.admit(key(n), TierId(0), Cost::ONE, START).expect("a place");
+        let request = sessions.admit(key(n), TierId(0), Cost::ONE, START).expect("a place");
+        sessions.finish(request, START);
     }
     sessions
+}
+
+/// A request from its arrival to its end.
+fn request(sessions: &Sessions, key: SessionKey) {
+    if let (_, Some(request)) = black_box(sessions.touch(key, Cost::ONE, START)) {
+        sessions.finish(request, START);
+    }
 }
 
 fn main() {
@@ -56,10 +64,10 @@ fn main() {
         let show = |name: &str, ns: f64| println!("{:44} {ns:8.1} ns", format!("{name}, {open} open"));
         let touch = |round: u64| {
             for n in 0..CALLS {
-                black_box(sessions.touch(any(round * CALLS + n), Cost::ONE, START));
+                request(&sessions, any(round * CALLS + n));
             }
         };
-        show("touch", time(touch));
+        show("touch and finish", time(touch));
         let both = time(|round| {
             std::thread::scope(|scope| {
                 for worker in 0..2 {
@@ -67,10 +75,10 @@ fn main() {
                 }
             });
         });
-        show("touch by two at once, each", both);
+        show("touch and finish by two at once, each", both);
         let unknown = |round: u64| {
             for n in 0..CALLS {
-                black_box(sessions.touch(key(open + 1 + round * CALLS + n), Cost::ONE, START));
+                request(&sessions, key(open + 1 + round * CALLS + n));
             }
         };
         show("touch of one not known", time(unknown));
@@ -78,8 +86,10 @@ fn main() {
             "admit and void",
             time(|_| {
                 for n in 0..CALLS {
-                    black_box(sessions.admit(key(open + n), TierId(0), Cost::ONE, START)).ok();
-                    sessions.void(key(open + n), START);
+                    if let Ok(request) = black_box(sessions.admit(key(open + n), TierId(0), Cost::ONE, START))
+                    {
+                        sessions.void(request, START);
+                    }
                 }
             }),
         );
@@ -99,7 +109,7 @@ fn main() {
 fn refused() {
     let config = SessionConfig { cap: Cap::Fixed(1), ..SessionConfig::default() };
     let sessions = Sessions::new(&config, START);
-    sessions.admit(key(0), TierId(0), Cost::ONE, START).expect("a place");
+    let _under_way = sessions.admit(key(0), TierId(0), Cost::ONE, START).expect("a place");
     let ns = time(|round| {
         for n in 0..CALLS {
             black_box(sessions.admit(key(1 + round * CALLS + n), TierId(0), Cost::ONE, START)).ok();

@@ -1,14 +1,15 @@
 //! Sessions (WAC 2, 3.1 (f), 4): who was admitted keeps the service; only whole sessions are refused.
 //!
 //! "If the server does not respond to one of the requests [...] the requests that were responded correctly have become useless": so
-//! a visitor is admitted once, with a *place*, and holds it until nothing came for [`SessionConfig::timeout`] or the session is too
-//! old. Requests of admitted sessions go first and are never refused for load. How many places there are is
+//! a visitor is admitted once, with a *place*, and holds it until nothing came for [`SessionConfig::timeout`] and nothing was under way,
+//! or the session is too old. Requests of admitted sessions go first and are never refused for load. How many places there are is
 //! [`SessionConfig::cap`]; service levels may have some of their own beside everybody's.
 //!
 //! ```text
 //! request ─► touch ─┬─ Admitted ─────────────────────────────────► gate, before all others
 //!                   └─ New, Ended ─► desk ─► admit ─┬─ a place ──► gate, likewise
 //!                                                   └─ NoPlace ──► room, or refused
+//! finish (the last byte of its answer is gone) ─► inactivity counts from here on
 //! void (never reached the origin), end (origin, operator), leave (connection closed), tick (timeout, age) ─► the place is free
 //!
 //! begun + readmitted == open + ended       places taken == sessions open       after every step
@@ -16,7 +17,8 @@
 //!
 //! **Table.** 64 shards, each behind a mutex that guards O(1) work, of 48-byte entries (`session/shard.rs`); its bound counts
 //! entries, and a million take less than 128 MiB. **Places** are one word a pool (`session/places.rs`): whoever asks whether there
-//! is one takes no lock. **Expiry** is exact for whoever asks, and found by a lazy timer wheel on the tick for all others.
+//! is one takes no lock. **Expiry** is exact for whoever asks, and found by a lazy timer wheel on the tick for all others. **Requests
+//! under way** keep their sessions alive, up to the greatest age (`session/under_way.rs`).
 //!
 //! **Ended early.** A session's pass is signed, so the visitor still holds it: the key is kept until the pass has run out, without
 //! a place, and says [`Standing::Ended`] for so long. It does not come back by [`Sessions::readmit`]; it may begin anew. Where no
@@ -33,6 +35,7 @@
 //! meet in one of 64 shards less often than in a cache line); Eddie's rate of new sessions (WAC 2.2): sessions of another length
 //! make another load of it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,20 +46,25 @@ use crate::units::{Cost, Timestamp};
 
 mod belief;
 mod early;
+mod entry;
 mod law;
 mod lives;
 pub mod places;
 mod shard;
 mod sums;
 mod tick;
+mod under_way;
 mod words;
 
+use entry::Entry;
 use law::Law;
 use lives::SharedLives;
 use places::{Places, UNBOUNDED};
-use shard::{Entry, Shard, State};
+use shard::Shard;
 use sums::{How, Sums};
+use under_way::Moved;
 
+pub use under_way::UnderWay;
 pub use words::{
     Cap, Ender, Endings, NoPlace, PoolState, SessionConfig, SessionKey, SessionLine, SessionPace,
     SessionPage, SessionsSeen, SessionsState, Standing,
@@ -90,12 +98,17 @@ pub struct Sessions {
 struct Part {
     shard: Shard,
     sums: Sums,
+    /// Notes left where sessions were, by the key and what told them from others of that key.
+    moved: BTreeMap<(SessionKey, u64), Moved>,
 }
 
 impl Sessions {
     /// An empty table.
     pub fn new(config: &SessionConfig, now: Timestamp) -> Self {
-        let part = || Mutex::new(Part { shard: Shard::new(now), sums: Sums::default() });
+        let part = || {
+            let shard = Shard::new(now);
+            Mutex::new(Part { shard, sums: Sums::default(), moved: BTreeMap::new() })
+        };
         let sessions = Self {
             shards: (0..SHARDS).map(|_| part()).collect(),
             pools: (0..MAX_TIERS).map(|_| Places::new(0)).collect(),
@@ -120,7 +133,7 @@ impl Sessions {
         let lives = self.lives.get();
         if lives != before {
             for part in &self.shards {
-                lock(part).shard.refile(&lives);
+                lock(part).shard.refile(&lives, now);
                 while !self.expire_some(&mut lock(part), now) {}
             }
         }
@@ -153,25 +166,25 @@ impl Sessions {
     }
 
     fn part(&self, key: SessionKey) -> MutexGuard<'_, Part> {
-        // Keys are uniform.
-        lock(&self.shards[key.0 as usize % SHARDS])
+        lock(&self.shards[shard_of(key)])
     }
 
-    /// A request: what its session is. Of an admitted one it keeps the session alive, and its work is counted.
-    pub fn touch(&self, key: SessionKey, cost: Cost, now: Timestamp) -> Standing {
+    /// A request: what its session is. Of an admitted one it keeps the session alive as long as it is under way, and its work is
+    /// counted.
+    pub fn touch(&self, key: SessionKey, cost: Cost, now: Timestamp) -> (Standing, Option<UnderWay>) {
         let lives = self.lives.get();
         let mut part = self.part(key);
-        let Some(entry) = part.shard.find(key) else { return Standing::New };
+        let Some(entry) = part.shard.find(key) else { return (Standing::New, None) };
         if entry.is_over(&lives, now) {
             self.expire(&mut part, key, now);
-            return Standing::New;
+            return (Standing::New, None);
         }
-        if entry.state == State::Ended {
-            return Standing::Ended;
+        if !entry.is_open() {
+            return (Standing::Ended, None);
         }
-        entry.note(cost, now);
+        let under_way = entry.begin(cost, now);
         part.sums.work += cost.hundredths();
-        Standing::Admitted
+        (Standing::Admitted, Some(under_way))
     }
 
     /// What [`Sessions::touch`] would say; changes nothing.
@@ -179,7 +192,7 @@ impl Sessions {
         let lives = self.lives.get();
         match self.part(key).shard.find(key) {
             Some(entry) if entry.is_over(&lives, now) => Standing::New,
-            Some(entry) if entry.state == State::Ended => Standing::Ended,
+            Some(entry) if !entry.is_open() => Standing::Ended,
             Some(_) => Standing::Admitted,
             None => Standing::New,
         }
@@ -190,7 +203,13 @@ impl Sessions {
     ///
     /// # Errors
     /// There is none, or the table is full.
-    pub fn admit(&self, key: SessionKey, tier: TierId, cost: Cost, now: Timestamp) -> Result<(), NoPlace> {
+    pub fn admit(
+        &self,
+        key: SessionKey,
+        tier: TierId,
+        cost: Cost,
+        now: Timestamp,
+    ) -> Result<UnderWay, NoPlace> {
         let admitted = self.admit_to(key, tier, &[own(tier), EVERYBODY], cost, now);
         if admitted.is_err() {
             self.turned_away();
@@ -205,7 +224,7 @@ impl Sessions {
         tier: TierId,
         cost: Cost,
         now: Timestamp,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<UnderWay, NoPlace> {
         if own(tier) == EVERYBODY {
             return Err(NoPlace::Taken);
         }
@@ -219,14 +238,14 @@ impl Sessions {
         pools: &[u8],
         cost: Cost,
         now: Timestamp,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<UnderWay, NoPlace> {
         let lives = self.lives.get();
         let part = &mut *self.part(key);
         self.expire_if_over(part, key, now);
-        if let Some(entry) = part.shard.find(key).filter(|entry| entry.state == State::Open) {
-            entry.note(cost, now);
+        if let Some(entry) = part.shard.find(key).filter(|entry| entry.is_open()) {
+            let under_way = entry.begin(cost, now);
             part.sums.work += cost.hundredths();
-            return Ok(());
+            return Ok(under_way);
         }
         let is_known = part.shard.find(key).is_some();
         if !is_known && !self.has_entry() {
@@ -239,30 +258,32 @@ impl Sessions {
         if part.shard.remove(key).is_none() {
             self.entries.fetch_add(1, Ordering::Relaxed);
         }
-        let mut entry = Entry::new(key, tier, pool, now);
-        entry.note(cost, now);
-        part.shard.insert(entry, &lives);
+        let mut entry = Entry::new(key, tier, pool, now, part.shard.number());
+        let under_way = entry.begin(cost, now);
+        part.shard.insert(entry, &lives, now);
         part.sums.work += cost.hundredths();
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(under_way)
     }
 
-    /// A pass that holds, of a session that is not known here (a restart, another process): taken in, also beyond the cap.
-    /// `first`: when it began. `false`: it was ended early, is too old or the table is full; it is as a new one. The caller has
-    /// checked that the pass holds otherwise.
-    pub fn readmit(&self, key: SessionKey, tier: TierId, first: Timestamp, now: Timestamp) -> bool {
+    /// A pass that holds, of a session that is not known here (a restart, another process): taken in with the request that shows it,
+    /// also beyond the cap. `first`: when it began. `None`: it was ended early, is too old or the table is full; it is as a new one. The
+    /// caller has checked that the pass holds otherwise.
+    pub fn readmit(
+        &self,
+        key: SessionKey,
+        tier: TierId,
+        first: Timestamp,
+        now: Timestamp,
+    ) -> Option<UnderWay> {
         let lives = self.lives.get();
         let part = &mut *self.part(key);
         self.expire_if_over(part, key, now);
         if let Some(entry) = part.shard.find(key) {
-            let is_open = entry.state == State::Open;
-            if is_open {
-                entry.see(now);
-            }
-            return is_open;
+            return entry.is_open().then(|| entry.begin(Cost::ZERO, now));
         }
         if now.since(first) > lives.max_age || !self.has_entry() {
-            return false;
+            return None;
         }
         let pool = match own(tier) {
             EVERYBODY => EVERYBODY,
@@ -272,24 +293,12 @@ impl Sessions {
         if pool == EVERYBODY {
             self.pools[0].force();
         }
-        let mut entry = Entry::new(key, tier, pool, first.min(now));
-        entry.note(Cost::ZERO, now);
-        part.shard.insert(entry, &lives);
+        let mut entry = Entry::new(key, tier, pool, first.min(now), part.shard.number());
+        let under_way = entry.begin(Cost::ZERO, now);
+        part.shard.insert(entry, &lives, now);
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.readmitted.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    /// A request that [`Sessions::admit`] let in never reached the origin. If it was its session's only one, the place is free at
-    /// once and nothing is learned of it.
-    pub fn void(&self, key: SessionKey, now: Timestamp) {
-        let part = &mut *self.part(key);
-        let Some(entry) = part.shard.find(key).filter(|entry| entry.state == State::Open) else { return };
-        if entry.requests > 1 {
-            entry.requests -= 1;
-            return;
-        }
-        self.take_out(part, key, How::Void, now);
+        Some(under_way)
     }
 
     /// Whether a new session of that level would find a place. Takes no lock.
@@ -359,10 +368,10 @@ impl Sessions {
 
     /// One is open no longer: its place is free, and what it was is learned.
     fn close(&self, sums: &mut Sums, entry: &Entry, how: How, now: Timestamp) {
-        if entry.state != State::Open {
+        if !entry.is_open() {
             return;
         }
-        self.pools[usize::from(entry.pool)].give();
+        self.pools[usize::from(entry.pool())].give();
         sums.close(entry, how, &self.lives.get(), now);
     }
 }
@@ -370,6 +379,11 @@ impl Sessions {
 /// The pool of a level's own places: everybody's where the configuration cannot have any for it.
 fn own(tier: TierId) -> u8 {
     if usize::from(tier.0) < MAX_TIERS { tier.0 } else { EVERYBODY }
+}
+
+fn shard_of(key: SessionKey) -> usize {
+    // Keys are uniform.
+    key.0 as usize % SHARDS
 }
 
 fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {

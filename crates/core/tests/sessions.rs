@@ -30,7 +30,14 @@ fn config(cap: Cap) -> SessionConfig {
 }
 
 fn admit(sessions: &Sessions, n: u128, tier: TierId, now: Timestamp) -> Result<(), NoPlace> {
-    sessions.admit(key(n), tier, Cost::ONE, now)
+    sessions.admit(key(n), tier, Cost::ONE, now).map(|request| sessions.finish(request, now))
+}
+
+/// A request that is over at once.
+fn touch(sessions: &Sessions, n: u128, now: Timestamp) -> Standing {
+    let (standing, request) = sessions.touch(key(n), Cost::ONE, now);
+    request.into_iter().for_each(|request| sessions.finish(request, now));
+    standing
 }
 
 fn tick(sessions: &Sessions, now: Timestamp) {
@@ -44,13 +51,13 @@ fn an_admitted_session_keeps_its_place_until_nothing_came_for_the_timeout() {
     assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
     assert_eq!(admit(&sessions, 2, EVERYBODY, at(0)), Err(NoPlace::Taken));
     // The last request to the millisecond.
-    assert_eq!(sessions.touch(key(1), Cost::ONE, at(15_000)), Standing::Admitted);
-    assert_eq!(sessions.touch(key(1), Cost::ONE, at(30_000)), Standing::Admitted);
+    assert_eq!(touch(&sessions, 1, at(15_000)), Standing::Admitted);
+    assert_eq!(touch(&sessions, 1, at(30_000)), Standing::Admitted);
     tick(&sessions, at(45_000));
     assert_eq!(admit(&sessions, 2, EVERYBODY, at(45_000)), Err(NoPlace::Taken));
     tick(&sessions, at(45_200));
     assert_eq!(admit(&sessions, 2, EVERYBODY, at(45_200)), Ok(()));
-    assert_eq!(sessions.touch(key(1), Cost::ONE, at(45_200)), Standing::New);
+    assert_eq!(touch(&sessions, 1, at(45_200)), Standing::New);
     let state = sessions.state();
     assert_eq!((state.ended.idle, state.ended.sum(), state.count.begun, state.count.open), (1, 1, 2, 1));
 }
@@ -60,9 +67,9 @@ fn a_session_ends_at_its_age_however_busy_it_is() {
     let sessions = Sessions::new(&config(Cap::None), START);
     assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
     for s in 1..=60 {
-        assert_eq!(sessions.touch(key(1), Cost::ONE, at(s * 1_000)), Standing::Admitted, "{s} s");
+        assert_eq!(touch(&sessions, 1, at(s * 1_000)), Standing::Admitted, "{s} s");
     }
-    assert_eq!(sessions.touch(key(1), Cost::ONE, at(60_001)), Standing::New);
+    assert_eq!(touch(&sessions, 1, at(60_001)), Standing::New);
     assert_eq!((sessions.state().ended.age, sessions.state().ended.idle), (1, 0));
 }
 
@@ -70,15 +77,11 @@ fn a_session_ends_at_its_age_however_busy_it_is() {
 fn what_never_reached_the_origin_gives_its_place_back_unless_others_came() {
     let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
     // Two first requests at once take one place, and either may fail.
-    assert_eq!(
-        (admit(&sessions, 1, EVERYBODY, at(0)), admit(&sessions, 1, EVERYBODY, at(1))),
-        (Ok(()), Ok(()))
-    );
-    sessions.void(key(1), at(2));
+    let [one, other] = [0, 1].map(|ms| sessions.admit(key(1), EVERYBODY, Cost::ONE, at(ms)).unwrap());
+    sessions.void(one, at(2));
     assert_eq!(sessions.standing(key(1), at(2)), Standing::Admitted);
-    sessions.void(key(1), at(3));
+    sessions.void(other, at(3));
     assert_eq!((sessions.standing(key(1), at(3)), sessions.has_place(EVERYBODY)), (Standing::New, true));
-    sessions.void(key(1), at(4));
     assert_eq!(sessions.count().open, 0);
     let state = sessions.state();
     assert_eq!((state.ended.void, state.length_s, state.work), (1, None, None), "nothing is learned of it");
@@ -90,8 +93,8 @@ fn an_end_frees_the_place_at_once_and_voids_the_pass() {
         let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
         assert_eq!(admit(&sessions, 1, EVERYBODY, at(0)), Ok(()));
         assert!(sessions.end(key(1), by, at(1_000)) && !sessions.end(key(1), by, at(1_000)));
-        assert_eq!(sessions.touch(key(1), Cost::ONE, at(2_000)), Standing::Ended);
-        assert!(!sessions.readmit(key(1), EVERYBODY, at(0), at(2_000)), "its pass is void");
+        assert_eq!(touch(&sessions, 1, at(2_000)), Standing::Ended);
+        assert_eq!(sessions.readmit(key(1), EVERYBODY, at(0), at(2_000)), None, "its pass is void");
         assert_eq!(admit(&sessions, 2, EVERYBODY, at(2_000)), Ok(()), "refilled at once");
         // It may begin anew (a cookie that the application goes on with), if there is a place.
         assert_eq!(admit(&sessions, 1, EVERYBODY, at(3_000)), Err(NoPlace::Taken));
@@ -126,10 +129,11 @@ fn all_are_ended_at_once() {
 fn a_pass_of_another_process_is_taken_in_beyond_the_cap_and_nobody_new_until_it_fits() {
     let sessions = Sessions::new(&config(Cap::Fixed(2)), at(20_000));
     for n in 0..4 {
-        assert!(sessions.readmit(key(n), EVERYBODY, at(1_000 * n as u64), at(20_000)));
-        assert_eq!(sessions.touch(key(n), Cost::ONE, at(20_000)), Standing::Admitted);
+        let request = sessions.readmit(key(n), EVERYBODY, at(1_000 * n as u64), at(20_000)).unwrap();
+        sessions.finish(request, at(20_000));
+        assert_eq!(touch(&sessions, n, at(20_000)), Standing::Admitted);
     }
-    assert!(!sessions.readmit(key(9), EVERYBODY, at(0), at(60_001)), "too old");
+    assert_eq!(sessions.readmit(key(9), EVERYBODY, at(0), at(60_001)), None, "too old");
     for open in [4, 3, 2] {
         assert_eq!((sessions.count().open, sessions.has_place(EVERYBODY)), (open, false));
         assert_eq!(admit(&sessions, 7, EVERYBODY, at(20_000)), Err(NoPlace::Taken));
@@ -161,24 +165,24 @@ fn levels_fill_their_own_places_first_and_everybodys_then() {
     // Fewer from now on: who has one keeps it.
     sessions.configure(&SessionConfig { pools: Vec::new(), ..config }, at(2));
     assert_eq!((open(GOLD), sessions.has_place(GOLD)), (Some(1), false));
-    assert_eq!(sessions.touch(key(3), Cost::ONE, at(2)), Standing::Admitted);
+    assert_eq!(touch(&sessions, 3, at(2)), Standing::Admitted);
 }
 
 #[test]
 fn another_name_is_the_same_session() {
     let sessions = Sessions::new(&config(Cap::Fixed(2)), START);
-    assert_eq!(admit(&sessions, 1, GOLD, at(0)), Ok(()));
-    assert!(sessions.rename(key(1), key(2), at(1)) && !sessions.rename(key(1), key(2), at(1)));
+    let mut first = sessions.admit(key(1), GOLD, Cost::ONE, at(0)).unwrap();
+    assert!(sessions.rename(&mut first, key(2), at(1)) && sessions.rename(&mut first, key(2), at(1)));
     let line = sessions.list(0, 10).sessions[0];
     assert_eq!((line.key, line.begun, line.tier, line.requests), (key(2), at(0), GOLD, 1));
     assert_eq!(sessions.standing(key(1), at(1)), Standing::New);
     // Of two that become one a place comes back; what was ended stays so.
     assert_eq!(admit(&sessions, 3, EVERYBODY, at(1)), Ok(()));
-    assert!(sessions.rename(key(2), key(3), at(2)));
+    assert!(sessions.rename(&mut first, key(3), at(2)));
     assert_eq!((sessions.count().open, sessions.state().ended.left), (1, 1));
     assert_eq!(admit(&sessions, 4, EVERYBODY, at(2)), Ok(()));
     assert!(sessions.end(key(4), Ender::Operator, at(3)));
-    assert!(sessions.rename(key(3), key(4), at(3)));
+    assert!(sessions.rename(&mut first, key(4), at(3)) && !sessions.rename(&mut first, key(5), at(3)));
     assert_eq!((sessions.count().open, sessions.standing(key(4), at(3))), (0, Standing::Ended));
 }
 
@@ -204,9 +208,9 @@ fn places_are_given_once_by_many_workers() {
                 for n in 0..2_000_u128 {
                     // Every key is asked for by two workers.
                     let k = key(n * 2 + worker / 2);
-                    if sessions.admit(k, EVERYBODY, Cost::ONE, at(0)).is_ok() {
+                    if let Ok(request) = sessions.admit(k, EVERYBODY, Cost::ONE, at(0)) {
                         given.fetch_add(1, Ordering::Relaxed);
-                        sessions.touch(k, Cost::ONE, at(1));
+                        sessions.finish(request, at(1));
                     }
                     if n % 3 == 0 && sessions.end(k, Ender::Origin, at(2)) {
                         given.fetch_sub(1, Ordering::Relaxed);
@@ -247,7 +251,8 @@ fn levels_that_are_numbered_anew_keep_their_places() {
     let config = SessionConfig { pools: pools(GOLD), ..config(Cap::Fixed(2)) };
     let sessions = Sessions::new(&config, at(0));
     for (key, tier) in [(1, GOLD), (2, GOLD), (3, GOLD), (4, SILVER)] {
-        sessions.admit(SessionKey(key), tier, Cost::ONE, at(1)).unwrap();
+        let request = sessions.admit(SessionKey(key), tier, Cost::ONE, at(1)).unwrap();
+        sessions.finish(request, at(1));
     }
     let open = |tier: TierId| sessions.state().pools.iter().find(|p| p.tier == tier).map(|p| p.open);
     assert_eq!((open(GOLD), open(TierId(0))), (Some(2), Some(2)));

@@ -28,8 +28,8 @@ struct World {
     /// Requests each has sent, by session; and who sends the next when.
     sent: HashMap<u64, usize>,
     thinking: Vec<(u64, u64)>,
-    /// By session: when its request was sent.
-    asked: HashMap<u64, u64>,
+    /// By session: when its request was sent, and that it is under way.
+    asked: HashMap<u64, (u64, UnderWay)>,
     /// At the server, which they share: whose, and milliseconds of it that are still to do.
     served: Vec<(u64, f64)>,
     newcomers: u64,
@@ -64,8 +64,8 @@ impl World {
         let at = now(self.now_ms);
         if self.rng.random_bool(newcomers_per_s * STEP_MS as f64 / 1_000.0) {
             self.newcomers += 1;
-            if self.sessions.admit(key(self.newcomers), TierId(0), Cost::ONE, at).is_ok() {
-                self.ask(self.newcomers);
+            if let Ok(request) = self.sessions.admit(key(self.newcomers), TierId(0), Cost::ONE, at) {
+                self.ask(self.newcomers, request);
             }
         }
         let each = STEP_MS as f64 / self.served.len().max(1) as f64;
@@ -78,9 +78,8 @@ impl World {
             self.thinking.iter().filter(|(at, _)| *at <= self.now_ms).map(|(_, s)| *s).collect();
         self.thinking.retain(|(at, _)| *at > self.now_ms);
         for session in due {
-            let standing = self.sessions.touch(key(session), Cost::ONE, at);
-            assert_eq!(standing, Standing::Admitted, "an admitted session is turned away");
-            self.ask(session);
+            let (_, request) = self.sessions.touch(key(session), Cost::ONE, at);
+            self.ask(session, request.expect("an admitted session is turned away"));
         }
         while let Some(leaving) = self.gate.next(at) {
             let Leaving::Forward(woken) = leaving else {
@@ -95,8 +94,8 @@ impl World {
         }
     }
 
-    fn ask(&mut self, session: u64) {
-        self.asked.insert(session, self.now_ms);
+    fn ask(&mut self, session: u64, under_way: UnderWay) {
+        self.asked.insert(session, (self.now_ms, under_way));
         let request = Request { id: session, class: ClassId(0), cost: Cost::ONE };
         match self.gate.arrive_as(request, Lane::Admitted, None, now(self.now_ms)) {
             Decision::Forward => self.serve(session),
@@ -111,7 +110,9 @@ impl World {
     }
 
     fn answered(&mut self, session: u64) {
-        self.longest_ms = self.longest_ms.max(self.now_ms - self.asked[&session]);
+        let (asked_ms, request) = self.asked.remove(&session).expect("who is answered has asked");
+        self.sessions.finish(request, now(self.now_ms));
+        self.longest_ms = self.longest_ms.max(self.now_ms - asked_ms);
         let sent = self.sent.entry(session).or_default();
         *sent += 1;
         if *sent == SERVICE_MS.len() {

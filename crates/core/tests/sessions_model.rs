@@ -1,4 +1,4 @@
-//! The table of sessions against a model that has no cleverness: a map and its deadlines.
+//! The table of sessions against a model that has no cleverness: a map and its deadlines, and a list of requests under way.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -34,9 +34,15 @@ enum Op {
     Admit(usize, u8),
     /// Begun so many milliseconds ago.
     Readmit(usize, u8, u64),
+    /// Of those under way, the one with this number, counted round.
+    Finish(usize),
     Void(usize),
+    FinishAll,
     End(usize),
+    /// By the answer to one of those under way.
+    EndOf(usize),
     Leave(usize),
+    /// By the answer to one of them, to this key.
     Rename(usize, usize),
     EndAll,
     Pass(u64),
@@ -67,10 +73,13 @@ fn op() -> impl Strategy<Value = Op> {
         8 => key().prop_map(Op::Touch),
         8 => (key(), tier()).prop_map(|(k, tier)| Op::Admit(k, tier)),
         2 => (key(), tier(), 0u64..3_000).prop_map(|(k, tier, ago)| Op::Readmit(k, tier, ago)),
-        2 => key().prop_map(Op::Void),
+        8 => any::<usize>().prop_map(Op::Finish),
+        2 => any::<usize>().prop_map(Op::Void),
+        1 => Just(Op::FinishAll),
         2 => key().prop_map(Op::End),
+        1 => any::<usize>().prop_map(Op::EndOf),
         1 => key().prop_map(Op::Leave),
-        1 => (key(), key()).prop_map(|(a, b)| Op::Rename(a, b)),
+        3 => (any::<usize>(), key()).prop_map(|(n, to)| Op::Rename(n, to)),
         1 => Just(Op::EndAll),
         6 => prop_oneof![0u64..300, 0u64..3_000, 60_000u64..200_000].prop_map(Op::Pass),
         4 => Just(Op::Tick),
@@ -80,6 +89,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Known {
+    /// No other is called so.
+    id: u64,
     begun: u64,
     last: u64,
     requests: u32,
@@ -94,17 +105,69 @@ struct Model {
     /// When the set-up was last changed.
     configured: u64,
     known: HashMap<usize, Known>,
+    ids: u64,
+    /// Requests, and whose they are.
+    under_way: Vec<(UnderWay, u64)>,
 }
 
 impl Model {
     fn new(config: SessionConfig) -> Self {
         let sessions = Sessions::new(&config, ms(START));
-        Self { sessions, config, now: START, configured: START, known: HashMap::new() }
+        let (known, under_way) = (HashMap::new(), Vec::new());
+        Self { sessions, config, now: START, configured: START, known, ids: 0, under_way }
+    }
+
+    /// Requests of a session that are under way.
+    fn busy(&self, known: &Known) -> usize {
+        self.under_way.iter().filter(|(_, id)| known.is_open && *id == known.id).count()
     }
 
     fn deadline(&self, known: &Known) -> u64 {
         let ms = |span: Duration| span.as_millis() as u64;
-        (known.last + ms(self.config.timeout)).min(known.begun + ms(self.config.max_age))
+        let oldest = known.begun + ms(self.config.max_age);
+        if self.busy(known) > 0 { oldest } else { (known.last + ms(self.config.timeout)).min(oldest) }
+    }
+
+    /// The key that a session is known by, if it is open.
+    fn key_of(&mut self, id: u64) -> Option<usize> {
+        let k = self.known.iter().find(|(_, known)| known.id == id && known.is_open).map(|(k, _)| *k)?;
+        self.alive(k).is_some().then_some(k)
+    }
+
+    fn begins(&mut self, k: usize, under_way: Option<UnderWay>) {
+        self.under_way.extend(under_way.map(|request| (request, self.known[&k].id)));
+    }
+
+    fn insert(&mut self, k: usize, begun: u64, tier: u8) {
+        self.ids += 1;
+        let (id, last) = (self.ids, self.now);
+        self.known.insert(k, Known { id, begun, last, requests: 1, is_open: true, tier });
+    }
+
+    /// Takes one from those under way, and says by what key its session is known, if that is open.
+    fn ending(&mut self, n: usize) -> Option<(UnderWay, Option<usize>)> {
+        let n = n.checked_rem(self.under_way.len())?;
+        let k = self.key_of(self.under_way[n].1);
+        Some((self.under_way.swap_remove(n).0, k))
+    }
+
+    fn finish(&mut self, n: usize) {
+        let Some((under_way, k)) = self.ending(n) else { return };
+        self.sessions.finish(under_way, ms(self.now));
+        if let Some(known) = k.and_then(|k| self.known.get_mut(&k)) {
+            known.last = self.now;
+        }
+    }
+
+    fn void(&mut self, n: usize) {
+        let Some((under_way, k)) = self.ending(n) else { return };
+        self.sessions.void(under_way, ms(self.now));
+        let Some(k) = k else { return };
+        let known = self.known.get_mut(&k).unwrap();
+        (known.requests, known.last) = (known.requests - 1, self.now);
+        if known.requests == 0 {
+            self.known.remove(&k);
+        }
     }
 
     /// Whoever is over is nobody.
@@ -138,27 +201,29 @@ impl Model {
             Op::Touch(k) => {
                 let expected = self.standing(k);
                 assert_eq!(self.sessions.standing(key(k), now), expected);
-                assert_eq!(self.sessions.touch(key(k), Cost::ONE, now), expected);
+                let (standing, under_way) = self.sessions.touch(key(k), Cost::ONE, now);
+                assert_eq!((standing, under_way.is_some()), (expected, expected == Standing::Admitted));
                 self.note(k);
+                self.begins(k, under_way);
             }
             Op::Admit(k, tier) => self.admit(k, tier),
             Op::Readmit(k, tier, ago) => self.readmit(k, tier, self.now - ago),
-            Op::Void(k) => {
-                self.sessions.void(key(k), now);
-                if self.standing(k) == Standing::Admitted {
-                    let known = self.alive(k).unwrap();
-                    known.requests = known.requests.max(1) - 1;
-                    if known.requests == 0 {
-                        self.known.remove(&k);
-                    }
-                }
-            }
+            Op::Finish(n) => self.finish(n),
+            Op::Void(n) => self.void(n),
+            Op::FinishAll => (0..self.under_way.len()).for_each(|n| self.finish(n)),
             Op::End(k) => {
                 let was_open = self.standing(k) == Standing::Admitted;
                 assert_eq!(self.sessions.end(key(k), Ender::Origin, now), was_open);
                 if was_open {
                     self.note_end(k);
                 }
+            }
+            Op::EndOf(n) => {
+                let Some(n) = n.checked_rem(self.under_way.len()) else { return };
+                let k = self.key_of(self.under_way[n].1);
+                let has_ended = self.sessions.end_of(&mut self.under_way[n].0, Ender::Origin, now);
+                assert_eq!(has_ended, k.is_some());
+                k.into_iter().for_each(|k| self.note_end(k));
             }
             Op::Leave(k) => {
                 let was_open = self.standing(k) == Standing::Admitted;
@@ -167,7 +232,7 @@ impl Model {
                     self.known.remove(&k);
                 }
             }
-            Op::Rename(from, to) => self.rename(from, to),
+            Op::Rename(n, to) => self.rename(n, to),
             Op::EndAll => {
                 self.sessions.end_all(now);
                 let open: Vec<usize> =
@@ -190,7 +255,7 @@ impl Model {
         let (keys, now) = (self.known.keys().copied().collect::<Vec<_>>(), ms(self.now));
         for k in keys {
             if self.alive(k).is_none() {
-                self.sessions.touch(key(k), Cost::ONE, now);
+                assert_eq!(self.sessions.touch(key(k), Cost::ONE, now), (Standing::New, None));
                 self.known.remove(&k);
             }
         }
@@ -198,7 +263,12 @@ impl Model {
 
     fn note_end(&mut self, k: usize) {
         if self.config.remembers_ended {
-            self.known.get_mut(&k).unwrap().is_open = false;
+            let was_busy = self.busy(&self.known[&k]) > 0;
+            let known = self.known.get_mut(&k).unwrap();
+            known.is_open = false;
+            if was_busy {
+                known.last = self.now;
+            }
         } else {
             self.known.remove(&k);
         }
@@ -212,11 +282,17 @@ impl Model {
         }
     }
 
+    /// Found only now that it is over, if it is; a request that is over at once otherwise.
+    fn find(&mut self, k: usize) {
+        if let (_, Some(under_way)) = self.sessions.touch(key(k), Cost::ZERO, ms(self.now)) {
+            self.sessions.finish(under_way, ms(self.now));
+        }
+        self.note(k);
+    }
+
     fn admit(&mut self, k: usize, tier: u8) {
         let standing = self.standing(k);
-        // Found only now that it is over, if it is.
-        self.sessions.touch(key(k), Cost::ZERO, ms(self.now));
-        self.note(k);
+        self.find(k);
         let has_place = self.has_place(tier);
         assert!(!has_place || self.sessions.has_place(TierId(tier)));
         let is_full = self.sessions.state().entries >= self.config.max_entries as u64;
@@ -226,21 +302,19 @@ impl Model {
             _ if has_place => Ok(()),
             _ => Err(NoPlace::Taken),
         };
-        assert_eq!(self.sessions.admit(key(k), TierId(tier), Cost::ONE, ms(self.now)), expected);
+        let admitted = self.sessions.admit(key(k), TierId(tier), Cost::ONE, ms(self.now));
+        assert_eq!(admitted.as_ref().map(|_| ()).map_err(|e| *e), expected);
         match standing {
             Standing::Admitted => self.note(k),
-            _ if expected.is_ok() => {
-                let (begun, last) = (self.now, self.now);
-                self.known.insert(k, Known { begun, last, requests: 1, is_open: true, tier });
-            }
+            _ if expected.is_ok() => self.insert(k, self.now, tier),
             _ => {}
         }
+        self.begins(k, admitted.ok());
     }
 
     fn readmit(&mut self, k: usize, tier: u8, first: u64) {
         let standing = self.standing(k);
-        self.sessions.touch(key(k), Cost::ZERO, ms(self.now));
-        self.note(k);
+        self.find(k);
         let is_full = self.sessions.state().entries >= self.config.max_entries as u64;
         let is_too_old = self.now - first > self.config.max_age.as_millis() as u64;
         let expected = match standing {
@@ -248,30 +322,29 @@ impl Model {
             Standing::Ended => false,
             Standing::New => !is_full && !is_too_old,
         };
-        assert_eq!(self.sessions.readmit(key(k), TierId(tier), ms(first), ms(self.now)), expected);
+        let readmitted = self.sessions.readmit(key(k), TierId(tier), ms(first), ms(self.now));
+        assert_eq!(readmitted.is_some(), expected);
         match standing {
-            Standing::New if expected => {
-                self.known
-                    .insert(k, Known { begun: first, last: self.now, requests: 1, is_open: true, tier });
-            }
-            _ => {
-                let now = self.now;
-                if let Some(known) = self.alive(k).filter(|known| known.is_open) {
-                    known.last = now;
-                }
-            }
+            Standing::New if expected => self.insert(k, first, tier),
+            _ => self.note(k),
         }
+        self.begins(k, readmitted);
     }
 
-    fn rename(&mut self, from: usize, to: usize) {
-        let was_open = self.standing(from) == Standing::Admitted;
-        assert_eq!(self.sessions.rename(key(from), key(to), ms(self.now)), was_open);
-        if was_open && from != to {
-            let moved = self.known.remove(&from).unwrap();
-            if self.alive(to).is_none() {
-                self.known.insert(to, moved);
-            }
-        }
+    fn rename(&mut self, n: usize, to: usize) {
+        let Some(n) = n.checked_rem(self.under_way.len()) else { return };
+        let id = self.under_way[n].1;
+        let from = self.key_of(id);
+        assert_eq!(self.sessions.rename(&mut self.under_way[n].0, key(to), ms(self.now)), from.is_some());
+        let Some(from) = from.filter(|from| *from != to) else { return };
+        assert_eq!(self.under_way[n].0.key(), key(to));
+        let moved = self.known.remove(&from).unwrap();
+        let Some(other) = self.alive(to).map(|known| known.id) else {
+            self.known.insert(to, moved);
+            return;
+        };
+        let all = self.under_way.iter_mut();
+        all.filter(|(_, id)| *id == moved.id).for_each(|(_, id)| *id = other);
     }
 
     fn tick(&mut self) {
@@ -306,6 +379,7 @@ impl Model {
             let (line, known) = (listed[&key(k)], self.known[&k]);
             assert_eq!((line.begun, line.last), (ms(known.begun), ms(known.last)));
             assert_eq!((line.requests, line.tier.0), (known.requests, known.tier));
+            assert_eq!(usize::from(line.under_way), self.busy(&known));
         }
     }
 }

@@ -65,13 +65,22 @@ impl World {
 
     fn ask(&self, n: u64, tier: TierId, shown: Shown) -> Verdict {
         let asking = Asking { class: ClassId(0), cost: Cost::ONE, shown, sends_on: false };
-        let seat = Seat { sessions: &self.sessions, key: key(n), tier, when_full: self.when_full };
+        let seat = Seat::new(&self.sessions, key(n), tier, self.when_full);
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
         let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
         let verdict = self.desk.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, self.now());
+        // Over at once.
+        seat.under_way.take().into_iter().for_each(|request| self.sessions.finish(request, self.now()));
         let has_place = self.sessions.standing(key(n), self.now()) == Standing::Admitted;
         assert_eq!(has_place, matches!(verdict, Verdict::Enter { .. }), "{n}: {verdict:?}");
         verdict
+    }
+
+    /// A request of one that may be admitted, over at once.
+    fn touch(&self, n: u64) {
+        if let (_, Some(request)) = self.sessions.touch(key(n), Cost::ONE, self.now()) {
+            self.sessions.finish(request, self.now());
+        }
     }
 
     fn come(&self, n: u64) -> Verdict {
@@ -147,7 +156,7 @@ fn a_ticket_in_turn_without_a_place_is_not_used_up() {
     world.end(1);
     world.pass(1);
     // A session of before a restart comes back, and has the place.
-    assert!(world.sessions.readmit(key(9), TierId(0), world.now(), world.now()));
+    assert!(world.sessions.readmit(key(9), TierId(0), world.now(), world.now()).is_some());
     let Verdict::Wait { ticket: same, wait, place: Place::Kept } =
         world.ask(2, TierId(0), Shown::Ticket(ticket))
     else {
@@ -200,8 +209,7 @@ fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
     let ask = |seat: Option<&Seat<'_>>| {
         world.desk.ask_for(&entrance, &asking, seat, &mut || 1, &|_| {}, world.now())
     };
-    let seat =
-        |n| Seat { sessions: &world.sessions, key: key(n), tier: TierId(0), when_full: WhenFull::Room };
+    let seat = |n| Seat::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
     assert!(enters(ask(None)) && world.sessions.count().open == 0);
     assert!(enters(ask(Some(&seat(1)))) && world.sessions.count().open == 1);
     assert!(matches!(ask(Some(&seat(2))), Verdict::NoPlace { .. }), "it cannot wait");
@@ -217,7 +225,7 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     for tick in 0..1_200 {
         world.pass(1);
         busy.retain(|(n, until)| {
-            world.sessions.touch(key(*n), Cost::ONE, world.now());
+            world.touch(*n);
             *until > world.now_ms
         });
         if tick % 7 == 0 && enters(world.come(tick)) {
@@ -241,7 +249,7 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
         world.pass(1);
         busy.retain(|(n, until)| {
             if *until > world.now_ms {
-                world.sessions.touch(key(*n), Cost::ONE, world.now());
+                world.touch(*n);
             }
             *until > world.now_ms
         });
@@ -344,8 +352,7 @@ fn two_processes_go_by_the_places_of_the_one_that_has_them() {
             Asking { class: ClassId(0), cost: Cost::ONE, shown: Shown::Ticket(ticket), sends_on: false };
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
         let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
-        let seat =
-            Seat { sessions: &world.sessions, key: key(n), tier: TierId(0), when_full: WhenFull::Room };
+        let seat = Seat::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
         check.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, now)
     };
     exchange(at(100));

@@ -288,6 +288,9 @@ impl Forwarded {
         if tunnel {
             x.conn.wire.pass_through();
             x.worker.count(Event::Upgrades);
+            if let Some(tunnel) = x.conn.hand.tunnel() {
+                tunnel.hold(x.seat.as_mut().and_then(|seat| seat.take_stay()));
+            }
         }
         let failed = parts.status.is_server_error();
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });

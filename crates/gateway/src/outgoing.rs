@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::body::Outcome;
 use crate::dispatch::{BodyError, UpstreamBody};
 use crate::multicast::SharedBody;
+use crate::session::Stay;
 
 /// What runs when the origin's body has ended.
 pub trait Completion {
@@ -27,8 +28,8 @@ pub enum ResponseBody<C: Completion> {
     Own(Bytes),
     /// The origin's.
     Origin(Watched<C>),
-    /// The origin's, and others'.
-    Shared(SharedBody),
+    /// The origin's, and others'; and what keeps its visitor's session alive as long as it is under way.
+    Shared(SharedBody, Option<Stay>),
 }
 
 /// The origin's body and what runs at its end.
@@ -85,7 +86,7 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Own(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Self::Own(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Origin(watched) => watched,
-            Self::Shared(shared) => return Pin::new(shared).poll_frame(cx),
+            Self::Shared(shared, _) => return Pin::new(shared).poll_frame(cx),
         };
         if watched.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready()) {
             watched.end(Outcome::Failed, Some(&BodyError::Overdue));
@@ -109,7 +110,7 @@ impl<C: Completion> Body for ResponseBody<C> {
         match self {
             Self::Own(bytes) => bytes.is_empty(),
             Self::Origin(watched) => watched.body.is_end_stream(),
-            Self::Shared(shared) => shared.is_end_stream(),
+            Self::Shared(shared, _) => shared.is_end_stream(),
         }
     }
 
@@ -117,7 +118,7 @@ impl<C: Completion> Body for ResponseBody<C> {
         match self {
             Self::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Origin(watched) => watched.body.size_hint(),
-            Self::Shared(shared) => shared.size_hint(),
+            Self::Shared(shared, _) => shared.size_hint(),
         }
     }
 }

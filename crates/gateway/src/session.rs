@@ -4,6 +4,7 @@
 //! ```text
 //! request ─► key ─► touch ─► admitted: past room and buckets, before all others at the gate
 //!                     └────► new: room ─► a place ─► admitted ─► origin ─► `Tidegate-Session: end`, another cookie
+//! Stay: from then on until the last byte of the answer is gone, or its tunnel is closed, the session does not end for inactivity
 //! ```
 //!
 //! The decisions are `tidegate_core::session`'s; here is by what a request tells whose it is, and when a place goes back.
@@ -11,6 +12,7 @@
 //! - **Invariant**: a session is admitted by the gate alone. A cookie value or an address that nobody was admitted with is new, and
 //!   nothing is kept of it: what clients send fills no table.
 //! - **Invariant**: a place is given back once: when its session ends, or at once when nothing came of its first request.
+//! - **Invariant**: a request of an admitted session holds one [`Stay`], which goes with its answer, and into its tunnel.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
 use tidegate_core::gate::Totals;
-use tidegate_core::session::{SessionKey, Sessions, SessionsSeen, Standing};
+use tidegate_core::session::{SessionKey, Sessions, SessionsSeen, Standing, UnderWay};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::Timestamp;
 
@@ -119,8 +121,8 @@ pub(crate) struct Seat {
     pass: Option<Pass>,
     /// It came over TLS.
     is_secure: bool,
-    /// The session began with this request.
-    begun: Option<Begun>,
+    /// In an admitted session.
+    stay: Option<Stay>,
 }
 
 impl Seat {
@@ -135,44 +137,64 @@ impl Seat {
         shown.unwrap_or_else(|| fresh(by, rng))
     }
 
-    /// The session that the request begins was admitted under `key`.
-    fn begins(&mut self, worker: &Rc<Worker>, key: SessionKey) {
-        let (worker, is_untold) = (worker.clone(), self.key != Some(key));
-        self.begun = Some(Begun { worker, key, is_untold, has_reached: false, is_kept: false });
+    /// The session that the request begins was admitted.
+    fn begins(&mut self, worker: &Rc<Worker>, request: UnderWay) {
+        let key = request.key();
+        let begins = Begins { is_untold: self.key != Some(key), has_reached: false };
+        self.stay = Some(Stay { worker: worker.clone(), request: Some(request), begins: Some(begins) });
         (self.key, self.standing) = (Some(key), Standing::Admitted);
     }
 
     /// The request is on its way to the origin, which may be working on it from now on, whatever becomes of the visitor.
     pub(crate) fn reaches(&mut self, has_reached: bool) {
-        if let Some(begun) = &mut self.begun {
-            begun.has_reached = has_reached;
+        if let Some(begins) = self.stay.as_mut().and_then(|stay| stay.begins.as_mut()) {
+            begins.has_reached = has_reached;
         }
     }
 
     /// Something came of the request: its session has begun.
     pub(crate) fn keep(&mut self) {
-        if let Some(mut begun) = self.begun.take() {
-            begun.is_kept = true;
+        if let Some(stay) = &mut self.stay {
+            stay.begins = None;
         }
+    }
+
+    /// The request, if it is one of an admitted session.
+    fn request(&mut self) -> Option<&mut UnderWay> {
+        self.stay.as_mut()?.request.as_mut()
+    }
+
+    /// What keeps its session alive, for whatever outlives the exchange.
+    pub(crate) fn take_stay(&mut self) -> Option<Stay> {
+        self.stay.take()
     }
 }
 
-/// A session that began with a request of which nothing has come yet. Dropped, it never began: its place is free again.
-struct Begun {
+/// A request of an admitted session, which is kept alive by it. Dropped, the request is over; if nothing has come of it and its session
+/// has begun with it, that never began: its place is free again.
+pub struct Stay {
     worker: Rc<Worker>,
-    key: SessionKey,
+    /// `None`: dropped.
+    request: Option<UnderWay>,
+    /// The session has begun with it, and nothing has come of it yet.
+    begins: Option<Begins>,
+}
+
+struct Begins {
     /// Its visitor has no key to show until there is an answer.
     is_untold: bool,
     /// The origin may be working on the request.
     has_reached: bool,
-    is_kept: bool,
 }
 
-impl Drop for Begun {
+impl Drop for Stay {
     fn drop(&mut self) {
+        let Some(request) = self.request.take() else { return };
+        let (table, now) = (&self.worker.shared.seats.table, self.worker.now());
         // Whoever can come back has a session once the origin has the request; nobody else could use the place.
-        if !self.is_kept && (self.is_untold || !self.has_reached) {
-            self.worker.shared.seats.table.void(self.key, self.worker.now());
+        match &self.begins {
+            Some(begins) if begins.is_untold || !begins.has_reached => table.void(request, now),
+            _ => table.finish(request, now),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! `proxy_read_timeout` does; WebSocket applications ping), when either side fails, at the drain deadline, or when an order
 //! ends or stops what its connection has in hand (WAC 3.3 (e), (f)).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::balance::InFlight;
 use crate::deadline::Slot;
 use crate::dispatch::stats::{Stats, add, bump};
+use crate::session::Stay;
 
 /// Bytes carried at once and direction: what a socket usually has ready; two of them are a tunnel's memory.
 const BUFFER: usize = 16 << 10;
@@ -35,6 +36,8 @@ pub(crate) struct Ends {
 pub struct Line {
     state: Cell<LineState>,
     notify: Notify,
+    /// What keeps its visitor's session alive as long as it is open.
+    stay: RefCell<Option<Stay>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +54,12 @@ impl Line {
     /// Whether there is a tunnel: until then its socket is open.
     pub(crate) fn is_open(&self) -> bool {
         self.state.get() == LineState::Open
+    }
+
+    /// Its visitor's session is kept alive until it is over; it must be open.
+    pub(crate) fn hold(&self, stay: Option<Stay>) {
+        debug_assert!(self.is_open());
+        self.stay.replace(stay);
     }
 
     /// Closes it, both ways.
@@ -88,6 +97,7 @@ impl OnLine {
 
 impl Drop for OnLine {
     fn drop(&mut self) {
+        self.0.stay.take();
         self.0.change(LineState::Closed);
     }
 }

@@ -57,6 +57,14 @@ fn where_sessions_are_told_by_address() {
     no_session_loses_a_request(&[("gate.session.key", "ip"), ("gate.session.max", "60")], false);
 }
 
+/// Searches are longer under way than the timeout, and think times are about as long.
+#[test]
+fn where_answers_take_longer_than_the_timeout() {
+    for max in ["60", "discovered"] {
+        no_session_loses_a_request(&[("gate.session.timeout", "1s"), ("gate.session.max", max)], false);
+    }
+}
+
 #[test]
 fn with_faults() {
     no_session_loses_a_request(&[], true);

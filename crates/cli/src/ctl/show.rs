@@ -129,13 +129,14 @@ pub fn sessions(answer: &Value) -> String {
         .flatten()
         .map(|s| {
             let (begun, last) = (time(&s["begun_ms"]), time(&s["last_ms"]));
-            vec![plain(&s["key"]), plain(&s["tier"]), begun, last, plain(&s["requests"])]
+            let (requests, under_way) = (plain(&s["requests"]), plain(&s["under_way"]));
+            vec![plain(&s["key"]), plain(&s["tier"]), begun, last, requests, under_way]
         })
         .collect();
     let mut out = figures(&answer["state"]);
     if !rows.is_empty() {
-        out =
-            format!("{}\n\n{}", out.trim_end(), table(&["KEY", "TIER", "BEGUN", "LAST", "REQUESTS"], &rows));
+        let head = ["KEY", "TIER", "BEGUN", "LAST", "REQUESTS", "UNDER WAY"];
+        out = format!("{}\n\n{}", out.trim_end(), table(&head, &rows));
     }
     if !answer["next"].is_null() {
         out.push_str(&format!("\n\nmore: --after {}", plain(&answer["next"])));
@@ -233,7 +234,9 @@ mod tests {
             "A     BB\nlong  x\n"
         );
         assert_eq!(time(&json!(1_795_305_600_123_u64)), "2026-11-22 00:00:00");
-        let line = json!({ "key": "ab", "tier": "gold", "begun_ms": 0, "last_ms": 0, "requests": 2 });
+        let line = json!({
+            "key": "ab", "tier": "gold", "begun_ms": 0, "last_ms": 0, "requests": 2, "under_way": 1,
+        });
         let page = sessions(&json!({ "state": { "open": 1 }, "sessions": [line], "next": 7 }));
         assert!(
             page.contains("open") && page.contains("\nab   gold") && page.ends_with("more: --after 7"),

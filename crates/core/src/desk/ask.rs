@@ -100,7 +100,7 @@ impl Ask<'_> {
         }
         let word = self.desk.redeem(ticket, self.now);
         if word != Redemption::Enter {
-            seat.sessions.void(seat.key, self.now);
+            seat.give_back(self.now);
         }
         word
     }
@@ -164,7 +164,7 @@ impl Ask<'_> {
         let may_enter: Option<&mut dyn FnMut() -> bool> = if finds { Some(&mut may_enter) } else { None };
         let arrival = room.arrive_if(asking.class, nonce, arrived, held, may_enter, now);
         if let Some(seat) = refuses.filter(|_| arrival != Arrival::Enter || place == Place::Replaced) {
-            seat.sessions.void(seat.key, now);
+            seat.give_back(now);
         }
         match arrival {
             Arrival::Enter if asking.sends_on => {
@@ -242,22 +242,22 @@ impl Ask<'_> {
     /// Its service level has a place of its own when everybody's are taken: nobody in the room waits for that one. `pass` lets it
     /// past them.
     fn enters_by_own(&self, seat: &Seat<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
-        let (Desk::Room(room), Seat { sessions, key, tier, .. }) = (self.desk, *seat) else { return false };
-        if !sessions.has_own_place_only(tier)
+        let Desk::Room(room) = self.desk else { return false };
+        if !seat.sessions.has_own_place_only(seat.tier)
             || room.is_closed_to_all(self.now)
-            || sessions.admit_to_own(key, tier, self.asking.cost, self.now).is_err()
+            || !seat.take_own(self.asking.cost, self.now)
         {
             return false;
         }
         let passes = pass(room);
         if !passes {
-            sessions.void(key, self.now);
+            seat.give_back(self.now);
         }
         passes
     }
 
     fn take(&self, seat: &Seat<'_>) -> bool {
-        seat.sessions.admit(seat.key, seat.tier, self.asking.cost, self.now).is_ok()
+        seat.take(self.asking.cost, self.now)
     }
 
     /// A place that is due at once.

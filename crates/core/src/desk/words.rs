@@ -1,13 +1,14 @@
 //! What is brought to the desk, and what it says.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::ingress::Ingress;
 use crate::orders::TierId;
 use crate::room::Wait;
-use crate::session::{SessionKey, Sessions};
+use crate::session::{NoPlace, SessionKey, Sessions, UnderWay};
 use crate::ticket::Ticket;
-use crate::units::{ClassId, Cost};
+use crate::units::{ClassId, Cost, Timestamp};
 
 /// What a request shows of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +45,6 @@ pub enum WhenFull {
 }
 
 /// What a request that begins a session needs: a place.
-#[derive(Clone, Copy)]
 pub struct Seat<'a> {
     /// Where places are given.
     pub sessions: &'a Sessions,
@@ -54,6 +54,38 @@ pub struct Seat<'a> {
     pub tier: TierId,
     /// What if there is none.
     pub when_full: WhenFull,
+    /// The request, if it is let in: under way from then on.
+    pub under_way: Cell<Option<UnderWay>>,
+}
+
+impl<'a> Seat<'a> {
+    /// None is taken yet.
+    pub fn new(sessions: &'a Sessions, key: SessionKey, tier: TierId, when_full: WhenFull) -> Self {
+        Self { sessions, key, tier, when_full, under_way: Cell::default() }
+    }
+
+    /// Whether it has a place from now on.
+    pub(super) fn take(&self, cost: Cost, now: Timestamp) -> bool {
+        self.is_given(self.sessions.admit(self.key, self.tier, cost, now))
+    }
+
+    /// As [`Seat::take`], of its level's own places only.
+    pub(super) fn take_own(&self, cost: Cost, now: Timestamp) -> bool {
+        self.is_given(self.sessions.admit_to_own(self.key, self.tier, cost, now))
+    }
+
+    fn is_given(&self, admitted: Result<UnderWay, NoPlace>) -> bool {
+        let is_given = admitted.is_ok();
+        self.under_way.set(admitted.ok());
+        is_given
+    }
+
+    /// It was taken for nothing.
+    pub(super) fn give_back(&self, now: Timestamp) {
+        if let Some(under_way) = self.under_way.take() {
+            self.sessions.void(under_way, now);
+        }
+    }
 }
 
 /// What becomes of it.

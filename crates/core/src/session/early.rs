@@ -1,9 +1,9 @@
-//! Ends before their time, other names, and the operator's view.
+//! Ends before their time, other levels, and the operator's view.
 
-use super::shard::{Entry, State};
+use super::entry::{Entry, State};
 use super::sums::How;
 use super::words::{Ender, SessionKey, SessionLine, SessionPage};
-use super::{EVERYBODY, SHARDS, Sessions, lock, own};
+use super::{Part, SHARDS, Sessions, lock};
 use crate::orders::TierId;
 use crate::sync::Ordering;
 use crate::units::Timestamp;
@@ -17,15 +17,18 @@ impl Sessions {
     /// Ends a session early. Its place is free at once; the key is known as ended until what shows it has run out, or forgotten
     /// ([`super::SessionConfig::remembers_ended`]). `false`: it was not open.
     pub fn end(&self, key: SessionKey, by: Ender, now: Timestamp) -> bool {
+        self.end_in(&mut self.part(key), key, by, now)
+    }
+
+    pub(super) fn end_in(&self, part: &mut Part, key: SessionKey, by: Ender, now: Timestamp) -> bool {
         let lives = self.lives.get();
-        let part = &mut *self.part(key);
         let Some(entry) = part.shard.find(key) else { return false };
-        if entry.state != State::Open || entry.is_over(&lives, now) {
+        if !entry.is_open() || entry.is_over(&lives, now) {
             return false;
         }
         if self.remembers_ended() {
             self.close(&mut part.sums, entry, How::Early(by), now);
-            entry.state = State::Ended;
+            entry.end(now);
         } else {
             self.take_out(part, key, How::Early(by), now);
         }
@@ -45,11 +48,11 @@ impl Sessions {
                 let part = &mut *lock(part);
                 let Some(stretch) = part.shard.stretch(from, STRETCH) else { break };
                 let mut forgotten = Vec::new();
-                for entry in stretch.iter_mut().filter(|entry| entry.state == State::Open) {
+                for entry in stretch.iter_mut().filter(|entry| entry.is_open()) {
                     ended += 1;
                     if self.remembers_ended() {
                         self.close(&mut part.sums, entry, How::Early(Ender::Operator), now);
-                        entry.state = State::Ended;
+                        entry.end(now);
                     } else {
                         forgotten.push(entry.key());
                     }
@@ -68,39 +71,11 @@ impl Sessions {
     pub fn leave(&self, key: SessionKey, now: Timestamp) -> bool {
         let part = &mut *self.part(key);
         self.expire_if_over(part, key, now);
-        let is_open = part.shard.find(key).is_some_and(|entry| entry.state == State::Open);
+        let is_open = part.shard.find(key).is_some_and(|entry| entry.is_open());
         if is_open {
             self.take_out(part, key, How::Left, now);
         }
         is_open
-    }
-
-    /// The application calls an admitted session by another name from now on. If the new one is a session's already, the two are
-    /// one; if that was ended early, so is this. `false`: nobody was admitted under the old one.
-    pub fn rename(&self, from: SessionKey, to: SessionKey, now: Timestamp) -> bool {
-        let lives = self.lives.get();
-        let moved = {
-            let part = &mut *self.part(from);
-            self.expire_if_over(part, from, now);
-            if part.shard.find(from).is_none_or(|entry| entry.state != State::Open) {
-                return false;
-            }
-            if from == to {
-                return true;
-            }
-            part.shard.remove(from)
-        };
-        let Some(moved) = moved else { return false };
-        // Not both shards at once: two who rename crosswise would wait for each other.
-        let part = &mut *self.part(to);
-        self.expire_if_over(part, to, now);
-        if part.shard.find(to).is_some() {
-            self.entries.fetch_sub(1, Ordering::Relaxed);
-            self.close(&mut part.sums, &moved, How::Left, now);
-        } else {
-            part.shard.insert(moved.under(to), &lives);
-        }
-        true
     }
 
     /// A reload has numbered the service levels anew: `level_now` tells what a level is now: everybody's where it is gone. Sessions
@@ -114,12 +89,13 @@ impl Sessions {
                 if entry.state == State::Unused || level == entry.tier {
                     continue;
                 }
-                let pool = if entry.pool == EVERYBODY { EVERYBODY } else { own(level) };
-                if entry.state == State::Open && pool != entry.pool {
-                    self.pools[usize::from(entry.pool)].give();
+                let before = entry.pool();
+                entry.renumber(level);
+                let pool = entry.pool();
+                if entry.is_open() && pool != before {
+                    self.pools[usize::from(before)].give();
                     self.pools[usize::from(pool)].force();
                 }
-                (entry.tier, entry.pool) = (level, pool);
             }
         }
     }
@@ -141,7 +117,7 @@ impl Sessions {
                     return SessionPage { sessions, next: Some((number as u64) << 32 | place as u64) };
                 }
                 place += 1;
-                if entry.state == State::Open {
+                if entry.is_open() {
                     sessions.push(line(entry));
                 }
             }
@@ -158,5 +134,6 @@ fn line(entry: &Entry) -> SessionLine {
         begun: entry.begun(),
         last: entry.last(),
         requests: entry.requests,
+        under_way: entry.under_way,
     }
 }

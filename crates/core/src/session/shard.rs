@@ -10,6 +10,10 @@
 //! When that bucket comes, whoever is not due is filed again, for the deadline it has then or the far end of the wheel. So a
 //! request costs one line of memory, and a session is looked at once in 67 s or in its timeout, whichever is more often.
 //!
+//! **Under way.** The end of a session's last request under way brings its deadline from `max_age` back to a timeout from then. So that
+//! nobody has to be filed anew for that, whoever has requests under way is filed as if they ended now: they end later, and no deadline
+//! comes before its bucket.
+//!
 //! **Doubly linked**, so that one who leaves early is taken out at once: buckets of the departed would hold memory, and a table
 //! that many of them had filled would refuse those who come.
 //!
@@ -17,13 +21,11 @@
 //! could go by); a heap (a touch costs a logarithm); a hierarchical wheel (looking at everybody once in 67 s costs the control
 //! thread less than a thousandth of a second per second and million).
 
+use super::entry::{Entry, NIL, State, halves};
 use super::lives::Lives;
 use super::words::SessionKey;
-use crate::orders::TierId;
-use crate::units::{Cost, Timestamp};
+use crate::units::Timestamp;
 
-/// No entry.
-const NIL: u32 = u32::MAX;
 /// With a bucket's number: who stands first in it.
 const HEAD: u32 = 1 << 31;
 /// Buckets of the wheel.
@@ -32,100 +34,6 @@ const BUCKETS: u64 = 512;
 const SPAN_BITS: u32 = 17;
 /// Cells of the index for 7/8 as many entries.
 const LEAST_CELLS: usize = 16;
-
-/// What is known of one session.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    /// High and low half: 16 bytes that need not be aligned to 16.
-    key: [u64; 2],
-    /// Its first request, in milliseconds.
-    begun_ms: u64,
-    /// Its last one, in milliseconds after the first.
-    last_ms: u32,
-    /// Work of its requests, in hundredths.
-    pub(super) work: u32,
-    pub(super) requests: u32,
-    next: u32,
-    /// Who stands before it in its bucket, or [`HEAD`] with the bucket.
-    prev: u32,
-    pub(super) tier: TierId,
-    /// Whose place it has.
-    pub(super) pool: u8,
-    pub(super) state: State,
-}
-
-const _: () = assert!(size_of::<Entry>() == 48);
-
-/// What an entry is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// A session with a place.
-    Open,
-    /// One that was ended early: has no place, and what shows it is void.
-    Ended,
-    /// Nobody's; linked by `next`.
-    Unused,
-}
-
-impl Entry {
-    pub(super) fn new(key: SessionKey, tier: TierId, pool: u8, begun: Timestamp) -> Self {
-        Self {
-            key: halves(key),
-            begun_ms: begun.as_millis(),
-            last_ms: 0,
-            work: 0,
-            requests: 0,
-            next: NIL,
-            prev: NIL,
-            tier,
-            pool,
-            state: State::Open,
-        }
-    }
-
-    pub(super) fn key(&self) -> SessionKey {
-        SessionKey(u128::from(self.key[0]) << 64 | u128::from(self.key[1]))
-    }
-
-    /// The same session under another key.
-    pub(super) fn under(self, key: SessionKey) -> Self {
-        Self { key: halves(key), ..self }
-    }
-
-    pub(super) fn begun(&self) -> Timestamp {
-        Timestamp::from_millis(self.begun_ms)
-    }
-
-    pub(super) fn last(&self) -> Timestamp {
-        Timestamp::from_millis(self.begun_ms + u64::from(self.last_ms))
-    }
-
-    /// One of its requests.
-    pub(super) fn note(&mut self, cost: Cost, now: Timestamp) {
-        self.see(now);
-        self.requests = self.requests.saturating_add(1);
-        self.work = self.work.saturating_add(u32::try_from(cost.hundredths()).unwrap_or(u32::MAX));
-    }
-
-    /// Something came of it. Clocks of several workers may be a little apart: it never goes back.
-    pub(super) fn see(&mut self, now: Timestamp) {
-        let last = now.as_millis().saturating_sub(self.begun_ms);
-        self.last_ms = self.last_ms.max(u32::try_from(last).unwrap_or(u32::MAX));
-    }
-
-    /// From when on it is over.
-    pub(super) fn deadline(&self, lives: &Lives) -> Timestamp {
-        (self.last() + lives.timeout).min(self.begun() + lives.max_age)
-    }
-
-    pub(super) fn is_over(&self, lives: &Lives, now: Timestamp) -> bool {
-        now > self.deadline(lives)
-    }
-}
-
-fn halves(key: SessionKey) -> [u64; 2] {
-    [(key.0 >> 64) as u64, key.0 as u64]
-}
 
 /// Where its search begins. The low bits chose the shard.
 fn hash(key: [u64; 2]) -> usize {
@@ -139,6 +47,8 @@ pub(super) struct Shard {
     /// First of the unused entries.
     unused: u32,
     len: usize,
+    /// The next session's.
+    number: u16,
     /// First of each bucket.
     wheel: Box<[u32]>,
     /// Buckets before this one have been emptied.
@@ -152,6 +62,7 @@ impl Shard {
             slab: Vec::new(),
             unused: NIL,
             len: 0,
+            number: 0,
             wheel: vec![NIL; BUCKETS as usize].into(),
             at: bucket(now),
         }
@@ -169,8 +80,14 @@ impl Shard {
         Some(&mut self.slab[self.cells[cell] as usize])
     }
 
+    /// What tells a session from others that were born in the same millisecond.
+    pub(super) fn number(&mut self) -> u16 {
+        self.number = self.number.wrapping_add(1);
+        self.number
+    }
+
     /// Takes in one whose key is not here.
-    pub(super) fn insert(&mut self, entry: Entry, lives: &Lives) {
+    pub(super) fn insert(&mut self, entry: Entry, lives: &Lives, now: Timestamp) {
         debug_assert!(self.cell_of(entry.key).is_none(), "{:?} is here already", entry.key());
         if (self.len + 1) * 8 > self.cells.len() * 7 {
             self.grow();
@@ -178,7 +95,7 @@ impl Shard {
         let slot = self.allocate(entry);
         self.index(slot);
         self.len += 1;
-        self.file(slot, lives);
+        self.file(slot, lives, now);
     }
 
     /// Takes one out.
@@ -188,7 +105,8 @@ impl Shard {
         self.unlink(slot);
         self.close_gap(cell);
         let entry = self.slab[slot as usize];
-        self.slab[slot as usize] = Entry { state: State::Unused, next: self.unused, ..entry };
+        let unused = &mut self.slab[slot as usize];
+        (unused.state, unused.next) = (State::Unused, self.unused);
         self.unused = slot;
         self.len -= 1;
         Some(entry)
@@ -219,17 +137,17 @@ impl Shard {
                 return Ok(self.remove(entry.key()));
             }
             self.unlink(slot);
-            self.file(slot, lives);
+            self.file(slot, lives, now);
         }
         Ok(None)
     }
 
     /// Files everybody again: deadlines have changed.
-    pub(super) fn refile(&mut self, lives: &Lives) {
+    pub(super) fn refile(&mut self, lives: &Lives, now: Timestamp) {
         for slot in 0..self.slab.len() as u32 {
             if self.slab[slot as usize].state != State::Unused {
                 self.unlink(slot);
-                self.file(slot, lives);
+                self.file(slot, lives, now);
             }
         }
     }
@@ -305,9 +223,9 @@ impl Shard {
         self.cells[gap] = NIL;
     }
 
-    /// Puts one into the bucket after its deadline, or the last one there is.
-    fn file(&mut self, slot: u32, lives: &Lives) {
-        let due = bucket(self.slab[slot as usize].deadline(lives));
+    /// Puts one into the bucket after which it is to be looked at, or the last one there is.
+    fn file(&mut self, slot: u32, lives: &Lives, now: Timestamp) {
+        let due = bucket(self.slab[slot as usize].due(lives, now));
         // The bucket must be past altogether before anybody of it is surely over.
         let bucket = due.clamp(self.at, self.at + BUCKETS - 1) % BUCKETS;
         let first = std::mem::replace(&mut self.wheel[bucket as usize], slot);

@@ -1,7 +1,7 @@
 //! What a shard counts beside its sessions, under the same lock: sums that only grow, but for what is taken back.
 
+use super::entry::Entry;
 use super::lives::Lives;
-use super::shard::Entry;
 use super::words::{Ender, Endings};
 use crate::units::Timestamp;
 
@@ -29,7 +29,7 @@ pub(super) struct Sums {
 
 impl Sums {
     pub(super) fn close(&mut self, entry: &Entry, how: How, lives: &Lives, now: Timestamp) {
-        let is_old = entry.begun() + lives.max_age <= entry.last() + lives.timeout;
+        let is_old = entry.begun() + lives.max_age <= entry.deadline(lives);
         let endings = &mut self.endings;
         *match how {
             How::Over if is_old => &mut endings.age,

@@ -27,7 +27,7 @@ pub enum Cap {
 /// How the table is set up. All of it may change while it runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionConfig {
-    /// Inactivity after which a session ends. To the millisecond.
+    /// Inactivity after which a session ends, from the end of the last request under way. To the millisecond.
     pub timeout: Duration,
     /// Age at which it ends in any case; at most 49 days count.
     pub max_age: Duration,
@@ -90,7 +90,7 @@ pub enum Ender {
 /// Sessions that have ended, by what ended them, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Endings {
-    /// Nothing came for the timeout.
+    /// Nothing came, and nothing was under way, for the timeout.
     pub idle: u64,
     /// Too old.
     pub age: u64,
@@ -180,10 +180,12 @@ pub struct SessionLine {
     pub tier: TierId,
     /// Its first request.
     pub begun: Timestamp,
-    /// Its last one.
+    /// When one came last, or ended.
     pub last: Timestamp,
     /// How many came.
     pub requests: u32,
+    /// How many of them are under way.
+    pub under_way: u16,
 }
 
 /// A page of sessions.

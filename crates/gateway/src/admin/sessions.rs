@@ -101,8 +101,9 @@ pub(super) fn schema() -> Value {
         ("key", a("string", "What tells it: a keyed hash or a random number, never the cookie itself.")),
         ("tier", a("string", "Its service level.")),
         ("begun_ms", a("integer", "Its first request, in milliseconds since 1970.")),
-        ("last_ms", a("integer", "Its last request, in the same.")),
+        ("last_ms", a("integer", "When a request came last, or ended, in the same.")),
         ("requests", a("integer", "How many came.")),
+        ("under_way", a("integer", "How many of them are under way, open tunnels among them.")),
     ]);
     object(&[
         ("state", state()),

@@ -99,7 +99,8 @@ impl Exchange {
 
     fn shared_answer(&mut self, reader: Reader, head: &Head) -> Response<ResponseBody<Forwarded>> {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
-        let mut response = Response::new(ResponseBody::Shared(reader.into_body()));
+        let stay = self.seat.as_mut().and_then(|seat| seat.take_stay());
+        let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers.clone();
         // RFC 9111 5.1: what was not asked of the origin for this request tells its age.

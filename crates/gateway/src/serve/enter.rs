@@ -82,10 +82,14 @@ impl Exchange {
             WhenFull::Room => desk::WhenFull::Room,
             WhenFull::Refuse => desk::WhenFull::Refuse,
         };
-        let seat = desk::Seat { sessions: &worker.shared.seats.table, key, tier: self.tier, when_full };
+        let seat = desk::Seat::new(&worker.shared.seats.table, key, self.tier, when_full);
         let outcome = stage.ask(self.class, visitor, true, Some(&seat));
-        if let Outcome::Enter { .. } = outcome {
-            self.begins_session(key);
+        if let Some(request) = seat.under_way.take() {
+            debug_assert!(
+                matches!(outcome, Outcome::Enter { .. }),
+                "a place is taken by one who does not enter"
+            );
+            self.begins_session(request);
         }
         outcome
     }
@@ -97,11 +101,14 @@ impl Exchange {
         let offered = self.seat.as_ref().filter(|_| table.has_place(self.tier));
         let cost = self.live.class(self.class).cost;
         let begun = offered.map(|seat| seat.offer(by, stage.rng));
-        let begun = begun.filter(|key| table.admit(*key, self.tier, cost, self.started).is_ok());
+        let begun = begun.and_then(|key| table.admit(key, self.tier, cost, self.started).ok());
         let mut entered = self.unasked(Event::Entered);
-        if let (Some(key), Outcome::Enter { cookies, .. }) = (begun, &mut entered) {
-            self.begins_session(key);
-            *cookies = stage.entry_cookies(self.class, visitor, Some(key));
+        if let Some(request) = begun {
+            let key = request.key();
+            self.begins_session(request);
+            if let Outcome::Enter { cookies, .. } = &mut entered {
+                *cookies = stage.entry_cookies(self.class, visitor, Some(key));
+            }
         }
         entered
     }

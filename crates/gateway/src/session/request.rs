@@ -2,11 +2,11 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::measure::Event;
-use tidegate_core::session::{Ender, SessionKey, Standing};
+use tidegate_core::session::{Ender, SessionKey, Standing, UnderWay};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::Timestamp;
 
-use super::{Link, RENEWALS, Seat, of_nonce};
+use super::{Link, RENEWALS, Seat, Stay, of_nonce};
 use crate::cookies;
 use crate::room::{Outcome, Stage, Visitor, authentic_pass};
 use crate::serve::Exchange;
@@ -18,7 +18,7 @@ const FIELD: HeaderName = HeaderName::from_static("tidegate-session");
 const END: &str = "end";
 
 impl Exchange {
-    /// Finds out whose session a request is of, which is kept alive by it.
+    /// Finds out whose session a request is of, which is kept alive by it from now on.
     pub(crate) fn sit(&mut self, headers: &HeaderMap) {
         if !self.live.seats_visitors() {
             return;
@@ -34,15 +34,20 @@ impl Exchange {
             }
         };
         let cost = self.live.class(self.class).cost;
-        let mut standing = key.map_or(Standing::New, |key| seats.table.touch(key, cost, now));
+        let (mut standing, mut request) =
+            key.map_or((Standing::New, None), |key| seats.table.touch(key, cost, now));
         if let (Standing::New, Some(pass), Some(key)) = (standing, &pass, key)
             && self.live.session_rules().admits(pass, now).is_some()
-            && seats.table.readmit(key, self.tier, pass.first, now)
         {
-            standing = Standing::Admitted;
+            request = seats.table.readmit(key, self.tier, pass.first, now);
+            standing = if request.is_some() { Standing::Admitted } else { standing };
         }
         let is_secure = visitor.secure;
-        self.seat = Some(Box::new(Seat { key, standing, pass, is_secure, begun: None }));
+        let stay = request.map(|request| {
+            let worker = self.worker.clone();
+            Stay { worker, request: Some(request), begins: None }
+        });
+        self.seat = Some(Box::new(Seat { key, standing, pass, is_secure, stay }));
     }
 
     /// Its session is admitted.
@@ -72,11 +77,11 @@ impl Exchange {
         self.started.since(pass.issued) > self.live.settings.session.timeout / RENEWALS
     }
 
-    /// The room has let the request in under this key: its session has begun.
-    pub(crate) fn begins_session(&mut self, key: SessionKey) {
+    /// The room has let the request in: its session has begun.
+    pub(crate) fn begins_session(&mut self, request: UnderWay) {
         if let Some(seat) = &mut self.seat {
-            seat.begins(&self.worker, key);
-            self.conn.session.ends_with(self.live.settings.session.key, key);
+            self.conn.session.ends_with(self.live.settings.session.key, request.key());
+            seat.begins(&self.worker, request);
         }
     }
 
@@ -92,8 +97,8 @@ impl Exchange {
         let by = self.live.settings.session.key;
         let table = &self.worker.shared.seats.table;
         if ends {
-            if let Some(key) = seat.key.filter(|_| seat.is_admitted()) {
-                table.end(key, Ender::Origin, now);
+            if let Some(request) = seat.request() {
+                table.end_of(request, Ender::Origin, now);
                 seat.keep();
                 seat.standing = Standing::Ended;
             }
@@ -117,17 +122,18 @@ impl Exchange {
             return;
         }
         let seats = &self.worker.shared.seats;
-        let is_untold = seat.begun.as_ref().is_some_and(|begun| begun.is_untold);
+        let begins = seat.stay.as_ref().and_then(|stay| stay.begins.as_ref());
+        let is_untold = begins.is_some_and(|begins| begins.is_untold);
         match seats.keys.set(&self.live.settings.session.cookie, headers) {
             Some(new) if Some(new) != seat.key => {
-                if let Some(old) = seat.key {
-                    seats.table.rename(old, new, now);
+                if let Some(request) = seat.request() {
+                    seats.table.rename(request, new, now);
                 }
                 seat.key = Some(new);
                 seat.keep();
             }
             // Nobody will ever show what it was admitted by: dropped, its place is free.
-            None if is_untold => seat.begun = None,
+            None if is_untold => seat.stay = None,
             _ => seat.keep(),
         }
     }

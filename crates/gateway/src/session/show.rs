@@ -40,6 +40,7 @@ pub fn line(live: &Live, line: &SessionLine) -> Value {
     json!({
         "key": written(line.key), "tier": tier_name(live, line.tier),
         "begun_ms": line.begun.as_millis(), "last_ms": line.last.as_millis(), "requests": line.requests,
+        "under_way": line.under_way,
     })
 }
 

@@ -130,7 +130,7 @@ section! {
         /// What becomes of a session that would begin where no place is left: it waits in the room ("room"), or is told at once
         /// to come again later ("refuse").
         when_full: WhenFull = WhenFull::Room => Choice;
-        /// Inactivity after which a session ends and its place is free.
+        /// Inactivity after which a session ends and its place is free; counted from the end of its last request under way.
         timeout: Duration = Duration::from_secs(5 * 60) => span(S, 7 * DAY);
         /// Age at which a session ends in any case.
         max_age: Duration = Duration::from_secs(60 * 60) => span(S, 30 * DAY);

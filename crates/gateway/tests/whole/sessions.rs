@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Gate, Scripted, ask, cookies, reply, until};
 
 mod ends;
+mod keeps;
 mod keys;
 mod places;
 

@@ -1,8 +1,9 @@
 //! Sessions: who is in stays in, and is refused nothing for load (WAC 2: "only whole sessions are refused").
 //!
-//! The books are by visitor: when its session was let in, and when it asked last. A session that asks again within nine tenths of
-//! its timeout, and of its greatest age, must be let in: the tenth is for clocks that are set right slowly. A gate that was killed goes by
-//! the passes, which are up to a quarter older than the last request; where sessions are told by address, it knows none of them.
+//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A session that asks again
+//! within nine tenths of its timeout from then on, and of its greatest age, must be let in: the tenth is for clocks that are set right
+//! slowly. A gate that was killed goes by the passes, which are up to a quarter older than the last request; where sessions are told by
+//! address, it knows none of them.
 
 use std::collections::HashMap;
 
@@ -26,6 +27,8 @@ struct Book {
     key: SessionKey,
     begun_us: u64,
     asked_us: u64,
+    /// A visitor asks for one page at a time.
+    answered_us: u64,
 }
 
 impl Sessions {
@@ -53,7 +56,7 @@ impl Sessions {
     }
 
     fn begins(&mut self, guest: u32, key: SessionKey, table: &Table, now_us: u64) -> Finding {
-        self.open.insert(guest, Book { key, begun_us: now_us, asked_us: now_us });
+        self.open.insert(guest, Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us });
         let state = table.state();
         for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
             // Of a cap that is found out: as it was when the place was given, which is now.
@@ -67,7 +70,10 @@ impl Sessions {
     fn asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) -> Finding {
         // Whoever got no answer to the first request of a session has no pass of it, but may have an old one.
         let Some(book) = self.open.get_mut(&guest).filter(|book| book.key == key) else { return Ok(()) };
-        let idle = now_us - std::mem::replace(&mut book.asked_us, now_us);
+        // A new process knows of no answer.
+        let last_us = if self.was_killed { book.asked_us } else { book.asked_us.max(book.answered_us) };
+        let idle = now_us - last_us;
+        book.asked_us = now_us;
         let age = now_us - book.begun_us;
         if is_admitted {
             return Ok(());
@@ -80,7 +86,9 @@ impl Sessions {
         }
         Err((
             "session",
-            format!("visitor {guest} has lost its place after {age} us, {idle} us after its last request"),
+            format!(
+                "visitor {guest} has lost its place after {age} us, {idle} us after its last request or answer"
+            ),
         ))
     }
 }
@@ -99,6 +107,13 @@ impl Oracle {
         if self.is_on {
             let finding = self.sessions.asks(guest, key, is_admitted, now_us);
             self.expect(finding);
+        }
+    }
+
+    /// A visitor's request is over.
+    pub(crate) fn session_answered(&mut self, guest: u32, now_us: u64) {
+        if let Some(book) = self.sessions.open.get_mut(&guest) {
+            book.answered_us = now_us;
         }
     }
 

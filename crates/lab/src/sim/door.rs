@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{Rng, RngCore};
 use tidegate_core::desk::{Asking, Place, Shown, Verdict};
 use tidegate_core::room::{Look, Wait};
-use tidegate_core::session::SessionKey;
+use tidegate_core::session::UnderWay;
 use tidegate_core::ticket::{Binding, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Timestamp};
 use tidegate_gateway::settings::Binding as Bound;
@@ -72,10 +72,9 @@ impl World<'_> {
         self.halves[half].shard.arrived(class);
         let (cost, meets_room) = (route.cost, route.meets_room);
         let can_go = !meets_room || self.replicas.any_usable_at(|| self.now_us);
-        if let Some(key) = self.admitted(number, half, ask)
-            && can_go
-        {
-            return self.goes_on_with_session(&caller, key);
+        match self.admitted(number, half, ask) {
+            Some(request) if can_go => return self.goes_on_with_session(&caller, request),
+            request => self.finished(number, request),
         }
         if meets_room {
             self.meets_room(&caller, ticket);
@@ -127,10 +126,11 @@ impl World<'_> {
             (half.live.entrance(caller.meets_room, true), |event| half.shard.count(event));
         let verdict =
             half.desk.ask_for(&entrance, &asking, seat.as_ref(), &mut || rng.next_u64(), &count, now);
+        let under_way = seat.and_then(|seat| seat.under_way.take());
         if let (Verdict::Enter { .. }, Some(key)) = (&verdict, key) {
             self.oracle.session_begins(caller.guest, key, half, self.now_us);
         }
-        self.perform_verdict(caller, verdict, &asking, key, now);
+        self.perform_verdict(caller, verdict, &asking, under_way, now);
     }
 
     fn perform_verdict(
@@ -138,7 +138,7 @@ impl World<'_> {
         caller: &Caller,
         verdict: Verdict,
         asking: &Asking,
-        key: Option<SessionKey>,
+        under_way: Option<UnderWay>,
         now: Timestamp,
     ) {
         let (number, at) = (caller.guest, self.now_us);
@@ -160,9 +160,9 @@ impl World<'_> {
                     }
                 };
                 self.oracle.entered(entry, &self.halves, at);
-                let seated = key.map(|key| Seated { key, begins: true });
+                let seated = under_way.as_ref().map(|request| Seated { key: request.key(), begins: true });
                 let cookies = seated.is_some() || asking.shown != Shown::Nothing;
-                self.forward(number, Passage { ticket, cookies, seated });
+                self.forward(number, Passage { ticket, cookies, seated, under_way });
             }
             Verdict::SendOn { ticket, redeemed } => {
                 if redeemed {
@@ -248,15 +248,16 @@ impl World<'_> {
     }
 
     /// A session that was admitted goes on: past the room and its class's bucket.
-    fn goes_on_with_session(&mut self, caller: &Caller, key: SessionKey) {
+    fn goes_on_with_session(&mut self, caller: &Caller, request: UnderWay) {
         let half = &self.halves[caller.half];
         let (class, cost, now) = (caller.class, half.live.class(caller.class).cost, half.now(self.now_us));
         half.live.ingress.charge(class, cost, now);
         half.desk.charge(cost);
         self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(class.0));
         self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
-        let seated = Some(Seated { key, begins: false });
-        self.forward(caller.guest, Passage { seated, ..Passage::default() });
+        let seated = Some(Seated { key: request.key(), begins: false });
+        let under_way = Some(request);
+        self.forward(caller.guest, Passage { seated, under_way, ..Passage::default() });
     }
 
     /// Tokengen forwards nothing itself.

@@ -72,7 +72,7 @@ impl World<'_> {
     }
 
     fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
-        let Passage { ticket, cookies, seated } = passage;
+        let Passage { ticket, cookies, seated, under_way } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let guest = self.guests.get(number).expect("who asks is here");
@@ -88,6 +88,7 @@ impl World<'_> {
             ticket,
             cookies,
             seated,
+            under_way,
             arrived,
             sent_us: self.now_us,
             in_flight: 0,
@@ -286,9 +287,12 @@ impl World<'_> {
                 self.give_back(id);
             }
         }
-        self.gave_up_first(guest, seated.filter(|_| at_origin));
         self.leave_origin(at);
-        self.requests.remove(at);
+        let under_way = self.requests.remove(at).and_then(|request| request.under_way);
+        match seated.filter(|seated| at_origin && seated.begins) {
+            Some(seated) => self.gave_up_first(guest, seated, under_way),
+            None => self.finished(guest, under_way),
+        }
         self.answer(guest, Err(Failure::Patience), self.now_us - LATENCY_US);
         self.wake();
     }
@@ -311,17 +315,6 @@ impl World<'_> {
             request.cookies = false;
         }
         self.over(id, Ok(Answer::Refused(503)));
-    }
-
-    /// Nothing was sent: the ticket is good again.
-    fn give_back(&mut self, id: u64) {
-        let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (guest, seated) = (request.guest, request.seated.take());
-        if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
-            half.desk.give_back(&ticket);
-            self.oracle.gave_back(&ticket);
-        }
-        self.void(guest, seated);
     }
 
     /// A request leaves the gate: its place goes to the next.
@@ -350,6 +343,7 @@ impl World<'_> {
         if request.cookies {
             self.take_cookies(request.guest, request.seated);
         }
+        self.finished(request.guest, request.under_way);
         self.reply(request.guest, answer);
     }
 

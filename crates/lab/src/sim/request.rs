@@ -1,6 +1,7 @@
 //! A request that was admitted: in the gate's queue, or at the origin.
 
 use tidegate_core::queue::Spot;
+use tidegate_core::session::UnderWay;
 use tidegate_core::ticket::Ticket as Place;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::balance::InFlight;
@@ -22,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) cookies: bool,
     /// Its session, if it is of one that is admitted.
     pub(crate) seated: Option<Seated>,
+    /// The same in the table, which it keeps alive.
+    pub(crate) under_way: Option<UnderWay>,
     /// By the gate's clock.
     pub(crate) arrived: Timestamp,
     /// When it went to the origin.

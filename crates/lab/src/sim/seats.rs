@@ -5,10 +5,11 @@
 use rand::RngCore;
 use tidegate_core::desk::{Seat, WhenFull};
 use tidegate_core::orders::TierId;
-use tidegate_core::session::{SessionKey, Standing};
+use tidegate_core::session::{SessionKey, Standing, UnderWay};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_gateway::settings;
 
+use super::forward::slot;
 use super::half::Half;
 use super::world::World;
 use crate::acts::Ask;
@@ -29,6 +30,8 @@ pub(crate) struct Passage {
     /// The answer brings cookies.
     pub(crate) cookies: bool,
     pub(crate) seated: Option<Seated>,
+    /// The same in the table.
+    pub(crate) under_way: Option<UnderWay>,
 }
 
 impl Half {
@@ -39,13 +42,13 @@ impl Half {
             settings::WhenFull::Room => WhenFull::Room,
             settings::WhenFull::Refuse => WhenFull::Refuse,
         };
-        Some(Seat { sessions, key, tier: TierId(0), when_full })
+        Some(Seat::new(sessions, key, TierId(0), when_full))
     }
 }
 
 impl World<'_> {
-    /// Whose a request is, if its session is admitted: it is kept alive by it.
-    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionKey> {
+    /// A request whose session is admitted: it is kept alive by it until the request is over.
+    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<UnderWay> {
         let half = &self.halves[half];
         let sessions = half.sessions.as_ref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
@@ -56,31 +59,41 @@ impl World<'_> {
         let guest = self.guests.get(number)?;
         let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
         let cost = route.cost;
-        let (key, is_in) = if is_by_pass(half) {
+        let (key, request) = if is_by_pass(half) {
             let pass = self.passes.get_mut(number as usize)?.as_mut()?;
             let key = of_nonce(pass.nonce);
             let renew = half.live.session_rules().admits(pass, now);
-            let is_in = match sessions.touch(key, cost, now) {
-                Standing::Admitted => true,
-                Standing::New => renew.is_some() && sessions.readmit(key, TierId(0), pass.first, now),
-                Standing::Ended => false,
+            let request = match sessions.touch(key, cost, now) {
+                (Standing::New, _) if renew.is_some() => sessions.readmit(key, TierId(0), pass.first, now),
+                (_, request) => request,
             };
-            if is_in && renew != Some(false) {
+            if request.is_some() && renew != Some(false) {
                 pass.issued = now;
             }
-            (key, is_in)
+            (key, request)
         } else {
             let key = of_address(number);
-            (key, sessions.touch(key, cost, now) == Standing::Admitted)
+            (key, sessions.touch(key, cost, now).1)
         };
-        self.oracle.session_asks(number, key, is_in, self.now_us);
-        is_in.then_some(key)
+        self.oracle.session_asks(number, key, request.is_some(), self.now_us);
+        request
+    }
+
+    /// A request of a session is over, as far as the gate can tell.
+    pub(crate) fn finished(&mut self, number: u32, under_way: Option<UnderWay>) {
+        let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
+        if let (Some((sessions, half)), Some(under_way)) = (sessions, under_way) {
+            sessions.finish(under_way, half.now(self.now_us));
+            self.oracle.session_answered(number, self.now_us);
+        }
     }
 
     /// A visitor gives up the request that its session began with. Who was to be told by a pass has none: nobody could use the place.
-    pub(crate) fn gave_up_first(&mut self, number: u32, seated: Option<Seated>) {
+    pub(crate) fn gave_up_first(&mut self, number: u32, seated: Seated, under_way: Option<UnderWay>) {
         if self.halves.last().is_some_and(is_by_pass) {
-            self.void(number, seated);
+            self.void(number, Some(seated), under_way);
+        } else {
+            self.finished(number, under_way);
         }
     }
 
@@ -109,17 +122,36 @@ impl World<'_> {
         self.passes[at] = Some(pass);
     }
 
-    /// The session that would have begun with a request never did: nothing was sent.
-    pub(crate) fn void(&mut self, number: u32, seated: Option<Seated>) {
-        let Some(half) = self.halves.last() else { return };
-        if let (Some(sessions), Some(seated)) = (&half.sessions, seated.filter(|seated| seated.begins)) {
-            sessions.void(seated.key, half.now(self.now_us));
+    /// Nothing was sent: the ticket is good again.
+    pub(super) fn give_back(&mut self, id: u64) {
+        let Some(request) = self.requests.get_mut(slot(id)) else { return };
+        let (guest, seated, under_way) = (request.guest, request.seated.take(), request.under_way.take());
+        if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
+            half.desk.give_back(&ticket);
+            self.oracle.gave_back(&ticket);
+        }
+        self.void(guest, seated, under_way);
+    }
+
+    /// Nothing was sent: the session that would have begun with the request never did.
+    fn void(&mut self, number: u32, seated: Option<Seated>, under_way: Option<UnderWay>) {
+        if !seated.is_some_and(|seated| seated.begins) {
+            return self.finished(number, under_way);
+        }
+        let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
+        if let (Some((sessions, half)), Some(under_way)) = (sessions, under_way) {
+            sessions.void(under_way, half.now(self.now_us));
             self.oracle.session_over(number);
         }
     }
 
     /// Long after the last request every place must have come back.
     pub(crate) fn places_come_back(&mut self) {
+        for at in self.requests.numbers() {
+            let Some(request) = self.requests.get_mut(at) else { continue };
+            let (guest, under_way) = (request.guest, request.under_way.take());
+            self.finished(guest, under_way);
+        }
         let Some(half) = self.halves.last() else { return };
         let Some(sessions) = &half.sessions else { return };
         let open = half.open_after_all(sessions, self.now_us);
