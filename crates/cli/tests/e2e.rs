@@ -26,6 +26,7 @@ mod e2e {
     mod memory;
     mod replicas;
     mod roles;
+    mod roles_sessions;
     mod room;
     mod shop;
     mod sim;

@@ -9,13 +9,18 @@ use super::visitor::{Visitor, is_wait};
 
 const KEY: &str = "[\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]";
 
-struct Pair {
-    generator: Gate,
-    check: Gate,
+pub struct Pair {
+    pub generator: Gate,
+    pub check: Gate,
 }
 
 /// Both halves, as two hosts would run them.
 fn pair(origin: SocketAddr, rate: f64) -> Pair {
+    pair_with(origin, rate, |config| config)
+}
+
+/// The same, with what tokencheck's file says besides.
+pub fn pair_with(origin: SocketAddr, rate: f64, more: impl Fn(Config) -> Config) -> Pair {
     let (check_http, generator_http, generator_admin) = (free_address(), free_address(), free_address());
     // Tokengen forwards nothing: it is not told of an origin.
     let generator = Gate::start(
@@ -27,7 +32,7 @@ fn pair(origin: SocketAddr, rate: f64) -> Pair {
             .set("room.keys", KEY),
     );
     let check = Gate::start(
-        Config::waiting(&[origin], rate)
+        more(Config::waiting(&[origin], rate))
             .text("listen.http", check_http)
             .text("role", "tokencheck")
             .text("tokencheck.gen_url", format!("http://{generator_http}"))
@@ -37,7 +42,7 @@ fn pair(origin: SocketAddr, rate: f64) -> Pair {
     Pair { generator, check }
 }
 
-fn location(answer: &Answer) -> Option<&str> {
+pub fn location(answer: &Answer) -> Option<&str> {
     matches!(answer.status(), 302 | 303 | 307).then(|| answer.head.field("location"))?
 }
 

@@ -10,7 +10,7 @@ use super::kinds::quantity::{Count, span};
 use super::kinds::{Choice, Named};
 use super::read::{Reader, did_you_mean};
 use super::tree::{Node, Table, Value};
-use super::{Settings, Unit};
+use super::{Role, Settings, Unit};
 
 const S: u64 = 1_000;
 const DAY: u64 = 24 * 3600 * S;
@@ -180,7 +180,23 @@ pub(super) fn check(settings: &Settings, out: &mut Reader) {
 
 /// What is allowed but does nothing.
 pub(super) fn warn(settings: &Settings, all: &mut Vec<String>) {
+    let tiers = || settings.tier.iter().filter(|tier| tier.max_sessions > 0);
+    if let Role::TokenGen { .. } = settings.role {
+        let there = "tokengen lets on whom tokencheck has places for. Expected in tokencheck's file.";
+        if settings.session.max != SessionMax::None {
+            all.push(format!("session.max: {there}"));
+        }
+        all.extend(tiers().map(|tier| format!("tier.{}.max_sessions: {there}", tier.name)));
+        return;
+    }
     if settings.counts_sessions() {
+        let is_checker = matches!(settings.role, Role::TokenCheck { .. });
+        if is_checker && settings.session.when_full == WhenFull::Refuse {
+            all.push(
+                "session.when_full: whoever finds no place waits in tokengen's room; nobody is refused. Expected \"room\"."
+                    .into(),
+            );
+        }
         if settings.session.key == SessionBy::Connection && !settings.proxy.trusted.is_empty() {
             all.push(
                 "session.key: a proxy in front (proxy.trusted) carries many visitors over one connection: they would be one \
@@ -194,9 +210,9 @@ pub(super) fn warn(settings: &Settings, all: &mut Vec<String>) {
     if settings.session.max != SessionMax::None {
         all.push(format!("session.max: sessions are not counted, and nothing bounds them. {needs}"));
     }
-    for tier in settings.tier.iter().filter(|tier| tier.max_sessions > 0) {
-        all.push(format!("tier.{}.max_sessions: sessions are not counted. {needs}", tier.name));
-    }
+    all.extend(
+        tiers().map(|tier| format!("tier.{}.max_sessions: sessions are not counted. {needs}", tier.name)),
+    );
 }
 
 #[cfg(test)]
@@ -213,6 +229,33 @@ mod tests {
             let all = Settings::parse(&text, "f").unwrap().warnings();
             let told = all.iter().filter(|one| one.starts_with("session.key: ")).count();
             assert_eq!(told, wanted, "{key} {trusted}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_other_half_goes_by_is_warned_of() {
+        let tokengen =
+            "role = \"tokengen\"\ntokengen.check_url = \"http://check.example\"\nroom.keys = [\"KEY\"]\n";
+        let tokencheck = "role = \"tokencheck\"\ntokencheck.gen_url = \"http://gen.example\"\ntokencheck.feedback_url = \
+                          \"http://127.0.0.1:1\"\norigin.replicas = \"a:1\"\nroom.keys = [\"KEY\"]\n";
+        let tier = "[[tier]]\nname = \"gold\"\nclient = \"10.0.0.0/8\"\nmax_sessions = 5\n";
+        for (role, session, wanted) in [
+            (tokengen, "", vec!["tier.gold.max_sessions: tokengen"]),
+            (
+                tokengen,
+                "session.max = 10\n",
+                vec!["session.max: tokengen", "tier.gold.max_sessions: tokengen"],
+            ),
+            (tokencheck, "session.max = 10\n", vec![]),
+            (tokencheck, "session.when_full = \"refuse\"\n", vec!["session.when_full: whoever"]),
+        ] {
+            let key = format!("1:{}", "ab".repeat(32));
+            let text = format!("{role}room.unit = \"session\"\n{session}{tier}").replace("KEY", &key);
+            let all = Settings::parse(&text, "f").unwrap().warnings();
+            let told: Vec<_> =
+                all.iter().filter(|one| one.contains("session.") || one.contains("sessions:")).collect();
+            assert_eq!(told.len(), wanted.len(), "{session}: {all:?}");
+            assert!(told.iter().zip(wanted).all(|(one, start)| one.starts_with(start)), "{all:?}");
         }
     }
 
