@@ -47,16 +47,19 @@ use crate::units::{Cost, Timestamp};
 mod belief;
 mod early;
 mod entry;
+mod freed;
 mod law;
 mod lives;
+mod outlook;
 pub mod places;
+mod ratio;
 mod shard;
 mod sums;
 mod tick;
 mod under_way;
 mod words;
 
-use entry::Entry;
+use entry::{EVERYBODY, Entry, own};
 use law::Law;
 use lives::SharedLives;
 use places::{Places, UNBOUNDED};
@@ -72,8 +75,6 @@ pub use words::{
 
 /// Enough that a few dozen workers seldom meet in one.
 const SHARDS: usize = 64;
-/// Everybody's places.
-const EVERYBODY: u8 = 0;
 
 /// All sessions of a process. Shared by all workers.
 pub struct Sessions {
@@ -91,6 +92,8 @@ pub struct Sessions {
     refused: AtomicU64,
     /// Places that become free per second: the bits of an `f64`.
     per_s: AtomicU64,
+    /// Seconds before the first of them can, likewise.
+    next_s: AtomicU64,
     law: Mutex<Law>,
 }
 
@@ -120,6 +123,7 @@ impl Sessions {
             readmitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             per_s: AtomicU64::new(0f64.to_bits()),
+            next_s: AtomicU64::new(0f64.to_bits()),
             law: Mutex::new(Law::new(config.cap, now)),
         };
         sessions.set_up(config);
@@ -158,7 +162,9 @@ impl Sessions {
         // What becomes free counts when all are taken.
         let taken = self.pools[0].filled().taken;
         let full = if is_closed || bound == UNBOUNDED { taken } else { taken.max(bound) };
-        self.per_s.store(law.per_s(full).to_bits(), Ordering::Relaxed);
+        let (per_s, next_s) = law.pace(full);
+        self.per_s.store(per_s.to_bits(), Ordering::Relaxed);
+        self.next_s.store(next_s.to_bits(), Ordering::Relaxed);
     }
 
     fn law(&self) -> MutexGuard<'_, Law> {
@@ -324,16 +330,20 @@ impl Sessions {
     /// How fast new sessions get in; `None`: as fast as they come.
     pub fn pace(&self) -> Option<SessionPace> {
         let free = self.pools[0].filled().free()?;
-        Some(SessionPace { free: Some(free), per_s: self.per_s() })
+        Some(SessionPace { free: Some(free), per_s: self.per_s(), next_s: self.next_s() })
     }
 
     fn per_s(&self) -> f64 {
         f64::from_bits(self.per_s.load(Ordering::Relaxed))
     }
 
+    fn next_s(&self) -> f64 {
+        f64::from_bits(self.next_s.load(Ordering::Relaxed))
+    }
+
     /// When to try again who was refused: when a place becomes free, within what is worth saying.
     pub fn retry_after(&self) -> Duration {
-        let wait = Duration::try_from_secs_f64(1.0 / self.per_s()).unwrap_or(Duration::MAX);
+        let wait = Duration::try_from_secs_f64(self.next_s() + 1.0 / self.per_s()).unwrap_or(Duration::MAX);
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
 
@@ -374,11 +384,6 @@ impl Sessions {
         self.pools[usize::from(entry.pool())].give();
         sums.close(entry, how, &self.lives.get(), now);
     }
-}
-
-/// The pool of a level's own places: everybody's where the configuration cannot have any for it.
-fn own(tier: TierId) -> u8 {
-    if usize::from(tier.0) < MAX_TIERS { tier.0 } else { EVERYBODY }
 }
 
 fn shard_of(key: SessionKey) -> usize {

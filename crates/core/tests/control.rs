@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use tidegate_core::capacity::*;
 use tidegate_core::control::*;
-use tidegate_core::gate::{Gate, GateConfig, Leaving, Request, Served};
+use tidegate_core::desk::{self, Asking, Desk};
+use tidegate_core::gate::{Gate, GateConfig, Leaving, Request, Served, Totals};
 use tidegate_core::measure::Shard;
+use tidegate_core::room::{Room, RoomConfig};
+use tidegate_core::session::SessionPace;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_secs(100);
@@ -248,4 +251,61 @@ fn shared_types_cross_threads() {
     shared::<Shard>();
     sent::<tidegate_core::gate::Gate>();
     sent::<Control>();
+}
+
+/// Keeps whether it was shown somebody who waits in the room.
+struct Shown(Arc<Mutex<Vec<bool>>>);
+
+impl Estimator for Shown {
+    fn observe(&mut self, _: &Sample) {}
+
+    fn tick(&mut self, load: &Load, _: Timestamp) -> Estimate {
+        self.0.lock().unwrap().push(load.room_waits);
+        Scripted::new(100.0, 1.0, None).belief
+    }
+
+    fn set(&mut self, _: Rate, _: Timestamp) {}
+
+    fn rediscover(&mut self, _: Timestamp) {}
+
+    fn state(&self) -> State {
+        State::default()
+    }
+}
+
+#[test]
+fn who_waits_for_the_place_of_a_session_does_not_wait_for_the_origin() {
+    let config = RoomConfig {
+        max_wait: Duration::from_secs(600),
+        grace: Duration::from_secs(60),
+        tolerance: Duration::ZERO,
+        burst: Duration::from_millis(200),
+        overbook_max: 1.5,
+        rise_to_newcomers: false,
+        after_restart_accept: true,
+        class_costs: vec![Cost::ONE],
+    };
+    for (free, is_for_origin) in [(Some(1), false), (Some(10_000), true), (None, true)] {
+        let desk = Desk::Room(Box::new(Room::new(config.clone(), rate(100.0), NOW)));
+        let pace = free.map(|free| SessionPace { free: Some(free), per_s: 0.1, next_s: 0.0 });
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let mut control = Control::new(Box::new(Shown(shown.clone())), FREE);
+        for ticks in 1..10 {
+            let now = NOW + TICK * ticks;
+            for n in 0..100 {
+                let asking = Asking {
+                    class: ClassId(0),
+                    cost: Cost::ONE,
+                    shown: desk::Shown::Nothing,
+                    sends_on: false,
+                };
+                desk.ask(&asking, &mut || u64::from(ticks * 100 + n), &|_| {}, now);
+            }
+            desk.pace_sessions(pace);
+            control.steer(&desk, &Totals::default(), true, &[], now);
+        }
+        // Who has just come is told of at the next tick.
+        let shown = shown.lock().unwrap();
+        assert!(shown[2..].iter().all(|waits| *waits == is_for_origin), "{free:?} free: {shown:?}");
+    }
 }

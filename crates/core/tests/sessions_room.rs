@@ -1,11 +1,8 @@
 //! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and waits are honest.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
-use tidegate_core::control::{Bounds, Control};
 use tidegate_core::desk::{Asking, Desk, Entrance, Place, Seat, Shown, Verdict, WhenFull};
 use tidegate_core::gate::Totals;
 use tidegate_core::ingress::Ingress;
@@ -282,44 +279,46 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     assert!(median < 0.15 && worst < 0.3, "told waits: median error {median}, nine tenths within {worst}");
 }
 
-/// An estimator that keeps what it was shown.
-struct Shows(Arc<Mutex<Vec<bool>>>);
-
-impl Estimator for Shows {
-    fn observe(&mut self, _: &Sample) {}
-
-    fn tick(&mut self, load: &Load, _: Timestamp) -> Estimate {
-        self.0.lock().unwrap().push(load.room_waits);
-        let capacity = Rate::per_second(100.0).unwrap();
-        Estimate { capacity, gain: 1.0, max_in_flight: None, phase: Phase::Settled, confidence: 1.0 }
-    }
-
-    fn set(&mut self, _: Rate, _: Timestamp) {}
-
-    fn rediscover(&mut self, _: Timestamp) {}
-
-    fn state(&self) -> State {
-        State::default()
-    }
-}
-
+/// Thirty places, taken by a crowd that comes to a gate that knows nothing; each asks for 8 s, so that its place is free after 18 s.
+/// Others come when the first are about to go.
 #[test]
-fn who_waits_for_a_place_does_not_wait_for_the_origin() {
-    let bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
-    for (places, is_for_origin) in [(2, false), (10_000, true)] {
-        let mut world = World::new(places, 100.0, WhenFull::Room);
+fn waits_told_are_honest_from_the_first_one_on() {
+    let mut world = World::new(30, 1_000.0, WhenFull::Room);
+    let mut busy: Vec<(u64, u64)> = Vec::new();
+    let mut crowd: Vec<(u64, Ticket, u64, Duration)> = Vec::new();
+    let mut come = 0_u64;
+    while come < 130 || !crowd.is_empty() {
         world.pass(1);
-        let visitors = 1..2_000;
-        let waiting = visitors.filter(|n| !enters(world.come(*n))).count();
-        assert!(waiting > 100, "{waiting} wait");
-        let shown = Arc::new(Mutex::new(Vec::new()));
-        let mut control = Control::new(Box::new(Shows(shown.clone())), bounds);
-        for _ in 0..10 {
-            world.pass(1);
-            control.steer(&world.desk, &Totals::default(), true, &[], world.now());
+        assert!(world.now_ms < 120_000, "{} still wait", crowd.len());
+        busy.retain(|(_, until)| *until > world.now_ms);
+        for (n, _) in &busy {
+            world.touch(*n);
         }
-        assert!(shown.lock().unwrap().iter().all(|waits| *waits == is_for_origin), "{places}: {shown:?}");
+        crowd.retain(|(n, ticket, came_ms, told)| {
+            let entered = enters(world.ask(*n, TierId(0), Shown::Ticket(*ticket)));
+            if entered {
+                busy.push((*n, world.now_ms + 8_000));
+                let waited = Duration::from_millis(world.now_ms - came_ms);
+                // At first nobody can know for how long sessions go on asking.
+                let most = if *n < 100 { *told * 2 } else { *told * 5 / 4 };
+                let is_honest = (*told / 2..=most).contains(&waited);
+                assert!(is_honest, "{n} was told {told:?} at {came_ms} ms and waited {waited:?}");
+            }
+            !entered
+        });
+        // A hundred within two seconds, the others at 17 s.
+        let until = if world.now_ms < 17_000 { 100.min(world.now_ms / 20) } else { 130 };
+        for n in come..until {
+            match world.come(n) {
+                Verdict::Enter { .. } => busy.push((n, world.now_ms + 8_000)),
+                Verdict::Wait { ticket, wait, .. } => crowd.push((n, ticket, world.now_ms, wait.wait)),
+                other => panic!("{other:?}"),
+            }
+        }
+        come = until;
     }
+    // Five rounds of 18 s, the last of ten: no place was left idle for long.
+    assert!(world.now_ms < 80_000, "all were in after {} ms", world.now_ms);
 }
 
 /// Tokengen sends on no more than tokencheck has places for; who is there without one keeps the ticket.

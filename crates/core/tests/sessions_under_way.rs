@@ -39,7 +39,7 @@ fn touch(sessions: &Sessions, n: u128, now: Timestamp) -> UnderWay {
 
 fn tick(sessions: &Sessions, now: Timestamp) {
     let gate = Totals::default();
-    sessions.tick(&SessionsSeen { capacity: Rate::MAX, gate: &gate, waiting: 0 }, now);
+    sessions.tick(&SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, now);
 }
 
 /// Ticks of 100 ms; when the session was found to be over.

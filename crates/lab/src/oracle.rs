@@ -12,6 +12,7 @@
 //! | `promises` | no second is promised more than limit and one visitor | each promise |
 //! | `capacity` | what is let in runs ahead of the capacity by no more than the bound of [`flow`] | each entry, each second |
 //! | `honest` | nobody waits longer than told, within the bound of [`calm`] | each visitor served |
+//! | `honest` | where sessions have places: the visitors of a run wait no longer, and not far shorter, than told, within the bounds of [`waits`] | at the end |
 //! | `normal` | after the crowd the room empties | each second |
 //! | `forged` | no altered ticket is accepted | each attack |
 //! | `session` | an admitted session keeps its place and is refused nothing for load; no place is given out twice, and every one comes back | each request of a session |
@@ -40,6 +41,7 @@ mod queue;
 mod schedule;
 mod sessions;
 mod violation;
+mod waits;
 
 use calm::Calm;
 use flow::Flow;
@@ -172,7 +174,8 @@ impl Oracle {
             Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
         } else {
             let is_undisturbed = self.calm.is_undisturbed();
-            self.calm.promised(guest, wait, halves, now_us);
+            let told = self.calm.promised(guest, wait, halves, now_us);
+            self.expect(told);
             self.schedule.promised(ticket, is_undisturbed, halves, now_us)
         };
         self.expect(finding);
@@ -343,6 +346,8 @@ impl Oracle {
             return;
         }
         self.expect(books_of(origin));
+        let waits = self.calm.run_is_over();
+        self.expect(waits);
         if !at_deadline && origin.present() > 0 {
             self.found.push(("ledger", format!("{} requests are left at the origin", origin.present())));
         }

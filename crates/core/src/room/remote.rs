@@ -99,9 +99,9 @@ impl Link {
     fn sessions(&self) -> Option<SessionPace> {
         let (first, more) = self.senders.split_first()?;
         more.iter().try_fold(first.sessions?, |sum, sender| {
-            let SessionPace { free, per_s } = sender.sessions?;
+            let SessionPace { free, per_s, next_s } = sender.sessions?;
             let free = sum.free.zip(free).map(|(a, b)| a.saturating_add(b));
-            Some(SessionPace { free, per_s: sum.per_s + per_s })
+            Some(SessionPace { free, per_s: sum.per_s + per_s, next_s: sum.next_s.min(next_s) })
         })
     }
 

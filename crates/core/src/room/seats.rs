@@ -4,10 +4,13 @@
 //! the hand has a second law beside that of the origin, and goes by whichever calls fewer:
 //!
 //! ```text
-//! visitors called  <=  (free + 0.5 s * p - P) / show-up ratio             p  places that become free per second
+//! visitors called  <=  (free + 0.5 s * p - P) / show-up ratio             p  places that become free per second, as learned
 //! P' = called * show-up ratio - P / 1 s                                   called and not yet here
-//! wait             >=  (visitors before * show-up ratio + P + 1 - free) / p
+//! wait             >=  d + (visitors before * show-up ratio + P + 1 - free) / p        d  before the first of them can
 //! ```
+//!
+//! `d` and `p` are the table's (`session/freed.rs`). They tell waits; who is called goes by places that are free, and an error of them costs half a second of `p`
+//! at most.
 //!
 //! Whoever comes in turn and finds no place (others were quicker, or a session came back over a restart) keeps the ticket, is asked
 //! to come again in a second, and is in `P` once more. Newcomers enter at once only where places are left for all of `P`. The
@@ -39,9 +42,10 @@ const AGAIN: f64 = 1.5;
 pub(super) struct Seats {
     /// One if places are counted.
     counts: AtomicU64,
-    /// `P`, and `p`: the bits of two `f64`.
+    /// `P`, `p` and `d`: the bits of three `f64`.
     coming: AtomicU64,
     per_s: AtomicU64,
+    next_s: AtomicU64,
     free: AtomicU64,
     /// Newcomers who may enter until the next tick, where places are given elsewhere.
     spare: AtomicU64,
@@ -59,6 +63,7 @@ impl Default for Seats {
             counts: zero(),
             coming: zero(),
             per_s: zero(),
+            next_s: zero(),
             free: zero(),
             spare: zero(),
             away: zero(),
@@ -83,7 +88,7 @@ impl Calls {
 
     /// Visitors that may be called; `None`: all.
     pub(super) fn most(&self, show_up: f64) -> Option<f64> {
-        let SessionPace { free, per_s } = self.pace?;
+        let SessionPace { free, per_s, .. } = self.pace?;
         let free = f64::from(free?);
         Some(((free + AHEAD_S * per_s - self.coming) / show_up).max(0.0))
     }
@@ -121,10 +126,12 @@ impl Seats {
     }
 
     pub(super) fn publish(&self, calls: &Calls) {
-        let SessionPace { free, per_s } = calls.pace.unwrap_or(SessionPace { free: None, per_s: 0.0 });
+        let unbounded = SessionPace { free: None, per_s: 0.0, next_s: 0.0 };
+        let SessionPace { free, per_s, next_s } = calls.pace.unwrap_or(unbounded);
         let left = free.map_or(u64::MAX, |free| (f64::from(free) - calls.coming).max(0.0) as u64);
         self.coming.store(calls.coming.to_bits(), Ordering::Relaxed);
         self.per_s.store(per_s.to_bits(), Ordering::Relaxed);
+        self.next_s.store(next_s.to_bits(), Ordering::Relaxed);
         self.free.store(u64::from(free.unwrap_or(u32::MAX)), Ordering::Relaxed);
         self.spare.store(left, Ordering::Relaxed);
         self.counts.store(u64::from(calls.counts()), Ordering::Relaxed);
@@ -133,8 +140,12 @@ impl Seats {
     /// Time until so many visitors, and those on their way, have found places, and one more has.
     fn wait(&self, visitors: f64) -> Duration {
         let needed = visitors + self.coming() + 1.0 - self.free.load(Ordering::Relaxed) as f64;
+        if needed <= 0.0 {
+            return Duration::ZERO;
+        }
         let per_s = f64::from_bits(self.per_s.load(Ordering::Relaxed));
-        Duration::try_from_secs_f64((needed / per_s).max(0.0)).unwrap_or(MAX_WAIT)
+        let next_s = f64::from_bits(self.next_s.load(Ordering::Relaxed));
+        Duration::try_from_secs_f64(next_s + needed / per_s).unwrap_or(MAX_WAIT)
     }
 }
 

@@ -3,8 +3,7 @@
 use super::lives::Lives;
 use super::under_way::UnderWay;
 use super::words::SessionKey;
-use super::{EVERYBODY, own};
-use crate::orders::TierId;
+use crate::orders::{MAX_TIERS, TierId};
 use crate::units::{Cost, Timestamp};
 
 /// No entry.
@@ -12,6 +11,9 @@ pub(super) const NIL: u32 = u32::MAX;
 /// What of `born` tells sessions apart; the rest is good for 8,900 years. Two of a key in a millisecond have it in common after as many
 /// others have begun in their shard in between.
 const NUMBER_BITS: u32 = 16;
+
+/// Everybody's places, as a pool.
+pub(super) const EVERYBODY: u8 = 0;
 
 /// What is known of one session.
 #[derive(Clone, Copy, Debug)]
@@ -175,4 +177,9 @@ impl Entry {
 
 pub(super) fn halves(key: SessionKey) -> [u64; 2] {
     [(key.0 >> 64) as u64, key.0 as u64]
+}
+
+/// The pool of a level's own places: everybody's where the configuration cannot have any for it.
+pub(super) fn own(tier: TierId) -> u8 {
+    if usize::from(tier.0) < MAX_TIERS { tier.0 } else { EVERYBODY }
 }

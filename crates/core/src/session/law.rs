@@ -39,7 +39,7 @@
 //! to `B / C`. Once `C` is measured, `k` begins anew at 1.
 //!
 //! Before anything is learned there is no bound but the queue's. The cap is never below one nor above what the table holds.
-//! A number fixed by the operator is that number: the law only learns how fast places become free.
+//! A number fixed by the operator is that number: the law only learns how fast places become free (`session/freed.rs`).
 //!
 //! Lost: mean length times mean work of sessions that ended (the short ones end first: with a length of half an hour the cap stays
 //! at a fraction of it for as long); refusing by the queue alone (it fills the origin to the brim, and every session that begins
@@ -52,7 +52,10 @@
 use std::time::Duration;
 
 use super::belief::Belief;
+use super::freed::{Freed, Turnover};
+use super::outlook::{Outlook, View};
 use super::places::UNBOUNDED;
+use super::ratio::Ratio;
 use super::sums::Sums;
 use super::words::{Cap, SessionsSeen};
 use crate::room::kept_queue;
@@ -83,8 +86,6 @@ const WORK_MEMORY_S: f64 = 60.0;
 /// So much work must have been seen, in cost units, and so long an open session, in seconds.
 const LEAST_WORK: f64 = 20.0;
 const LEAST_OPEN_S: f64 = 10.0;
-/// Sessions that the mean length and work go by.
-const ENDED_MEMORY: f64 = 100.0;
 /// How far the correction goes in a session's length for each target's worth of waiting too many or too few; how many too many count.
 const PACE: f64 = 0.3;
 const MOST_OVER: f64 = 2.0;
@@ -108,27 +109,11 @@ pub(super) struct Ticked<'a> {
     /// Everybody's places that are taken, and those of levels with their own.
     pub(super) open: u32,
     pub(super) elsewhere: u32,
+    /// What all of them say of the places that become free next.
+    pub(super) view: View,
     /// Since the start.
     pub(super) refused: u64,
     pub(super) timeout: Duration,
-}
-
-/// A decaying sum over the equally decaying sum of something else.
-#[derive(Clone, Copy, Default, Debug)]
-struct Ratio {
-    sum: f64,
-    over: f64,
-}
-
-impl Ratio {
-    fn add(&mut self, keep: f64, sum: f64, over: f64) {
-        self.sum = self.sum * keep + sum;
-        self.over = self.over * keep + over;
-    }
-
-    fn get(self) -> Option<f64> {
-        (self.over > 0.0).then(|| self.sum / self.over)
-    }
 }
 
 /// The law's state.
@@ -155,9 +140,9 @@ pub(super) struct Law {
     damping: f64,
     /// Work per second of an open session.
     load: Ratio,
-    /// Of sessions that ended: seconds, and work.
-    length: Ratio,
-    work: Ratio,
+    /// Of sessions that ended, and how fast places become free.
+    freed: Freed,
+    pub(super) outlook: Outlook,
     timeout_s: f64,
     /// Places of everybody; `None`: as many as come.
     bound: Option<f64>,
@@ -182,8 +167,8 @@ impl Law {
             correction: 1.0,
             damping: 1.0,
             load: Ratio::default(),
-            length: Ratio::default(),
-            work: Ratio::default(),
+            freed: Freed::default(),
+            outlook: Outlook::default(),
             timeout_s: 0.0,
             bound: None,
         }
@@ -242,13 +227,17 @@ impl Law {
         let (before, sums) = (std::mem::replace(&mut self.sums, ticked.sums), &ticked.sums);
         let keep = (-dt_s / WORK_MEMORY_S).exp();
         let work = sums.work.saturating_sub(before.work) as f64 / 100.0;
-        self.load.add(keep, work, f64::from(ticked.open + ticked.elsewhere) * dt_s);
-        let ended = sums.whole.saturating_sub(before.whole) as f64;
-        if ended > 0.0 {
-            let keep = ENDED_MEMORY / (ENDED_MEMORY + ended);
-            self.length.add(keep, sums.held_ms.saturating_sub(before.held_ms) as f64 / 1e3, ended);
-            self.work.add(keep, sums.whole_work.saturating_sub(before.whole_work) as f64 / 100.0, ended);
-        }
+        let open_s = f64::from(ticked.open + ticked.elsewhere) * dt_s;
+        self.load.add(keep, work, open_s);
+        self.freed.learn(&Turnover {
+            ended: sums.whole.saturating_sub(before.whole) as f64,
+            early: sums.endings.early().saturating_sub(before.endings.early()) as f64,
+            held_s: sums.held_ms.saturating_sub(before.held_ms) as f64 / 1e3,
+            open_s,
+            work: sums.whole_work.saturating_sub(before.whole_work) as f64 / 100.0,
+            next_s: ticked.view.next.as_secs_f64(),
+            age_s: ticked.view.age_s,
+        });
     }
 
     fn note_wanted(&mut self, ticked: &Ticked<'_>, now: Timestamp) -> bool {
@@ -360,18 +349,17 @@ impl Law {
         Some(self.damping * self.correction * SHARE * self.belief.capacity(capacity.get()) / load)
     }
 
-    /// Places that become free per second, of so many. Until sessions have ended, none ends before its timeout.
-    pub(super) fn per_s(&self, open: u32) -> f64 {
-        let length_s = (self.length.sum + self.timeout_s) / (self.length.over + 1.0);
-        f64::from(open) / length_s.max(1e-3)
+    /// Places that become free per second, of so many, and seconds before the first of them can.
+    pub(super) fn pace(&self, places: u32) -> (f64, f64) {
+        (self.freed.per_s(places, self.timeout_s), self.freed.next_s())
     }
 
     pub(super) fn length_s(&self) -> Option<f64> {
-        self.length.get()
+        self.freed.length_s()
     }
 
     pub(super) fn work(&self) -> Option<f64> {
-        self.work.get()
+        self.freed.work()
     }
 
     pub(super) fn is_held(&self) -> bool {

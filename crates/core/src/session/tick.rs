@@ -23,6 +23,8 @@ impl Sessions {
         let everybody = self.pools[0].filled();
         let elsewhere = self.pools.iter().skip(1).map(|pool| pool.filled().taken).sum();
         let law = &mut *self.law();
+        let lives = self.lives.get();
+        let view = law.outlook.look(&self.shards, &lives, now);
         law.tick(
             &Ticked {
                 seen: *seen,
@@ -30,7 +32,8 @@ impl Sessions {
                 open: everybody.taken,
                 elsewhere,
                 refused: self.refused.load(Ordering::Relaxed),
-                timeout: self.lives.get().timeout,
+                timeout: lives.timeout,
+                view,
             },
             now,
         );

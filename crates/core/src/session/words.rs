@@ -109,6 +109,11 @@ impl Endings {
     pub fn sum(&self) -> u64 {
         self.idle + self.age + self.origin + self.operator + self.left + self.void
     }
+
+    /// Those that had neither run out nor come to nothing.
+    pub(super) fn early(&self) -> u64 {
+        self.origin + self.operator + self.left
+    }
 }
 
 /// What the tick sees.
@@ -131,6 +136,8 @@ pub struct SessionPace {
     pub free: Option<u32>,
     /// Places that become free per second when all are taken, as learned.
     pub per_s: f64,
+    /// Seconds before the first of them can, as far as sessions run out and are not ended.
+    pub next_s: f64,
 }
 
 /// One pool in figures.

@@ -6,7 +6,7 @@
 //!          "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
 //!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
-//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S} or null}
+//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null}
 //! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND}
 //! ```
@@ -95,7 +95,7 @@ pub(super) fn write(report: &Feedback) -> Value {
         wire["lingered"] = lingered.map(|(at, sample)| json!([at, micros(sample.lingered)])).collect();
     }
     if let Some(pace) = &report.sessions {
-        wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s });
+        wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s, "next_s": pace.next_s });
     }
     wire
 }
@@ -103,8 +103,11 @@ pub(super) fn write(report: &Feedback) -> Value {
 fn parse_pace(pace: &Value) -> Option<SessionPace> {
     let free = optional(pace, "free", Value::as_u64)?;
     let per_s = pace.get("per_s")?.as_f64()?;
-    (per_s.is_finite() && per_s >= 0.0)
-        .then(|| SessionPace { free: free.map(|free| u32::try_from(free).unwrap_or(u32::MAX)), per_s })
+    // An older tokencheck does not tell.
+    let next_s = optional(pace, "next_s", Value::as_f64)?.unwrap_or(0.0);
+    let is_known = |number: f64| number.is_finite() && number >= 0.0;
+    let free = free.map(|free| u32::try_from(free).unwrap_or(u32::MAX));
+    (is_known(per_s) && is_known(next_s)).then_some(SessionPace { free, per_s, next_s })
 }
 
 fn parse_gate(gate: &Value, queued_cost: Cost) -> Option<Totals> {

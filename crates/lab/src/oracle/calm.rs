@@ -5,8 +5,8 @@
 //! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. It is not held against
 //! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second), while
 //! tokencheck's reports are lost (what is told after the next one holds again), when the origin has fallen behind what the operator said of it since the wait was
-//! told, in a crowd of which some are late, who take their turn later than the schedule had it, and where sessions have places: when
-//! one becomes free is up to those who have them. Being let in sooner breaks no promise.
+//! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no promise.
+//! Where sessions have places, when one becomes free is up to those who have them: the waits of a run are judged together ([`super::waits`]).
 //!
 //! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits
 //! longer than until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked
@@ -25,6 +25,7 @@ use tidegate_core::units::Cost;
 use tidegate_gateway::settings::SessionMax;
 
 use super::Finding;
+use super::waits::Waits;
 use crate::acts::{End, Noted};
 use crate::scenario::{Follow, Scenario};
 use crate::sim::half::Half;
@@ -72,6 +73,8 @@ pub(super) struct Calm {
     /// When work was sent last.
     sent_us: u64,
     discovers: bool,
+    /// Waits for sessions' places, where there are such.
+    for_places: Option<Waits>,
     crowd_is_over: bool,
     slack: Duration,
     /// Work sent to the origin, and the most of it in a second.
@@ -83,9 +86,12 @@ pub(super) struct Calm {
 impl Calm {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let settings = scenario.gate.as_ref().map(|gate| &gate.settings);
+        let is_split = scenario.gate.as_ref().is_some_and(|gate| gate.split);
         let has_places = settings.is_some_and(|s| s.counts_sessions() && s.session.max != SessionMax::None);
-        let nobody_is_late = !has_places && scenario.visitors.iter().all(|kind| kind.late == 0.0);
-        let prompt = scenario.visitors.iter().map(|kind| nobody_is_late && kind.follow == Follow::Page);
+        let nobody_is_late = scenario.visitors.iter().all(|kind| kind.late == 0.0);
+        let prompt = scenario.visitors.iter().map(|kind| {
+            kind.follow == Follow::Page && if has_places { kind.late == 0.0 } else { nobody_is_late }
+        });
         Self {
             told: Vec::new(),
             prompt: prompt.collect(),
@@ -97,11 +103,12 @@ impl Calm {
             empty_by_work: 0.0,
             sent_us: 0,
             discovers: scenario.gate.as_ref().is_some_and(|gate| gate.settings.discovers()),
+            for_places: has_places.then(|| Waits::new(is_split)),
             crowd_is_over: false,
             sent: 0.0,
             sent_before: 0.0,
             fastest: 0.0,
-            slack: if scenario.gate.as_ref().is_some_and(|gate| gate.split) { SLACK_SPLIT } else { SLACK },
+            slack: if is_split { SLACK_SPLIT } else { SLACK },
         }
     }
 
@@ -150,7 +157,7 @@ impl Calm {
         self.sent += cost.units();
     }
 
-    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) {
+    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) -> Finding {
         let at = guest as usize;
         if self.told.len() <= at {
             self.told.resize(at + 1, Told::default());
@@ -167,6 +174,8 @@ impl Calm {
         };
         self.told[at] = Told { at_us: now_us, wait_us, world, until, last_sent: self.sent };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
+        let waits = self.for_places.as_ref().filter(|_| !self.faulted);
+        waits.map_or(Ok(()), |waits| waits.told(guest, wait.wait, now_us))
     }
 
     /// Told to wait on: the visitor comes when the page asks next, which after a fall of a capacity that moves may be later than
@@ -206,6 +215,12 @@ impl Calm {
         if self.faulted || told.world != self.world || !prompt {
             return Ok(());
         }
+        let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
+        let (realised, wait) = (Duration::from_micros(realised_us), Duration::from_micros(told.wait_us));
+        if let Some(waits) = &mut self.for_places {
+            waits.kept(told.at_us, wait, realised, self.slack);
+            return Ok(());
+        }
         if told.until > 0.0 {
             let fastest = self.fastest.max(self.sent - self.sent_before);
             let most = told.until + fastest * self.slack.as_secs_f64();
@@ -213,7 +228,6 @@ impl Calm {
             return if sent <= most {
                 Ok(())
             } else {
-                let wait = Duration::from_micros(told.wait_us);
                 let what = format!(
                     "visitor {guest} was told to wait {wait:?}, and {:.1} cost units too many had been sent to the origin when it was told to wait on",
                     sent - most
@@ -221,16 +235,22 @@ impl Calm {
                 Err(("honest", what))
             };
         }
-        let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
         let most_us = told.wait_us + told.wait_us / 10 + self.slack.as_micros() as u64;
         if realised_us <= most_us {
             return Ok(());
         }
-        let (realised, wait) = (Duration::from_micros(realised_us), Duration::from_micros(told.wait_us));
         Err(("honest", format!("visitor {guest} was told to wait {wait:?} and waited {realised:?}")))
     }
 
+    /// Everybody has left.
+    pub(super) fn run_is_over(&self) -> Finding {
+        self.for_places.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
+    }
+
     pub(super) fn ticked(&mut self, state: &Half, now_us: u64) {
+        if let (Some(waits), Some(sessions)) = (&mut self.for_places, &state.sessions) {
+            waits.ticked(sessions, &state.live.settings.session, state.now(now_us), now_us);
+        }
         let queued: Cost = state.gate.totals().queued_cost;
         let is_rate = !state.course().keeps_queue;
         let gate = state.gate.totals();

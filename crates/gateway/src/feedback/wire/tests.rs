@@ -52,7 +52,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         gate: Some(gate),
         is_origin_gone: true,
         samples: vec![Sample { lingered: Duration::from_millis(250), ..sample(5, 100) }],
-        sessions: Some(SessionPace { free: Some(3), per_s: 0.5 }),
+        sessions: Some(SessionPace { free: Some(3), per_s: 0.5, next_s: 2.5 }),
     };
     let mut unsent = Feedback::default();
     unsent.merge(first);
@@ -70,7 +70,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         gate: Some(gate),
         is_origin_gone: true,
         samples: vec![sample(4, 700), together],
-        sessions: Some(SessionPace { free: Some(3), per_s: 0.5 }),
+        sessions: Some(SessionPace { free: Some(3), per_s: 0.5, next_s: 2.5 }),
     };
     assert_eq!(unsent, sum);
     let wire = json!({
@@ -82,7 +82,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         },
         "samples": [[3, 250, 7, 700_000, 123_456, 4, 1, 0], [3, 250, 14, 100_000, 123_456, 5, 1, 0]],
         "lingered": [[1, 125_000]],
-        "sessions": { "free": 3, "per_s": 0.5 },
+        "sessions": { "free": 3, "per_s": 0.5, "next_s": 2.5 },
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
@@ -116,6 +116,7 @@ fn what_is_no_report_is_refused() {
         with("sessions", json!({ "free": 1 })),
         with("sessions", json!({ "free": -1, "per_s": 1.0 })),
         with("sessions", json!({ "free": null, "per_s": -1.0 })),
+        with("sessions", json!({ "free": null, "per_s": 1.0, "next_s": -1.0 })),
     ] {
         assert_eq!(parse(&bad), None, "{bad}");
     }
