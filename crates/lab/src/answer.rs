@@ -37,6 +37,13 @@ pub enum Answer {
         /// No place was given.
         full: bool,
     },
+    /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's answer, however much it looks like it.
+    TurnedAway {
+        /// Time until asking again makes sense.
+        after: Option<Duration>,
+        /// When a page without JavaScript asks again.
+        refresh: Option<Duration>,
+    },
     /// News about the place.
     News(News),
     /// Anything else, by its status code: an error, or an answer that makes no sense here.
@@ -113,8 +120,9 @@ const MIN_REFRESH: Duration = Duration::from_secs(1);
 const DEFAULT_POLL_MS: u64 = 2_000;
 /// What a waiting page opens its reload for browsers without JavaScript with.
 const META_REFRESH: &[u8] = b"http-equiv=\"refresh\" content=\"";
-/// The type of the answer to programs in a full room (RFC 9457), as far as it matters.
+/// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as they matter.
 const FULL: &str = ":full";
+const OVERLOADED: &str = ":overloaded";
 
 /// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of the gate have
 /// `Retry-After`.
@@ -142,6 +150,9 @@ pub fn read(ask: Ask, status: StatusCode, headers: &HeaderMap, body: &[u8], now:
     let refresh = text(headers, &REFRESH).and_then(|value| seconds(value.split([';', ',']).next()?));
     let refresh = refresh.or(told.refresh).map(|after| after.max(MIN_REFRESH));
     let busy = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+    if told.refused {
+        return plain(Answer::TurnedAway { after: told.wait.or(retry_after), refresh });
+    }
     if status_path.is_some() || told.full || refresh.is_some() || (busy && retry_after.is_some()) {
         let status_path = status_path.filter(|_| !told.full).map(str::to_owned);
         let answer = Answer::Wait {
@@ -163,6 +174,7 @@ struct Told {
     poll: Option<Duration>,
     refresh: Option<Duration>,
     full: bool,
+    refused: bool,
     status_url: Option<String>,
 }
 
@@ -182,6 +194,7 @@ impl Told {
             poll: ms(b" data-poll=").map(|poll| poll.clamp(MIN_POLL, MAX_DELAY)),
             refresh: refresh.and_then(|rest| number(until(rest, b";\""))).map(bounded),
             full: kind == b"full",
+            refused: attribute(body, b" data-refused=").is_some(),
             status_url: None,
         }
     }
@@ -191,6 +204,7 @@ impl Told {
         Self {
             wait: wait.map(|wait| wait.min(MAX_DELAY)),
             full: problem.kind.ends_with(FULL),
+            refused: problem.kind.ends_with(OVERLOADED),
             status_url: problem.status_url,
             ..Self::default()
         }

@@ -225,14 +225,19 @@ impl Visitor {
         let failure = match outcome {
             Ok(Answer::Served) => return self.served(kind, now),
             // The place is kept: the first tab goes on.
-            Ok(Answer::Wait { .. }) if premature => {
+            Ok(Answer::Wait { .. } | Answer::TurnedAway { .. }) if premature => {
                 return Reaction::new(Noted::Nothing, self.resume(kind, now));
             }
             Ok(Answer::Wait { news, after, refresh, poll, full }) => {
                 let told = Told { news, after, refresh, poll, full };
                 return self.told_to_wait(kind, told, now);
             }
-            Ok(Answer::News(_) | Answer::Refused(_)) => Failure::Refused,
+            // A browser's page tries again by itself; a client of a closed loop has been refused its session.
+            Ok(Answer::TurnedAway { after, refresh }) if kind.sessions.is_none() => {
+                let told = Told { news: false, after, refresh, poll: None, full: true };
+                return self.told_to_wait(kind, told, now);
+            }
+            Ok(Answer::News(_) | Answer::Refused(_) | Answer::TurnedAway { .. }) => Failure::Refused,
             Err(failure) => failure,
         };
         let next = if premature { self.resume(kind, now) } else { self.failed(kind, failure, now) };
@@ -334,7 +339,9 @@ impl Visitor {
 fn judge_attack(answer: Answer) -> Noted {
     match answer {
         Answer::Served => Noted::Attack { repelled: false },
-        Answer::Wait { .. } | Answer::Refused(403 | 409 | 429) => Noted::Attack { repelled: true },
+        Answer::Wait { .. } | Answer::TurnedAway { .. } | Answer::Refused(403 | 409 | 429) => {
+            Noted::Attack { repelled: true }
+        }
         Answer::Refused(300..=399) => Noted::Nothing,
         // An error of the service behind the gate, perhaps.
         Answer::Refused(_) | Answer::News(_) => Noted::Failed(Failure::Refused),

@@ -271,6 +271,25 @@ fn fresh_connections_are_closed_after_each_request() {
     assert!(seen.lock().expect("log").iter().all(|request| request.connection == "close"));
 }
 
+/// The page of a gate that refuses new sessions tells a browser when to try again; clients of a closed loop are turned away, as in virtual time.
+#[test]
+fn a_closed_loop_counts_the_sessions_that_a_gate_refuses() {
+    let gate = Service::start(|_| {
+        let page = "<main data-kind=full data-refused=1 data-wait=60000 >";
+        answer(503, &[("content-type", "text/html"), ("retry-after", "60")], page)
+    });
+    let text = "[arrivals.closed]\nbrowsers = 20\njoin = 400\nsettle = \"100ms\"\nfor = \"1s\"\npause = \"50ms\"\n\
+        [[visitor]]\npatience = \"1m\"\nretries = 0\nstep = [{ path = \"/a\" }, { path = \"/b\" }]\n";
+    let scenario = Scenario::parse(text, "refused.toml", std::path::Path::new(""), &[]);
+    let scenario = scenario.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let played = play(&scenario, &at(gate.addr));
+    let outcome = played.outcome(&scenario);
+    let turned_away = outcome.figure("turned_away_per_min") * outcome.figure("steady_seconds") / 60.0;
+    // Whoever followed the page would have asked once.
+    assert!(turned_away > 20.5, "{turned_away} sessions: {:?}", outcome.summary);
+    assert_eq!((played.tally.told, outcome.figure("broken_sessions_per_min")), (0, 0.0));
+}
+
 #[test]
 fn a_room_that_lets_nobody_in_is_a_failure_at_the_deadline() {
     let room = Service::start(|request| match request.line.as_str() {

@@ -57,8 +57,9 @@ fn number(out: &mut Vec<u8>, before: &str, n: u64) {
 fn data(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(match v.kind {
         Kind::Waiting | Kind::Replaced | Kind::Late => b"data-kind=waiting".as_slice(),
-        // To the script both are the same: nobody has a place, and the page tries again.
-        Kind::Full | Kind::Overloaded => b"data-kind=full",
+        // To the script both are the same: nobody has a place, and the page tries again. Whoever measures tells them apart.
+        Kind::Full => b"data-kind=full",
+        Kind::Overloaded => b"data-kind=full data-refused=1",
         Kind::Unavailable => b"data-kind=unavailable",
         Kind::Forbidden => b"data-kind=forbidden",
     });

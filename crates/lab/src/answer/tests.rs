@@ -108,6 +108,7 @@ fn answers_of_the_gate() {
     let after = Some(12_345 * MS);
     let place = |poll, refresh| Answer::Wait { news: true, after, refresh, poll, full: false };
     let full = |poll, refresh| Answer::Wait { news: false, after, refresh, poll, full: true };
+    let turned_away = |refresh| Answer::TurnedAway { after, refresh };
     let (poll, refresh) = (Some(1_500 * MS), Some(13 * S));
     let cases = [
         // An operator chooses the status of waiting answers.
@@ -119,6 +120,8 @@ fn answers_of_the_gate() {
         (Kind::Full, 503, full(poll, refresh), full(None, None)),
         (Kind::Full, 200, full(poll, refresh), full(None, None)),
         (Kind::Forbidden, 403, Answer::Refused(403), Answer::Refused(403)),
+        (Kind::Overloaded, 503, turned_away(refresh), turned_away(None)),
+        (Kind::Overloaded, 200, turned_away(refresh), turned_away(None)),
     ];
     for (kind, status, to_browsers, to_programs) in cases {
         for (html, expected) in [(true, to_browsers), (false, to_programs)] {

@@ -46,7 +46,9 @@ fn check(outcome: Result<Reply, Failure>) -> Result<(), LoadError> {
         Ok(Reply { status, headers, body }) => {
             match answer::read(Ask::Page, status, &headers, &body, 0).answer {
                 Answer::Served => Ok(()),
-                Answer::Wait { .. } => wrong("a waiting room instead of the page".into()),
+                Answer::Wait { .. } | Answer::TurnedAway { .. } => {
+                    wrong("a waiting room instead of the page".into())
+                }
                 _ => wrong(format!("{status} instead of the page")),
             }
         }

@@ -142,6 +142,18 @@ fn a_session_that_is_refused_ends_and_another_begins_after_the_pause() {
     assert_eq!(again[3].2, Some(SessionEnd::Slow), "a step that took two attempts");
 }
 
+/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and begins anew.
+#[test]
+fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
+    let away = (MS, Ok(Answer::TurnedAway { after: Some(2 * S), refresh: Some(2 * S) }));
+    let pause = 30 * S;
+    let log = shops(shopper(0), &[away, (MS, Ok(Answer::Served))]);
+    assert_eq!(log[0], (0, pause, Some(SessionEnd::TurnedAway)));
+    let open = play(kind(), 1, &[away, (MS, Ok(Answer::Served))]);
+    assert_eq!(open.end, Some(End::Done), "in the open it comes again: {:?}", open.noted);
+    assert!(matches!(open.noted[..], [Noted::ToldFull, Noted::Served { .. }]), "{:?}", open.noted);
+}
+
 #[test]
 fn who_waits_in_the_room_and_is_served_has_a_good_session() {
     let (served, wait) = ((MS, Ok(Answer::Served)), (MS, place(9 * S, S)));
