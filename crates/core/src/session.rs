@@ -28,7 +28,7 @@
 //! **Restart.** A pass of a session that the table does not know is a session's all the same: it was admitted by another process.
 //! It is taken in beyond the cap, and nobody new is until it fits again.
 //!
-//! The cap is learned by the law in `session/law.rs`.
+//! The cap is learned by the law in `session/law.rs`, how fast places become free in `session/freed.rs`.
 //!
 //! Rejected: counting sessions only, by passes handed out and run out (nothing could be ended early, and a place would be free
 //! only when its pass has run out for certain); a lock-free table (a touch changes four words of an entry, and two workers
