@@ -83,7 +83,9 @@ async fn time_in_the_database_is_the_databases() {
     let (shop, service) = open(ONE);
     let turn = shop.writer.lock().expect("writer");
     let bid = send(&service, lucky_bid());
-    let before = until_db(&service, |db| db.busy == 1 && db.busy_us[0] > 0).await;
+    until_db(&service, |db| db.busy == 1 && db.busy_us[0] > 0).await;
+    // One tier is read after the other: only now was the worker read after the database had begun.
+    let before = service.stages();
     let after = until_db(&service, |db| db.busy_us[0] > before[1].busy_us[0]).await;
     assert_eq!(service.stats().in_service, 1, "the worker is held");
     assert_eq!((after[0].busy, &after[0].busy_us), (0, &before[0].busy_us), "but it does nothing");
