@@ -4,6 +4,8 @@
 //! that it makes room for may fill the origin before there is ever a queue to learn from. What was served, as the mean over a
 //! minute, is certain. The best of it is forgotten in ten minutes: by then it may be another origin.
 
+use super::ratio::Ratio;
+
 /// Memory of the mean, in seconds; so long must have been seen of it.
 const MEAN_S: f64 = 60.0;
 const LEAST_S: f64 = 10.0;
@@ -19,21 +21,18 @@ pub(super) struct Belief {
     is_measured: bool,
     /// Something waits at the origin although it was said to take more.
     is_refuted: bool,
-    /// Decaying sums of work and of seconds.
-    work: f64,
-    over_s: f64,
+    /// Work per second.
+    mean: Ratio,
     best_per_s: f64,
 }
 
 impl Belief {
     /// So much work went to the origin in `dt_s`. Returns whether a capacity that had been a guess is measured now.
     pub(super) fn see(&mut self, sent: f64, dt_s: f64, is_measured: bool) -> bool {
-        let keep = (-dt_s / MEAN_S).exp();
-        self.work = self.work * keep + sent;
-        self.over_s = self.over_s * keep + dt_s;
+        self.mean.add((-dt_s / MEAN_S).exp(), sent, dt_s);
         self.best_per_s *= (-dt_s / BEST_S).exp();
-        if self.over_s >= LEAST_S {
-            self.best_per_s = self.best_per_s.max(self.work / self.over_s);
+        if let Some(mean_per_s) = self.mean.get().filter(|_| self.mean.over >= LEAST_S) {
+            self.best_per_s = self.best_per_s.max(mean_per_s);
         }
         self.is_refuted &= !is_measured;
         let before = std::mem::replace(&mut self.is_measured, is_measured);
