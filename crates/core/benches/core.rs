@@ -78,16 +78,8 @@ fn slots() {
 /// A room whose newcomers wait for `wait` and a little more with every call.
 fn room(wait: Duration) {
     let now = Timestamp::from_secs(1_800_000_000);
-    let config = RoomConfig {
-        max_wait: Duration::from_secs(86_400),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
-        burst: Duration::from_millis(200),
-        overbook_max: 1.0,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    };
+    let config =
+        RoomConfig { max_wait: Duration::from_secs(86_400), overbook_max: 1.0, ..RoomConfig::default() };
     let room = Room::new(config, Rate::per_second(CAPACITY).expect("a rate"), now);
     let mut nonce = 0;
     let mut arrive = || {

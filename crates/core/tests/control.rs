@@ -275,16 +275,7 @@ impl Estimator for Shown {
 
 #[test]
 fn who_waits_for_the_place_of_a_session_does_not_wait_for_the_origin() {
-    let config = RoomConfig {
-        max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    };
+    let config = RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() };
     for (free, is_for_origin) in [(Some(1), false), (Some(10_000), true), (None, true)] {
         let desk = Desk::Room(Box::new(Room::new(config.clone(), rate(100.0), NOW)));
         let pace = free.map(|free| SessionPace { free: Some(free), per_s: 0.1, next_s: 0.0 });

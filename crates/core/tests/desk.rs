@@ -10,16 +10,7 @@ use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
 fn room(per_second: f64) -> Room {
-    let config = RoomConfig {
-        max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    };
+    let config = RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() };
     Room::new(config, Rate::per_second(per_second).unwrap_or_default(), START)
 }
 

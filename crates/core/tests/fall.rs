@@ -17,13 +17,8 @@ fn rate(per_s: f64) -> Rate {
 fn room(per_s: f64) -> Room {
     let config = RoomConfig {
         max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
         burst: Duration::from_millis(1),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
+        ..RoomConfig::default()
     };
     Room::new(config, rate(per_s), START)
 }

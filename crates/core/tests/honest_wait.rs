@@ -14,13 +14,8 @@ const CROWD: u64 = 400;
 fn room(now: Timestamp) -> Room {
     let config = RoomConfig {
         max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
         burst: Duration::from_millis(100),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
+        ..RoomConfig::default()
     };
     Room::new(config, Rate::per_second(CAPACITY as f64).expect("a rate"), now)
 }

@@ -13,16 +13,7 @@ use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
 fn config() -> RoomConfig {
-    RoomConfig {
-        max_wait: Duration::from_secs(1_800),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::from_secs(1),
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    }
+    RoomConfig { tolerance: Duration::from_secs(1), ..RoomConfig::default() }
 }
 
 #[test]

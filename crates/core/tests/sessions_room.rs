@@ -24,16 +24,7 @@ fn key(n: u64) -> SessionKey {
 }
 
 fn config() -> RoomConfig {
-    RoomConfig {
-        max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    }
+    RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() }
 }
 
 struct World {

@@ -48,13 +48,8 @@ fn rate(per_s: f64) -> Rate {
 fn config() -> RoomConfig {
     RoomConfig {
         max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
         tolerance: Duration::from_secs(1),
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
+        ..RoomConfig::default()
     }
 }
 

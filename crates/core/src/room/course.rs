@@ -25,6 +25,22 @@ pub struct RoomConfig {
     pub class_costs: Vec<Cost>,
 }
 
+impl Default for RoomConfig {
+    /// What the settings' defaults say for a gate in one process, whose requests cost one unit each.
+    fn default() -> Self {
+        Self {
+            max_wait: Duration::from_secs(30 * 60),
+            grace: Duration::from_secs(60),
+            tolerance: Duration::ZERO,
+            burst: Duration::from_millis(200),
+            overbook_max: 1.5,
+            rise_to_newcomers: false,
+            after_restart_accept: true,
+            class_costs: Vec::new(),
+        }
+    }
+}
+
 /// What the room goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Course {

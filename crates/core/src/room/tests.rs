@@ -13,16 +13,7 @@ fn start() -> Timestamp {
 }
 
 fn room(per_s: f64, class_cost: Cost) -> Room {
-    let config = RoomConfig {
-        max_wait: Duration::from_secs(1_800),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::ZERO,
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![class_cost],
-    };
+    let config = RoomConfig { class_costs: vec![class_cost], ..RoomConfig::default() };
     Room::new(config, Rate::per_second(per_s).unwrap_or_default(), start())
 }
 

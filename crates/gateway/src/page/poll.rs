@@ -108,16 +108,7 @@ mod tests {
     fn a_room_tells_its_pages_how_often_they_may_ask() {
         let start = Timestamp::from_secs(1_800_000_000);
         for per_s in [50.0, 1_000.0, 20_000.0] {
-            let config = RoomConfig {
-                max_wait: Duration::from_secs(7_200),
-                grace: Duration::from_secs(60),
-                tolerance: Duration::ZERO,
-                burst: Duration::from_millis(200),
-                overbook_max: 1.5,
-                rise_to_newcomers: false,
-                after_restart_accept: true,
-                class_costs: vec![Cost::ONE],
-            };
+            let config = RoomConfig { max_wait: Duration::from_secs(7_200), ..RoomConfig::default() };
             let rate = Rate::per_second(per_s).expect("a rate");
             let room = Room::new(config, rate, start);
             let tickets: Vec<_> = (0..100_000)
