@@ -12,6 +12,8 @@ use super::origin::Origin;
 
 /// Requests per second: what the model origin can take.
 const CAPACITY: f64 = 100.0;
+/// And at once.
+const WORKERS: u32 = 10;
 
 /// A process that goes when the test does.
 struct Running(Child);
@@ -46,42 +48,78 @@ fn ask(admin: SocketAddr, method: &str, path: &str) -> std::io::Result<Answer> {
     client.answer(method)
 }
 
-#[test]
-fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
-    let (_origin, address) = model_origin();
+/// `tidegate run` before a model origin of its own.
+struct Service {
+    http: SocketAddr,
+    admin: SocketAddr,
+    _gate: Running,
+    _origin: Running,
+    _state: TempDir,
+}
+
+/// The gate is told nothing of the origin, or what is `set`.
+fn service(set: &[&str]) -> Service {
+    let (origin, address) = model_origin();
     let (http, admin, state) = (free_address(), free_address(), TempDir::new());
-    let state = format!("room.state_dir={}", state.path().display());
+    let directory = format!("room.state_dir={}", state.path().display());
     let listen = [http.to_string(), admin.to_string()];
     let mut run = tidegate();
-    run.args(["run", "--origin", &address, "--listen", &listen[0], "--admin", &listen[1], "--set", &state]);
-    let _gate = Running::start(run.stdout(Stdio::null()).stderr(Stdio::null()));
+    run.args([
+        "run", "--origin", &address, "--listen", &listen[0], "--admin", &listen[1], "--set", &directory,
+    ]);
+    run.args(set.iter().flat_map(|set| ["--set", set]));
+    let gate = Running::start(run.stdout(Stdio::null()).stderr(Stdio::null()));
     wait_for("the gate to be ready", || {
         ask(admin, "GET", "/readyz").ok().filter(|answer| answer.status() == 200)
     });
+    Service { http, admin, _gate: gate, _origin: origin, _state: state }
+}
 
-    let crowd = [&format!("http://{http}/"), "--rate", "1000", "--for", "2500ms", "--seed", "5", "--json"];
-    let output = tidegate().arg("load").args(crowd).stdin(Stdio::null()).output().expect("tidegate load");
-    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let figure = |key: &str| json["summary"][key].as_f64().unwrap_or_else(|| panic!("{key}: {json}"));
-    assert!(figure("offered") > 10.0 * CAPACITY, "{}", json["summary"]);
-    assert_eq!((figure("failed_requests"), figure("failed")), (0.0, 0.0), "{}", json["summary"]);
-    assert_eq!(figure("done"), figure("offered"), "{}", json["summary"]);
-    assert!(figure("goodput_while_waiting_rps") >= 0.9 * CAPACITY, "{}", json["summary"]);
+impl Service {
+    fn capacity(&self) -> Value {
+        ask(self.admin, "GET", "/v1/capacity").expect("an answer").json()
+    }
 
-    let found: Value = ask(admin, "GET", "/v1/capacity").expect("an answer").json();
+    /// Ten times what it takes come for 2.5 s and get in by turn, all of them. Returns pages per second while somebody waited.
+    fn crowd(&self) -> f64 {
+        let crowd =
+            [&format!("http://{}/", self.http), "--rate", "1000", "--for", "2500ms", "--seed", "5", "--json"];
+        let output = tidegate().arg("load").args(crowd).stdin(Stdio::null()).output().expect("tidegate load");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let figure = |key: &str| json["summary"][key].as_f64().unwrap_or_else(|| panic!("{key}: {json}"));
+        assert!(figure("offered") > 10.0 * CAPACITY, "{}", json["summary"]);
+        assert_eq!((figure("failed_requests"), figure("failed")), (0.0, 0.0), "{}", json["summary"]);
+        assert_eq!(figure("done"), figure("offered"), "{}", json["summary"]);
+        figure("goodput_while_waiting_rps")
+    }
+}
+
+/// Two services get the same crowd at the same time: what the machine is too busy for, both have to do without.
+#[test]
+fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
+    let unknown = service(&[]);
+    let known = service(&[&format!("capacity.rate={CAPACITY}"), &format!("origin.max_in_flight={WORKERS}")]);
+    let (goodput, told) = std::thread::scope(|scope| {
+        let known = scope.spawn(|| known.crowd());
+        (unknown.crowd(), known.join().expect("the crowd at the service that is known"))
+    });
+    assert!(told <= 1.05 * CAPACITY, "{told} pages a second");
+    assert!(goodput >= 0.9 * told, "{goodput} pages a second, {told} where the capacity is told");
+
+    let found = unknown.capacity();
     assert_eq!(
         (&found["estimator"], &found["configured"]),
         (&"bottleneck".into(), &"auto".into()),
         "{found}"
     );
     let rate = found["rate"].as_f64().expect("a number");
-    assert!((0.8 * CAPACITY..=1.25 * CAPACITY).contains(&rate), "{found}");
+    assert!((0.8 * told..=1.25 * CAPACITY).contains(&rate), "{found}, {told} where it is told");
     assert!(found["max_in_flight"].is_u64() && found["samples"].as_u64() > Some(0), "{found}");
     assert!(found["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{found}");
-    let again = ask(admin, "POST", "/v1/capacity/rediscover").expect("an answer");
+    let again = ask(unknown.admin, "POST", "/v1/capacity/rediscover").expect("an answer");
     assert_eq!(again.status(), 202);
     wait_for("the search to begin anew", || {
-        let now: Value = ask(admin, "GET", "/v1/capacity").ok()?.json();
+        let now: Value = ask(unknown.admin, "GET", "/v1/capacity").ok()?.json();
         (now["phase"] != "settled").then_some(())
     });
 }
