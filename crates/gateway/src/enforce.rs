@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
-use tidegate_core::orders::{Action, Asked, Order, Orders, Policy, Scope, TierId};
+use tidegate_core::orders::{Action, Asked, Decision, Order, Orders, Policy, Scope, TierId};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::watch;
 
@@ -183,6 +183,8 @@ struct InHand {
     tier: TierId,
     is_new_session: bool,
     is_plain: bool,
+    /// Its answer is others' too.
+    is_shared: bool,
 }
 
 impl Hand {
@@ -195,7 +197,14 @@ impl Hand {
     pub(crate) fn take(&self, asked: &Asked<'_>, target: Option<&PathAndQuery>) {
         let Asked { class, tier, is_new_session, is_plain, .. } = *asked;
         *self.request.borrow_mut() =
-            Some(InHand { target: target.cloned(), class, tier, is_new_session, is_plain });
+            Some(InHand { target: target.cloned(), class, tier, is_new_session, is_plain, is_shared: false });
+    }
+
+    /// What it is given is an answer that others get too.
+    pub(crate) fn share(&self) {
+        if let Some(request) = &mut *self.request.borrow_mut() {
+            request.is_shared = true;
+        }
     }
 
     /// By which a tunnel is to be known that a request may make of the connection.
@@ -230,9 +239,15 @@ impl Hand {
             is_new_session: request.is_new_session,
             is_plain: request.is_plain,
         };
-        match standing.orders.decide(&asked, 0, now, &mut |_| ()) {
-            tidegate_core::orders::Decision::Refuse { order, .. } if is_cut(order) => Some(order),
-            _ => None,
+        let mut from = 0;
+        loop {
+            from = match standing.orders.decide(&asked, from, now, &mut |_| ()) {
+                Decision::Refuse { order, .. } if is_cut(order) => return Some(order),
+                // It would not be answered if the application had not agreed, nor alone if it could be shared.
+                Decision::Ask { next, .. } => next,
+                Decision::Multicast { order, .. } if !request.is_shared => standing.after(order),
+                _ => return None,
+            };
         }
     }
 }

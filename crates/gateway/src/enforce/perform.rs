@@ -91,6 +91,7 @@ impl Exchange {
                 Decision::Multicast { order, period } => match self.share(parts, period).await {
                     Some(response) => {
                         count(standing, order, Done::Multicast);
+                        self.conn.hand.share();
                         return Obeyed::answer(response);
                     }
                     // Not to be shared: it goes on as if this order were none.

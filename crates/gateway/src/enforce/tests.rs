@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::classify::Paths;
-use tidegate_core::orders::RuleId;
+use tidegate_core::orders::{ApplicationId, RuleId};
 
 use super::*;
 use crate::enforce::explain::{Cause, KEPT, Refusal};
@@ -94,6 +94,25 @@ fn an_order_is_asked_about_the_request_in_hand() {
     assert!(hand.cut_by(&newcomers, NOW).is_none());
     assert!(super::Hand::new(-1).cut_by(&standing(vec![order(Action::End)]), NOW).is_some(), "everybody");
     assert!(hand.cut_by(&standing(vec![order(Action::Close)]), NOW).is_none(), "only what ends an answer");
+}
+
+#[test]
+fn an_answer_under_way_has_been_asked_about_and_is_shared_or_not() {
+    let before = |policy: Policy| Order { policy, ..order(Action::Answer { status: 503 }) };
+    let standing = |first: Policy| Standing {
+        orders: Orders::new(vec![before(first), order(Action::Stop)]),
+        told: Box::default(),
+    };
+    let hand = hand();
+    hand.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
+    let (ask, multicast) =
+        (Policy::Ask(ApplicationId(0)), Policy::Multicast { period: Duration::from_secs(1) });
+    let (ask, multicast) = (standing(ask), standing(multicast));
+    let is_cut = |by: &Standing| hand.cut_by(by, NOW).is_some();
+    assert!(is_cut(&ask) && is_cut(&multicast), "who was let in by the one and is alone for the other");
+    hand.share();
+    assert!(is_cut(&ask) && !is_cut(&multicast), "whose answer is others' too");
+    assert!(!is_cut(&standing(Policy::Room)) && !is_cut(&standing(Policy::Refuse)), "decided by another");
 }
 
 #[test]
