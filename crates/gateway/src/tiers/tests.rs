@@ -142,6 +142,19 @@ fn a_token_is_good_if_signature_time_and_issuer_are() {
     assert_eq!(of(&tiers, &[("authorization", &long)], "192.0.2.1"), 0);
 }
 
+/// One signature is verified, not as many as a head has room for.
+#[test]
+fn a_field_that_comes_twice_holds_no_token() {
+    let tiers = tiers(&format!(
+        "[[tier]]\nname = \"gold\"\n[tier.jwt]\nsecret = \"{SECRET}\"\nclaim = \"plan\"\nvalues = [\"gold\"]\n\
+         audience = \"shop\"\n"
+    ));
+    let token = signed(Algorithm::HS256, &EncodingKey::from_secret(SECRET.as_bytes()), &good());
+    let field = ("authorization", token.as_str());
+    assert_eq!(of(&tiers, &[field], "192.0.2.1"), 1);
+    assert_eq!(of(&tiers, &[field, field], "192.0.2.1"), 0);
+}
+
 #[test]
 fn public_keys_verify_and_are_never_taken_for_secrets() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tiers/test_keys");
