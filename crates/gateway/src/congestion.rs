@@ -170,7 +170,15 @@ impl Congestion {
             }
         });
         self.watches = watches.collect();
-        board.retain(|name| plan.detectors.iter().any(|detector| detector.name == name));
+        // What was said of something else under the same name is no reading of this.
+        let named = |plan: &Plan, name: &str| {
+            let detector = plan.detectors.iter().find(|detector| detector.name == name)?;
+            Some((detector.kind, detector.source.clone(), detector.figure.clone()))
+        };
+        board.retain(|name| {
+            let (new, old) = (named(plan, name), named(&self.plan, name));
+            new.is_some() && (old.is_none() || new == old)
+        });
         // What is told before the next look.
         let verdicts = || self.watches.iter().map(|watch| watch.resource.verdict());
         self.facts.levels = verdicts().map(|verdict| verdict.level).collect();

@@ -98,7 +98,11 @@ async fn ask_for_ever(control: Arc<Control>, source: String, detectors: Vec<Dete
             }
             Err(why) => failed(&detectors, &why),
         };
-        for (detector, value) in found {
+        // A configuration that came meanwhile may mean something else by the name.
+        let plan = control.shared.live.load().plan.clone();
+        let is_asked =
+            |name: &str| plan.detectors.iter().any(|one| one.name == name && detectors.contains(one));
+        for (detector, value) in found.into_iter().filter(|(name, _)| is_asked(name)) {
             note(&control, &source, &detector, value);
         }
     }

@@ -190,6 +190,27 @@ fn what_unknown_means_is_the_rules_to_say() {
 }
 
 #[test]
+fn what_was_said_of_something_else_is_forgotten_with_a_reload() {
+    let detector = |figure: &str, red: &str| {
+        format!("[[detector]]\nname = \"db\"\nkind = \"host\"\nfigure = \"{figure}\"\nred = {red}\n")
+    };
+    let mut bench = Bench::new(&detector("memory", "1e12"));
+    bench.board.say("db", 1e10, bench.now, Duration::MAX);
+    bench.tick();
+    let level = |bench: &Bench| bench.congestion.watches[0].resource.verdict().level;
+    assert_eq!(level(&bench), Level::Green);
+    bench.reload(&detector("memory", "1e9"));
+    bench.tick();
+    assert_eq!(level(&bench), Level::Red, "the same figure by another threshold");
+    bench.reload(&detector("cpu", "0.9"));
+    bench.tick();
+    assert_eq!(level(&bench), Level::Unknown, "no share of processors was read yet");
+    bench.board.say("db", 0.5, bench.now, Duration::MAX);
+    bench.tick();
+    assert_eq!(level(&bench), Level::Green);
+}
+
+#[test]
 fn a_reload_ends_nothing_that_stays() {
     let mut bench = Bench::new(CROWDED);
     bench.connections = 120;
