@@ -123,7 +123,7 @@ impl Control {
     /// Has the room go by `tunables`; whether a queue is kept.
     fn set_course(&self, room: &Room, tunables: &Tunables, now: Timestamp) -> bool {
         let Tunables { capacity, outflow, .. } = *tunables;
-        room.order_limit(tunables.max_in_flight);
+        room.order_limit(tunables.max_in_flight, self.last.is_none_or(|last| last.confidence > 0.0));
         // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
         let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
         room.set_course(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
@@ -142,8 +142,8 @@ impl Control {
     fn ordered(&mut self, desk: &Desk, orders: Option<Orders>, now: Timestamp) -> (Tunables, Estimate) {
         let capacity = desk.capacity();
         let max_in_flight = orders.and_then(|orders| orders.max_in_flight);
-        let estimate =
-            Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence: 1.0 };
+        let confidence = if orders.is_none_or(|orders| orders.is_measured) { 1.0 } else { 0.0 };
+        let estimate = Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence };
         let (tunables, estimate) = self.put_in_force(estimate, now);
         let keeps_queue = orders.is_some_and(|orders| orders.keeps_queue);
         (Tunables { capacity, outflow: capacity, keeps_queue, ..tunables }, estimate)

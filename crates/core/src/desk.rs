@@ -193,6 +193,14 @@ impl Desk {
         self.room().is_some_and(|room| room.busy(now))
     }
 
+    /// Whether anyone waits for this process: here, or at tokengen, as it said last.
+    pub fn is_waited(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Room(room) => room.busy(now),
+            Self::Checker { checker, .. } => checker.orders().is_some_and(|orders| orders.is_waited),
+        }
+    }
+
     /// How often waiting pages are to ask. See [`Room::ask_every`].
     pub fn ask_every(&self) -> AskEvery {
         self.room().map_or_else(AskEvery::default, Room::ask_every)

@@ -17,6 +17,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Believes in 100 a second and twenty at once, and keeps what it was shown.
 #[derive(Default)]
 struct Watched {
+    confidence: Arc<Mutex<f64>>,
     samples: Arc<Mutex<Vec<Sample>>>,
     loads: Arc<Mutex<Vec<Load>>>,
 }
@@ -28,8 +29,8 @@ impl Estimator for Watched {
 
     fn tick(&mut self, load: &Load, _now: Timestamp) -> Estimate {
         self.loads.lock().unwrap().push(*load);
-        let (capacity, max_in_flight) = (rate(100.0), Some(20));
-        Estimate { capacity, gain: 2.0, max_in_flight, phase: Phase::Settled, confidence: 0.8 }
+        let (capacity, max_in_flight, confidence) = (rate(100.0), Some(20), *self.confidence.lock().unwrap());
+        Estimate { capacity, gain: 2.0, max_in_flight, phase: Phase::Settled, confidence }
     }
 
     fn set(&mut self, _capacity: Rate, _now: Timestamp) {}
@@ -95,17 +96,19 @@ impl Check {
         }
     }
 
-    fn tick(&mut self, now: Timestamp) {
+    fn tick(&mut self, now: Timestamp) -> Estimate {
         let mut samples = Vec::new();
         self.gate.take_samples(&mut samples);
-        let (tunables, _) = self.control.steer(&self.desk, &self.gate.totals(), true, &samples, now);
+        let (tunables, estimate) = self.control.steer(&self.desk, &self.gate.totals(), true, &samples, now);
         self.gate.set_limit(tunables.max_in_flight);
+        estimate
     }
 }
 
 struct Gen {
     desk: Desk,
     control: Control,
+    confidence: Arc<Mutex<f64>>,
     samples: Arc<Mutex<Vec<Sample>>>,
     loads: Arc<Mutex<Vec<Load>>>,
 }
@@ -114,8 +117,9 @@ impl Gen {
     fn new(bounds: Bounds) -> Self {
         let watched = Watched::default();
         let (samples, loads) = (watched.samples.clone(), watched.loads.clone());
+        let confidence = watched.confidence.clone();
         let desk = Desk::Room(Box::new(Room::new(config(), rate(100.0), START)));
-        Self { desk, control: Control::new(Box::new(watched), bounds), samples, loads }
+        Self { desk, control: Control::new(Box::new(watched), bounds), confidence, samples, loads }
     }
 
     fn tick(&mut self, now: Timestamp) -> Estimate {
@@ -220,6 +224,30 @@ fn a_tokengen_that_has_heard_nothing_yet_asks_no_estimator_of_an_idle_gate() {
 }
 
 #[test]
+fn tokencheck_knows_whether_somebody_waits_for_it_and_whether_the_capacity_is_a_guess() {
+    let (mut tokengen, mut check) = (Gen::new(FREE), Check::new(1));
+    assert!(!check.desk.is_waited(START));
+    assert_eq!(check.tick(START).confidence, 1.0, "before there are orders it goes by what it was set to");
+    let room = tokengen.desk.room().expect("a room");
+    (0..500).for_each(|nonce| _ = room.arrive(ClassId(0), nonce, None, START));
+    for (n, confidence) in [(1, 0.0), (2, 0.3)] {
+        *tokengen.confidence.lock().unwrap() = confidence;
+        let now = START + n * TICK;
+        // The first report has the estimator asked, the second has what it said.
+        for _ in 0..2 {
+            tokengen.exchange(&check, now);
+            tokengen.tick(now);
+        }
+        assert_eq!(check.tick(now).confidence > 0.0, confidence > 0.0);
+        assert!(check.desk.is_waited(now), "those who wait in tokengen's room");
+    }
+    let later = START + Duration::from_secs(60);
+    tokengen.tick(later);
+    tokengen.exchange(&check, later);
+    assert!(!check.desk.is_waited(later));
+}
+
+#[test]
 fn several_tokenchecks_share_the_limit() {
     let mut tokengen = Gen::new(FREE);
     let mut checks = [Check::new(1), Check::new(2), Check::new(3)];
@@ -233,7 +261,7 @@ fn several_tokenchecks_share_the_limit() {
             tokengen.exchange(check, now);
         }
     }
-    checks.iter_mut().for_each(|check| check.tick(now));
+    checks.iter_mut().for_each(|check| _ = check.tick(now));
     assert_eq!(checks[0].gate.limit(), Some(7), "a third of twenty");
     tokengen.samples.lock().unwrap().clear();
     tokengen.tick(now + TICK);

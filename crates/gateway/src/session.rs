@@ -63,7 +63,7 @@ impl Seats {
     pub fn tick(&self, shared: &Shared, gate: &Totals, is_measured: bool, now: Timestamp) {
         let live = shared.live.load();
         let desk = &shared.desk;
-        let waiting = u64::from(desk.busy(now));
+        let waiting = u64::from(desk.is_waited(now));
         self.table.tick(&SessionsSeen { capacity: desk.capacity(), is_measured, gate, waiting }, now);
         // Tokengen goes by what tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {

@@ -53,6 +53,12 @@ fn where_the_number_of_sessions_is_given() {
 }
 
 #[test]
+fn where_tokengen_has_the_room_and_tokencheck_the_sessions() {
+    no_session_loses_a_request(&[("gate.split", "true")], false);
+    no_session_loses_a_request(&[("gate.split", "true"), ("gate.session.max", "60")], false);
+}
+
+#[test]
 fn where_sessions_are_told_by_address() {
     no_session_loses_a_request(&[("gate.session.key", "ip"), ("gate.session.max", "60")], false);
 }

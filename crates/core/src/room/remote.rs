@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::Room;
+use super::control::Control;
 use super::door::ORIGIN_GONE;
 use super::report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY, gather};
 use crate::capacity::Sample;
@@ -51,6 +52,8 @@ pub(super) struct Link {
     missed: Option<Timestamp>,
     /// The in-flight limit of all.
     pub(super) max_in_flight: Option<u32>,
+    /// The capacity is a guess.
+    is_guess: bool,
 }
 
 impl Link {
@@ -150,7 +153,7 @@ impl Room {
         let sessions = control.link.sessions();
         self.go_by_places(&mut control, sessions);
         let booked = control.spare.book(feedback.admitted, feedback.over, REPORT_EVERY, drain);
-        let orders = self.orders_of(&control.link, control.course.keeps_queue, control.course.ceiling);
+        let orders = self.orders_of(&control);
         drop(control);
         self.door.backlog.add(booked.min(drain.over(MOST_BOOKED)), drain);
         self.door.backlog.ceil(now, MOST_BOOKED);
@@ -166,25 +169,28 @@ impl Room {
 
     /// What tokencheck is to go by.
     pub fn orders(&self) -> Orders {
-        let control = self.control();
-        self.orders_of(&control.link, control.course.keeps_queue, control.course.ceiling)
+        self.orders_of(&self.control())
     }
 
-    fn orders_of(&self, link: &Link, keeps_queue: bool, ceiling: Rate) -> Orders {
+    fn orders_of(&self, control: &Control) -> Orders {
+        let link = &control.link;
         let parts = link.senders.len().max(1) as u32;
         let max_in_flight = link.max_in_flight.map(|limit| limit.div_ceil(parts).max(1).min(limit));
         Orders {
             capacity: self.capacity(),
             hand: self.door.hand.value(),
             max_in_flight,
-            keeps_queue,
-            ceiling,
+            keeps_queue: control.course.keeps_queue,
+            ceiling: control.course.ceiling,
+            is_waited: self.busy(control.last_tick),
+            is_measured: !link.is_guess,
         }
     }
 
-    /// The in-flight limit that tokencheck is ordered to keep.
-    pub fn order_limit(&self, max_in_flight: Option<u32>) {
-        self.control().link.max_in_flight = max_in_flight;
+    /// The in-flight limit that tokencheck is ordered to keep, and whether the capacity is no guess.
+    pub fn order_limit(&self, max_in_flight: Option<u32>, is_measured: bool) {
+        let link = &mut self.control().link;
+        (link.max_in_flight, link.is_guess) = (max_in_flight, !is_measured);
     }
 
     /// What is known of the origin at `now`.

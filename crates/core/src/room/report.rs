@@ -76,6 +76,10 @@ pub struct Orders {
     pub keeps_queue: bool,
     /// Most cost units per second let in; [`Rate::MAX`] for no bound.
     pub ceiling: Rate,
+    /// Somebody waits in the room.
+    pub is_waited: bool,
+    /// The capacity is no guess.
+    pub is_measured: bool,
 }
 
 /// Puts a sample with those that ended in like manner: of the same class and cost, among as many, with the same outcome. Once

@@ -8,7 +8,7 @@
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
 //!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null}
 //! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
-//!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND}
+//!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true, "measured": true}
 //! ```
 //! `N` is work in hundredths of a cost unit; `AGE_US` is how long before the report the last of them ended, since the hosts'
 //! clocks may differ; `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is a place in `samples`, counted from 0: those without a row did not linger. A ninth number in
@@ -166,6 +166,8 @@ pub(super) fn write_orders(orders: &Orders) -> Value {
         "max_in_flight": orders.max_in_flight,
         "keeps_queue": orders.keeps_queue,
         "ceiling": orders.ceiling.get(),
+        "waited": orders.is_waited,
+        "measured": orders.is_measured,
     })
 }
 
@@ -183,6 +185,8 @@ pub(super) fn read_orders(orders: &Value) -> Option<Orders> {
             Some(ceiling) => rate(ceiling)?,
             None => Rate::MAX,
         },
+        is_waited: optional(orders, "waited", Value::as_bool)?.unwrap_or(false),
+        is_measured: optional(orders, "measured", Value::as_bool)?.unwrap_or(true),
     })
 }
 

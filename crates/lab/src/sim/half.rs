@@ -147,7 +147,7 @@ impl Half {
 
     fn tick_sessions(&self, gate: &Totals, now: Timestamp) {
         let Some(sessions) = &self.sessions else { return };
-        let waiting = u64::from(self.desk.busy(now));
+        let waiting = u64::from(self.desk.is_waited(now));
         let (capacity, is_measured) = (self.desk.capacity(), self.estimate.confidence > 0.0);
         sessions.tick(&SessionsSeen { capacity, is_measured, gate, waiting }, now);
         self.desk.pace_sessions(sessions.pace());

@@ -162,12 +162,22 @@ fn the_time_a_report_covers_is_bounded_and_may_be_missing() {
 fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
     let hand = HandValue { at: Timestamp::from_secs(5), follows_clock: true };
     let capacity = Rate::per_second(12.5).unwrap_or_default();
-    for max_in_flight in [None, Some(1), Some(u32::MAX)] {
-        let orders = Orders { capacity, hand, max_in_flight, keeps_queue: true, ceiling: capacity };
+    for (max_in_flight, is_so) in [(None, false), (Some(1), true), (Some(u32::MAX), false)] {
+        let (keeps_queue, is_waited, is_measured) = (true, is_so, !is_so);
+        let orders =
+            Orders { capacity, hand, max_in_flight, keeps_queue, ceiling: capacity, is_waited, is_measured };
         assert_eq!(read_orders(&write_orders(&orders)), Some(orders));
     }
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
-    let known = Orders { capacity, hand, max_in_flight: None, keeps_queue: false, ceiling: Rate::MAX };
+    let known = Orders {
+        capacity,
+        hand,
+        max_in_flight: None,
+        keeps_queue: false,
+        ceiling: Rate::MAX,
+        is_waited: false,
+        is_measured: true,
+    };
     assert_eq!(read_orders(&older), Some(known));
     for (name, bad) in [
         ("capacity", json!("x")),
@@ -176,6 +186,8 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
         ("ceiling", json!(-1.0)),
         ("max_in_flight", json!(-1)),
         ("keeps_queue", json!(1)),
+        ("waited", json!(1)),
+        ("measured", json!("no")),
     ] {
         let mut orders = older.clone();
         orders[name] = bad;
