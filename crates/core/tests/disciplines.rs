@@ -204,21 +204,29 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
 
 #[test]
 fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
+    codel_forgives(|queue, _| while queue.pop(ms(400)).is_some() {});
+    codel_forgives(|queue, _| while queue.pop_oldest().is_some() {});
+    codel_forgives(|queue, spots| spots.iter().for_each(|spot| _ = queue.remove(*spot)));
+}
+
+/// `empty` takes everybody out, by where they wait.
+fn codel_forgives(empty: impl Fn(&mut Queue, &[Spot])) {
     let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
     let mut id = 0;
+    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
+    let mut spots = vec![queue.push(entry(0, 0)).unwrap(), queue.push(entry(1_000, 0)).unwrap()];
     let mut serve = |queue: &mut Queue, since: u64, now: u64| {
         id += 1;
-        queue.push(entry(id, since)).unwrap();
+        spots.push(queue.push(entry(id, since)).unwrap());
         let refused = queue.is_refused(ms(now));
         queue.pop(ms(now));
         refused
     };
-    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
-    queue.push(entry(0, 0)).unwrap();
-    queue.push(entry(1_000, 0)).unwrap();
     let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
     assert!(refused > 10, "{refused}");
-    while queue.pop(ms(400)).is_some() {}
+    assert!(!queue.is_empty());
+    empty(&mut queue, &spots);
+    assert!(queue.is_empty());
     // An hour later, a burst that waits for longer than two targets and is through within an interval.
     let hour = 3_600_000;
     for n in 0..5 {

@@ -151,20 +151,27 @@ impl Queue {
             return self.list.pop_admitted();
         }
         let popped = self.list.pop(self.discipline.next(&self.list, now));
-        if popped.is_some() && self.list.is_empty() {
-            self.discipline.emptied();
-        }
-        popped
+        self.left(popped)
     }
 
     /// Takes out one who left. `None`: it has been taken out before.
     pub fn remove(&mut self, spot: Spot) -> Option<Waiting> {
-        self.list.remove(spot)
+        let removed = self.list.remove(spot);
+        self.left(removed)
     }
 
     /// Takes out who has waited longest of the ordinary ones: its patience has ended.
     pub fn pop_oldest(&mut self) -> Option<(Spot, Waiting)> {
-        self.list.pop(End::Oldest)
+        let popped = self.list.pop(End::Oldest);
+        self.left(popped)
+    }
+
+    /// Somebody has left, whichever way.
+    fn left<T>(&mut self, who: Option<T>) -> Option<T> {
+        if who.is_some() && self.list.is_empty() {
+            self.discipline.emptied();
+        }
+        who
     }
 
     /// Who has waited longest of the ordinary ones.
