@@ -57,7 +57,15 @@ fn find(call: &Call) -> Result<Detector, Problem> {
     })
 }
 
-/// Only what is news goes on record: an application that repeats itself would fill it.
+/// Which thresholds the figure is beyond, as they are set.
+fn beyond(detector: &Detector, value: f64) -> [bool; 2] {
+    let is_set = detector.orange > 0.0 || detector.red > 0.0;
+    let (orange, red) = if is_set { (detector.orange, detector.red) } else { (0.5, 1.0) };
+    let is_less_worse = red > 0.0 && red < orange;
+    [orange, red].map(|bound| bound > 0.0 && if is_less_worse { value <= bound } else { value >= bound })
+}
+
+/// Only what crosses a threshold goes on record: a figure that moves all the time would fill it.
 fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outcome {
     let (control, name) = (&call.control, detector.name.as_str());
     let now = control.shared.clock.now();
@@ -65,7 +73,8 @@ fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outc
     let before = control.board.reading(name).filter(|reading| holds(*reading)).map(|reading| reading.value);
     control.board.say(name, value, now, good_for);
     let after = (!good_for.is_zero()).then_some(value);
-    if before != after {
+    let news = |value: Option<f64>| value.map(|value| beyond(detector, value));
+    if news(before) != news(after) {
         let key = Some(format!("signal.{name}"));
         let entry = Entry { action: "signal", key, old: json!(before), new: json!(after) };
         control.audit.record(call.by(), &[entry], now);

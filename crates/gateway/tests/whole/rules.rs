@@ -267,13 +267,16 @@ fn another_application_says_so_over_the_api() {
     // A short word is over by itself.
     assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": true, \"ttl\": \"300ms\"}").1["good_for_s"], 0.3);
     becomes(&gate, "alarm", "unknown", false);
-    signal(&gate, "PUT", "alarm", "{\"value\": 0.5}");
+    for value in ["0.5", "0.625", "0.5"] {
+        signal(&gate, "PUT", "alarm", &format!("{{\"value\": {value}}}"));
+    }
     becomes(&gate, "alarm", "orange", false);
     assert_eq!(signal(&gate, "DELETE", "alarm", "").0, 200);
     becomes(&gate, "alarm", "unknown", false);
     // What goes by: who said what, but not every time.
     let audit = look(&gate, "/v1/audit");
     assert!(audit.contains("\"signal.alarm\"") && audit.contains("drill"), "{audit}");
+    assert!(audit.contains("0.5") && !audit.contains("0.625"), "a figure moves all the time: {audit}");
 }
 
 #[test]
