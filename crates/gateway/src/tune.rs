@@ -76,6 +76,12 @@ pub enum ReloadError {
         .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     )]
     Tuned(Vec<Mistake>),
+    /// The file is right, but not for the process that runs.
+    #[error(
+        "the file does not go together with what takes effect with the next start only:\n{}",
+        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    )]
+    Restart(Vec<Mistake>),
     /// The keys kept there.
     #[error("cannot read the keys: {0} (room.state_dir)")]
     State(io::Error),
@@ -117,7 +123,7 @@ impl Tuning {
         let (before, after) = (values(&self.file), values(file));
         kept.retain(|name, _| after.contains_key(name) && before.get(name) == after.get(name));
         let changes: Vec<_> = kept.iter().map(|(name, tuned)| (name, &tuned.value)).collect();
-        let (settings, _) = file.tuned(&changes).map_err(ReloadError::Tuned)?;
+        let (settings, _) = file.tuned_anew(&changes).map_err(ReloadError::Tuned)?;
         Ok((settings, kept))
     }
 }
@@ -228,6 +234,8 @@ impl Control {
         let (settings, tuned) = before.rebase(&file)?;
         let old = self.shared.live.load_full();
         let changes = old.settings.diff(&settings);
+        // A socket stays where it is, whoever may change things there: what only a restart changes is as it was, and checked with the rest.
+        let settings = settings.until_restart(&old.settings).map_err(ReloadError::Restart)?;
         let keys = if settings.room.keys.is_empty() {
             self.state.keys(new_key).map_err(ReloadError::State)?
         } else {

@@ -121,6 +121,9 @@ pub(super) trait Section: Default {
     /// Changes the key that `path` leads to from here; `key` is its whole name.
     fn tune(&mut self, path: &[&str], tunable: bool, node: &Node, key: &str, out: &mut Reader) -> Tune;
 
+    /// Takes what is marked `[restart]` from `old`, which the process was started with.
+    fn keep_until_restart(&mut self, old: &Self);
+
     /// As [`Section::blocks_within`], of a section that stands at the top.
     fn blocks(&self, path: &str, out: &mut Vec<Block>) {
         self.blocks_within(path, false, out);
@@ -275,6 +278,11 @@ macro_rules! section {
                     } )*)?
                     _ => Tune::Unknown,
                 }
+            }
+
+            fn keep_until_restart(&mut self, old: &Self) {
+                $( if section!(@restart $($mark)?) { self.$field.clone_from(&old.$field); } )*
+                $($( self.$sub.keep_until_restart(&old.$sub); )*)?
             }
         }
     };

@@ -225,6 +225,10 @@ macro_rules! settings {
                 }
             }
 
+            fn keep_sections(&mut self, old: &Self) {
+                $( declare::Section::keep_until_restart(&mut self.$name, &old.$name); )*
+            }
+
             fn section_blocks(&self, out: &mut Vec<Block>) {
                 $( self.$name.blocks(stringify!($name), out); )*
             }

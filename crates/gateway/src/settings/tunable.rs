@@ -114,15 +114,25 @@ impl Settings {
         &self,
         changes: &[(N, V)],
     ) -> Result<(Self, Vec<Applied>), Vec<Mistake>> {
+        if changes.len() > MAX_CHANGES {
+            let (expected, got) =
+                (format!("at most {MAX_CHANGES} changes at once"), changes.len().to_string());
+            let found = Found { at: None, key: String::new(), expected, got, hint: None, cut: false };
+            return Err(unplaced(vec![found]));
+        }
+        self.tuned_anew(changes)
+    }
+
+    /// As [`Settings::tuned`], however many: with all that was tuned before.
+    ///
+    /// # Errors
+    /// All mistakes, as the file's own.
+    pub fn tuned_anew<N: AsRef<str>, V: AsRef<str>>(
+        &self,
+        changes: &[(N, V)],
+    ) -> Result<(Self, Vec<Applied>), Vec<Mistake>> {
         let mut new = self.clone();
         let (mut out, mut applied, mut seen) = (Reader::new(), Vec::new(), HashSet::new());
-        let mut wrong = |name: &str, expected: String, got: String, hint| {
-            out.found.push(Found { at: None, key: name.into(), expected, got, hint, cut: false });
-        };
-        if changes.len() > MAX_CHANGES {
-            wrong("", format!("at most {MAX_CHANGES} changes at once"), changes.len().to_string(), None);
-            return Err(unplaced(out.found));
-        }
         for (name, value) in changes {
             let (name, value) = (name.as_ref(), value.as_ref());
             if !seen.insert(name) {
@@ -141,6 +151,18 @@ impl Settings {
             check::check(&new, &mut out);
         }
         if out.found.is_empty() { Ok((new, applied)) } else { Err(unplaced(out.found)) }
+    }
+
+    /// What a process that was started with `old` goes by from now on: `self`, but what only a restart changes is `old`'s.
+    ///
+    /// # Errors
+    /// What of `self` does not go together with that.
+    pub fn until_restart(mut self, old: &Self) -> Result<Self, Vec<Mistake>> {
+        self.role.clone_from(&old.role);
+        self.keep_sections(old);
+        let mut out = Reader::new();
+        check::check(&self, &mut out);
+        if out.found.is_empty() { Ok(self) } else { Err(unplaced(out.found)) }
     }
 
     fn tune_one(&mut self, name: &str, value: &str, out: &mut Reader) -> Tune {
@@ -261,4 +283,37 @@ fn fixed(name: &str, restart: bool) -> Found {
     let how = if restart { "a restart" } else { "a changed file and a reload" };
     let (expected, got) = ("a tunable".into(), format!("a key that takes {how}"));
     Found { at: None, key: name.into(), expected, got, hint: None, cut: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Role;
+
+    fn with_origin(text: &str) -> Settings {
+        let text = format!("origin.replicas = \"app:80\"\n{text}");
+        Settings::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{}", mistakes[0]))
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_stays_as_it_was() {
+        let token = "listen.admin_token = \"0123456789abcdef\"\n";
+        let old = with_origin(&format!("{token}listen.admin = \"0.0.0.0:9000\"\n"));
+        let new = "listen.workers = 2\nlisten.backlog = 7\nroom.max_wait = \"5m\"\nroom.state_dir = \"/there\"\n\
+                   history.enabled = false\nhistory.max_series = 9\nlog.format = \"json\"\nlog.access = \"json\"\n";
+        let kept = with_origin(&format!("{token}{new}")).until_restart(&old).unwrap();
+        let changes = old.diff(&kept);
+        assert_eq!(changes.iter().map(|change| change.key.as_str()).collect::<Vec<_>>(), ["room.max_wait"]);
+        // The socket is still open to everybody, whatever the file says of another one.
+        let mistakes = with_origin(new).until_restart(&old).unwrap_err();
+        assert_eq!(mistakes.len(), 1);
+        assert!(mistakes[0].to_string().contains("0.0.0.0:9000 without a token"), "{}", mistakes[0]);
+        // Another role is another process.
+        let keys = "room.keys = [\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]\n";
+        let generator = with_origin(&format!(
+            "{keys}role = \"tokengen\"\ntokengen.check_url = \"https://check.example\"\n"
+        ));
+        let kept = generator.until_restart(&with_origin(keys)).unwrap();
+        assert_eq!(kept.role, Role::Gate);
+    }
 }
