@@ -31,6 +31,7 @@ use crate::shared::{Shared, Worker};
 
 mod key;
 mod request;
+mod set_cookie;
 pub mod show;
 
 use key::Keys;

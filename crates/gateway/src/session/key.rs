@@ -8,11 +8,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
 use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use tidegate_core::session::SessionKey;
+use tidegate_core::units::Timestamp;
 
+use super::set_cookie::value_kept;
 use crate::settings::{Session, SessionBy};
 use crate::tiers::cookies;
 
@@ -60,9 +62,10 @@ impl Keys {
         }
     }
 
-    /// Of the application's cookie that an answer sets; the last of several is what a browser keeps.
-    pub(super) fn set(&self, name: &str, headers: &HeaderMap) -> Option<SessionKey> {
-        let mut values = headers.get_all(SET_COOKIE).iter().filter_map(|field| value_set(field, name));
+    /// Of the application's cookie that an answer sets; the last of several is what a browser keeps. `None`: it sets none, or takes it
+    /// away.
+    pub(super) fn set(&self, name: &str, headers: &HeaderMap, now: Timestamp) -> Option<SessionKey> {
+        let mut values = headers.get_all(SET_COOKIE).iter().filter_map(|field| value_kept(field, name, now));
         self.of_cookie(values.next_back()?)
     }
 
@@ -91,22 +94,15 @@ impl Keys {
     }
 }
 
-/// `name=value; Path=/…` as set by an answer.
-fn value_set<'h>(field: &'h HeaderValue, name: &str) -> Option<&'h [u8]> {
-    let pair = field.as_bytes().split(|b| *b == b';').next()?;
-    let at = pair.iter().position(|b| *b == b'=')?;
-    let (given, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
-    (given == name.as_bytes()).then_some(unquoted(value))
-}
-
 /// RFC 6265 4.1.1 lets a server put a value in quotes; browsers send them back, other clients may not.
-fn unquoted(value: &[u8]) -> &[u8] {
+pub(super) fn unquoted(value: &[u8]) -> &[u8] {
     let value = value.trim_ascii();
     value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use http::header::COOKIE;
 
     use super::*;
@@ -143,11 +139,20 @@ mod tests {
         let keys = Keys::new(&SECRET);
         let fields = ["other=1", "JSESSIONID=old; Path=/", "JSESSIONID=new; Path=/; HttpOnly"];
         let headers = fields.map(|f| (SET_COOKIE, HeaderValue::from_static(f))).into_iter().collect();
-        assert_eq!(keys.set("JSESSIONID", &headers), of(&session, "JSESSIONID=new", "192.0.2.1"));
-        let cleared =
-            [(SET_COOKIE, HeaderValue::from_static("JSESSIONID=; Max-Age=0"))].into_iter().collect();
-        assert_eq!(keys.set("JSESSIONID", &cleared), None);
-        assert_eq!(keys.set("JSESSIONID", &HeaderMap::new()), None);
+        let now = Timestamp::from_secs(1_795_331_289);
+        assert_eq!(keys.set("JSESSIONID", &headers, now), of(&session, "JSESSIONID=new", "192.0.2.1"));
+        for cleared in [
+            "JSESSIONID=; Max-Age=0",
+            "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0",
+            "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT",
+        ] {
+            let set = ["JSESSIONID=old", cleared].map(|f| (SET_COOKIE, HeaderValue::from_static(f)));
+            let cleared_last: HeaderMap = set.iter().cloned().collect();
+            assert_eq!(keys.set("JSESSIONID", &cleared_last, now), None, "{cleared}");
+            let renewed: HeaderMap = set.into_iter().rev().collect();
+            assert_eq!(keys.set("JSESSIONID", &renewed, now), of(&session, "JSESSIONID=old", "192.0.2.1"));
+        }
+        assert_eq!(keys.set("JSESSIONID", &HeaderMap::new(), now), None);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Exchange {
         let seats = &self.worker.shared.seats;
         let begins = seat.stay.as_ref().and_then(|stay| stay.begins.as_ref());
         let is_untold = begins.is_some_and(|begins| begins.is_untold);
-        match seats.keys.set(&self.live.settings.session.cookie, headers) {
+        match seats.keys.set(&self.live.settings.session.cookie, headers, now) {
             Some(new) if Some(new) != seat.key => {
                 if let Some(request) = seat.request() {
                     seats.table.rename(request, new, now);

@@ -30,6 +30,10 @@ fn shop() -> Scripted {
             "Tidegate-Session: end\r\n".into()
         } else if head.starts_with("GET /login") {
             format!("Set-Cookie: JSESSIONID=in{n}; Path=/; HttpOnly\r\n")
+        } else if head.starts_with("GET /leave") {
+            // As PHP takes a cookie away.
+            let past = "expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0; path=/";
+            format!("Set-Cookie: JSESSIONID=deleted; {past}\r\n")
         } else if head.starts_with("GET /anonymous") || head.contains("JSESSIONID=") {
             String::new()
         } else {

@@ -94,6 +94,18 @@ fn a_session_goes_on_under_the_cookie_that_the_application_gives_it() {
 }
 
 #[test]
+fn a_cookie_that_the_application_takes_away_tells_no_session() {
+    let (_shop, gate) = by_cookie();
+    assert!(is_served(&visit(&gate, "/leave", "192.0.2.1", "")));
+    assert_eq!(open(&gate), 0, "whom it is taken from at once has none");
+    let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
+    assert!(is_served(&visit(&gate, "/leave", "192.0.2.1", &who)));
+    let anyone = visit(&gate, "/", "192.0.2.66", "JSESSIONID=deleted");
+    assert!(is_refused(&anyone), "a value that anyone can guess: {anyone}");
+    assert_eq!((open(&gate), state(&gate)["begun"].as_u64()), (1, Some(2)));
+}
+
+#[test]
 fn whom_the_application_gives_no_cookie_holds_no_place() {
     let (_shop, gate) = by_cookie();
     for _ in 0..3 {
