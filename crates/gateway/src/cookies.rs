@@ -91,7 +91,8 @@ fn cookie(name: &str, value: &str, keep: Duration, secure: bool) -> HeaderValue 
     text.push('=');
     text.push_str(value);
     text.push_str("; Path=/; Max-Age=");
-    text.push_str(itoa::Buffer::new().format(keep.as_secs()));
+    // Not a part of a second too short.
+    text.push_str(itoa::Buffer::new().format(keep.as_secs() + u64::from(keep.subsec_nanos() > 0)));
     text.push_str("; HttpOnly; SameSite=Lax");
     if secure {
         text.push_str("; Secure");
@@ -170,6 +171,8 @@ mod tests {
     fn cookies_are_spelt_as_rfc_6265_says() {
         let c = set_ticket(Mark(3), "abc", Duration::from_secs(90), true);
         assert_eq!(c, "tg3=abc; Path=/; Max-Age=90; HttpOnly; SameSite=Lax; Secure");
+        let c = set_pass("abc", Duration::from_millis(1_250), false);
+        assert_eq!(c, "tgp=abc; Path=/; Max-Age=2; HttpOnly; SameSite=Lax");
         assert_eq!(clear_ticket(Mark(255), false), "tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
     }
 }

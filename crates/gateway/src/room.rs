@@ -333,11 +333,13 @@ impl Stage<'_> {
     pub fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
         let binding = self.binding(visitor, cookies);
         let sealed = self.live.keys.seal_pass(pass, &binding);
-        let mut keep = self.pass_life(pass.kind);
-        if pass.kind == PassKind::Session {
-            // It is not renewed with every answer: a browser keeps it until the session has ended.
-            keep += keep / session::RENEWALS;
-        }
+        let keep = match pass.kind {
+            // Not for its timeout: requests under way, and answers that renew no pass, keep the session for longer.
+            PassKind::Session => {
+                self.live.settings.session.max_age.saturating_sub(self.now.since(pass.first))
+            }
+            PassKind::Page => PAGE_PASS,
+        };
         cookies.push(cookies::set_pass(sealed.as_str(), keep, visitor.secure));
     }
 

@@ -9,7 +9,7 @@ use tidegate_core::classify::Paths;
 use tidegate_core::orders::{Action, Policy};
 use tidegate_core::units::Timestamp;
 
-use super::{ONE_PLACE, before, change, is_refused, is_served, open, state, visit, with};
+use super::{ONE_PLACE, before, change, is_refused, is_served, open, shop, state, visit, with};
 use crate::harness::{Gate, Latch, Origin, Scripted, connect, cookies, read_head, reply, until};
 use crate::orders::{order, publish};
 
@@ -107,13 +107,34 @@ fn ask_on(gate: &Gate, target: &str, fields: &str) -> (TcpStream, String) {
     (stream, head)
 }
 
+/// For how long a browser keeps the pass that an answer sets.
+fn pass_is_kept_s(answer: &str) -> Option<u32> {
+    let pass = answer.lines().find(|line| line.starts_with("set-cookie: tgp="))?;
+    pass.split("; ").find_map(|attribute| attribute.strip_prefix("Max-Age="))?.parse().ok()
+}
+
+#[test]
+fn a_browser_keeps_its_pass_until_the_session_is_too_old() {
+    let shop = shop();
+    let gate = before(&shop, &one_place("max_age = \"90s\"\n"));
+    let begun = now(&gate);
+    let first = visit(&gate, "/", "192.0.2.1", "");
+    assert_eq!(pass_is_kept_s(&first), Some(90), "{first}");
+    let who = cookies(&first);
+    let renewed = until(|| visit(&gate, "/", "192.0.2.1", &who), |answer| answer.contains("tgp="));
+    let kept = pass_is_kept_s(&renewed).unwrap();
+    assert!(kept <= 90, "{renewed}");
+    let lasts = Duration::from_secs(90).saturating_sub(now(&gate).since(begun));
+    assert!(Duration::from_secs(kept.into()) >= lasts, "{lasts:?} are left: {renewed}");
+}
+
 #[test]
 fn an_answer_without_end_keeps_its_session_until_its_visitor_leaves() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, &one_place(""));
     let (mut stream, head) = ask_on(&gate, "/drip", "");
     let who = cookies(&head);
-    assert!(who.contains("tgp="), "{head}");
+    assert_eq!(pass_is_kept_s(&head), Some(3_600), "for as long as the session may last: {head}");
     stream.read_exact(&mut [0; 6]).unwrap();
     is_kept(&gate);
     // The visitor's other requests are those of the same session, whose pass has long run out.
