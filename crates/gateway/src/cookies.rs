@@ -58,6 +58,15 @@ pub fn set_binding(value: [u8; 16], secure: bool) -> HeaderValue {
     cookie("tgid", &URL_SAFE_NO_PAD.encode(value), Duration::from_secs(365 * 24 * 3600), secure)
 }
 
+/// The random value among cookies to be set.
+pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
+    let value = |cookie: &'_ HeaderValue| {
+        let value = cookie.as_bytes().strip_prefix(b"tgid=")?.split(|b| *b == b';').next()?;
+        parse_binding(std::str::from_utf8(value).ok()?)
+    };
+    cookies.iter().find_map(value)
+}
+
 /// A ticket as a cookie.
 pub fn set_ticket(class: Mark, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
     let mut name = *b"tg\0\0\0";
@@ -155,6 +164,14 @@ mod tests {
         {
             assert_eq!(Cookies::read(&headers(&[&format!("tgid={bad}")]), Mark(0)).binding, None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_binding_that_is_being_set_is_found() {
+        let value = [9; 16];
+        let set = [clear_ticket(Mark(1), true), set_binding(value, true), clear_pass(true)];
+        assert_eq!(binding_set(&set), Some(value));
+        assert_eq!(binding_set(&set[..1]), None);
     }
 
     #[test]

@@ -218,13 +218,15 @@ impl Stage<'_> {
         }
     }
 
-    /// A request for a part of a page while others wait: only for visitors who were let in.
+    /// A request for a part of a page while others wait: only for visitors who were let in. Where sessions are counted, the pass of
+    /// one is good for what the table says, and nothing else.
     pub fn part_of_page(&self, visitor: &Visitor<'_>) -> bool {
-        visitor.cookies.pass.is_some_and(|text| {
-            self.live
-                .keys
-                .open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings)
-                .is_ok_and(|pass| self.now.since(pass.issued) <= self.pass_life(pass.kind))
+        let Some(text) = visitor.cookies.pass else { return false };
+        let opened = self.live.keys.open_pass(text.as_bytes(), &visitor.presenter(), self.live.bindings);
+        opened.is_ok_and(|pass| match pass.kind {
+            PassKind::Session if self.live.seats_visitors() => false,
+            PassKind::Session => self.now.since(pass.issued) <= self.live.settings.session.timeout,
+            PassKind::Page => self.now.since(pass.issued) <= PAGE_PASS,
         })
     }
 
@@ -341,13 +343,6 @@ impl Stage<'_> {
             PassKind::Page => PAGE_PASS,
         };
         cookies.push(cookies::set_pass(sealed.as_str(), keep, visitor.secure));
-    }
-
-    fn pass_life(&self, kind: PassKind) -> Duration {
-        match kind {
-            PassKind::Session => self.live.settings.session.timeout,
-            PassKind::Page => PAGE_PASS,
-        }
     }
 }
 

@@ -120,6 +120,8 @@ pub(crate) struct Seat {
     standing: Standing,
     /// The pass it shows, if its signature is the gate's.
     pass: Option<Pass>,
+    /// What its cookies are bound to, as it shows it.
+    binding: Option<[u8; 16]>,
     /// It came over TLS.
     is_secure: bool,
     /// In an admitted session.

@@ -1,13 +1,14 @@
 //! One request and its session: where it stands, what it begins, what the origin's answer makes of it.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rand::RngCore;
 use tidegate_core::measure::Event;
 use tidegate_core::session::{Ender, SessionKey, Standing, UnderWay};
-use tidegate_core::ticket::Pass;
-use tidegate_core::units::Timestamp;
+use tidegate_core::ticket::{Pass, PassKind};
+use tidegate_core::units::{ClassId, Timestamp};
 
 use super::{Link, RENEWALS, Seat, Stay, of_nonce};
-use crate::cookies;
+use crate::cookies::{self, Cookies};
 use crate::room::{Outcome, Stage, Visitor, authentic_pass};
 use crate::serve::Exchange;
 use crate::settings::SessionBy;
@@ -42,12 +43,12 @@ impl Exchange {
             request = seats.table.readmit(key, self.tier, pass.first, now);
             standing = if request.is_some() { Standing::Admitted } else { standing };
         }
-        let is_secure = visitor.secure;
+        let (binding, is_secure) = (visitor.cookies.binding, visitor.secure);
         let stay = request.map(|request| {
             let worker = self.worker.clone();
             Stay { worker, request: Some(request), begins: None }
         });
-        self.seat = Some(Box::new(Seat { key, standing, pass, is_secure, stay }));
+        self.seat = Some(Box::new(Seat { key, standing, pass, binding, is_secure, stay }));
     }
 
     /// Its session is admitted.
@@ -101,12 +102,9 @@ impl Exchange {
                 table.end_of(request, Ender::Origin, now);
                 seat.keep();
                 seat.standing = Standing::Ended;
-            }
-            if by == SessionBy::Pass {
-                cookies.retain(|cookie| !cookies::is_pass(cookie));
-                if seat.pass.is_some() {
-                    cookies.push(cookies::clear_pass(seat.is_secure));
-                }
+                self.hand_out_last(&seat, cookies, now);
+            } else if seat.pass.is_some() {
+                cookies.push(cookies::clear_pass(seat.is_secure));
             }
         } else if by == SessionBy::Cookie {
             self.rename(&mut seat, headers, now);
@@ -114,6 +112,23 @@ impl Exchange {
             seat.keep();
         }
         self.seat = Some(seat);
+    }
+
+    /// The page that ends a session has parts that are still to come: in place of the session's pass it gets one for them, which begins
+    /// no session.
+    fn hand_out_last(&self, seat: &Seat, cookies: &mut Vec<HeaderValue>, now: Timestamp) {
+        cookies.retain(|cookie| !cookies::is_pass(cookie));
+        let (worker, live) = (&self.worker, &self.live);
+        let mut rng = worker.rng.borrow_mut();
+        let class = ClassId(live.class(self.class).mark.0);
+        let pass = Pass { kind: PassKind::Page, class, issued: now, first: now, nonce: rng.next_u64() };
+        let binding = seat.binding.or_else(|| cookies::binding_set(cookies));
+        let shown = Cookies { binding, any: true, ..Cookies::default() };
+        let (ip, secure) = (self.client, seat.is_secure);
+        let visitor = Visitor { ip, cookies: shown, url_ticket: None, secure, can_return: true };
+        let count = |event| worker.count(event);
+        let mut stage = Stage { desk: &worker.shared.desk, live, rng: &mut rng, count: &count, now };
+        stage.hand_out(&pass, &visitor, cookies);
     }
 
     /// An application has the last word on its cookie: an admitted session goes on under the value it sets.

@@ -8,6 +8,7 @@ use crate::harness::{Gate, Scripted, ask, cookies, reply, until};
 mod ends;
 mod keeps;
 mod keys;
+mod parts;
 mod places;
 
 /// One place, no waiting.
