@@ -62,8 +62,7 @@ impl Exchange {
         match meets {
             Meets::AsPart if self.passes_as_part(&stage, &visitor) => self.enter_as_part(is_guarded),
             Meets::Never => stage.ask(self.class, &visitor, false, None),
-            Meets::Past if is_guarded => stage.ask(self.class, &visitor, false, None),
-            Meets::Past => self.enter_past(&mut stage, &visitor),
+            Meets::Past => self.enter_past(&mut stage, &visitor, is_guarded),
             Meets::Room | Meets::AsPart if !has_somewhere_to_go => {
                 Outcome::Wait(stage.hold(self.class, &visitor))
             }
@@ -94,21 +93,22 @@ impl Exchange {
         outcome
     }
 
-    /// Its service level passes the room; its session takes a place if there is one.
-    fn enter_past(&mut self, stage: &mut Stage<'_>, visitor: &Visitor<'_>) -> Outcome {
+    /// Its service level passes the room, and its class's bucket as all do; its session takes a place if there is one.
+    fn enter_past(&mut self, stage: &mut Stage<'_>, visitor: &Visitor<'_>, is_guarded: bool) -> Outcome {
+        let mut entered = match is_guarded {
+            // Not with the place: who passes may find none.
+            true => stage.ask(self.class, visitor, false, None),
+            false => self.unasked(Event::Entered),
+        };
+        let Outcome::Enter { cookies, .. } = &mut entered else { return entered };
         let by = stage.live.settings.session.key;
         let table = &self.worker.shared.seats.table;
         let offered = self.seat.as_ref().filter(|_| table.has_place(self.tier));
         let cost = self.live.class(self.class).cost;
         let begun = offered.map(|seat| seat.offer(by, stage.rng));
-        let begun = begun.and_then(|key| table.admit(key, self.tier, cost, self.started).ok());
-        let mut entered = self.unasked(Event::Entered);
-        if let Some(request) = begun {
-            let key = request.key();
+        if let Some(request) = begun.and_then(|key| table.admit(key, self.tier, cost, self.started).ok()) {
+            *cookies = stage.entry_cookies(self.class, visitor, Some(request.key()));
             self.begins_session(request);
-            if let Outcome::Enter { cookies, .. } = &mut entered {
-                *cookies = stage.entry_cookies(self.class, visitor, Some(key));
-            }
         }
         entered
     }

@@ -106,6 +106,32 @@ fn a_level_that_skips_the_room_takes_a_place_where_there_is_one() {
 }
 
 #[test]
+fn a_level_that_skips_the_room_begins_a_session_behind_a_bucket_as_well() {
+    let tier = "[[tier]]\nname = \"staff\"\nclient = \"198.51.100.0/24\"\nskip_room = true\n";
+    let class = "[[class]]\nname = \"page\"\nmatch = { path = \"/*\" }\n";
+    let places = ONE_PLACE.replace("max = 1", "max = 2");
+    let bucket = |ingress: &str| format!("{places}{tier}{class}ingress = {{ {ingress} }}\n");
+    let shop = shop();
+    let gate = before(&shop, &bucket("rate = 0.001"));
+    let staff = visit(&gate, "/", "198.51.100.1", "");
+    assert!(is_served(&staff) && staff.contains("tgp="), "{staff}");
+    assert!(is_served(&visit(&gate, "/", "198.51.100.1", &cookies(&staff))), "not held again");
+    assert!(is_refused(&visit(&gate, "/", "198.51.100.2", "")), "the bucket is empty");
+    assert_eq!((open(&gate), gate.count(Event::IngressShed)), (1, 1));
+    // Whom the bucket has wait in the room begins it on his turn.
+    let gate = before(&shop, &bucket("rate = 1, refuse = \"room\"").replace("max = 2", "max = 99"));
+    let come = |n, cookies: &str| visit(&gate, "/", &format!("198.51.100.{n}"), cookies);
+    let mut crowd = (1..99).map(|n| (n, come(n, "tgp=a-browser")));
+    let (n, waits) = crowd.find(|(_, answer)| !is_served(answer)).expect("one who waits");
+    let ticket = with("", &waits);
+    assert!(waits.contains("urn:tidegate:problem:waiting"), "{waits}");
+    let entered = until(|| come(n, &ticket), is_served);
+    let changes = cookies(&entered);
+    assert!(changes.contains("tgp=") && changes.contains("=;"), "a pass for the ticket: {entered}");
+    assert_eq!(open(&gate), n, "each has a session");
+}
+
+#[test]
 fn a_pass_survives_a_restart_beyond_the_places_there_are() {
     let keys = format!("{}keys = [\"1:{}\"]\n", "unit = \"session\"\n", "ab".repeat(32));
     let toml = ONE_PLACE.replace("unit = \"session\"\n", &keys);
