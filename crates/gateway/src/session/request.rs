@@ -86,11 +86,8 @@ impl Exchange {
         }
     }
 
-    /// What the origin's answer makes of the session. The field is for the gate alone.
+    /// What the origin's answer makes of the session. The field is for the gate alone, also where it counts none.
     pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) {
-        if !self.live.seats_visitors() {
-            return;
-        }
         let ends = headers.get_all(&FIELD).iter().any(says_end);
         headers.remove(&FIELD);
         let now = self.worker.now();

@@ -35,6 +35,16 @@ fn an_answer_that_ends_the_session_it_begins_leaves_none() {
 }
 
 #[test]
+fn what_the_origin_says_of_sessions_is_for_the_gate_alone() {
+    let shop = shop();
+    for unit in ["\"session\"", "\"request\""] {
+        let gate = before(&shop, &ONE_PLACE.replace("\"session\"", unit));
+        let answer = visit(&gate, "/logout", "192.0.2.1", "");
+        assert!(is_served(&answer) && !answer.contains("tidegate-session"), "{unit}: {answer}");
+    }
+}
+
+#[test]
 fn the_operator_ends_sessions_and_the_audit_knows() {
     let shop = shop();
     let gate = before(&shop, ONE_PLACE);
