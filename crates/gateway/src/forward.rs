@@ -192,7 +192,6 @@ impl Exchange {
 
     /// The request as the origin gets it.
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
-        let live = &self.live;
         let http_11 = parts.version == Version::HTTP_11;
         // hyper offers an upgrade where the request asks for one.
         let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
@@ -217,22 +216,26 @@ impl Exchange {
             line: keep_upgrade.then(|| self.conn.hand.line()),
             upgrade,
         };
-        let scheme = target::scheme(&parts.headers, self.trusted);
-        hygiene::prepare_request(
-            &mut parts,
-            &RequestContext {
-                peer: self.conn.peer.ip(),
-                trusted: self.trusted,
-                scheme,
-                via: &live.settings.proxy.via,
-                forwarded: live.settings.proxy.forwarded,
-                host: &live.settings.origin.host,
-                request_id: &self.id,
-                keep_upgrade,
-                is_own_cookie: cookies::is_ours,
-            },
-        );
+        self.prepare(&mut parts, keep_upgrade);
         (Request::from_parts(parts, body), context)
+    }
+
+    /// Makes a head the one that the origin gets.
+    pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
+        let settings = &self.live.settings;
+        let scheme = target::scheme(&parts.headers, self.trusted);
+        let context = RequestContext {
+            peer: self.conn.peer.ip(),
+            trusted: self.trusted,
+            scheme,
+            via: &settings.proxy.via,
+            forwarded: settings.proxy.forwarded,
+            host: &settings.origin.host,
+            request_id: &self.id,
+            keep_upgrade,
+            is_own_cookie: cookies::is_ours,
+        };
+        hygiene::prepare_request(parts, &context);
     }
 }
 

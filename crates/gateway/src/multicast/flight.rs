@@ -73,7 +73,7 @@ struct State {
 
 /// One upstream request and its answer.
 pub(super) struct Flight {
-    /// The leader's head: what `Vary` is held against.
+    /// The leader's head as the origin gets it: what `Vary` is held against.
     asked: HeaderMap,
     with_cookies: bool,
     pub(super) period: Duration,

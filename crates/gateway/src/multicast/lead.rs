@@ -39,9 +39,9 @@ impl Exchange {
         let multicast = &shared.multicast;
         // Tokengen forwards nothing.
         let forwards = !matches!(self.live.settings.role, Role::TokenGen { .. });
-        let found = match key(parts, self.trusted).filter(|_| forwards) {
-            Some(key) => self.seek(&key, parts, period).await,
-            None => None,
+        let found = match forwards && rules::may_share(parts) {
+            true => self.seek(parts, period).await,
+            false => None,
         };
         let Some((reader, head)) = found else {
             multicast.alone.fetch_add(1, Relaxed);
@@ -51,11 +51,14 @@ impl Exchange {
         Some(self.shared_answer(reader, &head))
     }
 
-    async fn seek(&self, key: &Key, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
+    async fn seek(&self, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
         let multicast = &self.worker.shared.multicast;
-        let seeking = Seeking { headers: &parts.headers, has_cookies: has_cookies(&parts.headers) };
+        let key = key(parts, self.trusted);
+        let mut sent = for_all(parts);
+        self.prepare(&mut sent, false);
+        let seeking = Seeking { headers: &sent.headers, has_cookies: has_cookies(&sent.headers) };
         for _ in 0..ROUNDS {
-            match multicast.join(key, &seeking, period, self.worker.now()) {
+            match multicast.join(&key, &seeking, period, self.worker.now()) {
                 Joined::Alone => return None,
                 Joined::Lead(reader) => {
                     multicast.upstream.fetch_add(1, Relaxed);

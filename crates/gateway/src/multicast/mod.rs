@@ -23,7 +23,7 @@ use std::time::Duration;
 use http::{HeaderMap, request};
 use tidegate_core::units::Timestamp;
 
-use crate::{cookies, target};
+use crate::target;
 
 mod flight;
 mod lead;
@@ -91,6 +91,7 @@ enum Joined {
 
 /// A request, as the table sees it.
 struct Seeking<'r> {
+    /// As the origin would get them: it goes by no others.
     headers: &'r HeaderMap,
     has_cookies: bool,
 }
@@ -175,22 +176,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the request asks for, if its answer may be another's.
-fn key(parts: &request::Parts, trusted: bool) -> Option<Key> {
-    rules::may_share(parts).then(|| Key {
+/// What the request asks for.
+fn key(parts: &request::Parts, trusted: bool) -> Key {
+    Key {
         is_head: parts.method == http::Method::HEAD,
         is_secure: target::scheme(&parts.headers, trusted) == "https",
         host: target::host(parts).to_ascii_lowercase().into(),
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
-    })
+    }
 }
 
-/// Whether the request has cookies that reach the origin.
+/// Whether a request has cookies, as the origin gets it.
 fn has_cookies(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(http::header::COOKIE).iter();
     let pairs = fields.flat_map(|field| field.as_bytes().split(|b| *b == b';'));
-    pairs.map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()).any(|pair| {
-        let name = pair.split(|b| *b == b'=').next().unwrap_or_default();
-        !std::str::from_utf8(name).is_ok_and(cookies::is_ours)
-    })
+    pairs.map(<[u8]>::trim_ascii).any(|pair| !pair.is_empty())
 }

@@ -13,7 +13,9 @@
 //! `private`). So cookies are taken for a reason: an answer to a request with cookies is given to nobody else, and one to a
 //! request without is given to nobody with cookies, unless the origin says that it is for everybody, with `Cache-Control:
 //! public` or `s-maxage`: those words allow a shared cache to do the same even for requests with credentials (RFC 9111 3.5).
-//! The gate's own cookies do not count: they never reach the origin.
+//!
+//! What a request has or has not is told from its head as the origin gets it ([`crate::hygiene`]): without the gate's own cookies
+//! and what `Connection` names away, with the address that the gate adds. The origin goes by that, and so does its `Vary`.
 //!
 //! **Errors.** 404, 410 and what the origin or the gate fails (5xx) are shared, because a failing service is what the crowd must
 //! be kept from, but kept for [`ERRORS`] at most.

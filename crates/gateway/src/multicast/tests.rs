@@ -49,8 +49,8 @@ fn requests_that_may_share() {
     ] {
         assert_eq!(rules::may_share(&parts(method, fields)), wanted, "{method} {fields:?}");
     }
-    assert!(!has_cookies(&headers(&[])) && !has_cookies(&headers(&[("cookie", "tg0=x; tgp=y; ")])));
-    assert!(has_cookies(&headers(&[("cookie", "tg0=x; a=b")])));
+    assert!(!has_cookies(&headers(&[])) && !has_cookies(&headers(&[("cookie", " ; ")])));
+    assert!(has_cookies(&headers(&[("cookie", "a=b")])));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod reload;
 mod reload_classes;
 mod rules;
 mod sessions;
+mod sharing;
 mod shutdown;
 mod slow_disk;
 mod tiers;

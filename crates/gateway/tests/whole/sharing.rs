@@ -1,0 +1,92 @@
+//! URL multicast: whose an answer is goes by what the origin was asked.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::orders::{Action, Policy};
+
+use crate::harness::{Gate, Scripted, ask, reply};
+use crate::orders::{order, publish};
+
+const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
+const LONG: Duration = Duration::from_secs(3600);
+
+fn gate(origin: SocketAddr, config: &str, period: Duration) -> Gate {
+    let gate = Gate::before(origin, config, |_| Vec::new());
+    publish(&gate, vec![order(Policy::Multicast { period }, Action::Answer { status: 503 })]);
+    gate
+}
+
+fn request(fields: &str) -> String {
+    format!("GET /a HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n")
+}
+
+/// The answer's body.
+fn get(gate: &Gate, fields: &str) -> String {
+    let answer = ask(gate.http, &request(&format!("{fields}Connection: close\r\n")));
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+/// What a head says in this field, all lines.
+fn field<'h>(head: &'h str, name: &str) -> Vec<&'h str> {
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+}
+
+/// An origin that answers by one field of the request, for everybody.
+fn echo(name: &'static str, says: &'static str) -> Scripted {
+    Scripted::start(move |head, _, stream| {
+        let fields = format!("Cache-Control: public\r\n{says}");
+        reply(stream, "200 OK", &fields, &format!("for {:?}", field(head, name)));
+    })
+}
+
+/// As [`get`], from an address of this machine's.
+fn get_from(gate: &Gate, address: [u8; 4]) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((address, 0))).unwrap();
+        socket.connect(gate.http).await.unwrap().into_std().unwrap()
+    });
+    let mut stream = stream;
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    stream.write_all(request("Connection: close\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn vary_by_address_selects_by_what_the_gate_says_of_it() {
+    let origin = echo("x-forwarded-for", "Vary: X-Forwarded-For\r\n");
+    let gate = gate(origin.address, CONFIG, LONG);
+    for _ in 0..2 {
+        assert_eq!(get_from(&gate, [127, 0, 0, 1]), "for [\"127.0.0.1\"]");
+        assert_eq!(get_from(&gate, [127, 0, 0, 2]), "for [\"127.0.0.2\"]");
+    }
+    assert_eq!(origin.came(), 2);
+}
+
+#[test]
+fn the_gates_own_cookies_select_nothing() {
+    let origin = echo("cookie", "Vary: Cookie\r\n");
+    let gate = gate(origin.address, CONFIG, LONG);
+    for n in 0..5 {
+        assert_eq!(get(&gate, &format!("Cookie: tgp=pass{n}; tgid=x{n}\r\n")), "for []");
+        assert_eq!(get(&gate, &format!("Cookie: tgp=pass{n}; a=b\r\n")), "for [\"a=b\"]");
+    }
+    assert_eq!(origin.came(), 2);
+}
+
+#[test]
+fn fields_that_the_origin_does_not_get_select_nothing() {
+    let origin = echo("accept-language", "Vary: Accept-Language\r\n");
+    let gate = gate(origin.address, CONFIG, LONG);
+    assert_eq!(get(&gate, "Accept-Language: de\r\nConnection: accept-language\r\n"), "for []");
+    assert_eq!(get(&gate, "Accept-Language: de\r\n"), "for [\"de\"]");
+    assert_eq!(get(&gate, "Accept-Language: fr\r\nConnection: accept-language\r\n"), "for []");
+    assert_eq!(origin.came(), 2);
+}
