@@ -95,6 +95,19 @@ fn for_parameter(element: &str) -> Option<&str> {
     })
 }
 
+/// What a line of `Forwarded` says beside addresses: every parameter but `for`, and that one too where a lenient reader might
+/// take it for more than an address.
+pub fn beside_addresses(line: &str) -> impl Iterator<Item = &str> {
+    let parameters = split_list(line).into_iter().flat_map(|element| split(element, b';'));
+    parameters.filter(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if name.eq_ignore_ascii_case("for") => {
+            let inner = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+            parse_node(inner).is_none() && !inner.bytes().all(is_token)
+        }
+        _ => true,
+    })
+}
+
 /// An address with or without port and brackets.
 fn parse_node(node: &str) -> Option<IpAddr> {
     if let Ok(ip) = node.parse::<IpAddr>() {

@@ -11,7 +11,7 @@ mod request;
 mod response;
 
 pub use check::{Reject, Target, check};
-pub use forwarded::{client_ip, node};
+pub use forwarded::{beside_addresses, client_ip, node};
 pub use request::{RequestContext, prepare_request, request_id};
 pub use response::{BadResponse, prepare_response, prepare_trailers};
 

@@ -53,9 +53,9 @@ impl Exchange {
 
     async fn seek(&self, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
         let multicast = &self.worker.shared.multicast;
-        let key = key(parts, self.trusted);
         let mut sent = for_all(parts);
         self.prepare(&mut sent, false);
+        let key = key(parts, &sent.headers);
         let seeking = Seeking { headers: &sent.headers, has_cookies: has_cookies(&sent.headers) };
         for _ in 0..ROUNDS {
             match multicast.join(&key, &seeking, period, self.worker.now()) {

@@ -50,9 +50,10 @@ const SHARDS: usize = 16;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
     is_head: bool,
-    is_secure: bool,
     host: Box<str>,
     target: Box<str>,
+    /// By [`rules::forwarded`].
+    forwarded: Box<[u8]>,
 }
 
 /// One URL's answers.
@@ -176,13 +177,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the request asks for.
-fn key(parts: &request::Parts, trusted: bool) -> Key {
+/// What the request asks for; `sent` is its head as the origin gets it.
+fn key(parts: &request::Parts, sent: &HeaderMap) -> Key {
     Key {
         is_head: parts.method == http::Method::HEAD,
-        is_secure: target::scheme(&parts.headers, trusted) == "https",
         host: target::host(parts).to_ascii_lowercase().into(),
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
+        forwarded: rules::forwarded(sent),
     }
 }
 

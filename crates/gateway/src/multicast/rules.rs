@@ -5,6 +5,9 @@
 //! what all others see. `Authorization`, `Range`, `Origin`, `Upgrade` and `Expect` are not among them. Conditions (`If-None-Match`
 //! and the like) are not sent upstream: a whole answer is always right, a 304 only for whoever has the rest. Nor is `Referer`.
 //!
+//! What a trusted proxy says of the visitor's connection (`X-Forwarded-Host` and the like, not the address) is part of the URL
+//! ([`forwarded`]).
+//!
 //! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
 //! the asker (401, 403, 407, 412, 416, 429, 304). `no-cache` and `max-age` say how old an answer may be, not whose it is: for how
 //! old it may be the rule's period is the operator's word.
@@ -29,6 +32,8 @@ use http::header::{
     USER_AGENT, VARY, VIA,
 };
 use http::{HeaderMap, Method, request};
+
+use crate::hygiene::beside_addresses;
 
 /// Longest time for which an error is given to others.
 pub(super) const ERRORS: Duration = Duration::from_secs(1);
@@ -87,6 +92,32 @@ pub(super) fn may_share(parts: &request::Parts) -> bool {
                 || NOT_FOR_ALL.contains(name)
                 || USUAL_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
         })
+}
+
+/// What proxies, the gate among them, say of the visitor's connection beside its address, as the origin gets it: the host,
+/// scheme or prefix that it writes into links and redirects, seldom with a `Vary`, or whom a proxy has let in.
+pub(super) fn forwarded(sent: &HeaderMap) -> Box<[u8]> {
+    let names = sent.keys().map(HeaderName::as_str);
+    let mut names: Vec<&str> =
+        names.filter(|name| name.starts_with("x-forwarded-") && *name != "x-forwarded-for").collect();
+    names.sort_unstable();
+    let mut said = Vec::new();
+    let mut say = |name: &str, value: &[u8]| {
+        said.extend_from_slice(name.as_bytes());
+        said.push(b':');
+        said.extend_from_slice(value);
+        said.push(b'\n');
+    };
+    for name in names {
+        sent.get_all(name).iter().for_each(|value| say(name, value.as_bytes()));
+    }
+    for line in sent.get_all(FORWARDED) {
+        match line.to_str() {
+            Ok(text) => beside_addresses(text).for_each(|parameter| say("", parameter.as_bytes())),
+            Err(_) => say("", line.as_bytes()),
+        }
+    }
+    said.into()
 }
 
 /// Who may have this answer to a request with or without cookies.

@@ -92,6 +92,35 @@ fn answers_that_may_be_shared() {
     assert_eq!((rules::kept(200, 5 * SECOND), rules::kept(503, 5 * SECOND)), (5 * SECOND, SECOND));
 }
 
+#[test]
+fn what_proxies_say_of_the_visitors_connection_is_of_the_url() {
+    // said of one request and of another, whether that makes them the same
+    for (one, other, wanted) in [
+        (&[("x-forwarded-for", "192.0.2.1")][..], &[("x-forwarded-for", "192.0.2.2")][..], true),
+        (&[("x-forwarded-host", "a")], &[("x-forwarded-host", "b")], false),
+        (&[("x-forwarded-host", "a")], &[("x-forwarded-host", "a"), ("x-forwarded-host", "b")], false),
+        (
+            &[("x-forwarded-port", "1"), ("x-forwarded-a", "2")],
+            &[("x-forwarded-a", "2"), ("x-forwarded-port", "1")],
+            true,
+        ),
+        (
+            &[("forwarded", "for=192.0.2.1;proto=http")],
+            &[("forwarded", "For=\"[2001:db8::1]:80\";proto=http")],
+            true,
+        ),
+        (&[("forwarded", "for=_a")], &[("forwarded", "for=unknown")], true),
+        (&[("forwarded", "for=a;host=a")], &[("forwarded", "for=a;host=b")], false),
+        (&[("forwarded", "for=a, for=b;host=a")], &[("forwarded", "for=a, for=b")], false),
+        // Readers that know no quotes take these for hosts.
+        (&[("forwarded", "for=\"a;host=a\"")], &[("forwarded", "for=\"a;host=b\"")], false),
+        (&[("forwarded", "for=\"a;host=a")], &[("forwarded", "for=\"a;host=b")], false),
+    ] {
+        let [one_said, other_said] = [one, other].map(|fields| rules::forwarded(&headers(fields)));
+        assert_eq!(one_said == other_said, wanted, "{one:?} {other:?}");
+    }
+}
+
 fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut cx = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut cx) {
@@ -112,7 +141,7 @@ fn next(body: &mut SharedBody) -> Option<Result<usize, ()>> {
 }
 
 fn a_key() -> Key {
-    Key { is_head: false, is_secure: false, host: "shop.example".into(), target: "/".into() }
+    Key { is_head: false, host: "shop.example".into(), target: "/".into(), forwarded: [].into() }
 }
 
 fn lead(multicast: &Multicast, headers: &HeaderMap) -> Reader {

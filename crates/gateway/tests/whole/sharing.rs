@@ -10,6 +10,8 @@ use crate::harness::{Gate, Scripted, ask, reply};
 use crate::orders::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
+const BEHIND_A_PROXY: &str =
+    "[origin]\nreplicas = [\"ORIGIN\"]\n[proxy]\ntrusted = [\"127.0.0.1/32\"]\nforwarded = true\n";
 const LONG: Duration = Duration::from_secs(3600);
 
 fn gate(origin: SocketAddr, config: &str, period: Duration) -> Gate {
@@ -89,4 +91,29 @@ fn fields_that_the_origin_does_not_get_select_nothing() {
     assert_eq!(get(&gate, "Accept-Language: de\r\n"), "for [\"de\"]");
     assert_eq!(get(&gate, "Accept-Language: fr\r\nConnection: accept-language\r\n"), "for []");
     assert_eq!(origin.came(), 2);
+}
+
+#[test]
+fn what_a_proxy_says_of_the_visitors_connection_selects_without_being_named() {
+    // what the origin goes by, what one visitor's proxy says, what the others' does
+    let table = [
+        ("x-forwarded-host", "X-Forwarded-Host: evil.example\r\n", "X-Forwarded-Host: shop.example\r\n"),
+        ("x-forwarded-prefix", "X-Forwarded-Prefix: /evil\r\n", ""),
+        ("x-forwarded-port", "X-Forwarded-Port: 81\r\n", "X-Forwarded-Port: 443\r\n"),
+        ("x-forwarded-proto", "X-Forwarded-Proto: evil\r\n", "X-Forwarded-Proto: http\r\n"),
+        ("x-forwarded-user", "X-Forwarded-User: anna\r\n", "X-Forwarded-User: bert\r\n"),
+        ("forwarded", "Forwarded: for=192.0.2.1;host=evil.example\r\n", "Forwarded: for=192.0.2.1\r\n"),
+    ];
+    for (name, one, other) in table {
+        let origin = echo(name, "");
+        let gate = gate(origin.address, BEHIND_A_PROXY, LONG);
+        let first = get(&gate, &format!("X-Forwarded-For: 192.0.2.1\r\n{one}"));
+        let second = get(&gate, &format!("X-Forwarded-For: 192.0.2.2\r\n{other}"));
+        assert!(first.starts_with("for ") && first != second, "{name}: {first} {second}");
+        // The address makes no difference.
+        assert_eq!(get(&gate, &format!("X-Forwarded-For: 192.0.2.3\r\n{one}")), first, "{name}");
+        let same = other.replace("for=192.0.2.1", "for=\"[2001:db8::1]:80\"");
+        assert_eq!(get(&gate, &format!("X-Forwarded-For: 192.0.2.4\r\n{same}")), second, "{name}");
+        assert_eq!(origin.came(), 2, "{name}");
+    }
 }
