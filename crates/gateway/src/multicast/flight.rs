@@ -64,6 +64,8 @@ struct State {
     gone: u64,
     /// Not kept from the beginning any more.
     is_window: bool,
+    /// Given to nobody who comes now: its period is over, say.
+    is_closed: bool,
     end: Option<End>,
     readers: usize,
     next_reader: u64,
@@ -128,10 +130,27 @@ impl Flight {
         }
     }
 
-    /// Another reader from the beginning on; `None`: that is gone.
+    /// Nobody will come for it any more: whoever reads it reads on, and without readers it ends.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.wake_pump_if_unwanted();
+    }
+
+    /// Ready when nobody reads it nor ever will. Wakes the task that carries it then.
+    pub(super) fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.is_unwanted() {
+            return Poll::Ready(());
+        }
+        state.pump = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Another reader from the beginning on; `None`: that is gone, or nobody's who comes now.
     pub(super) fn read(self: &Arc<Self>) -> Option<Reader> {
         let mut state = self.lock();
-        if state.is_window {
+        if state.is_closed {
             return None;
         }
         state.readers += 1;
@@ -155,7 +174,9 @@ impl Flight {
         let mut state = self.lock();
         state.head = Some(Arc::new(Head { status, headers, vary, sharing }));
         // Nobody but the leader will come for it.
-        state.is_window = matches!(sharing, Sharing::None { .. });
+        if matches!(sharing, Sharing::None { .. }) {
+            state.become_window();
+        }
         state.end = is_whole.then_some(End::Complete);
         state.wake_all();
         sharing
@@ -170,20 +191,19 @@ impl Flight {
             state.held += length;
             state.chunks.push_back(chunk);
             let all = self.kept.fetch_add(length, Relaxed) + length;
-            state.is_window |= state.held > MAX_ANSWER || all > MAX_KEPT;
+            if state.held > MAX_ANSWER || all > MAX_KEPT {
+                state.become_window();
+            }
             self.kept.fetch_sub(state.shrink(), Relaxed);
             state.wake_all();
         }
         poll_fn(|cx| {
             let mut state = self.lock();
-            if !state.is_window {
-                return Poll::Ready(true);
-            }
-            if state.readers == 0 {
+            if state.is_unwanted() {
                 return Poll::Ready(false);
             }
             // Half a window: the fastest is never cut off.
-            if state.come - state.taken <= WINDOW as u64 / 2 {
+            if !state.is_window || state.come - state.taken <= WINDOW as u64 / 2 {
                 return Poll::Ready(true);
             }
             state.pump = Some(cx.waker().clone());
@@ -205,6 +225,22 @@ impl Flight {
 impl State {
     fn wake_all(&mut self) {
         self.wakers.drain().for_each(|(_, waker)| waker.wake());
+    }
+
+    fn become_window(&mut self) {
+        (self.is_window, self.is_closed) = (true, true);
+    }
+
+    fn is_unwanted(&self) -> bool {
+        self.is_closed && self.readers == 0
+    }
+
+    fn wake_pump_if_unwanted(&mut self) {
+        if self.is_unwanted()
+            && let Some(pump) = self.pump.take()
+        {
+            pump.wake();
+        }
     }
 
     /// Lets go of what is further than the window behind the fastest reader; how many bytes that were.
@@ -238,11 +274,7 @@ impl Drop for Reader {
         let mut state = self.flight.lock();
         state.readers -= 1;
         state.wakers.remove(&self.id);
-        if state.readers == 0
-            && let Some(pump) = state.pump.take()
-        {
-            pump.wake();
-        }
+        state.wake_pump_if_unwanted();
     }
 }
 
@@ -281,7 +313,9 @@ impl Reader {
             if self.taken > state.taken {
                 state.taken = self.taken;
                 self.flight.kept.fetch_sub(state.shrink(), Relaxed);
-                if let Some(pump) = state.pump.take() {
+                if state.is_window
+                    && let Some(pump) = state.pump.take()
+                {
                     pump.wake();
                 }
             }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::header::AGE;
@@ -157,8 +158,17 @@ impl Pump {
         let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
         shared.multicast.keep_apart(&self.key, sharing, until);
         drop(shared);
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            let Ok(frame) = frame else { return };
+        loop {
+            let next = poll_fn(|cx| match self.flight.poll_unwanted(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => Pin::new(&mut body).poll_frame(cx).map(Some),
+            });
+            let frame = match next.await {
+                // An answer may have no end, and its origin nothing to say for long.
+                None | Some(Some(Err(_))) => return,
+                Some(None) => break,
+                Some(Some(Ok(frame))) => frame,
+            };
             // Trailers are nobody's need: few clients see them.
             if let Ok(chunk) = frame.into_data()
                 && !chunk.is_empty()

@@ -65,6 +65,19 @@ struct Entry {
     alone_until: [Timestamp; 2],
 }
 
+impl Entry {
+    /// Forgets answers that nobody may have any more.
+    fn retire(&mut self, now: Timestamp) {
+        self.flights.retain(|flight| {
+            let is_current = flight.is_current(now);
+            if !is_current {
+                flight.close();
+            }
+            is_current
+        });
+    }
+}
+
 /// What is shared by all workers.
 #[derive(Default)]
 pub struct Multicast {
@@ -112,7 +125,7 @@ impl Multicast {
         if now < entry.alone_until[usize::from(seeking.has_cookies)] {
             return Joined::Alone;
         }
-        entry.flights.retain(|flight| flight.is_current(now));
+        entry.retire(now);
         for flight in &entry.flights {
             match flight.suits(seeking) {
                 Landing::Suits => match flight.read() {
@@ -156,7 +169,7 @@ impl Multicast {
             let mut shard = lock(shard);
             let before = shard.len();
             shard.retain(|_, entry| {
-                entry.flights.retain(|flight| flight.is_current(now));
+                entry.retire(now);
                 !entry.flights.is_empty() || entry.alone_until.iter().any(|until| now < *until)
             });
             self.urls.fetch_sub(before - shard.len(), Relaxed);

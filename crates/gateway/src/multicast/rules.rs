@@ -9,7 +9,7 @@
 //! ([`forwarded`]).
 //!
 //! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
-//! the asker (401, 403, 407, 412, 416, 429, 304). `no-cache` and `max-age` say how old an answer may be, not whose it is: for how
+//! the asker (401, 403, 407, 412, 416, 429, 304), nor an event stream, which has no end and is begun by each anew. `no-cache` and `max-age` say how old an answer may be, not whose it is: for how
 //! old it may be the rule's period is the operator's word.
 //!
 //! **Cookies.** An origin that writes a visitor's name into a page because of a cookie does not always say so (`Vary: Cookie`,
@@ -33,6 +33,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, request};
 
+use crate::forward::is_event_stream;
 use crate::hygiene::beside_addresses;
 
 /// Longest time for which an error is given to others.
@@ -131,6 +132,7 @@ pub(super) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool
         || says("no-store")
         || vary(headers).is_none()
         || too_large
+        || is_event_stream(headers)
     {
         return nobody;
     }

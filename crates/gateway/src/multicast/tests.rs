@@ -70,6 +70,7 @@ fn answers_that_may_be_shared() {
         (200, &[("cache-control", "public"), ("vary", "Accept, *")], NOBODY, NOBODY),
         (200, &[("cache-control", "public"), ("vary", "Accept")], Sharing::All, Sharing::All),
         (200, &[("cache-control", "public"), ("content-length", "4194305")], NOBODY, NOBODY),
+        (200, &[("cache-control", "public"), ("content-type", "text/event-stream")], NOBODY, NOBODY),
         (206, &[("cache-control", "public")], NOBODY, NOBODY),
         (200, &[("cache-control", "public"), ("content-range", "bytes 0-1/2")], NOBODY, NOBODY),
         (304, &[("cache-control", "public")], NOBODY, NOBODY),
@@ -265,6 +266,22 @@ fn who_keeps_up_reads_an_answer_of_any_length() {
     assert_eq!(next(&mut body), Some(Ok(0)));
     assert!(body.is_end_stream());
     assert!(multicast.size().1 <= (1 << 20) + chunk.len());
+}
+
+#[test]
+fn what_nobody_reads_nor_will_is_unwanted() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let first = lead(&multicast, &none);
+    land(&first, &[]);
+    let flight = first.flight.clone();
+    let unwanted = || flight.poll_unwanted(&mut Context::from_waker(Waker::noop())).is_ready();
+    drop(first);
+    assert!(!unwanted(), "whoever comes within the period has it");
+    let reader = flight.read().unwrap();
+    multicast.sweep(NOW + SECOND);
+    assert!(!unwanted() && flight.read().is_none(), "one reads on, nobody joins");
+    drop(reader);
+    assert!(unwanted());
 }
 
 #[test]

@@ -1,12 +1,15 @@
-//! URL multicast: whose an answer is goes by what the origin was asked.
+//! URL multicast: whose an answer is goes by what the origin was asked, and what nobody wants ends.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate_core::orders::{Action, Policy};
 
-use crate::harness::{Gate, Scripted, ask, reply};
+use crate::harness::{Gate, Scripted, ask, connect, read_head, reply, until};
 use crate::orders::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
@@ -116,4 +119,57 @@ fn what_a_proxy_says_of_the_visitors_connection_selects_without_being_named() {
         assert_eq!(get(&gate, &format!("X-Forwarded-For: 192.0.2.4\r\n{same}")), second, "{name}");
         assert_eq!(origin.came(), 2, "{name}");
     }
+}
+
+/// An origin whose answers never end; and how many of them were cut off.
+fn endless(fields: &'static str) -> (Scripted, Arc<AtomicU32>) {
+    let ended = Arc::new(AtomicU32::new(0));
+    let counter = ended.clone();
+    let origin = Scripted::start(move |_, _, stream| {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        // Until the gate gives it up.
+        let _ = stream.read(&mut [0]);
+        counter.fetch_add(1, Relaxed);
+    });
+    (origin, ended)
+}
+
+/// A visitor who has got the first bytes of an answer.
+fn open(gate: &Gate) -> std::net::TcpStream {
+    let mut stream = connect(gate.http);
+    stream.write_all(request("").as_bytes()).unwrap();
+    assert!(read_head(&mut stream).unwrap().starts_with("HTTP/1.1 200"));
+    let mut first = [0; 10];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"5\r\nfirst\r\n");
+    stream
+}
+
+#[test]
+fn event_streams_are_nobody_elses_and_end_with_their_visitor() {
+    let (origin, ended) = endless("Content-Type: text/event-stream\r\nCache-Control: public\r\n");
+    let gate = gate(origin.address, CONFIG, LONG);
+    let visitors = [open(&gate), open(&gate)];
+    assert_eq!((origin.came(), ended.load(Relaxed)), (2, 0));
+    drop(visitors);
+    until(|| ended.load(Relaxed).to_string(), |n| n == "2");
+}
+
+#[test]
+fn an_answer_that_nobody_reads_ends_with_its_period() {
+    let (origin, ended) = endless("");
+    let gate = gate(origin.address, CONFIG, Duration::from_secs(1));
+    // Who reads when the period ends reads on.
+    let reader = open(&gate);
+    until(
+        || {
+            drop(open(&gate));
+            origin.came().to_string()
+        },
+        |n| n == "2",
+    );
+    until(|| ended.load(Relaxed).to_string(), |n| n == "1");
+    drop(reader);
+    until(|| ended.load(Relaxed).to_string(), |n| n == "2");
 }
