@@ -3,11 +3,11 @@
 //! Chunks are kept from the first on while there is room, so that whoever comes within the period gets the answer from its
 //! beginning. When it outgrows its room it is no longer open to newcomers and becomes a window of [`WINDOW`] bytes: from then on
 //! the origin is read as fast as the fastest reader reads, and whoever falls behind the window is cut off. So a slow reader
-//! stalls nobody and costs no memory.
+//! stalls nobody and costs little memory. While all the room there is is taken, windows are small ([`SMALL_WINDOW`]). What nobody
+//! will read any more is let go of at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -15,15 +15,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
-use http_body::{Body, Frame, SizeHint};
 use tidegate_core::units::Timestamp;
 
 use super::rules::{self, Sharing};
 use super::{MAX_ANSWER, MAX_KEPT, Seeking, lock};
-use crate::dispatch::BodyError;
+
+mod reader;
+
+pub(super) use reader::Reader;
+pub use reader::SharedBody;
 
 /// What a reader may be behind in an answer that is not kept whole: a second of a fast line.
 const WINDOW: usize = 1 << 20;
+/// The same while more than [`MAX_KEPT`] is held: what a connection's own buffers hold.
+const SMALL_WINDOW: usize = 64 << 10;
+/// What a field of a head takes beside its text, about.
+const FIELD: usize = 128;
 
 /// The head of the answer.
 pub(super) struct Head {
@@ -56,8 +63,9 @@ struct State {
     chunks: VecDeque<Bytes>,
     /// Number of the first of them.
     first: u64,
-    /// Their bytes.
+    /// Their bytes, and those of the heads.
     held: usize,
+    heads: usize,
     /// Bytes that have come, that the fastest reader has taken, and that are not kept any more.
     come: u64,
     taken: u64,
@@ -67,7 +75,8 @@ struct State {
     /// Given to nobody who comes now: its period is over, say.
     is_closed: bool,
     end: Option<End>,
-    readers: usize,
+    /// Readers by the number of their next chunk.
+    at: BTreeMap<u64, usize>,
     next_reader: u64,
     wakers: HashMap<u64, Waker>,
     pump: Option<Waker>,
@@ -87,7 +96,10 @@ pub(super) struct Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let held = self.lock().held;
+        let held = {
+            let state = self.lock();
+            state.held + state.heads
+        };
         self.kept.fetch_sub(held, Relaxed);
     }
 }
@@ -100,7 +112,10 @@ impl Flight {
         sent: Timestamp,
         kept: Arc<AtomicUsize>,
     ) -> Arc<Self> {
-        Arc::new(Self { asked, with_cookies, period, sent, kept, state: Mutex::default() })
+        let heads = weight(&asked);
+        kept.fetch_add(heads, Relaxed);
+        let state = Mutex::new(State { heads, ..State::default() });
+        Arc::new(Self { asked, with_cookies, period, sent, kept, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -134,6 +149,7 @@ impl Flight {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
+        self.shrink(&mut state);
         state.wake_pump_if_unwanted();
     }
 
@@ -153,7 +169,7 @@ impl Flight {
         if state.is_closed {
             return None;
         }
-        state.readers += 1;
+        state.is_at(0);
         state.next_reader += 1;
         Some(Reader { flight: self.clone(), id: state.next_reader, next: 0, taken: 0, is_over: false })
     }
@@ -171,7 +187,10 @@ impl Flight {
             true => Sharing::All,
             false => rules::sharing(status.as_u16(), &headers, self.with_cookies),
         };
+        let heads = weight(&headers);
+        self.kept.fetch_add(heads, Relaxed);
         let mut state = self.lock();
+        state.heads += heads;
         state.head = Some(Arc::new(Head { status, headers, vary, sharing }));
         // Nobody but the leader will come for it.
         if matches!(sharing, Sharing::None { .. }) {
@@ -194,7 +213,7 @@ impl Flight {
             if state.held > MAX_ANSWER || all > MAX_KEPT {
                 state.become_window();
             }
-            self.kept.fetch_sub(state.shrink(), Relaxed);
+            self.shrink(&mut state);
             state.wake_all();
         }
         poll_fn(|cx| {
@@ -203,13 +222,22 @@ impl Flight {
                 return Poll::Ready(false);
             }
             // Half a window: the fastest is never cut off.
-            if !state.is_window || state.come - state.taken <= WINDOW as u64 / 2 {
+            if !state.is_window || state.come - state.taken <= self.window() as u64 / 2 {
                 return Poll::Ready(true);
             }
             state.pump = Some(cx.waker().clone());
             Poll::Pending
         })
         .await
+    }
+
+    /// What the fastest reader may be ahead, and the origin ahead of it.
+    fn window(&self) -> usize {
+        if self.kept.load(Relaxed) > MAX_KEPT { SMALL_WINDOW } else { WINDOW }
+    }
+
+    fn shrink(&self, state: &mut State) {
+        self.kept.fetch_sub(state.shrink(self.window()), Relaxed);
     }
 
     /// Nothing more comes.
@@ -232,7 +260,7 @@ impl State {
     }
 
     fn is_unwanted(&self) -> bool {
-        self.is_closed && self.readers == 0
+        self.is_closed && self.slowest().is_none()
     }
 
     fn wake_pump_if_unwanted(&mut self) {
@@ -243,13 +271,34 @@ impl State {
         }
     }
 
-    /// Lets go of what is further than the window behind the fastest reader; how many bytes that were.
-    fn shrink(&mut self) -> usize {
+    fn is_at(&mut self, next: u64) {
+        *self.at.entry(next).or_default() += 1;
+    }
+
+    fn leaves(&mut self, next: u64) {
+        if let Some(readers) = self.at.get_mut(&next) {
+            *readers -= 1;
+            if *readers == 0 {
+                self.at.remove(&next);
+            }
+        }
+    }
+
+    /// The next chunk of the slowest reader, but for those who are cut off.
+    fn slowest(&self) -> Option<u64> {
+        self.at.range(self.first..).next().map(|(next, _)| *next)
+    }
+
+    /// Lets go of what everybody has read if nobody else comes, and of what is further than the window behind the fastest reader;
+    /// how many bytes that were.
+    fn shrink(&mut self, window: usize) -> usize {
         let before = self.held;
-        while self.is_window
-            && let Some(length) = self.chunks.front().map(Bytes::len)
-            && self.gone + (length + WINDOW) as u64 <= self.taken
-        {
+        while let Some(length) = self.chunks.front().map(Bytes::len) {
+            let is_read = self.is_closed && self.slowest().is_none_or(|next| next > self.first);
+            let is_behind = self.is_window && self.gone + (length + window) as u64 <= self.taken;
+            if !is_read && !is_behind {
+                break;
+            }
             self.chunks.pop_front();
             self.held -= length;
             self.gone += length as u64;
@@ -259,103 +308,7 @@ impl State {
     }
 }
 
-/// One who reads it.
-pub(super) struct Reader {
-    pub(super) flight: Arc<Flight>,
-    id: u64,
-    /// Number of the next chunk, and the bytes before it.
-    next: u64,
-    taken: u64,
-    is_over: bool,
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let mut state = self.flight.lock();
-        state.readers -= 1;
-        state.wakers.remove(&self.id);
-        state.wake_pump_if_unwanted();
-    }
-}
-
-impl Reader {
-    /// The head, once it has come; `None`: it never will.
-    pub(super) async fn landed(&self) -> Option<Arc<Head>> {
-        poll_fn(|cx| {
-            let mut state = self.flight.lock();
-            if state.head.is_some() || state.end.is_some() {
-                return Poll::Ready(state.head.clone());
-            }
-            state.wakers.insert(self.id, cx.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// The body, from its beginning.
-    pub(super) fn into_body(mut self) -> SharedBody {
-        let is_empty = {
-            let state = self.flight.lock();
-            state.end == Some(End::Complete) && state.come == 0
-        };
-        self.is_over = is_empty;
-        SharedBody(self)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let mut state = self.flight.lock();
-        let Some(at) = self.next.checked_sub(state.first) else {
-            return Poll::Ready(Some(Err(BodyError::Behind)));
-        };
-        if let Some(chunk) = state.chunks.get(at as usize).cloned() {
-            self.next += 1;
-            self.taken += chunk.len() as u64;
-            if self.taken > state.taken {
-                state.taken = self.taken;
-                self.flight.kept.fetch_sub(state.shrink(), Relaxed);
-                if state.is_window
-                    && let Some(pump) = state.pump.take()
-                {
-                    pump.wake();
-                }
-            }
-            return Poll::Ready(Some(Ok(chunk)));
-        }
-        match state.end {
-            Some(End::Complete) => Poll::Ready(None),
-            Some(End::Broken) => Poll::Ready(Some(Err(BodyError::Shared))),
-            None => {
-                state.wakers.insert(self.id, cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-/// A shared answer's body, for one of those who have it.
-pub struct SharedBody(Reader);
-
-impl Body for SharedBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.0.is_over {
-            return Poll::Ready(None);
-        }
-        let polled = self.0.poll(cx);
-        self.0.is_over = matches!(polled, Poll::Ready(None | Some(Err(_))));
-        polled.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_over
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        if self.0.is_over { SizeHint::with_exact(0) } else { SizeHint::default() }
-    }
+/// What a head takes, about.
+fn weight(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }

@@ -11,8 +11,9 @@
 //! any request, but not through the room: it stands for many. What may be given to whom is [`rules`]' business; whoever it may
 //! not be given to goes on as if there were no multicast, through the room and the gate, which is where a stampede ends.
 //!
-//! Memory is bounded: [`MAX_URLS`] URLs, [`MAX_ANSWER`] bytes an answer, [`MAX_KEPT`] bytes all together. What is longer than it
-//! said, or than there is room for, goes on in a window behind its fastest reader: see [`flight`].
+//! Memory is bounded: [`MAX_URLS`] URLs, [`MAX_SELECTIONS`] answers each, [`MAX_ANSWER`] bytes an answer, [`MAX_KEPT`] bytes all
+//! together, heads and URLs included. What is longer than it said, or than there is room for, goes on in a window behind its
+//! fastest reader: see [`flight`]. Where even windows, heads and URLs make [`MAX_HELD`], nothing new is shared.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -41,8 +42,13 @@ use rules::Sharing;
 pub const MAX_URLS: usize = 10_000;
 /// Longest answer that is kept whole.
 pub const MAX_ANSWER: usize = 4 << 20;
+/// Answers of one URL, each by another selection: more than `Vary` makes of languages, codings and formats that are in use. Beyond,
+/// requests go their own way.
+const MAX_SELECTIONS: usize = 32;
 /// Bytes of all answers kept.
 pub const MAX_KEPT: usize = 64 << 20;
+/// Bytes from which on nobody asks for others: as much again, for what goes on when there is no room to keep it.
+const MAX_HELD: usize = 2 * MAX_KEPT;
 /// Locks on the table, so that workers rarely meet.
 const SHARDS: usize = 16;
 
@@ -54,6 +60,13 @@ struct Key {
     target: Box<str>,
     /// By [`rules::forwarded`].
     forwarded: Box<[u8]>,
+}
+
+impl Key {
+    /// Bytes that visitors choose.
+    fn text(&self) -> usize {
+        self.host.len() + self.target.len() + self.forwarded.len()
+    }
 }
 
 /// One URL's answers.
@@ -115,10 +128,11 @@ impl Multicast {
     fn join(&self, key: &Key, seeking: &Seeking<'_>, period: Duration, now: Timestamp) -> Joined {
         let mut shard = self.shard(key);
         if !shard.contains_key(key) {
-            if self.urls.load(Relaxed) >= MAX_URLS {
+            if self.urls.load(Relaxed) >= MAX_URLS || self.is_full() {
                 return Joined::Alone;
             }
             self.urls.fetch_add(1, Relaxed);
+            self.kept.fetch_add(key.text(), Relaxed);
             shard.insert(key.clone(), Entry::default());
         }
         let Some(entry) = shard.get_mut(key) else { unreachable!("inserted above") };
@@ -135,6 +149,9 @@ impl Multicast {
                 Landing::NotForIt => return Joined::Alone,
                 Landing::Other => {}
             }
+        }
+        if entry.flights.len() >= MAX_SELECTIONS || self.is_full() {
+            return Joined::Alone;
         }
         let flight =
             Flight::new(seeking.headers.clone(), seeking.has_cookies, period, now, self.kept.clone());
@@ -167,13 +184,21 @@ impl Multicast {
         }
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let before = shard.len();
-            shard.retain(|_, entry| {
+            shard.retain(|key, entry| {
                 entry.retire(now);
-                !entry.flights.is_empty() || entry.alone_until.iter().any(|until| now < *until)
+                let stays = !entry.flights.is_empty() || entry.alone_until.iter().any(|until| now < *until);
+                if !stays {
+                    self.urls.fetch_sub(1, Relaxed);
+                    self.kept.fetch_sub(key.text(), Relaxed);
+                }
+                stays
             });
-            self.urls.fetch_sub(before - shard.len(), Relaxed);
         }
+    }
+
+    /// Whether there is room for nothing new, not even to pass it on.
+    fn is_full(&self) -> bool {
+        self.kept.load(Relaxed) >= MAX_HELD
     }
 
     /// URLs with an answer under way or kept, and the bytes of those.

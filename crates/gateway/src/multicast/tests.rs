@@ -233,7 +233,7 @@ fn an_answer_that_outgrows_its_room_goes_on_behind_the_fastest() {
         assert_eq!(now(flight.push(chunk.clone())), Some(true));
     }
     assert_eq!(next(&mut slow), Some(Ok(chunk.len())));
-    assert!(flight.read().is_some() && multicast.size().1 == MAX_ANSWER);
+    assert!(flight.read().is_some() && multicast.size().1 == MAX_ANSWER + a_key().text());
     // One more: it is a window now, and the origin waits for the fastest, who is not cut off.
     assert_eq!(now(flight.push(chunk.clone())), None);
     assert!(flight.read().is_none());
@@ -282,6 +282,77 @@ fn what_nobody_reads_nor_will_is_unwanted() {
     assert!(!unwanted() && flight.read().is_none(), "one reads on, nobody joins");
     drop(reader);
     assert!(unwanted());
+}
+
+const CHUNK: usize = 30_000;
+
+/// Pushes as many chunks; whether the last one's successor is wanted already.
+fn push(flight: &Flight, chunks: usize) -> Option<bool> {
+    (0..chunks).map(|_| now(flight.push(Bytes::from(vec![0; CHUNK])))).last().flatten()
+}
+
+#[test]
+fn what_nobody_will_read_is_let_go_of() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let held = || (multicast.size().1 - a_key().text()) / CHUNK;
+    let first = lead(&multicast, &none);
+    land(&first, &[("cache-control", "private")]);
+    assert_eq!((push(&first.flight, 3), held()), (Some(true), 3));
+    let flight = first.flight.clone();
+    drop(first);
+    assert_eq!(held(), 0, "nobody may join");
+    assert_eq!(push(&flight, 1), Some(false));
+
+    let multicast = Multicast::default();
+    let held = || (multicast.size().1 - a_key().text()) / CHUNK;
+    let first = lead(&multicast, &none);
+    land(&first, &[]);
+    let flight = first.flight.clone();
+    let (mut fast, mut slow) = (first.into_body(), flight.read().unwrap().into_body());
+    push(&flight, 3);
+    flight.end(true);
+    (0..3).for_each(|_| assert_eq!(next(&mut fast), Some(Ok(CHUNK))));
+    assert_eq!(next(&mut slow), Some(Ok(CHUNK)));
+    assert_eq!(held(), 3, "others may come");
+    flight.close();
+    assert_eq!((held(), next(&mut slow), held()), (2, Some(Ok(CHUNK)), 1));
+    assert_eq!((next(&mut slow), held(), next(&mut slow)), (Some(Ok(CHUNK)), 0, Some(Ok(0))));
+}
+
+#[test]
+fn windows_are_small_while_there_is_no_room() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let first = lead(&multicast, &none);
+    land(&first, &[]);
+    multicast.kept.fetch_add(MAX_KEPT, Relaxed);
+    assert_eq!((push(&first.flight, 1), push(&first.flight, 1)), (Some(true), None));
+    let (flight, mut slow) = (first.flight.clone(), first.into_body());
+    assert!(flight.read().is_none());
+    assert_eq!(next(&mut slow), Some(Ok(CHUNK)));
+    assert_eq!(multicast.size().1, MAX_KEPT + CHUNK + a_key().text());
+}
+
+#[test]
+fn heads_and_selections_are_bounded() {
+    let multicast = Multicast::default();
+    let asked = |n: usize| headers(&[("accept-encoding", &format!("gzip;q=0.{n}"))]);
+    let mut size = 0;
+    let readers: Vec<Reader> = (0..MAX_SELECTIONS)
+        .map(|n| {
+            let reader = lead(&multicast, &asked(n));
+            land(&reader, &[("vary", "accept-encoding")]);
+            assert!(multicast.size().1 > size + 2 * "accept-encoding".len());
+            size = multicast.size().1;
+            reader
+        })
+        .collect();
+    assert_eq!(joins(&multicast, &asked(MAX_SELECTIONS), NOW), 'a');
+    assert_eq!(joins(&multicast, &asked(0), NOW), 'f');
+    drop(readers);
+    multicast.sweep(NOW + SECOND);
+    assert_eq!(multicast.size(), (0, 0));
+    multicast.kept.fetch_add(MAX_HELD, Relaxed);
+    assert_eq!(joins(&multicast, &asked(0), NOW), 'a');
 }
 
 #[test]
