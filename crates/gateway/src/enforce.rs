@@ -30,7 +30,7 @@ pub mod explain;
 mod perform;
 pub mod stats;
 
-pub(crate) use perform::Obeyed;
+pub(crate) use perform::{DECISION, Obeyed};
 
 use explain::Refusals;
 use stats::{Ledger, RuleStats};

@@ -112,6 +112,10 @@ impl Claim {
     }
 }
 
+/// Says in an answer to a request for all that the gate has refused it, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) Event);
+
 struct Spent(Option<(Rc<Worker>, Ticket)>);
 
 impl Spent {
@@ -141,7 +145,7 @@ impl Exchange {
         let cost = self.live.class(self.class).cost;
         let limit = self.live.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
-        let lane = if self.has_seat() { Lane::Admitted } else { Lane::Ordinary };
+        let lane = self.lane();
         let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
         let place = match entered {
             Ok(place) => place,
@@ -149,7 +153,11 @@ impl Exchange {
                 let event = reason.event();
                 self.worker.count(event);
                 self.worker.shard.shed(self.class, event);
-                return self.refused_by_gate(respond::shed(reason), event, parts.uri.path());
+                let mut refused = self.refused_by_gate(respond::shed(reason), event, parts.uri.path());
+                if self.for_all.is_some() {
+                    refused.extensions_mut().insert(Refused(event));
+                }
+                return refused;
             }
         };
         self.worker.shard.forwarded(self.class, place.queued);
@@ -190,6 +198,11 @@ impl Exchange {
         }
     }
 
+    /// Where it stands in the gate's queue.
+    pub(crate) fn lane(&self) -> Lane {
+        self.for_all.unwrap_or(if self.has_seat() { Lane::Admitted } else { Lane::Ordinary })
+    }
+
     /// The request as the origin gets it.
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
         let http_11 = parts.version == Version::HTTP_11;
@@ -197,9 +210,9 @@ impl Exchange {
         let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
-            expect_continue: !self.is_for_all && self.conn.wire.expect_continue(),
+            expect_continue: self.for_all.is_none() && self.conn.wire.expect_continue(),
             // What is asked for all is no connection's own: the visitor's may be at its next request.
-            on_informational: (http_11 && !self.is_for_all).then(|| {
+            on_informational: (http_11 && self.for_all.is_none()).then(|| {
                 let wire = self.conn.wire.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::header::ACCEPT_LANGUAGE;
 use http::{HeaderMap, Method, Request, Response, request};
 use hyper::body::Incoming;
+use tidegate_core::gate::Lane;
 use tidegate_core::measure::Event;
 use tidegate_core::orders::TierId;
 use tidegate_core::room::Look;
@@ -72,8 +73,8 @@ pub(crate) struct Exchange {
     pub(crate) deadline: Option<Instant>,
     /// The order in shadow that would have decided.
     pub(crate) shadow: Option<Arc<Told>>,
-    /// It is asked for several visitors, and answers none itself.
-    pub(crate) is_for_all: bool,
+    /// It is asked for several visitors, in this lane, and answers none itself.
+    pub(crate) for_all: Option<Lane>,
     /// Where it stands among the sessions; `None`: none are counted here.
     pub(crate) seat: Option<Box<Seat>>,
 }
@@ -219,7 +220,7 @@ impl Exchange {
             log,
             deadline,
             shadow: None,
-            is_for_all: false,
+            for_all: None,
             seat: None,
         }
     }
@@ -291,7 +292,7 @@ impl Exchange {
         self.worker.shard.shed(self.class, Event::SessionsRefused);
         let waiting = Waiting::without_place(page::Kind::Overloaded, retry_after);
         let mut response = self.wait(parts, body, waiting).await;
-        self.explain(&mut response, Event::SessionsRefused, parts.uri.path());
+        self.explain(response.headers_mut(), Event::SessionsRefused, parts.uri.path());
         own(response)
     }
 

@@ -235,19 +235,18 @@ impl Exchange {
         event: Event,
         path: &str,
     ) -> Response<ResponseBody<Forwarded>> {
-        self.explain(&mut response, event, path);
+        self.explain(response.headers_mut(), event, path);
         self.finish(response, "shed")
     }
 
     /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
-    pub(crate) fn explain(&self, response: &mut Response<Bytes>, event: Event, path: &str) {
-        let after =
-            response.headers().get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+    pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
+        let after = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
         if self.live.settings.explain.header != Explained::Off
             && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
         {
-            response.headers_mut().insert(DECISION, value);
+            headers.insert(DECISION, value);
         }
     }
 

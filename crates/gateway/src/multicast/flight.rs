@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
+use tidegate_core::measure::Event;
 use tidegate_core::units::Timestamp;
 
 use super::rules::{self, Sharing};
-use super::{MAX_ANSWER, MAX_KEPT, Seeking, lock};
+use super::{MAX_ANSWER, MAX_KEPT, Seeking, Standing, lock};
 
 mod reader;
 
@@ -38,6 +39,17 @@ pub(super) struct Head {
     pub(super) headers: HeaderMap,
     vary: Vec<HeaderName>,
     pub(super) sharing: Sharing,
+    pub(super) refused: Option<Event>,
+}
+
+/// Whose word an answer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    Origins,
+    /// The gate's: the origin has failed.
+    Failure,
+    /// The gate's: its queue refuses.
+    Refusal(Event),
 }
 
 /// How an answer stands to a request.
@@ -87,6 +99,7 @@ pub(super) struct Flight {
     /// The leader's head as the origin gets it: what `Vary` is held against.
     asked: HeaderMap,
     with_cookies: bool,
+    standing: Standing,
     pub(super) period: Duration,
     pub(super) sent: Timestamp,
     /// Bytes of all flights.
@@ -106,16 +119,16 @@ impl Drop for Flight {
 
 impl Flight {
     pub(super) fn new(
-        asked: HeaderMap,
-        with_cookies: bool,
+        asked: &Seeking<'_>,
         period: Duration,
         sent: Timestamp,
         kept: Arc<AtomicUsize>,
     ) -> Arc<Self> {
+        let (standing, with_cookies, asked) = (asked.standing, asked.has_cookies, asked.headers.clone());
         let heads = weight(&asked);
         kept.fetch_add(heads, Relaxed);
         let state = Mutex::new(State { heads, ..State::default() });
-        Arc::new(Self { asked, with_cookies, period, sent, kept, state })
+        Arc::new(Self { asked, with_cookies, standing, period, sent, kept, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -135,6 +148,8 @@ impl Flight {
     pub(super) fn suits(&self, seeking: &Seeking<'_>) -> Landing {
         match &self.lock().head {
             None => Landing::Suits,
+            // Another class or lane may be let through.
+            Some(head) if head.refused.is_some() && self.standing != seeking.standing => Landing::Other,
             Some(head) if !rules::same(&head.vary, &self.asked, seeking.headers) => Landing::Other,
             Some(head) => match (head.sharing, seeking.has_cookies) {
                 (Sharing::All, _) | (Sharing::Cookieless, false) => Landing::Suits,
@@ -174,24 +189,19 @@ impl Flight {
         Some(Reader { flight: self.clone(), id: state.next_reader, next: 0, taken: 0, is_over: false })
     }
 
-    /// The head has come. `is_own`: it is the gate's own word of a failure. `is_whole`: nothing follows.
-    pub(super) fn land(
-        &self,
-        status: StatusCode,
-        headers: HeaderMap,
-        is_own: bool,
-        is_whole: bool,
-    ) -> Sharing {
+    /// The head has come. `is_whole`: nothing follows.
+    pub(super) fn land(&self, status: StatusCode, headers: HeaderMap, word: Word, is_whole: bool) -> Sharing {
         let vary = rules::vary(&headers).unwrap_or_default();
-        let sharing = match is_own {
-            true => Sharing::All,
-            false => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+        let sharing = match word {
+            Word::Origins => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+            Word::Failure | Word::Refusal(_) => Sharing::All,
         };
+        let refused = if let Word::Refusal(event) = word { Some(event) } else { None };
         let heads = weight(&headers);
         self.kept.fetch_add(heads, Relaxed);
         let mut state = self.lock();
         state.heads += heads;
-        state.head = Some(Arc::new(Head { status, headers, vary, sharing }));
+        state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused }));
         // Nobody but the leader will come for it.
         if matches!(sharing, Sharing::None { .. }) {
             state.become_window();

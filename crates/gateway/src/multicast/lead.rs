@@ -12,11 +12,12 @@ use http::{HeaderName, Response, request};
 use http_body::Body as _;
 use tidegate_core::measure::Event;
 
-use super::flight::{Flight, Head, Landing, Reader};
+use super::flight::{Flight, Head, Landing, Reader, Word};
 use super::rules::{self, NOT_FOR_ALL};
-use super::{Joined, Key, Seeking, has_cookies, key};
+use super::{Joined, Key, Seeking, Standing, has_cookies, key};
 use crate::body::RequestBody;
-use crate::forward::{Claim, Forwarded};
+use crate::enforce::DECISION;
+use crate::forward::{Claim, Forwarded, Refused};
 use crate::outgoing::ResponseBody;
 use crate::serve::Exchange;
 use crate::settings::Role;
@@ -26,8 +27,8 @@ use crate::settings::Role;
 const ROUNDS: usize = 3;
 
 /// Fields that the gate gives every answer of its own.
-const PER_ANSWER: [HeaderName; 2] =
-    [HeaderName::from_static("x-request-id"), HeaderName::from_static("server-timing")];
+const PER_ANSWER: [HeaderName; 3] =
+    [HeaderName::from_static("x-request-id"), HeaderName::from_static("server-timing"), DECISION];
 
 impl Exchange {
     /// The answer that this request shares with others; `None`: it must ask for itself.
@@ -49,7 +50,7 @@ impl Exchange {
             return None;
         };
         multicast.shared.fetch_add(1, Relaxed);
-        Some(self.shared_answer(reader, &head))
+        Some(self.shared_answer(reader, &head, parts.uri.path()))
     }
 
     async fn seek(&self, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
@@ -57,7 +58,11 @@ impl Exchange {
         let mut sent = for_all(parts);
         self.prepare(&mut sent, false);
         let key = key(parts, &sent.headers);
-        let seeking = Seeking { headers: &sent.headers, has_cookies: has_cookies(&sent.headers) };
+        let seeking = Seeking {
+            headers: &sent.headers,
+            has_cookies: has_cookies(&sent.headers),
+            standing: Standing { class: self.class, lane: self.lane() },
+        };
         for _ in 0..ROUNDS {
             match multicast.join(&key, &seeking, period, self.worker.now()) {
                 Joined::Alone => return None,
@@ -96,12 +101,17 @@ impl Exchange {
             log: None,
             deadline: self.deadline,
             shadow: None,
-            is_for_all: true,
+            for_all: Some(self.lane()),
             seat: None,
         }
     }
 
-    fn shared_answer(&mut self, reader: Reader, head: &Head) -> Response<ResponseBody<Forwarded>> {
+    fn shared_answer(
+        &mut self,
+        reader: Reader,
+        head: &Head,
+        path: &str,
+    ) -> Response<ResponseBody<Forwarded>> {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
         let stay = self.seat.as_mut().and_then(|seat| seat.take_stay());
         let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
@@ -112,6 +122,9 @@ impl Exchange {
             response.headers_mut().insert(AGE, age.into());
         }
         self.tell_shadow(response.headers_mut());
+        if let Some(event) = head.refused {
+            self.explain(response.headers_mut(), event, path);
+        }
         self.log_shared(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default());
         response
     }
@@ -153,8 +166,12 @@ impl Pump {
         for name in &PER_ANSWER {
             head.headers.remove(name);
         }
-        let is_own = matches!(body, ResponseBody::Own(_));
-        let sharing = self.flight.land(head.status, head.headers, is_own, body.is_end_stream());
+        let word = match (head.extensions.get(), &body) {
+            (Some(Refused(event)), _) => Word::Refusal(*event),
+            (None, ResponseBody::Own(_)) => Word::Failure,
+            _ => Word::Origins,
+        };
+        let sharing = self.flight.land(head.status, head.headers, word, body.is_end_stream());
         let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
         shared.multicast.keep_apart(&self.key, sharing, until);
         drop(shared);

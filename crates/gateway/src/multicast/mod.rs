@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, request};
-use tidegate_core::units::Timestamp;
+use tidegate_core::gate::Lane;
+use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::target;
 
@@ -116,11 +117,19 @@ enum Joined {
     Alone,
 }
 
+/// What the gate's queue goes by: a refusal by it says nothing to others.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Standing {
+    class: ClassId,
+    lane: Lane,
+}
+
 /// A request, as the table sees it.
 struct Seeking<'r> {
     /// As the origin would get them: it goes by no others.
     headers: &'r HeaderMap,
     has_cookies: bool,
+    standing: Standing,
 }
 
 impl Multicast {
@@ -153,8 +162,7 @@ impl Multicast {
         if entry.flights.len() >= MAX_SELECTIONS || self.is_full() {
             return Joined::Alone;
         }
-        let flight =
-            Flight::new(seeking.headers.clone(), seeking.has_cookies, period, now, self.kept.clone());
+        let flight = Flight::new(seeking, period, now, self.kept.clone());
         let Some(reader) = flight.read() else { unreachable!("a new flight is whole") };
         entry.flights.push(flight);
         Joined::Lead(reader)

@@ -21,7 +21,7 @@
 //! and what `Connection` names away, with the address that the gate adds. The origin goes by that, and so does its `Vary`.
 //!
 //! **Errors.** 404, 410 and what the origin or the gate fails (5xx) are shared, because a failing service is what the crowd must
-//! be kept from, but kept for [`ERRORS`] at most.
+//! be kept from, but kept for [`ERRORS`] at most. What the gate's queue refuses is for the same class and lane: see [`super::flight`].
 
 use std::time::Duration;
 

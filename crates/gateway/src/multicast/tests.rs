@@ -146,7 +146,7 @@ fn a_key() -> Key {
 }
 
 fn lead(multicast: &Multicast, headers: &HeaderMap) -> Reader {
-    let seeking = Seeking { headers, has_cookies: has_cookies(headers) };
+    let seeking = Seeking { headers, has_cookies: has_cookies(headers), standing: Standing::default() };
     match multicast.join(&a_key(), &seeking, SECOND, NOW) {
         Joined::Lead(reader) => reader,
         _ => panic!("expected to lead"),
@@ -154,7 +154,7 @@ fn lead(multicast: &Multicast, headers: &HeaderMap) -> Reader {
 }
 
 fn joins(multicast: &Multicast, headers: &HeaderMap, at: Timestamp) -> char {
-    let seeking = Seeking { headers, has_cookies: has_cookies(headers) };
+    let seeking = Seeking { headers, has_cookies: has_cookies(headers), standing: Standing::default() };
     match multicast.join(&a_key(), &seeking, SECOND, at) {
         Joined::Lead(_) => 'l',
         Joined::Follow(_) => 'f',
@@ -163,7 +163,7 @@ fn joins(multicast: &Multicast, headers: &HeaderMap, at: Timestamp) -> char {
 }
 
 fn land(reader: &Reader, fields: &[(&str, &str)]) -> Sharing {
-    reader.flight.land(StatusCode::OK, headers(fields), false, false)
+    reader.flight.land(StatusCode::OK, headers(fields), flight::Word::Origins, false)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn what_vary_names_selects_another_answer() {
     let first = lead(&multicast, &german);
     assert_eq!(joins(&multicast, &french, NOW), 'f', "nobody knows yet");
     land(&first, &[("vary", "Accept-Language")]);
-    let seeking = Seeking { headers: &french, has_cookies: false };
+    let seeking = Seeking { headers: &french, has_cookies: false, standing: Standing::default() };
     assert_eq!(first.flight.suits(&seeking), flight::Landing::Other);
     assert_eq!(joins(&multicast, &french, NOW), 'l', "its own");
     assert_eq!(joins(&multicast, &german, NOW), 'f');
@@ -221,13 +221,25 @@ fn cookies_are_taken_for_a_reason() {
 }
 
 #[test]
+fn a_refusal_by_the_gate_is_for_its_class_and_lane() {
+    let (multicast, none) = (Multicast::default(), HeaderMap::new());
+    let first = lead(&multicast, &none);
+    let word = flight::Word::Refusal(tidegate_core::measure::Event::QueueFull);
+    first.flight.land(StatusCode::SERVICE_UNAVAILABLE, HeaderMap::new(), word, true);
+    let suits = |standing| first.flight.suits(&Seeking { headers: &none, has_cookies: true, standing });
+    assert_eq!(suits(Standing::default()), flight::Landing::Suits);
+    assert_eq!(suits(Standing { class: ClassId(1), ..Standing::default() }), flight::Landing::Other);
+    assert_eq!(suits(Standing { lane: Lane::Admitted, ..Standing::default() }), flight::Landing::Other);
+}
+
+#[test]
 fn an_answer_that_outgrows_its_room_goes_on_behind_the_fastest() {
     let (multicast, none) = (Multicast::default(), HeaderMap::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
     let mut slow = flight.read().unwrap().into_body();
     let mut fast = lead.into_body();
-    flight.land(StatusCode::OK, HeaderMap::new(), false, false);
+    flight.land(StatusCode::OK, HeaderMap::new(), flight::Word::Origins, false);
     let chunk = Bytes::from(vec![0; 256 << 10]);
     for _ in 0..MAX_ANSWER / chunk.len() {
         assert_eq!(now(flight.push(chunk.clone())), Some(true));
@@ -254,7 +266,7 @@ fn who_keeps_up_reads_an_answer_of_any_length() {
     let (multicast, none) = (Multicast::default(), HeaderMap::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
-    flight.land(StatusCode::OK, HeaderMap::new(), false, false);
+    flight.land(StatusCode::OK, HeaderMap::new(), flight::Word::Origins, false);
     let mut body = lead.into_body();
     let chunk = Bytes::from(vec![0; 200_000]);
     for _ in 0..100 {
@@ -358,7 +370,7 @@ fn heads_and_selections_are_bounded() {
 #[test]
 fn the_table_is_bounded() {
     let (multicast, none) = (Multicast::default(), HeaderMap::new());
-    let seeking = Seeking { headers: &none, has_cookies: false };
+    let seeking = Seeking { headers: &none, has_cookies: false, standing: Standing::default() };
     let key = |n: usize| Key { target: format!("/{n}").into(), ..a_key() };
     let mut leaders = Vec::new();
     for n in 0..MAX_URLS {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::orders::{Action, Policy};
 
-use crate::harness::{Gate, Scripted, ask, connect, read_head, reply, until};
+use crate::harness::{Gate, Origin, Scripted, ask, connect, read_head, reply, until};
 use crate::orders::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
@@ -172,4 +172,84 @@ fn an_answer_that_nobody_reads_ends_with_its_period() {
     until(|| ended.load(Relaxed).to_string(), |n| n == "1");
     drop(reader);
     until(|| ended.load(Relaxed).to_string(), |n| n == "2");
+}
+
+/// One place at the origin; the hasty do not wait long for it.
+const CLASSES: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+max_in_flight = 1
+[proxy]
+trusted = ["127.0.0.1/32"]
+[explain]
+header = "id"
+[[class]]
+name = "hasty"
+match = { header = { Accept-Language = "de" } }
+queue = { patience = "10ms" }
+"#;
+
+/// A gate whose origin's only place is taken.
+fn full(config: &str, who: &str) -> (Origin, Gate, std::net::TcpStream) {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, config);
+    let mut holds = connect(gate.http);
+    holds.write_all(format!("GET /hold HTTP/1.1\r\nHost: shop.example\r\n{who}\r\n").as_bytes()).unwrap();
+    origin.holds();
+    publish(&gate, vec![order(Policy::Multicast { period: LONG }, Action::Answer { status: 503 })]);
+    (origin, gate, holds)
+}
+
+/// Asks, frees the origin's place when the request waits for it or has its answer, and tells that.
+fn ask_and_release(gate: &Gate, origin: &Origin, fields: &str) -> String {
+    let (to, request) = (gate.http, request(&format!("{fields}Connection: close\r\n")));
+    let asking = std::thread::spawn(move || ask(to, &request));
+    let queued = || gate.admin("/v1/state")["gate"]["queued"].to_string();
+    until(|| if asking.is_finished() { "1".into() } else { queued() }, |n| n == "1");
+    origin.release();
+    asking.join().unwrap()
+}
+
+#[test]
+fn a_refusal_by_the_gate_is_its_classs_own_and_told_to_each() {
+    let (origin, gate, _holds) = full(CLASSES, "");
+    let hasty = |id: &str| {
+        ask(
+            gate.http,
+            &request(&format!("Accept-Language: de\r\nX-Request-Id: {id}\r\nConnection: close\r\n")),
+        )
+    };
+    for id in ["one", "two"] {
+        let refused = hasty(id);
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        let told = field(&refused, "tidegate-decision");
+        assert!(told.len() == 1 && told[0].starts_with(&format!("id={id};")), "{id}: {refused}");
+        assert_eq!(gate.admin(&format!("/v1/explain/{id}"))["path"], "/a");
+    }
+    let patient = ask_and_release(&gate, &origin, "");
+    assert!(patient.starts_with("HTTP/1.1 200") && patient.ends_with("served"), "{patient}");
+}
+
+const SESSIONS: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+max_in_flight = 1
+[queue]
+max_length = 0
+[proxy]
+trusted = ["127.0.0.1/32"]
+[room]
+unit = "session"
+[session]
+key = "ip"
+max = 10
+"#;
+
+#[test]
+fn a_refusal_by_the_gate_is_not_for_admitted_sessions() {
+    let (origin, gate, _holds) = full(SESSIONS, "X-Forwarded-For: 192.0.2.1\r\n");
+    let stranger = ask(gate.http, &request("X-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n"));
+    assert!(stranger.starts_with("HTTP/1.1 503"), "{stranger}");
+    let admitted = ask_and_release(&gate, &origin, "X-Forwarded-For: 192.0.2.1\r\n");
+    assert!(admitted.starts_with("HTTP/1.1 200") && admitted.ends_with("served"), "{admitted}");
 }
