@@ -9,8 +9,8 @@
 //! ([`forwarded`]).
 //!
 //! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
-//! the asker (401, 403, 407, 412, 416, 429, 304), nor an event stream, which has no end and is begun by each anew. `no-cache` and `max-age` say how old an answer may be, not whose it is: for how
-//! old it may be the rule's period is the operator's word.
+//! the asker (401, 403, 407, 412, 416, 429, 304), nor an event stream, which has no end and is begun by each anew. `no-cache` and
+//! `max-age` say how old an answer may be, not whose it is: for how old it may be the rule's period is the operator's word.
 //!
 //! **Cookies.** An origin that writes a visitor's name into a page because of a cookie does not always say so (`Vary: Cookie`,
 //! `private`). So cookies are taken for a reason: an answer to a request with cookies is given to nobody else, and one to a

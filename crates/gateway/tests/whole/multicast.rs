@@ -1,7 +1,7 @@
 //! URL multicast over real sockets (WAC 3.2 e): one upstream request a period, its answer to all, private ones to nobody else.
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -130,6 +130,17 @@ fn those_whose_answer_turns_out_private_come_through_the_gate_one_by_one() {
     assert!(most.load(Relaxed) <= 2, "{} at once", most.load(Relaxed));
 }
 
+/// A visitor who has got the first bytes of an answer.
+pub fn open(gate: &Gate) -> TcpStream {
+    let mut stream = connect(gate.http);
+    stream.write_all(request("").as_bytes()).unwrap();
+    assert!(read_head(&mut stream).unwrap().starts_with("HTTP/1.1 200"));
+    let mut first = [0; 10];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"5\r\nfirst\r\n");
+    stream
+}
+
 #[test]
 fn an_answer_is_streamed_to_those_who_come_while_it_comes() {
     let latch = Arc::new(Latch::default());
@@ -141,16 +152,7 @@ fn an_answer_is_streamed_to_those_who_come_while_it_comes() {
         let _ = stream.write_all(b"4\r\nlast\r\n0\r\n\r\n");
     });
     let gate = gate(&origin, LONG);
-    let open = || {
-        let mut stream = connect(gate.http);
-        stream.write_all(request("").as_bytes()).unwrap();
-        assert!(read_head(&mut stream).unwrap().starts_with("HTTP/1.1 200"));
-        let mut first = [0; 10];
-        stream.read_exact(&mut first).unwrap();
-        assert_eq!(&first, b"5\r\nfirst\r\n");
-        stream
-    };
-    let (leader, mut follower) = (open(), open());
+    let (leader, mut follower) = (open(&gate), open(&gate));
     // Who asked first may leave: the others' answer goes on.
     drop(leader);
     latch.open();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tidegate_core::orders::{Action, Policy};
 
-use crate::harness::{Gate, Origin, Scripted, ask, connect, read_head, reply, until};
+use crate::harness::{Gate, Origin, Scripted, ask, connect, reply, until};
+use crate::multicast::open;
 use crate::orders::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
@@ -133,17 +134,6 @@ fn endless(fields: &'static str) -> (Scripted, Arc<AtomicU32>) {
         counter.fetch_add(1, Relaxed);
     });
     (origin, ended)
-}
-
-/// A visitor who has got the first bytes of an answer.
-fn open(gate: &Gate) -> std::net::TcpStream {
-    let mut stream = connect(gate.http);
-    stream.write_all(request("").as_bytes()).unwrap();
-    assert!(read_head(&mut stream).unwrap().starts_with("HTTP/1.1 200"));
-    let mut first = [0; 10];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"5\r\nfirst\r\n");
-    stream
 }
 
 #[test]
