@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { launch, open } from './browser.mjs';
+import { launch, open, virtualTime } from './browser.mjs';
 import { start } from './mock.mjs';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -88,14 +88,14 @@ test('a screen reader hears a few words in five minutes', async () => {
   let elapsed = 0;
   const status = () => ({ wait_ms: Math.max(0, 300_000 - elapsed), place: 300 - Math.floor(elapsed / 1000), poll_ms: 5000 });
   await visit({ wait: 300, waited: 0, poll: 5 }, {}, async (page, mock) => {
-    await page.clock.install({ time: began });
+    const pass = await virtualTime(page, began);
     await page.goto(mock.url);
     await page.evaluate(() => {
       globalThis.heard = [];
       const region = document.querySelector('[role=status]');
       new MutationObserver(() => globalThis.heard.push(region.textContent)).observe(region, { childList: true, characterData: true, subtree: true });
     });
-    for (; elapsed < 299_000; elapsed += 1000) await page.clock.runFor(1000);
+    for (; elapsed < 299_000; elapsed += 1000) await pass(1000);
     const heard = await page.evaluate(() => globalThis.heard.filter(Boolean));
     assert.deepEqual(heard, [
       'Expected wait: 3 minutes.',

@@ -5,6 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
+/** What a slow machine may take for anything that must happen. */
+export const PATIENCE_MS = 120_000;
+
 const flags = [
   '--no-sandbox',
   '--disable-gpu',
@@ -36,6 +39,7 @@ export async function open(browser, options = {}) {
 
 /** Collects the errors of a page in `page.faults`. */
 export function watch(page) {
+  page.setDefaultTimeout(PATIENCE_MS);
   page.faults = [];
   page.on('pageerror', error => page.faults.push(String(error)));
   page.on('console', message => {
@@ -44,4 +48,26 @@ export function watch(page) {
     if (message.type() === 'error' && !expected) page.faults.push(message.text());
   });
   return page;
+}
+
+/**
+ * Stops the clock of a page that has not been opened yet. Returns what lets `ms` of its time pass: when that resolves, all it has asked
+ * meanwhile is answered and the answers are taken in, so that nothing depends on how fast the machine is.
+ */
+export async function virtualTime(page, time = Date.now()) {
+  const asked = new Set();
+  page.on('request', request => asked.add(request));
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, request => asked.delete(request));
+  await page.clock.install({ time });
+  // It may not be stopped in its past, and runs until then.
+  await page.clock.pauseAt(time + 3_600_000);
+  const settled = () => page.evaluate(() => new Promise(resolve => { const c = new MessageChannel(); c.port1.onmessage = resolve; c.port2.postMessage(0); }));
+  return async ms => {
+    await page.clock.runFor(ms);
+    await settled();
+    while (asked.size) {
+      await Promise.race([...asked].map(request => request.response().catch(() => {}).then(response => response?.finished())));
+      await settled();
+    }
+  };
 }

@@ -9,11 +9,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { PATIENCE_MS } from './browser.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const binary = process.env.TIDEGATE_BIN ?? `${process.env.CARGO_TARGET_DIR ?? `${root}target`}/release/tidegate`;
-/** What a slow machine may take for anything that must happen. */
-export const PATIENCE_MS = 60_000;
+/**
+ * Places per second while a gate is held and when it is opened. A held gate gives a place every ten seconds: whoever shall be seen
+ * waiting waits until the test opens the gate, however long the browser takes to show it.
+ */
+const HELD = 0.1;
+const OPENED = 5;
 
 /** Waits until `condition` holds, looking again `every` so many milliseconds; returns what it returned. */
 export async function until(what, condition, every = 20) {
@@ -27,14 +32,14 @@ export async function until(what, condition, every = 20) {
 }
 
 /** One request on a connection of its own, without a browser's manners: no cookies, no Sec-Fetch fields. */
-export function request(url, { method = 'GET', headers = {} } = {}) {
+export function request(url, { method = 'GET', headers = {}, body } = {}) {
   return new Promise((resolve, reject) => {
     const sent = http.request(url, { method, headers, agent: false }, async answer => {
       const body = await collect(answer);
       resolve({ status: answer.statusCode, headers: answer.headers, text: body.toString() });
     });
     sent.on('error', reject);
-    sent.end();
+    sent.end(body);
   });
 }
 
@@ -98,8 +103,8 @@ async function freePort() {
   return port;
 }
 
-/** A whole stage: service, gate and a directory for both. `room` and `more` are lines of the configuration file. */
-export async function start({ rate = 5, room = '', more = '', files = {} } = {}) {
+/** A whole stage: service, held gate and a directory for both. `room` is lines of the configuration file. */
+export async function start({ room = '', files = {} } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
   const origin = await startOrigin();
   const [port, admin] = [await freePort(), await freePort()];
@@ -113,13 +118,12 @@ workers = 1
 replicas = ["127.0.0.1:${origin.port}"]
 health = { path = "/healthz", every = "100ms", fall = 1, rise = 1 }
 [capacity]
-rate = ${rate}
+rate = ${HELD}
 [room]
 state_dir = "state"
 ${room}
 [log]
-level = "warn"
-${more}`;
+level = "warn"`;
   await writeFile(join(folder, 'gate.toml'), config);
 
   let child;
@@ -144,6 +148,11 @@ ${more}`;
   await run();
   const url = `http://127.0.0.1:${port}`;
   const crowd = new Crowd(url);
+  const tune = async rate => {
+    const sent = { method: 'PUT', body: JSON.stringify({ value: rate }) };
+    const { status, text } = await request(`http://127.0.0.1:${admin}/v1/tunables/capacity.rate`, sent);
+    assert.equal(status, 200, text);
+  };
   return {
     url,
     origin,
@@ -151,6 +160,14 @@ ${more}`;
     crash: () => kill('SIGKILL'),
     fill: seconds => crowd.fill(seconds),
     settle: () => crowd.settle(),
+    hold: () => {
+      crowd.isHurried = false;
+      return tune(HELD);
+    },
+    open: async (rate = OPENED) => {
+      await tune(rate);
+      crowd.hurry();
+    },
     close: async () => {
       crowd.leave();
       await kill('SIGKILL');
@@ -164,7 +181,9 @@ ${more}`;
 class Crowd {
   constructor(url) {
     this.url = url;
-    this.timers = new Set();
+    this.coming = new Map();
+    this.isHurried = false;
+    this.hasLeft = false;
   }
 
   /** Returns the wait in seconds. */
@@ -173,13 +192,27 @@ class Crowd {
     const { status, text } = await request(this.url + path).catch(() => ({ status: 0 }));
     if (status !== 503 && status !== 409) return 0;
     const { wait_s: wait = 1, ticket } = JSON.parse(text);
-    if (!ticket || !this.timers) return wait;
-    const timer = setTimeout(() => {
-      this.timers?.delete(timer);
-      this.visit(`/crowd?tg=${ticket}`);
-    }, 1e3 * wait + 100);
-    this.timers.add(timer);
+    if (ticket && !this.hasLeft) this.comeBack(`/crowd?tg=${ticket}`, this.isHurried ? Math.min(wait, 0.5) : wait);
     return wait;
+  }
+
+  comeBack(path, wait) {
+    const timer = setTimeout(() => {
+      this.coming.delete(timer);
+      this.visit(path);
+    }, 1e3 * wait + 100);
+    this.coming.set(timer, path);
+  }
+
+  /** The gate is open: everybody looks whether it is their turn, and soon again. */
+  hurry() {
+    this.isHurried = true;
+    const coming = [...this.coming];
+    this.coming.clear();
+    for (const [timer, path] of coming) {
+      clearTimeout(timer);
+      this.comeBack(path, 0.5 * Math.random());
+    }
   }
 
   /** Sends visitors until the next one would wait for `seconds`. */
@@ -187,17 +220,19 @@ class Crowd {
     await until(`a wait of ${seconds} s`, async () => (await this.visit('/crowd')) >= seconds, 0);
   }
 
-  /** Keeps the room full until parts of pages are let through to the admitted only. */
+  /** Keeps the room full until parts of pages are let through to the admitted only: ten seconds after the first began to wait. */
   async settle() {
+    const style = { headers: { 'sec-fetch-dest': 'style' } };
     await until('parts of pages need a pass', async () => {
-      await this.fill(4);
-      return (await request(`${this.url}/style.css`, { headers: { 'sec-fetch-dest': 'style' } })).status !== 200;
-      // More often, and the visitors it sends would be more than the gate lets in.
-    }, 500);
+      await this.fill(100);
+      return (await request(`${this.url}/style.css`, style)).status !== 200;
+      // More often, and the parts let through until then would be more than the gate lets in.
+    }, 1000);
   }
 
   leave() {
-    for (const timer of this.timers) clearTimeout(timer);
-    this.timers = null;
+    this.hasLeft = true;
+    for (const timer of this.coming.keys()) clearTimeout(timer);
+    this.coming.clear();
   }
 }

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { launch, open } from './browser.mjs';
+import { launch, open, virtualTime } from './browser.mjs';
 import { start } from './mock.mjs';
 
 let browser;
@@ -77,16 +77,16 @@ test('says that the connection is lost, recovers, and gets in', async () => {
     status: () => (back ? { wait_ms: 500_000 } : null),
   };
   await visit(script, {}, async (page, mock) => {
-    await page.clock.install();
+    const pass = await virtualTime(page);
     await page.goto(mock.url);
     for (let i = 0; !(await page.getByText('Connection lost').first().isVisible()); i++) {
       assert.ok(i < 50, 'the loss was never told');
-      await page.clock.runFor(1000);
+      await pass(1000);
     }
     back = true;
     for (let i = 0; (await page.getByRole('status').textContent()) !== 'Connected again.'; i++) {
       assert.ok(i < 50, 'the recovery was never told');
-      await page.clock.runFor(2000);
+      await pass(2000);
     }
     assert.equal(await page.locator('[data-tg=note]').isVisible(), false);
   });
@@ -94,9 +94,9 @@ test('says that the connection is lost, recovers, and gets in', async () => {
 
 test('a lost connection is asked less and less often', async () => {
   await visit({ page: once({ wait: 3600, poll: 1 }), status: () => null }, {}, async (page, mock) => {
-    await page.clock.install();
+    const pass = await virtualTime(page);
     await page.goto(mock.url);
-    for (let s = 0; s < 300; s++) await page.clock.runFor(1000);
+    for (let s = 0; s < 300; s++) await pass(1000);
     // Without backing off 300; with it about five doublings and then one every 15 to 45 s.
     assert.ok(mock.seen.polls >= 8 && mock.seen.polls <= 40, `${mock.seen.polls} polls in five minutes`);
   });
@@ -160,13 +160,13 @@ test('the wait never grows without a word', async () => {
   const waits = [60_000, 58_000, 60_500, 240_000];
   const script = { page: once({ wait: 60, poll: 1 }), status: n => ({ wait_ms: waits[Math.min(n, 3)], poll_ms: 1000 }) };
   await visit(script, {}, async (page, mock) => {
-    await page.clock.install();
+    const pass = await virtualTime(page);
     await page.goto(mock.url);
     let last = Infinity;
     const note = page.locator('[data-tg=note]');
     for (let i = 0; mock.seen.polls < 4 || !(await note.isVisible()); i++) {
       assert.ok(i < 60, 'the longer wait was never told');
-      await page.clock.runFor(500);
+      await pass(500);
       const [value, unit] = (await page.title()).split(' ');
       const seconds = Number(value) * (unit.startsWith('minute') ? 60 : 1);
       if (!(await note.isVisible())) {
@@ -221,10 +221,11 @@ test('a kept form waits for its button without JavaScript', async () => {
 test('a full room is tried again by itself', async () => {
   const script = { page: n => (n ? null : { kind: 'full', wait: 30, target: '/x' }) };
   await visit(script, {}, async (page, mock) => {
-    await page.clock.install();
+    const pass = await virtualTime(page);
     await page.goto(`${mock.url}/x`);
-    await page.clock.runFor(29_000);
+    await pass(29_000);
     assert.equal(mock.seen.pages, 1);
+    // It goes on to another page.
     await page.clock.runFor(6_000);
     await inside(page);
     assert.equal(mock.seen.polls, 0);
