@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -95,13 +96,12 @@ impl Service {
     }
 }
 
-/// The middle one of the rates that are believed while `goes_on`, ten times a second: a second in which the machine stood still is
-/// right to move the belief, and is not what the crowd was served by.
-fn believed(service: &Service, goes_on: impl Fn() -> bool) -> f64 {
+/// The middle one of the rates that are believed until the crowd is `over`, ten times a second: a second in which the machine stood
+/// still is right to move the belief, and is not what the crowd was served by.
+fn believed(service: &Service, over: &Receiver<()>) -> f64 {
     let mut rates = Vec::new();
-    while goes_on() {
+    while let Err(RecvTimeoutError::Timeout) = over.recv_timeout(Duration::from_millis(100)) {
         rates.extend(service.capacity()["rate"].as_f64());
-        std::thread::sleep(Duration::from_millis(100));
     }
     assert!(!rates.is_empty(), "no rate was believed");
     rates.sort_unstable_by(f64::total_cmp);
@@ -115,8 +115,12 @@ fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
     let known = service(&[&format!("capacity.rate={CAPACITY}"), &format!("origin.max_in_flight={WORKERS}")]);
     let (goodput, told, rate) = std::thread::scope(|scope| {
         let at_known = scope.spawn(|| known.crowd());
-        let at_unknown = scope.spawn(|| unknown.crowd());
-        let rate = believed(&unknown, || !at_unknown.is_finished());
+        let (under_way, over) = mpsc::channel();
+        let at_unknown = scope.spawn(|| {
+            let _under_way = under_way;
+            unknown.crowd()
+        });
+        let rate = believed(&unknown, &over);
         let [goodput, told] = [at_unknown, at_known].map(|crowd| crowd.join().expect("a crowd"));
         (goodput, told, rate)
     });
