@@ -3,8 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::{self, TryRecvError};
 
 use serde_json::Value;
 
@@ -13,9 +12,9 @@ use super::http::{Answer, Client};
 use super::origin::Origin;
 
 /// Requests per second: what the model origin can take.
-const CAPACITY: f64 = 100.0;
+const CAPACITY: f64 = 40.0;
 /// And at once.
-const WORKERS: u32 = 10;
+const WORKERS: f64 = 4.0;
 
 /// A process that goes when the test does.
 struct Running(Child);
@@ -36,7 +35,9 @@ impl Drop for Running {
 /// `tidegate origin`, and where it listens.
 fn model_origin() -> (Running, String) {
     let mut command = tidegate();
-    command.args(["origin", "--json", "--listen", "127.0.0.1:0", "--capacity", &CAPACITY.to_string()]);
+    let takes = [CAPACITY.to_string(), WORKERS.to_string()];
+    command.args(["origin", "--json", "--listen", "127.0.0.1:0"]);
+    command.args(["--capacity", &takes[0], "--workers", &takes[1]]);
     let mut origin = Running::start(command.stdout(Stdio::piped()));
     let mut line = String::new();
     BufReader::new(origin.0.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
@@ -59,8 +60,8 @@ struct Service {
     _state: TempDir,
 }
 
-/// The gate is told nothing of the origin, or what is `set`.
-fn service(set: &[&str]) -> Service {
+/// The gate is told nothing of the origin.
+fn service() -> Service {
     let (origin, address) = model_origin();
     let (http, admin, state) = (free_address(), free_address(), TempDir::new());
     let directory = format!("room.state_dir={}", state.path().display());
@@ -69,7 +70,6 @@ fn service(set: &[&str]) -> Service {
     run.args([
         "run", "--origin", &address, "--listen", &listen[0], "--admin", &listen[1], "--set", &directory,
     ]);
-    run.args(set.iter().flat_map(|set| ["--set", set]));
     let gate = Running::start(run.stdout(Stdio::null()).stderr(Stdio::null()));
     wait_for("the gate to be ready", || {
         ask(admin, "GET", "/readyz").ok().filter(|answer| answer.status() == 200)
@@ -82,64 +82,58 @@ impl Service {
         ask(self.admin, "GET", "/v1/capacity").expect("an answer").json()
     }
 
-    /// Ten times what it takes come for 2.5 s and get in by turn, all of them. Returns pages per second while somebody waited.
-    fn crowd(&self) -> f64 {
-        let crowd =
-            [&format!("http://{}/", self.http), "--rate", "1000", "--for", "2500ms", "--seed", "5", "--json"];
+    /// Ten times what it takes come for 2.5 s and get in by turn, all of them: 25 s of work. Nobody is impatient: how fast it goes
+    /// is the machine's affair.
+    fn crowd(&self) {
+        let url = format!("http://{}/", self.http);
+        let (rate, patient) = ((10.0 * CAPACITY).to_string(), "visitor.0.patience=2m");
+        let crowd = [&url, "--rate", &rate, "--for", "2500ms", "--seed", "5", "--set", patient, "--json"];
         let output = tidegate().arg("load").args(crowd).stdin(Stdio::null()).output().expect("tidegate load");
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let figure = |key: &str| json["summary"][key].as_f64().unwrap_or_else(|| panic!("{key}: {json}"));
-        assert!(figure("offered") > 10.0 * CAPACITY, "{}", json["summary"]);
+        assert!(figure("offered") > 20.0 * CAPACITY, "{}", json["summary"]);
         assert_eq!((figure("failed_requests"), figure("failed")), (0.0, 0.0), "{}", json["summary"]);
         assert_eq!(figure("done"), figure("offered"), "{}", json["summary"]);
-        figure("goodput_while_waiting_rps")
     }
 }
 
-/// The middle one of the rates that are believed until the crowd is `over`, ten times a second: a second in which the machine stood
-/// still is right to move the belief, and is not what the crowd was served by.
-fn believed(service: &Service, over: &Receiver<()>) -> f64 {
-    let mut rates = Vec::new();
-    while let Err(RecvTimeoutError::Timeout) = over.recv_timeout(Duration::from_millis(100)) {
-        rates.extend(service.capacity()["rate"].as_f64());
-    }
-    assert!(!rates.is_empty(), "no rate was believed");
-    rates.sort_unstable_by(f64::total_cmp);
-    rates[rates.len() / 2]
-}
-
-/// Two services get the same crowd at the same time: what the machine is too busy for, both have to do without.
+/// What share of the capacity is served is the simulator's to say (`crates/lab/tests/closed.rs`): there, no machine stands still.
 #[test]
 fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
-    let unknown = service(&[]);
-    let known = service(&[&format!("capacity.rate={CAPACITY}"), &format!("origin.max_in_flight={WORKERS}")]);
-    let (goodput, told, rate) = std::thread::scope(|scope| {
-        let at_known = scope.spawn(|| known.crowd());
-        let (under_way, over) = mpsc::channel();
-        let at_unknown = scope.spawn(|| {
-            let _under_way = under_way;
-            unknown.crowd()
+    let service = service();
+    let believed = |found: &Value| found["rate"].as_f64().expect("a rate");
+    assert!(believed(&service.capacity()) > 2.0 * CAPACITY, "it begins with something else");
+    let found = std::thread::scope(|scope| {
+        let (looking, is_found) = mpsc::channel::<()>();
+        let service = &service;
+        scope.spawn(move || {
+            service.crowd();
+            // Who stood still while the first crowd was there has another one to learn from.
+            while is_found.try_recv() == Err(TryRecvError::Empty) {
+                service.crowd();
+            }
         });
-        let rate = believed(&unknown, &over);
-        let [goodput, told] = [at_unknown, at_known].map(|crowd| crowd.join().expect("a crowd"));
-        (goodput, told, rate)
+        let found = wait_for("the capacity to be found", || {
+            let now = service.capacity();
+            let is_right = (0.8 * CAPACITY..=1.25 * CAPACITY).contains(&believed(&now));
+            (is_right && now["phase"] == "settled").then_some(now)
+        });
+        drop(looking);
+        found
     });
-    assert!(told <= 1.05 * CAPACITY, "{told} pages a second");
-    assert!(goodput >= 0.9 * told, "{goodput} pages a second, {told} where the capacity is told");
-
-    let found = unknown.capacity();
     assert_eq!(
         (&found["estimator"], &found["configured"]),
         (&"bottleneck".into(), &"auto".into()),
         "{found}"
     );
-    assert!((0.8 * told..=1.25 * CAPACITY).contains(&rate), "{rate}, {told} where it is told: {found}");
-    assert!(found["max_in_flight"].is_u64() && found["samples"].as_u64() > Some(0), "{found}");
+    let in_flight = found["max_in_flight"].as_f64().unwrap_or_else(|| panic!("a limit: {found}"));
+    assert!((1.0..=4.0 * WORKERS).contains(&in_flight), "{found}");
+    assert!(found["samples"].as_u64() > Some(0), "{found}");
     assert!(found["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{found}");
-    let again = ask(unknown.admin, "POST", "/v1/capacity/rediscover").expect("an answer");
+    let again = ask(service.admin, "POST", "/v1/capacity/rediscover").expect("an answer");
     assert_eq!(again.status(), 202);
     wait_for("the search to begin anew", || {
-        let now: Value = ask(unknown.admin, "GET", "/v1/capacity").ok()?.json();
+        let now: Value = ask(service.admin, "GET", "/v1/capacity").ok()?.json();
         (now["phase"] != "settled").then_some(())
     });
 }
