@@ -75,6 +75,34 @@ fn without_a_gate_the_same_crowd_fares_worse() {
     assert!(without.outcome.figure("response_mean_ms") > 2.0 * with.outcome.figure("response_mean_ms"));
 }
 
+/// The same over sockets, where the machine has a say: `crates/cli/tests/e2e/discovery.rs`.
+#[test]
+fn an_unknown_origin_serves_a_crowd_of_ten_times_its_capacity_as_well_as_one_that_is_known() {
+    let goodput = |gate: &str, seed| {
+        let text = format!(
+            "[[arrivals.phase]]\nrate = 1000\nfor = \"2500ms\"\n[origin]\nworkers = 10\nservice = \"100ms\"\n[gate]\n{gate}"
+        );
+        let scenario = Scenario::parse(&text, "unknown.toml", Path::new(""), &[]);
+        let run = play(&scenario.unwrap_or_else(|mistakes| panic!("{mistakes}")), seed);
+        whole(&run);
+        let figure = |key| run.outcome.figure(key);
+        assert!(figure("offered") > 2_000.0, "{:?}", run.outcome.summary);
+        assert_eq!((figure("failed_requests"), figure("failed")), (0.0, 0.0), "{:?}", run.outcome.summary);
+        assert_eq!(figure("done"), figure("offered"), "{:?}", run.outcome.summary);
+        figure("goodput_while_waiting_rps")
+    };
+    for seed in 1..=5 {
+        let told = goodput("capacity.rate = 100\norigin.max_in_flight = 10\n", seed);
+        let found = goodput("", seed);
+        assert!(told <= 105.0, "seed {seed}: {told} pages a second");
+        assert!(
+            found >= 0.9 * told,
+            "seed {seed}: {found} pages a second, {told} where the capacity is told"
+        );
+        assert!(found >= 90.0, "seed {seed}: {found} of 100 pages a second");
+    }
+}
+
 /// What each of these seeds broke first is said beside it.
 #[test]
 fn pinned_seeds_stay_whole() {

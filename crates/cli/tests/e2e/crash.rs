@@ -55,7 +55,7 @@ fn after_kill_9_a_thousand_keep_their_place() {
     let mut crowd = gather(&gate, CROWD);
     gate.crash_and_restart();
     ask_all(&gate, &mut crowd);
-    assert!(crowd.len() > CROWD / 10, "enough still wait: {}", crowd.len());
+    assert!(crowd.len() > CROWD / 2, "most still wait: {}", crowd.len());
 
     // A newcomer goes behind all of them: the promises made before the crash still hold.
     let mut newcomer = Visitor::default();

@@ -97,7 +97,8 @@ impl Service {
     }
 }
 
-/// What share of the capacity is served is the simulator's to say (`crates/lab/tests/closed.rs`): there, no machine stands still.
+/// What share of the capacity is served is said of the same crowd in the simulator (`crates/lab/tests/sim.rs`): there, no machine
+/// stands still.
 #[test]
 fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
     let service = service();
