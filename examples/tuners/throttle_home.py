@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MASTH, Figure 2(b), from outside of the gate: as throttle-home.rhai, over the API.
+"""MASTH, Figure 2(b), from outside the gate: the same as throttle-home.rhai, over the API.
 
 Usage: throttle_home.py [URL]     (http://127.0.0.1:9090; TIDEGATE_TOKEN: listen.admin_token)
 """
@@ -14,7 +14,7 @@ DAY_S = 24 * 60 * 60
 
 
 def ask(method, path, body=None):
-    """One call of the API; what it answers."""
+    """Calls the API once and returns the answer."""
     request = urllib.request.Request(URL + path, method=method)
     if token := os.environ.get("TIDEGATE_TOKEN"):
         request.add_header("Authorization", f"Bearer {token}")
@@ -24,7 +24,7 @@ def ask(method, path, body=None):
 
 
 def peak_goodput():
-    """The most that the class has served in one second of the last day, in requests."""
+    """The most requests that the class has served in one second of the last day."""
     since = int(time.time()) - DAY_S
     history = ask("GET", f"/v1/history?metric=goodput&class=home&from={since}")
     most = history["columns"].index("max")
@@ -32,7 +32,7 @@ def peak_goodput():
 
 
 def wanted():
-    """What the tunables should be now."""
+    """The values that the tunables should have now."""
     if not ask("GET", "/v1/state")["overloaded"]:
         return {"class.home.ingress.limit": "off"}
     cost = ask("GET", "/v1/tunables/class.home.cost")["value"]
