@@ -1,7 +1,7 @@
 //! Any bytes as a configuration: settings or mistakes, never a panic; a mistake points into the text; accepted
 //! settings differ from themselves in nothing.
 
-use tidegate_gateway::settings::{Override, Settings};
+use tidegate_settings::{Override, Settings};
 
 /// One run.
 pub fn config(data: &[u8]) {

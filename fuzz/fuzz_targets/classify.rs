@@ -1,9 +1,9 @@
 #![no_main]
-//! `cargo +nightly fuzz run classify`. A slice of it runs in every `cargo test`: `crates/core/tests/fuzz_slice.rs`.
+//! `cargo +nightly fuzz run classify`. A slice of it runs in every `cargo test`: `crates/core/tests/suite/fuzz_slice.rs`.
 
 // Each target uses its own part.
 #[allow(dead_code)]
-#[path = "../../crates/core/tests/fuzz/mod.rs"]
+#[path = "../../crates/core/tests/suite/fuzz/mod.rs"]
 mod fuzz;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

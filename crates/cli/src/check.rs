@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use tidegate_gateway::live::Live;
-use tidegate_gateway::settings::Settings;
+use tidegate_gateway::config::Config;
+use tidegate_settings::Settings;
 
 use crate::results::say;
 
@@ -17,7 +17,7 @@ pub fn check(file: &Path) -> ExitCode {
             // A ring without keys gets one at the start; the rest is compiled as `run` would.
             let key = format!("1:{}", "00".repeat(32));
             if let Err(e) =
-                Live::new(settings, if keys.is_empty() { std::slice::from_ref(&key) } else { &keys })
+                Config::new(settings, if keys.is_empty() { std::slice::from_ref(&key) } else { &keys })
             {
                 eprintln!("{}: {e}", file.display());
                 return ExitCode::from(2);

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use tidegate_core::capacity::Phase;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_gateway::settings::Settings;
 use tidegate_lab::demo::{self, Belief, DemoOptions as LabOptions, Gatekeeper, RunningGate};
+use tidegate_settings::Settings;
 
 use crate::args::DemoOptions;
 

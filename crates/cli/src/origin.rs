@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::json;
-use tidegate_gateway::log;
-use tidegate_gateway::settings::Settings;
+use tidegate_gateway::base::log;
 use tidegate_lab::limits::raise_open_files;
 use tidegate_lab::origin::shop::{self, Shop, Size, Tiers};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle, Service, Shopped};
 use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
+use tidegate_settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::assignment;

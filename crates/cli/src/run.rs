@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use tidegate_gateway::log;
+use tidegate_gateway::base::log;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_gateway::settings::{Override, Settings};
+use tidegate_settings::{Override, Settings};
 
 use crate::args::RunOptions;
 use crate::{signals, status_line};

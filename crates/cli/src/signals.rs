@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tidegate_gateway::audit::By;
-use tidegate_gateway::driver::Control;
+use tidegate_gateway::base::audit::By;
+use tidegate_gateway::control::driver::Control;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Watches for signals on a thread of its own, for as long as the process lives.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 use tidegate_lab::html;
 use tidegate_lab::report;
 use tidegate_lab::scenario::{Arrivals, Scenario};

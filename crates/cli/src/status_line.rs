@@ -9,7 +9,8 @@ use std::time::Duration;
 use tidegate_core::capacity::Phase;
 use tidegate_core::control::Tunables;
 use tidegate_core::units::Rate;
-use tidegate_gateway::driver::{Control, Figures};
+use tidegate_gateway::control::driver::Control;
+use tidegate_gateway::shared::figures::Figures;
 
 /// A line that is being kept up to date.
 pub struct StatusLine {

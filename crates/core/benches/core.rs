@@ -75,7 +75,7 @@ fn slots() {
     });
 }
 
-/// A room whose newcomers wait for `wait` and a little more with every call.
+/// A room whose newcomers wait for `wait`, and a little more with every call.
 fn room(wait: Duration) {
     let now = Timestamp::from_secs(1_800_000_000);
     let config =
@@ -89,16 +89,16 @@ fn room(wait: Duration) {
     for _ in 0..wait.as_secs() * CAPACITY as u64 {
         arrive();
     }
-    let Arrival::Wait(ticket, _) = arrive() else { panic!("a full room lets nobody in at once") };
-    // The hand is moved by the tick alone: from the second one on the schedule runs on work.
+    let Arrival::Wait(ticket, _) = arrive() else { panic!("no one enters a full room at once") };
+    // Only the tick moves the virtual clock: from the second one on it runs on work.
     for tick in 1..=2 {
         room.tick(now + Duration::from_millis(100 * tick), Cost::ZERO);
     }
     let name = format!("at {} s of wait", wait.as_secs());
-    bench(&format!("room look {name}"), || {
-        black_box(room.look(black_box(&ticket), now));
+    bench(&format!("room status {name}"), || {
+        black_box(room.status(black_box(&ticket), now));
     });
-    // A newcomer takes a place: the wait grows by 2,100 s over all rounds.
+    // Every newcomer takes a slot: the wait grows by 2,100 s over all rounds.
     bench(&format!("room arrive {name}"), || {
         black_box(arrive());
     });

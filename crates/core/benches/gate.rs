@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tidegate_core::gate::{
-    BucketConfig, ClassConfig, Decision, Gate, GateConfig, Leaving, Request, Scheduling,
+    BucketConfig, ClassConfig, Gate, GateConfig, Leaving, QueueDecision, Request, Scheduling,
 };
-use tidegate_core::queue::Spot;
+use tidegate_core::queue::QueueHandle;
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 /// A round is shorter than what the scheduler of a busy machine gives to others.
@@ -42,7 +42,7 @@ struct Case {
     now: Timestamp,
     at_origin: VecDeque<ClassId>,
     /// Who waits, by id.
-    spots: Vec<Option<Spot>>,
+    spots: Vec<Option<QueueHandle>>,
     dice: u64,
     rounds: Vec<u128>,
 }
@@ -86,9 +86,9 @@ impl Case {
     fn come(&mut self, id: u64, class: ClassId) {
         self.now = self.now + Duration::from_micros(100);
         match self.gate.arrive(Request { id, class, cost: Cost::ONE }, self.now) {
-            Decision::Forward => self.at_origin.push_back(class),
-            Decision::Queued(spot) => self.spots[id as usize] = Some(spot),
-            Decision::Shed(reason) => unreachable!("{reason:?}"),
+            QueueDecision::Forward => self.at_origin.push_back(class),
+            QueueDecision::Queued(spot) => self.spots[id as usize] = Some(spot),
+            QueueDecision::Shed(reason) => unreachable!("{reason:?}"),
         }
     }
 
@@ -129,7 +129,7 @@ impl Idle {
         self.gate.finish(class, Cost::ONE, self.now);
         assert_eq!(self.gate.next(self.now), None);
         let decision = self.gate.arrive(Request { id: 0, class, cost: Cost::ONE }, self.now);
-        assert!(matches!(decision, Decision::Forward));
+        assert!(matches!(decision, QueueDecision::Forward));
     }
 }
 

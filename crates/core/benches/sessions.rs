@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tidegate_core::gate::Totals;
-use tidegate_core::orders::TierId;
-use tidegate_core::session::{Cap, SessionConfig, SessionKey, Sessions, SessionsSeen};
+use tidegate_core::policies::TierId;
+use tidegate_core::session::{Cap, SessionConfig, SessionInputs, SessionKey, Sessions};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const CALLS: u64 = 10_000;
@@ -97,8 +97,10 @@ fn main() {
         let mut now = START;
         let idle = time(|_| {
             now = now + Duration::from_millis(100);
-            sessions
-                .tick(&SessionsSeen { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, now);
+            sessions.tick(
+                &SessionInputs { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 },
+                now,
+            );
         });
         show("tick of 100 ms, all of it", idle * CALLS as f64);
     }
@@ -118,7 +120,7 @@ fn refused() {
     println!("{:44} {ns:8.1} ns", "admit where no place is free");
     let ns = time(|_| {
         for _ in 0..CALLS {
-            black_box(sessions.has_place(black_box(TierId(0))));
+            black_box(sessions.has_slot(black_box(TierId(0))));
         }
     });
     println!("{:44} {ns:8.1} ns", "has_place");

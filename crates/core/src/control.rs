@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use crate::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
-use crate::desk::Desk;
+use crate::admission::Admission;
+use crate::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::gate::Totals;
-use crate::room::{Course, Orders, Reported, Room};
+use crate::room::{ControlUpdate, RemoteOrigin, Room, RoomTargets};
 use crate::units::{ClassId, Rate, Timestamp};
 
 mod history;
@@ -66,7 +66,7 @@ impl Control {
     }
 
     /// One tick: shows the estimator what ended since the last one and returns its estimate and what follows from it.
-    pub fn tick(&mut self, samples: &[Sample], load: &Load, now: Timestamp) -> (Tunables, Estimate) {
+    pub fn tick(&mut self, samples: &[Sample], load: &GateLoad, now: Timestamp) -> (Tunables, Estimate) {
         for sample in samples {
             self.estimator.observe(sample);
         }
@@ -83,27 +83,27 @@ impl Control {
     /// samples go to tokengen, whose estimator sees them here, and whose limit tokencheck returns from here.
     pub fn steer(
         &mut self,
-        desk: &Desk,
+        desk: &Admission,
         gate: &Totals,
         is_origin_usable: bool,
         samples: &[Sample],
         now: Timestamp,
     ) -> (Tunables, Estimate) {
         let room = match desk {
-            Desk::Room(room) => room,
-            Desk::Checker { checker, .. } => {
+            Admission::Room(room) => room,
+            Admission::Checker { checker, .. } => {
                 checker.observe(samples);
                 desk.tick(gate, is_origin_usable, now);
                 return self.ordered(desk, checker.orders(), now);
             }
         };
-        let (tunables, estimate) = match room.reported(now) {
-            Reported::Here => self.tick(samples, &load(room, gate, now), now),
-            Reported::Heard(gate, samples) => {
+        let (tunables, estimate) = match room.remote_origin(now) {
+            RemoteOrigin::Here => self.tick(samples, &load(room, gate, now), now),
+            RemoteOrigin::Heard(gate, samples) => {
                 self.silence = Silence::default();
                 self.tick(&samples, &load(room, &gate, now), now)
             }
-            Reported::Silent(silence) => self.unheard(silence, now),
+            RemoteOrigin::Silent(silence) => self.unheard(silence, now),
         };
         let keeps_queue = self.set_course(room, &tunables, now);
         room.look_out(keeps_queue && estimate.phase == Phase::Searching, now);
@@ -113,8 +113,8 @@ impl Control {
 
     /// What follows from the last estimate under the bounds of now, put in force without a tick: no estimator is asked, and time
     /// does not go on for one. `None`: there is no estimate, or it is another process's; the next tick has it.
-    pub fn reapply(&mut self, desk: &Desk, now: Timestamp) -> Option<Tunables> {
-        let Desk::Room(room) = desk else { return None };
+    pub fn reapply(&mut self, desk: &Admission, now: Timestamp) -> Option<Tunables> {
+        let Admission::Room(room) = desk else { return None };
         let (tunables, _) = self.put_in_force(self.last?, now);
         self.set_course(room, &tunables, now);
         Some(tunables)
@@ -126,20 +126,25 @@ impl Control {
         room.order_limit(tunables.max_in_flight, self.last.is_none_or(|last| last.confidence > 0.0));
         // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
         let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
-        room.set_course(&Course { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        room.set_targets(&RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
         keeps_queue
     }
 
     /// Nothing is known of the origin: what was believed last, for a while.
     fn unheard(&mut self, silence: Duration, now: Timestamp) -> (Tunables, Estimate) {
-        let Some(last) = self.last else { return self.tick(&[], &Load::default(), now) };
+        let Some(last) = self.last else { return self.tick(&[], &GateLoad::default(), now) };
         self.silence = Silence::new(silence, &last);
         let estimate = self.silence.decayed(&last, self.bounds.floor);
         self.put_in_force(estimate, now)
     }
 
     /// Tokencheck's: what tokengen has ordered, within its own operator's bound on requests in flight.
-    fn ordered(&mut self, desk: &Desk, orders: Option<Orders>, now: Timestamp) -> (Tunables, Estimate) {
+    fn ordered(
+        &mut self,
+        desk: &Admission,
+        orders: Option<ControlUpdate>,
+        now: Timestamp,
+    ) -> (Tunables, Estimate) {
         let capacity = desk.capacity();
         let max_in_flight = orders.and_then(|orders| orders.max_in_flight);
         let confidence = if orders.is_none_or(|orders| orders.is_measured) { 1.0 } else { 0.0 };
@@ -206,10 +211,10 @@ impl Control {
     }
 }
 
-fn load(room: &Room, gate: &Totals, now: Timestamp) -> Load {
+fn load(room: &Room, gate: &Totals, now: Timestamp) -> GateLoad {
     // Who waits for the place of a session says nothing of what the origin could take.
     let room_waits = room.busy(now) && !room.waits_for_places();
-    Load { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
+    GateLoad { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
 }
 
 impl Bounds {

@@ -32,7 +32,7 @@
 use std::time::Duration;
 
 use crate::capacity::Sample;
-use crate::queue::{Spot, Waiting};
+use crate::queue::{QueueHandle, Waiting};
 use crate::scheduler::Scheduler;
 use crate::scheduler::tournament::Tournament;
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
@@ -51,7 +51,7 @@ pub use config::{
     BucketConfig, ClassConfig, DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, GateConfig, QueueConfig,
     Scheduling,
 };
-pub use request::{Decision, Lane, Leaving, Request, Served, ShedReason, Woken};
+pub use request::{Lane, Leaving, QueueDecision, Request, Served, ShedReason, Woken};
 pub use totals::Totals;
 
 /// An answer that goes on for so long after its head gives its place back: pages take less, streams and downloads more.
@@ -134,12 +134,17 @@ impl Gate {
     }
 
     /// A request arrives. If others who may go wait it joins them even while there is room, so that nobody overtakes.
-    pub fn arrive(&mut self, request: Request, now: Timestamp) -> Decision {
+    pub fn arrive(&mut self, request: Request, now: Timestamp) -> QueueDecision {
         self.arrive_as(request, Lane::Ordinary, None, now)
     }
 
     /// As [`Gate::arrive`]; from `until` on its visitor does not wait for the answer any more.
-    pub fn arrive_until(&mut self, request: Request, until: Option<Timestamp>, now: Timestamp) -> Decision {
+    pub fn arrive_until(
+        &mut self,
+        request: Request,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> QueueDecision {
         self.arrive_as(request, Lane::Ordinary, until, now)
     }
 
@@ -151,7 +156,7 @@ impl Gate {
         lane: Lane,
         until: Option<Timestamp>,
         now: Timestamp,
-    ) -> Decision {
+    ) -> QueueDecision {
         let Request { id, class, cost } = request;
         self.totals.arrived += 1;
         if until.is_some_and(|until| until <= now) {
@@ -174,7 +179,7 @@ impl Gate {
                 // It took of the class's own limits, past those who wait for them.
                 self.refresh(class, now);
             }
-            return Decision::Forward;
+            return QueueDecision::Forward;
         }
         let waiting = Waiting { id, class, lane, cost, since: now, until, turn: self.totals.arrived };
         let Some(Ok(spot)) = has_queue.then(|| here.queue.push(waiting)) else {
@@ -185,12 +190,12 @@ impl Gate {
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
         self.refresh(class, now);
-        Decision::Queued(spot)
+        QueueDecision::Queued(spot)
     }
 
-    fn refuse(&mut self, reason: ShedReason) -> Decision {
+    fn refuse(&mut self, reason: ShedReason) -> QueueDecision {
         self.totals.count_shed(reason);
-        Decision::Shed(reason)
+        QueueDecision::Shed(reason)
     }
 
     /// The origin has answered a request, or failed to. Call [`Gate::next`] afterwards.
@@ -295,7 +300,7 @@ impl Gate {
 
     /// A visitor left. `false` if it does not wait there any more: it was woken or shed before, and must be finished by
     /// whoever was told so.
-    pub fn abandon(&mut self, spot: Spot, now: Timestamp) -> bool {
+    pub fn abandon(&mut self, spot: QueueHandle, now: Timestamp) -> bool {
         let Some(waiting) = self.classes[spot.class().index()].queue.remove(spot) else { return false };
         self.totals.abandoned += 1;
         self.leave_queue(&waiting, now);

@@ -19,18 +19,19 @@ pub mod room;
 pub mod slots;
 
 mod ring;
-pub use ring::Load;
+pub use ring::SlotLoad;
 
+mod decaying;
 mod sync;
 
 pub mod bucket;
 
 pub mod ingress;
 
-pub mod orders;
+pub mod policies;
 
-pub mod hand;
-mod show_up;
+mod queue_target;
+pub mod virtual_clock;
 
 pub mod ticket;
 
@@ -50,7 +51,7 @@ pub mod rules;
 
 pub mod capacity;
 
-pub mod desk;
+pub mod admission;
 
 pub mod control;
 

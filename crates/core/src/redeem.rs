@@ -1,58 +1,67 @@
 //! Exactly once: the nonces of tickets that were redeemed and could still be presented again.
 //!
-//! WebQ (III-C) leaves a window of one second in which a ticket can be used twice, to keep no state. This set closes it,
-//! and its size is bounded by what the origin serves, not by who waits: an entry is made when work is admitted and
-//! forgotten once its slot has passed the grace period, after which the ticket is refused as expired anyway. So it
-//! holds about capacity x (grace + tolerance + what the hand leads by).
+//! WebQ (III-C) leaves a window of one second in which a ticket can be used twice, to keep no state. This set
+//! closes it. Its size is bounded by what the origin serves, not by the number of visitors that wait: an
+//! entry is made when work is admitted and forgotten once its slot has passed the grace period, after which
+//! the ticket is refused as expired anyway. So it holds about capacity x (grace + tolerance + what the
+//! virtual clock leads by).
 //!
-//! Shards of `Mutex<BTreeSet<(slot second, nonce)>>`: it is touched once per admitted request, inside a request that
-//! costs the origin thousands of times more, and a racing redemption must wait for the outcome anyway. Ordered by second,
-//! so that forgetting is one split and needs no scan. Rejected: a Bloom filter (a false positive turns an honest
-//! visitor away), a lock-free set (no gain at this rate).
+//! Shards of `Mutex<BTreeSet<(slot second, nonce)>>`: touched once per admitted request, inside a request
+//! that costs the origin thousands of times more, and a racing redemption must wait for the outcome anyway.
+//! Ordered by second, so that forgetting is one split and needs no scan. Rejected: a Bloom filter (a false
+//! positive turns an honest visitor away), a lock-free set (no gain at this rate).
 //!
-//! Those who wait ask far more often than anybody is let in, and they ask about seconds after the latest one redeemed: one
-//! word that remembers it answers them without a lock and without a search through what the last minute's visitors left.
+//! Waiting visitors ask far more often than anybody is let in, and they ask about seconds after the latest
+//! one redeemed: one word that remembers it answers them without a lock and without a search through what the
+//! last minute's visitors left.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, lock};
 
 /// Enough that a few dozen workers seldom meet in one.
 const SHARDS: usize = 64;
 
-/// Nonces kept at once: 2^22, at 24 bytes about 100 MB. An origin of 60,000 requests a second with a minute of grace stays below.
+/// Nonces kept at once: 2^22, at 24 bytes about 100 MB. An origin of 60,000 requests a second with a minute
+/// of grace needs fewer.
 pub const MAX_REDEEMED: usize = 1 << 22;
 
-/// What became of an attempt to redeem.
+/// The outcome of recording a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
-    /// The first: it counts.
+pub enum Recorded {
+    /// It is recorded from now on.
     First,
-    /// Redeemed before.
-    Again,
-    /// The set is full; nothing was noted, try later.
-    NoRoom,
+    /// It was recorded before.
+    Duplicate,
+    /// The set is full; nothing was recorded, try later.
+    Full,
 }
 
-/// (slot second, nonce), the oldest first.
-type Shard = BTreeSet<(u64, u64)>;
+/// A nonce in the order of forgetting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    second: u64,
+    nonce: u64,
+}
 
-/// The set.
-pub struct Redeemed {
+type Shard = BTreeSet<Entry>;
+
+/// The nonces of redeemed tickets, by the slot second of the ticket.
+pub struct RedeemedNonces {
     shards: Box<[Mutex<Shard>]>,
     max_per_shard: usize,
-    /// No slot after this second was ever noted.
+    /// No second after this one was ever recorded.
     latest: AtomicU64,
 }
 
-impl Default for Redeemed {
+impl Default for RedeemedNonces {
     fn default() -> Self {
         Self::with_max(MAX_REDEEMED)
     }
 }
 
-impl Redeemed {
+impl RedeemedNonces {
     /// A set of at most about `max` nonces.
     pub fn with_max(max: usize) -> Self {
         Self {
@@ -63,32 +72,32 @@ impl Redeemed {
     }
 
     fn shard(&self, nonce: u64) -> MutexGuard<'_, Shard> {
-        // Nonces are random. A panic elsewhere cannot leave a set half changed.
-        self.shards[nonce as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        // Nonces are random.
+        lock(&self.shards[nonce as usize % SHARDS])
     }
 
-    /// Notes that the ticket with this slot second and nonce is redeemed now.
-    pub fn mark(&self, second: u64, nonce: u64) -> Mark {
-        self.reaches(second);
-        let mut shard = self.shard(nonce);
-        if shard.contains(&(second, nonce)) {
-            return Mark::Again;
+    /// Records that the ticket with this slot second and nonce is redeemed now.
+    pub fn record(&self, second: u64, nonce: u64) -> Recorded {
+        self.raise_latest(second);
+        let (mut shard, entry) = (self.shard(nonce), Entry { second, nonce });
+        if shard.contains(&entry) {
+            return Recorded::Duplicate;
         }
         if shard.len() >= self.max_per_shard {
-            return Mark::NoRoom;
+            return Recorded::Full;
         }
-        shard.insert((second, nonce));
-        Mark::First
+        shard.insert(entry);
+        Recorded::First
     }
 
-    /// Takes a note back: who redeemed it got nothing for it.
-    pub fn unmark(&self, second: u64, nonce: u64) {
-        self.shard(nonce).remove(&(second, nonce));
+    /// Takes a nonce out again: its request never reached the origin.
+    pub fn remove(&self, second: u64, nonce: u64) {
+        self.shard(nonce).remove(&Entry { second, nonce });
     }
 
-    /// Before the note itself: whoever may know of the note reads at least this. The word changes about once a second, so
-    /// that all workers read it from their own caches.
-    fn reaches(&self, second: u64) {
+    /// Before the nonce itself is recorded: a thread that may know of it reads at least this. The word
+    /// changes about once a second, so that all workers read it from their own caches.
+    fn raise_latest(&self, second: u64) {
         if self.latest.load(Ordering::Relaxed) < second {
             self.latest.fetch_max(second, Ordering::Relaxed);
         }
@@ -96,22 +105,21 @@ impl Redeemed {
 
     /// Whether it was redeemed.
     pub fn contains(&self, second: u64, nonce: u64) -> bool {
-        second <= self.latest.load(Ordering::Relaxed) && self.shard(nonce).contains(&(second, nonce))
+        second <= self.latest.load(Ordering::Relaxed) && self.shard(nonce).contains(&Entry { second, nonce })
     }
 
-    /// Forgets slots before `second`.
+    /// Forgets tickets of seconds before `second`.
     pub fn forget_before(&self, second: u64) {
-        for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            if shard.first().is_some_and(|&(oldest, _)| oldest < second) {
-                *shard = shard.split_off(&(second, 0));
+        for mut shard in self.shards.iter().map(lock) {
+            if shard.first().is_some_and(|oldest| oldest.second < second) {
+                *shard = shard.split_off(&Entry { second, nonce: 0 });
             }
         }
     }
 
     /// How many nonces are kept.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
     /// Whether none is kept.
@@ -120,22 +128,22 @@ impl Redeemed {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_found_in_whatever_order_their_seconds_come() {
-        let set = Redeemed::with_max(64 * 4);
-        let noted = [(7, 1), (9, 2), (8, 3), (7, 65)];
-        for (i, &(second, nonce)) in noted.iter().enumerate() {
-            assert_eq!(set.mark(second, nonce), Mark::First);
-            for (k, &(second, nonce)) in noted.iter().enumerate() {
+    fn nonces_are_found_in_whatever_order_their_seconds_come() {
+        let set = RedeemedNonces::with_max(64 * 4);
+        let recorded = [(7, 1), (9, 2), (8, 3), (7, 65)];
+        for (i, &(second, nonce)) in recorded.iter().enumerate() {
+            assert_eq!(set.record(second, nonce), Recorded::First);
+            for (k, &(second, nonce)) in recorded.iter().enumerate() {
                 assert_eq!(set.contains(second, nonce), k <= i, "{second} {nonce}");
             }
         }
         assert!(!set.contains(10, 2) && !set.contains(9, 3));
         set.forget_before(9);
-        assert_eq!(noted.map(|(second, nonce)| set.contains(second, nonce)), [false, true, false, false]);
+        assert_eq!(recorded.map(|(second, nonce)| set.contains(second, nonce)), [false, true, false, false]);
     }
 }

@@ -1,23 +1,26 @@
 //! A ring of seconds: how many visitors and how much work belong to each, lock-free.
 //!
-//! WebQ (III-D) keeps a circular array that is shifted once a second. Here nothing is shifted: a second `s` lives in
-//! the cell `s mod N`, and the cell carries the lap `s / N` it was written in. A cell of an earlier lap is empty; the
-//! next writer replaces it in the same compare-and-swap that adds to it. One word holds everything:
+//! WebQ (III-D) keeps a circular array that is shifted once a second. Here nothing is shifted: a second `s`
+//! lives in the cell `s mod N`, and the cell carries the lap `s / N` it was written in. A cell of an earlier
+//! lap is empty; the next writer replaces it in the same compare-and-swap that adds to it. One word holds
+//! everything:
 //!
 //! ```text
 //!  63      48 47         28 27                 0
 //! [ lap (16) | visitors (20) | cost (28, in 1/100) ]
 //! ```
 //!
-//! **Totals.** The honest wait sums up everything promised before a visitor, and everybody who waits is told one. So each
-//! [`BLOCK`] seconds also have a total, in two words of their own, which a writer corrects after the cell: a sum over
-//! a whole day reads some hundred words, not 86,400. A reader in between misses what writers are just adding: at most
-//! one visitor per worker. Totals are kept modulo 2^48 and read as signed numbers, so that a correction which
-//! overtakes an earlier one (a promise taken back before its giver has come to the total) leaves no trace.
+//! **Totals.** The honest wait sums up everything promised before a visitor, and every answer to a waiting
+//! visitor has one. So each [`BLOCK`] seconds also have a total, in two words of their own, which a writer
+//! corrects after the cell: a sum over a whole day reads some hundred words, not 86,400. A reader in between
+//! misses what writers are just adding: at most one visitor per worker. Totals are kept modulo 2^48 and read
+//! as signed numbers, so that a correction which overtakes an earlier one (a promise taken back before its
+//! writer has come to the total) leaves no trace.
 //!
-//! Rejected: the low bits of the second itself as the tag (an idle gate would meet its own cells again after 65,536 s;
-//! laps come back after years); a mutex per cell (two dependent cache misses and a wait); clearing cells on a timer
-//! (a thread that stalls between reading the time and writing would write into a cleared cell).
+//! Rejected: the low bits of the second itself as the tag (an idle gateway would meet its own cells again
+//! after 65,536 s; laps come back after years); a mutex per cell (two dependent cache misses and a wait);
+//! clearing cells on a timer (a thread that stalls between reading the time and writing would write into a
+//! cleared cell).
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::Cost;
@@ -32,16 +35,17 @@ pub(crate) const MAX_COST: u64 = (1 << COST_BITS) - 1;
 /// Most visitors a second can hold; a second with that many is full whatever they cost.
 pub(crate) const MAX_VISITORS: u64 = (1 << VISITOR_BITS) - 1;
 
-/// Seconds with a total of their own: sums read at most two blocks' worth of cells, and the totals in between.
+/// Seconds with a total of their own: sums read at most two blocks' worth of cells, and the totals in
+/// between.
 #[cfg(not(loom))]
 const BLOCK: u64 = 128;
 /// Under the model checker even its tiny rings have totals.
 #[cfg(loom)]
 const BLOCK: u64 = 2;
 
-/// What belongs to one second, or to a stretch of them.
+/// What belongs to one second, or to several.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Load {
+pub struct SlotLoad {
     /// How many visitors.
     pub visitors: u64,
     /// How much work.
@@ -52,7 +56,7 @@ pub struct Load {
 pub(crate) struct Ring {
     cells: Box<[AtomicU64]>,
     /// One per [`BLOCK`] cells; none in a ring shorter than a block.
-    totals: Box<[Total]>,
+    totals: Box<[BlockTotal]>,
     shift: u32,
 }
 
@@ -61,12 +65,12 @@ impl Ring {
     pub(crate) fn new(seconds: u64, second: u64) -> Self {
         let len = seconds.next_power_of_two();
         let shift = len.trailing_zeros();
-        // Half of what counts as earlier: a restored schedule may begin laps ago.
+        // Half of the range that counts as earlier: a restored schedule may begin laps ago.
         let stale = lap_of(second >> shift).wrapping_sub(0x4000);
         let empty = u64::from(stale) << LAP_SHIFT;
         Self {
             cells: (0..len).map(|_| AtomicU64::new(empty)).collect(),
-            totals: (0..len / BLOCK).map(|_| Total::new(empty)).collect(),
+            totals: (0..len / BLOCK).map(|_| BlockTotal::new(empty)).collect(),
             shift,
         }
     }
@@ -80,33 +84,37 @@ impl Ring {
         &self.cells[(second & (self.len() - 1)) as usize]
     }
 
-    /// What `word` says about `second`; `None` if the cell has moved on to a later lap.
-    fn decode(&self, word: u64, second: u64) -> Option<Load> {
+    /// What `word` holds for `second`; `None` if the cell has moved on to a later lap.
+    fn decode(&self, word: u64, second: u64) -> Option<SlotLoad> {
         let age = lap_of(second >> self.shift).wrapping_sub((word >> LAP_SHIFT) as u16) as i16;
         match age {
-            0 => Some(Load {
+            0 => Some(SlotLoad {
                 visitors: (word >> COST_BITS) & MAX_VISITORS,
                 cost: Cost::from_hundredths(word & MAX_COST),
             }),
-            1.. => Some(Load::default()),
+            1.. => Some(SlotLoad::default()),
             _ => None,
         }
     }
 
-    fn encode(&self, load: Load, second: u64) -> u64 {
+    fn encode(&self, load: SlotLoad, second: u64) -> u64 {
         let visitors = load.visitors.min(MAX_VISITORS);
         let cost = load.cost.hundredths().min(MAX_COST);
         (u64::from(lap_of(second >> self.shift)) << LAP_SHIFT) | (visitors << COST_BITS) | cost
     }
 
     /// What belongs to `second`; nothing if its cell has moved on.
-    pub(crate) fn load(&self, second: u64) -> Load {
+    pub(crate) fn load(&self, second: u64) -> SlotLoad {
         self.decode(self.cell(second).load(Ordering::Acquire), second).unwrap_or_default()
     }
 
-    /// Replaces what belongs to `second` by what `f` makes of it, atomically, and returns `f`'s second result. `None`,
-    /// and no change, if `f` says so or if the cell has moved on.
-    pub(crate) fn update<T>(&self, second: u64, mut f: impl FnMut(Load) -> Option<(Load, T)>) -> Option<T> {
+    /// Replaces what belongs to `second` by what `f` makes of it, atomically, and returns `f`'s second
+    /// result. `None`, and no change, if `f` returns `None` or if the cell has moved on.
+    pub(crate) fn update<T>(
+        &self,
+        second: u64,
+        mut f: impl FnMut(SlotLoad) -> Option<(SlotLoad, T)>,
+    ) -> Option<T> {
         let cell = self.cell(second);
         let mut word = cell.load(Ordering::Acquire);
         loop {
@@ -116,9 +124,10 @@ impl Ring {
             match cell.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if let Some(total) = self.total(second) {
-                        let visitors = ((new >> COST_BITS) & MAX_VISITORS).wrapping_sub(before.visitors);
-                        let cost = (new & MAX_COST).wrapping_sub(before.cost.hundredths());
-                        total.correct(lap_of(second >> self.shift), visitors, cost);
+                        let lap = lap_of(second >> self.shift);
+                        let visitors = (new >> COST_BITS) & MAX_VISITORS;
+                        total.visitors.correct(lap, visitors.wrapping_sub(before.visitors));
+                        total.cost.correct(lap, (new & MAX_COST).wrapping_sub(before.cost.hundredths()));
                     }
                     return Some(result);
                 }
@@ -127,13 +136,13 @@ impl Ring {
         }
     }
 
-    fn total(&self, second: u64) -> Option<&Total> {
+    fn total(&self, second: u64) -> Option<&BlockTotal> {
         self.totals.get(((second & (self.len() - 1)) / BLOCK) as usize)
     }
 
-    /// What belongs to the seconds `from..to`, at most one lap. Everybody who waits is told a sum: this is the loop that
-    /// must be tight, so it looks at the words only.
-    pub(crate) fn sum(&self, from: u64, to: u64) -> Load {
+    /// What belongs to the seconds `from..to`, at most one lap. Computed for every answer to a waiting
+    /// visitor, so the loop only looks at the words.
+    pub(crate) fn sum(&self, from: u64, to: u64) -> SlotLoad {
         let (mut visitors, mut cost) = (0, 0);
         let mut second = from;
         let to = to.min(from.saturating_add(self.len()));
@@ -144,8 +153,8 @@ impl Ring {
             let lap = lap_of(second >> self.shift);
             match self.total(second).filter(|_| count == BLOCK) {
                 Some(total) => {
-                    visitors += read(&total.visitors, lap);
-                    cost += read(&total.cost, lap);
+                    visitors += total.visitors.read(lap);
+                    cost += total.cost.read(lap);
                 }
                 None => {
                     let cells = &self.cells[start as usize..(start + count) as usize];
@@ -156,19 +165,19 @@ impl Ring {
             }
             second += count;
         }
-        Load { visitors: visitors.max(0) as u64, cost: Cost::from_hundredths(cost.max(0) as u64) }
+        SlotLoad { visitors: visitors.max(0) as u64, cost: Cost::from_hundredths(cost.max(0) as u64) }
     }
 
     /// Adds to `second`; lost if its cell has moved on, cut at what a cell can hold.
-    pub(crate) fn add(&self, second: u64, load: Load) {
+    pub(crate) fn add(&self, second: u64, load: SlotLoad) {
         self.update(second, |old| {
-            let sum = Load { visitors: old.visitors + load.visitors, cost: old.cost + load.cost };
+            let sum = SlotLoad { visitors: old.visitors + load.visitors, cost: old.cost + load.cost };
             Some((sum, ()))
         });
     }
 }
 
-fn sum_cells(cells: &[AtomicU64], lap: u16) -> Load {
+fn sum_cells(cells: &[AtomicU64], lap: u16) -> SlotLoad {
     let (mut visitors, mut cost) = (0, 0);
     for cell in cells {
         let word = cell.load(Ordering::Acquire);
@@ -176,51 +185,55 @@ fn sum_cells(cells: &[AtomicU64], lap: u16) -> Load {
         visitors += (word >> COST_BITS) & MAX_VISITORS;
         cost += word & MAX_COST;
     }
-    Load { visitors, cost: Cost::from_hundredths(cost) }
+    SlotLoad { visitors, cost: Cost::from_hundredths(cost) }
 }
 
-/// What belongs to a block of seconds: words of a lap (16 bits) and a signed number (48 bits).
-struct Total {
-    visitors: AtomicU64,
-    cost: AtomicU64,
+/// What belongs to a block of seconds.
+struct BlockTotal {
+    visitors: Total,
+    cost: Total,
 }
+
+impl BlockTotal {
+    fn new(empty: u64) -> Self {
+        Self { visitors: Total::new(empty), cost: Total::new(empty) }
+    }
+}
+
+/// A sum of one lap: `{lap: 16, signed number: 48}`.
+struct Total(AtomicU64);
 
 impl Total {
     fn new(empty: u64) -> Self {
-        Self { visitors: AtomicU64::new(empty), cost: AtomicU64::new(empty) }
+        Self(AtomicU64::new(empty))
     }
 
-    /// Adds what may be negative (modulo 2^64) to the numbers of `lap`.
-    fn correct(&self, lap: u16, visitors: u64, cost: u64) {
-        for (word, by) in [(&self.visitors, visitors), (&self.cost, cost)] {
-            if by != 0 {
-                correct(word, lap, by);
+    /// Adds what may be negative (modulo 2^64) to the number of `lap`. As for a cell: a word of an earlier
+    /// lap is empty, and one of a later lap is left alone.
+    fn correct(&self, lap: u16, by: u64) {
+        if by == 0 {
+            return;
+        }
+        let mut seen = self.0.load(Ordering::Acquire);
+        loop {
+            let base = match lap.wrapping_sub((seen >> LAP_SHIFT) as u16) as i16 {
+                0 => seen,
+                1.. => 0,
+                _ => return,
+            };
+            let new = (u64::from(lap) << LAP_SHIFT) | (base.wrapping_add(by) & TOTAL_MASK);
+            match self.0.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(current) => seen = current,
             }
         }
     }
-}
 
-/// As for a cell: a word of an earlier lap is empty, one of a later lap is none of ours.
-fn correct(word: &AtomicU64, lap: u16, by: u64) {
-    let mut seen = word.load(Ordering::Acquire);
-    loop {
-        let base = match lap.wrapping_sub((seen >> LAP_SHIFT) as u16) as i16 {
-            0 => seen,
-            1.. => 0,
-            _ => return,
-        };
-        let new = (u64::from(lap) << LAP_SHIFT) | (base.wrapping_add(by) & TOTAL_MASK);
-        match word.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return,
-            Err(current) => seen = current,
-        }
+    fn read(&self, lap: u16) -> i64 {
+        let word = self.0.load(Ordering::Acquire);
+        let sign_extended = ((word << (64 - LAP_SHIFT)) as i64) >> (64 - LAP_SHIFT);
+        if word >> LAP_SHIFT == u64::from(lap) { sign_extended } else { 0 }
     }
-}
-
-fn read(word: &AtomicU64, lap: u16) -> i64 {
-    let word = word.load(Ordering::Acquire);
-    let sign_extended = ((word << (64 - LAP_SHIFT)) as i64) >> (64 - LAP_SHIFT);
-    if word >> LAP_SHIFT == u64::from(lap) { sign_extended } else { 0 }
 }
 
 /// Laps are compared modulo 2^16: with 4,096 cells they repeat after eight years.
@@ -228,17 +241,17 @@ fn lap_of(lap: u64) -> u16 {
     (lap & 0xffff) as u16
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn load(visitors: u64, hundredths: u64) -> Load {
-        Load { visitors, cost: Cost::from_hundredths(hundredths) }
+    fn load(visitors: u64, hundredths: u64) -> SlotLoad {
+        SlotLoad { visitors, cost: Cost::from_hundredths(hundredths) }
     }
 
     /// Second by second, without totals.
-    fn one_by_one(ring: &Ring, from: u64, to: u64) -> Load {
-        (from..to).map(|s| ring.load(s)).fold(Load::default(), |sum, l| {
+    fn one_by_one(ring: &Ring, from: u64, to: u64) -> SlotLoad {
+        (from..to).map(|s| ring.load(s)).fold(SlotLoad::default(), |sum, l| {
             load(sum.visitors + l.visitors, sum.cost.hundredths() + l.cost.hundredths())
         })
     }
@@ -266,14 +279,14 @@ mod tests {
 
     #[test]
     fn a_correction_that_overtakes_another_leaves_no_trace() {
-        let word = AtomicU64::new(0);
-        correct(&word, 9, 5u64.wrapping_neg());
-        assert_eq!(read(&word, 9), -5);
-        correct(&word, 9, 5);
-        assert_eq!((read(&word, 9), read(&word, 8)), (0, 0));
-        correct(&word, 8, 1);
-        assert_eq!(read(&word, 9), 0, "of an earlier lap: not counted");
-        correct(&word, 10, 3);
-        assert_eq!((read(&word, 10), read(&word, 9)), (3, 0));
+        let total = Total::new(0);
+        total.correct(9, 5u64.wrapping_neg());
+        assert_eq!(total.read(9), -5);
+        total.correct(9, 5);
+        assert_eq!((total.read(9), total.read(8)), (0, 0));
+        total.correct(8, 1);
+        assert_eq!(total.read(9), 0, "of an earlier lap: not counted");
+        total.correct(10, 3);
+        assert_eq!((total.read(10), total.read(9)), (3, 0));
     }
 }

@@ -1,343 +1,584 @@
-//! The waiting room: joins the schedule (`slots`), its hand (`hand`) and the redeemed tickets (`redeem`).
+//! The waiting room (WebQ III-D).
 //!
-//! A visitor arrives and enters at once or gets a ticket for an instant of the schedule (WebQ III-D); comes back with
-//! the ticket and enters when the hand has reached that instant. The room keeps no state per waiting visitor: a
-//! few words per second of schedule, and the nonces of those who entered a short while ago.
+//! A visitor arrives and enters at once or gets a ticket for an instant of the schedule; comes back with the
+//! ticket and enters when the virtual clock has reached that instant. The room keeps no state per waiting
+//! visitor: a few words per second of schedule, and the nonces of those who entered a short while ago.
+//! Requests are decided from atomics; only the set of redeemed nonces has locks, one per shard (`redeem`).
+//! The tick and changes of settings take the room's one lock (`control`).
 //!
-//! **Pacing.** WebQ admits a second's worth of visitors the moment the second begins. Here room expires within the
-//! present second too: a newcomer takes no position older than `burst` before the hand, and enters at once if
-//! the position is at most `burst` after it. So at most `2 * burst * C` enters in one instant; `burst = 1s` is the
-//! paper's rule. Origins that take less than ten visitors in a burst get a longer one, up to the paper's second.
+//! **Pacing.** WebQ admits a second's worth of visitors the moment the second begins. Here room expires
+//! within the present second too: a newcomer gets no slot older than `burst` before the virtual clock, and
+//! enters at once if the slot is at most `burst` after it. So at most `2 * burst * C` enters in one instant;
+//! `burst = 1s` is the paper's rule. Origins that take less than ten visitors in a burst get a longer one, up
+//! to the paper's second.
 //!
-//! **Honest wait** is the time until the hand will reach the due instant: the work promised in between, times the
-//! show-up ratio (and its error), and what was called before and has not come yet (`called`), over the capacity that
-//! admissions past the schedule (passes, classes that never wait) leave to it.
-//! Place counts the visitors in between.
+//! **Honest wait** is the time until the virtual clock will reach the due time: the work promised in between,
+//! times the upper show-up ratio, and the work in transit, over the capacity that bypass traffic leaves. The
+//! position counts the visitors in between.
 //!
-//! Capacity zero means closed: newcomers are told "full" with a time to come again (a wait cannot be known), tickets keep
-//! their place. Unlimited capacity ([`Rate::MAX`]): everybody enters. The room counts no outcomes: the gateway's
-//! per-worker counters do, without a shared cache line.
+//! Capacity zero means closed: newcomers are answered "full" with a time to come again (a wait cannot be
+//! known), and tickets remain valid. Unlimited capacity ([`Rate::MAX`]): all enter. Outcomes are counted by
+//! the gateway's per-worker counters, without a shared cache line.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use thiserror::Error;
-
-use crate::ring::{Load, Ring};
-use crate::slots::Slots;
-use crate::sync::{AtomicU64, Ordering};
+use crate::gate::Totals;
+use crate::ring::{MAX_COST, SlotLoad};
+use crate::session::SessionPace;
+use crate::sync::lock;
 use crate::ticket::Ticket;
-use crate::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
+use crate::virtual_clock::VirtualTime;
 
-mod adopt;
-mod arrival;
-mod asking;
-mod called;
+mod adoption;
+mod attendance;
+mod backlog;
+mod bypass;
 mod checker;
 mod control;
-mod course;
-mod door;
-mod remote;
+mod lateness;
+mod mean_cost;
+mod origin_load;
+mod polling;
+mod queue_pacer;
 mod report;
 mod saved;
 mod schedule;
-mod seats;
-mod state;
+mod session_pacing;
+mod settings;
+mod show_up;
+mod spare_time;
 #[cfg(test)]
 mod tests;
-mod window;
+mod ticket_admission;
+mod tokenchecks;
+mod types;
 
-use adopt::Adoption;
-pub use asking::{ASK_WITHIN, AskEvery};
+use adoption::Adoption;
+use attendance::Attendance;
+use bypass::Bypass;
 pub use checker::Checker;
-use control::Control;
-pub use course::{Course, RoomConfig};
-pub(crate) use door::AGAIN;
-use door::{Door, Word};
-pub use remote::Reported;
-pub use report::{Feedback, MAX_REPORTED_SAMPLES, Orders, REPORT_EVERY};
+use control::RoomControl;
+use polling::Polling;
+pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
+pub use report::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
 pub use saved::RestoreError;
-use seats::Seats;
-pub use state::RoomState;
-pub(crate) use window::target as kept_queue;
+use saved::{SavedRoom, SavedSecond};
+use schedule::Schedule;
+use session_pacing::SessionSlots;
+use settings::RequestSettings;
+pub use settings::RoomConfig;
+use ticket_admission::{TicketAdmission, TicketCheck};
+use tokenchecks::LinkState;
+pub use tokenchecks::RemoteOrigin;
+pub(crate) use types::{AGAIN, Newcomer};
+pub use types::{Arrival, NeedsNewRoom, Redemption, RoomState, RoomTargets, TicketStatus, Wait};
+use types::{MAX_WAIT, MIN_WAIT};
 
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
-/// Shortest wait worth saying: one control tick.
-const MIN_WAIT: Duration = Duration::from_millis(100);
-/// Longest wait said: what cannot be known is not more than a day.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
-/// Seconds of schedule kept beyond what the settings ask for: charges that reach past the longest wait, clock skew.
-const SLACK_S: u64 = 64;
-/// Cost units that may enter in one instant however small the origin.
-const MIN_BURST_UNITS: f64 = 10.0;
-
-/// What happens to a visitor without a ticket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
-    /// In at once.
-    Enter,
-    /// A place, and the wait for it.
-    Wait(Ticket, Wait),
-    /// No place within the longest wait.
-    Full {
-        /// When to try again.
-        retry_after: Duration,
-    },
-}
-
-/// What happens to a visitor with an authentic ticket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Redemption {
-    /// In; the ticket is used up.
-    Enter,
-    /// Too early, or the origin is behind; the place is kept.
-    Wait(Wait),
-    /// The ticket has been used.
-    Replayed,
-    /// Too late. Give a new place: [`Room::arrive`] with this ticket's `arrived`.
-    Expired,
-}
-
-/// What a status poll says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
-    /// The ticket would be let in now.
-    Ready,
-    /// Not yet.
-    Wait(Wait),
-    /// The ticket has been used.
-    Redeemed,
-    /// Too late.
-    Expired,
-}
-
-/// An honest wait: what is expected now, not what the ticket says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wait {
-    /// How long.
-    pub wait: Duration,
-    /// One is next.
-    pub place: u64,
-    /// Now plus the wait.
-    pub due: Timestamp,
-}
-
-/// The new settings need a longer schedule: make a new [`Room`] and [`Room::restore`] what this one saves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("max_wait and grace need a schedule of {needed_s} s, this room has {has_s} s")]
-pub struct NeedsNewRoom {
-    /// Seconds the settings need.
-    pub needed_s: u64,
-    /// Seconds there are.
-    pub has_s: u64,
-}
+/// Visitors of a closed origin come again about twice a minute.
+const RETRY_CLOSED: Duration = Duration::from_secs(30);
+/// A full room has a new slot every second, for the visitor that comes then: a minute keeps the crowd from
+/// hammering.
+const RETRY_FULL: Duration = Duration::from_secs(60);
+/// Slot seconds taken from one report.
+const MAX_SHOWN: usize = 4_096;
+/// Seconds of the schedule before the virtual clock that are restored.
+const RESTORED: Duration = Duration::from_secs(60);
 
 /// The waiting room. Shared by all workers.
 pub struct Room {
-    slots: Slots,
-    door: Door,
-    /// Promised to visitors who wait, by slot second; without those who entered at once.
-    waits: Ring,
-    /// Redeemed of it, by slot second.
-    shown: Ring,
-    /// Redeemed after its second was judged, in hundredths.
-    shown_late: AtomicU64,
-    /// Seconds before this one have been judged for no-shows.
-    judged: AtomicU64,
-    /// Due instant of the last promise, in microseconds.
-    last_due: AtomicU64,
-    show_up: AtomicU64,
-    /// The same with its error, for waits told.
-    show_up_told: AtomicU64,
-    burst_us: AtomicU64,
-    /// Work admitted past the schedule, in hundredths, and how much of it comes per second (the bits of an `f64`).
-    aside: AtomicU64,
-    aside_per_s: AtomicU64,
-    /// One if admissions are reported by tokencheck.
-    remote: AtomicU64,
-    queued_remote: AtomicU64,
-    /// One if this process sends visitors on to tokencheck.
-    sends: AtomicU64,
-    /// See [`Room::called`], in hundredths.
-    called: AtomicU64,
-    /// See [`Room::ask_every`]. Before the first tick nothing is known.
-    ask_every: AtomicU64,
-    /// When the capacity was last looked for, in microseconds.
-    searched: AtomicU64,
-    class_costs: Box<[AtomicU64]>,
+    settings: RequestSettings,
+    schedule: Schedule,
+    tickets: TicketAdmission,
+    attendance: Attendance,
+    bypass: Bypass,
+    session_slots: SessionSlots,
+    polling: Polling,
+    link: LinkState,
     adoption: Adoption,
-    seats: Seats,
-    control: Mutex<Control>,
+    control: Mutex<RoomControl>,
 }
 
 impl Room {
     /// An empty room.
     pub fn new(config: RoomConfig, capacity: Rate, now: Timestamp) -> Self {
-        let seconds = seconds_needed(&config);
-        let room = Self {
-            slots: Slots::new(seconds, config.max_wait, now),
-            door: Door::new(&config, capacity, now),
-            waits: Ring::new(seconds, now.second()),
-            shown: Ring::new(seconds, now.second()),
-            shown_late: AtomicU64::new(0),
-            judged: AtomicU64::new(now.second()),
-            last_due: AtomicU64::new(0),
-            show_up: AtomicU64::new(1f64.to_bits()),
-            show_up_told: AtomicU64::new(1f64.to_bits()),
-            burst_us: AtomicU64::new(0),
-            aside: AtomicU64::new(0),
-            aside_per_s: AtomicU64::new(0f64.to_bits()),
-            remote: AtomicU64::new(0),
-            queued_remote: AtomicU64::new(0),
-            sends: AtomicU64::new(0),
-            searched: AtomicU64::new(0),
-            called: AtomicU64::new(0),
-            ask_every: AtomicU64::new(AskEvery::new(asking::SOONER, 0, 0).pack()),
-            class_costs: (0..MAX_CLASSES).map(|_| AtomicU64::new(0)).collect(),
+        Self {
+            settings: RequestSettings::new(&config),
+            schedule: Schedule::new(&config, capacity, now),
+            tickets: TicketAdmission::new(&config, capacity, now),
+            attendance: Attendance::new(config.schedule_s(), now),
+            bypass: Bypass::default(),
+            session_slots: SessionSlots::default(),
+            polling: Polling::new(),
+            link: LinkState::default(),
             adoption: Adoption::new(now),
-            seats: Seats::default(),
-            control: Mutex::new(Control::new(config.clone(), capacity, now)),
-        };
-        room.configure(&config);
-        // However little it is, unless it is nothing: less than a hundredth per second is no closed room.
-        room.slots.set_limit(if capacity > Rate::ZERO { schedule::limit(capacity, 1.0) } else { Cost::ZERO });
-        room
-    }
-
-    fn configure(&self, config: &RoomConfig) {
-        self.burst_us.store(config.burst.as_micros() as u64, Ordering::Relaxed);
-        self.seats.set_max_wait(config.max_wait);
-        for (i, cell) in self.class_costs.iter().enumerate() {
-            let cost = config.class_costs.get(i).copied().unwrap_or(Cost::ONE);
-            cell.store(cost.hundredths(), Ordering::Relaxed);
+            control: Mutex::new(RoomControl::new(&config, capacity, now)),
         }
     }
 
-    fn cost(&self, class: ClassId) -> Cost {
-        Cost::from_hundredths(self.class_costs[class.index()].load(Ordering::Relaxed))
+    fn control(&self) -> MutexGuard<'_, RoomControl> {
+        lock(&self.control)
+    }
+}
+
+/// Newcomers.
+impl Room {
+    /// A visitor without a usable ticket. `arrived`: when it first came, if it had one before.
+    pub fn arrive(&self, class: ClassId, nonce: u64, arrived: Option<Timestamp>, now: Timestamp) -> Arrival {
+        self.arrive_if(&Newcomer { class, nonce, arrived, held: None }, Some(&mut || true), now)
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    /// As [`Room::arrive`]. A visitor who could enter at once does if `take_session_slot` takes a session
+    /// slot for it, and waits otherwise; `None`: there is none.
+    pub(crate) fn arrive_if(
+        &self,
+        newcomer: &Newcomer,
+        mut take_session_slot: Option<&mut dyn FnMut() -> bool>,
+        now: Timestamp,
+    ) -> Arrival {
+        let has_session_slot = take_session_slot.is_some();
+        let mut may_enter = || take_session_slot.as_mut().is_some_and(|take| take());
+        let (cost, load) = (self.settings.cost(newcomer.class), &self.tickets.load);
+        let (capacity, is_held) = (load.capacity(), newcomer.held.is_some());
+        if capacity >= Rate::MAX && !is_held && !self.keeps_order(now) && may_enter() {
+            return self.enter(cost);
+        }
+        if capacity == Rate::ZERO {
+            return Arrival::Full { retry_after: RETRY_CLOSED };
+        }
+        if !has_session_slot {
+            self.stop_clock(now);
+        }
+        let clock_at = self.tickets.clock.at(now);
+        if self.is_session_wait_too_long(clock_at) {
+            return Arrival::Full { retry_after: RETRY_FULL };
+        }
+        let burst = self.settings.burst(capacity);
+        // Room expires as the virtual clock passes: while it is behind the wall clock, what lies before that
+        // is still to come. A visitor who could not use it gets no room before the virtual clock.
+        let oldest = if has_session_slot { clock_at.saturating_sub(burst) } else { clock_at };
+        let oldest = oldest.max(Timestamp::from_secs(clock_at.max(now).second()));
+        let Some(placed) = self.schedule.slots.take(cost, now, oldest) else {
+            return Arrival::Full { retry_after: RETRY_FULL };
+        };
+        let is_due = has_session_slot && is_at_once(placed.due, clock_at, burst);
+        if is_due && !is_held && !load.is_crowded(now) {
+            if may_enter() {
+                return self.enter(cost);
+            }
+            self.stop_clock(now);
+        }
+        let due = match newcomer.held {
+            Some(held) => placed.due.max(held),
+            // Due, but not let in: behind those who wait for a session slot.
+            None if is_due => self.turn(placed.due, cost).max(self.schedule.last_due()),
+            None => self.turn(placed.due, cost),
+        };
+        self.promise(newcomer, cost, placed.due, due, now)
     }
 
+    /// Gives a ticket that is due at `due`, for a visitor whose slot begins at `slot`.
+    fn promise(
+        &self,
+        newcomer: &Newcomer,
+        cost: Cost,
+        slot: Timestamp,
+        due: Timestamp,
+        now: Timestamp,
+    ) -> Arrival {
+        let Newcomer { class, nonce, arrived, held } = *newcomer;
+        let issued = Timestamp::from_millis(now.as_millis());
+        // A ticket without a wait is one for now, which is redeemed whatever the schedule. While the virtual
+        // clock is behind the wall clock a promise may be due by now, and has its turn to wait for all the
+        // same.
+        let due = Timestamp::from_millis(due.as_millis()).max(issued + SHORTEST_PROMISE);
+        self.attendance.promise(due.second(), cost);
+        // A held visitor waits for something else than the origin: the schedule is not promised up to its due
+        // time.
+        self.schedule.note_promise(if held.is_some() { slot } else { due });
+        let arrived = arrived.unwrap_or(issued).min(issued);
+        let ticket = Ticket { class, cost, issued, wait: due.since(issued), arrived, nonce };
+        Arrival::Wait(ticket, self.wait(due, now))
+    }
+
+    fn enter(&self, cost: Cost) -> Arrival {
+        self.admit(cost);
+        Arrival::Enter
+    }
+
+    /// Counts work as admitted, unless this room sends it on, and tokencheck reports what it admits.
+    fn admit(&self, cost: Cost) {
+        if !self.link.has_tokencheck() {
+            self.tickets.load.admit(cost);
+        }
+    }
+
+    /// Whether visitors wait for session slots: they keep their order although the origin takes all.
+    fn keeps_order(&self, now: Timestamp) -> bool {
+        self.session_slots.are_counted() && self.busy(now)
+    }
+
+    /// A newcomer has found no session slot: those behind it must not pass it.
+    fn stop_clock(&self, now: Timestamp) {
+        if self.session_slots.are_counted() {
+            self.tickets.clock.stop(now);
+        }
+    }
+
+    /// When the turn of a visitor comes whose slot begins at `slot`. Where session slots are counted it is
+    /// the end of the slot: the virtual clock admits it once it has come all of the way.
+    fn turn(&self, slot: Timestamp, cost: Cost) -> Timestamp {
+        if self.session_slots.are_counted() { self.schedule.end_of_part(slot, cost) } else { slot }
+    }
+
+    /// Whether a newcomer would wait for a session slot for longer than the longest wait.
+    fn is_session_wait_too_long(&self, clock_at: Timestamp) -> bool {
+        self.session_slots.are_counted() && {
+            let ahead = self.schedule.slots.between(clock_at, self.schedule.last_due());
+            self.session_wait(ahead) > self.settings.max_wait()
+        }
+    }
+}
+
+/// Whether a newcomer due at `due` enters at once. A burst of a second is WebQ's rule: i = 0.
+fn is_at_once(due: Timestamp, clock_at: Timestamp, burst: Duration) -> bool {
+    due <= clock_at
+        || if burst.as_secs() >= 1 { due.second() == clock_at.second() } else { due <= clock_at + burst }
+}
+
+/// Tickets, and work past the schedule.
+impl Room {
     /// An authentic ticket presented with the request itself.
     pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
         self.adopt(ticket, now);
-        match self.door.redeem(ticket, now) {
-            Word::Enter => {
-                // In the two-process form this room sends on, and tokencheck reports what it admits.
-                if self.remote.load(Ordering::Relaxed) == 0 {
-                    self.door.admit(ticket.cost);
-                }
-                self.show(ticket.due().second(), ticket.cost);
-                Redemption::Enter
-            }
-            Word::Early => Redemption::Wait(self.wait(ticket.due(), now)),
-            Word::Behind => Redemption::Wait(soon(now)),
-            Word::Replayed => Redemption::Replayed,
-            Word::Expired => Redemption::Expired,
+        let check = self.tickets.redeem(ticket, now);
+        if check == TicketCheck::Enter {
+            self.admit(ticket.cost);
+            self.attendance.redeem(ticket.due().second(), ticket.cost);
         }
+        check.redemption(|| self.wait(ticket.due(), now), now)
+    }
+
+    /// Redeems a ticket before its turn: its visitor has a session slot that no visitor before it could take.
+    /// `false`: it has been used.
+    pub(crate) fn redeem_past(&self, ticket: &Ticket) -> bool {
+        let is_redeemed = self.tickets.redeem_out_of_turn(ticket);
+        if is_redeemed {
+            self.attendance.redeem(ticket.due().second(), ticket.cost);
+            self.charge(ticket.cost);
+        }
+        is_redeemed
+    }
+
+    /// A status poll: decides nothing, consumes nothing.
+    pub fn status(&self, ticket: &Ticket, now: Timestamp) -> TicketStatus {
+        self.adopt(ticket, now);
+        self.tickets.check(ticket, now).status(|| self.wait(ticket.due(), now), now)
     }
 
     /// Whether the ticket is shown after its turn.
     pub fn is_late(&self, ticket: &Ticket) -> bool {
-        self.door.is_late(ticket)
+        self.tickets.is_late(ticket)
     }
 
-    /// The request that [`Room::redeem`] let in never reached the origin: the ticket is good again. That the visitor
-    /// showed up stays noted, for a visitor who tries twice has.
+    /// The request that [`Room::redeem`] let in never reached the origin: the ticket is valid again. The
+    /// visitor still counts as having come.
     pub fn give_back(&self, ticket: &Ticket) {
-        self.door.give_back(ticket);
+        self.tickets.give_back(ticket);
     }
 
-    /// A status poll: decides nothing, consumes nothing.
-    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
-        self.adopt(ticket, now);
-        match self.door.judge(ticket, now) {
-            Word::Enter => Look::Ready,
-            Word::Early => Look::Wait(self.wait(ticket.due(), now)),
-            Word::Behind => Look::Wait(soon(now)),
-            Word::Replayed => Look::Redeemed,
-            Word::Expired => Look::Expired,
-        }
-    }
-
-    /// Work admitted without asking the room (a pass, a class that never waits): charged to the backlog, and to the
-    /// waits told, since it takes of the capacity that the schedule counts on.
+    /// Bypass traffic: work admitted without asking the room (a pass, a class that never waits). It counts in
+    /// the backlog, and in the waits, since it takes of the capacity that the schedule counts on.
     pub fn charge(&self, cost: Cost) {
-        self.aside.fetch_add(cost.hundredths(), Ordering::Relaxed);
-        self.door.admit(cost);
+        self.bypass.count(cost);
+        self.tickets.load.admit(cost);
     }
 
-    /// Whether anyone is promised a place that the hand has not reached.
+    /// Time until the virtual clock reaches `due`.
+    fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
+        let (clock, load) = (&self.tickets.clock, &self.tickets.load);
+        let (clock_at, capacity) = (clock.at(now), load.capacity());
+        let ahead = self.schedule.slots.between(clock_at, due);
+        let outflow = self.bypass.left_of(capacity);
+        let wait = if clock.value().follows_clock || due > self.schedule.last_due() {
+            // No known visitor is before this one: the wait is the time until then. (Also for a ticket of an
+            // earlier process that is not in the schedule.) Bypass traffic slows the virtual clock down all
+            // the same.
+            due.since(clock_at).as_secs_f64() * capacity.get() / outflow.max(f64::MIN_POSITIVE)
+        } else if outflow > 0.0 {
+            let behind = load.backlog_s(now) - load.target_s();
+            let (show_up, in_transit) = (self.attendance.show_up_upper(), self.attendance.in_transit());
+            (ahead.cost.units() * show_up + in_transit.units()) / outflow + behind.max(0.0)
+        } else {
+            due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
+        };
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
+        let wait = wait.max(self.session_wait(ahead)).clamp(MIN_WAIT, MAX_WAIT);
+        Wait { wait, position: ahead.visitors + 1, due: now + wait }
+    }
+
+    /// Time until a visitor behind those `ahead` gets a session slot.
+    fn session_wait(&self, ahead: SlotLoad) -> Duration {
+        self.session_slots.wait(ahead.visitors, self.attendance.show_up_upper())
+    }
+
+    /// Whether any visitor waits: the virtual clock has not reached the last promise.
     pub fn busy(&self, now: Timestamp) -> bool {
-        self.last_due() > self.door.hand.at(now)
+        self.schedule.has_promises_after(self.tickets.clock.at(now))
     }
 
     /// Cost units per second.
     pub fn capacity(&self) -> Rate {
-        self.door.capacity()
+        self.tickets.load.capacity()
     }
 
-    fn last_due(&self) -> Timestamp {
-        Timestamp::from_micros(self.last_due.load(Ordering::Acquire))
+    /// Whether the origin is too far behind for a visitor that has a session slot and no turn.
+    pub(crate) fn is_closed_to_all(&self, now: Timestamp) -> bool {
+        self.tickets.load.is_closed(now)
     }
 
-    /// Promised work of `second` was redeemed.
-    fn show(&self, second: u64, cost: Cost) {
-        if second < self.judged.load(Ordering::Acquire) {
-            self.shown_late.fetch_add(cost.hundredths(), Ordering::Relaxed);
-        } else {
-            self.shown.add(second, Load { visitors: 1, cost });
+    /// How often waiting pages are to ask.
+    pub fn poll_intervals(&self) -> PollIntervals {
+        self.polling.intervals()
+    }
+}
+
+/// Session slots.
+impl Room {
+    /// How fast new sessions get session slots; `None`: as fast as they come. On every tick, before it.
+    pub fn pace_sessions(&self, pace: Option<SessionPace>) {
+        self.control().set_session_pace(self, pace);
+    }
+
+    /// Whether enough session slots are free for a newcomer, beside the visitors in transit.
+    pub(crate) fn leaves_enough(&self, pace: Option<SessionPace>) -> bool {
+        pace.and_then(|pace| pace.free).is_none_or(|free| self.session_slots.leave_enough(free))
+    }
+
+    /// Whether visitors wait for session slots, and not for the origin.
+    pub(crate) fn waits_for_places(&self) -> bool {
+        self.session_slots.are_limiting()
+    }
+
+    /// Whether the process that gives session slots may have one left for a newcomer who is sent there.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.session_slots.has_spare()
+    }
+
+    /// Takes one of the session slots that may be left there.
+    pub(crate) fn takes_spare(&self) -> bool {
+        self.session_slots.take_spare()
+    }
+
+    /// A visitor has come in turn and found no session slot.
+    pub(crate) fn no_place(&self) {
+        self.session_slots.note_unserved();
+    }
+}
+
+/// The control side.
+impl Room {
+    /// The control tick, every 100 ms or so: moves the virtual clock, learns, forgets. `queued`: admitted
+    /// work that waits for the origin. Enough where the outflow governs; where a queue is kept:
+    /// [`Room::tick_with`].
+    pub fn tick(&self, now: Timestamp, queued: Cost) {
+        self.control().tick_queued(self, queued, now);
+    }
+
+    /// The control tick, with all of the gate. Without a usable origin the virtual clock stops.
+    pub fn tick_with(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
+        self.control().tick(self, gate, is_origin_usable, now);
+    }
+
+    /// Computes how often waiting pages are to ask. On every tick.
+    pub fn look_out(&self, is_searching: bool, now: Timestamp) {
+        if is_searching {
+            self.polling.note_search(now);
+        }
+        let (clock_at, load) = (self.tickets.clock.at(now), &self.tickets.load);
+        let in_transit = self.attendance.visitors_in_transit(clock_at);
+        let waiting = self.schedule.slots.ahead_of(clock_at).visitors + in_transit;
+        let entering_per_s = load.capacity().get() / load.mean_cost().units();
+        self.polling.update(waiting, entering_per_s, |wait| self.waiting_within(wait, clock_at), now);
+    }
+
+    /// Visitors whose wait is `wait` at most, those in transit included.
+    fn waiting_within(&self, wait: Duration, clock_at: Timestamp) -> u64 {
+        let capacity = self.capacity();
+        if capacity == Rate::ZERO {
+            return 0;
+        }
+        // A backlog only makes waits longer: visitors who are counted as near for want of it do no harm.
+        let work =
+            self.bypass.left_of(capacity) / self.attendance.show_up_upper() * wait.as_secs_f64() * 100.0;
+        let until = self.schedule.advance(clock_at, self.schedule.last_due(), work).at;
+        let follows_clock = self.tickets.clock.value().follows_clock;
+        let until = if follows_clock { until.max(clock_at + wait) } else { until };
+        self.schedule.slots.between(clock_at, until).visitors + self.attendance.visitors_in_transit(clock_at)
+    }
+
+    /// Sets the capacity, which governs by itself: [`Room::set_targets`].
+    pub fn set_capacity(&self, capacity: Rate, now: Timestamp) {
+        self.set_targets(&capacity.into(), now);
+    }
+
+    /// What the room's decisions are based on.
+    pub fn targets(&self) -> RoomTargets {
+        self.control().targets
+    }
+
+    /// Changes what the room's decisions are based on. A fall of the capacity moves newcomers behind
+    /// everything promised (WebQ III-D: T' + 1), a rise speeds up the virtual clock, or goes to newcomers if
+    /// so configured.
+    pub fn set_targets(&self, targets: &RoomTargets, now: Timestamp) {
+        self.control().set_targets(self, targets, now);
+    }
+
+    /// New settings. Promises are kept; costs of classes apply to later visitors.
+    pub fn reconfigure(&self, config: RoomConfig, now: Timestamp) -> Result<(), NeedsNewRoom> {
+        let (needed_s, has_s) = (config.schedule_s(), self.schedule.slots.seconds());
+        if needed_s > has_s {
+            return Err(NeedsNewRoom { needed_s, has_s });
+        }
+        let mut control = self.control();
+        control.step(self, None, now);
+        self.tickets.lateness.configure(&config);
+        self.schedule.slots.set_max_wait(config.max_wait);
+        self.settings.configure(&config);
+        control.configure(self, &config);
+        Ok(())
+    }
+
+    /// Promises per second as a multiple of capacity, without the rest of [`Room::state`].
+    pub fn overbook(&self) -> f64 {
+        self.control().density.overbook()
+    }
+
+    /// The room in figures.
+    pub fn state(&self, now: Timestamp) -> RoomState {
+        let (clock_at, last_due) = (self.tickets.clock.at(now), self.schedule.last_due());
+        let slots = &self.schedule.slots;
+        let next = Timestamp::from_secs(slots.frontier()).max(now);
+        RoomState {
+            waiting: self.attendance.waiting(clock_at, last_due),
+            promised: slots.between(clock_at, last_due.max(now) + Duration::from_secs(1)).cost,
+            wait: if self.busy(now) { self.wait(next.min(last_due), now).wait } else { Duration::ZERO },
+            lead_s: clock_at.as_micros() as f64 / 1e6 - now.as_micros() as f64 / 1e6,
+            show_up: self.attendance.show_up(),
+            overbook: self.overbook(),
+            frontier: slots.frontier(),
+            backlog_s: self.tickets.load.backlog_s(now),
+            redeemed: self.tickets.redeemed(),
         }
     }
+}
 
-    fn burst(&self, capacity: Rate) -> Duration {
-        let set = Duration::from_micros(self.burst_us.load(Ordering::Relaxed));
-        let least = (MIN_BURST_UNITS / capacity.get()).min(1.0);
-        set.max(Duration::from_secs_f64(least)).min(Duration::from_secs(1))
+/// The link of the two-process form.
+impl Room {
+    /// This process is a tokengen: it sends visitors on, and sees nothing of the origin but what is reported.
+    pub(crate) fn sends_on(&self) {
+        self.link.set_sends_on();
     }
 
-    /// Cost units per second that are left to the schedule of `rate`: without what is admitted past it. Not less than a
-    /// tenth, so that a wait can be told at all.
-    fn left_of(&self, rate: Rate) -> f64 {
-        let (rate, aside) = (rate.get(), f64::from_bits(self.aside_per_s.load(Ordering::Relaxed)));
-        (rate - aside).max(rate / 10.0)
+    /// Takes in a tokencheck's report; returns what its decisions are to be based on. From the first report
+    /// on, admitted work is what tokencheck reports, not what this room sent on; of a late report, what the
+    /// origin has not done since.
+    pub fn feedback(&self, report: &Feedback) -> ControlUpdate {
+        self.link.set_has_tokencheck();
+        let update = self.control().take_report(self, report);
+        for &(second, cost) in report.shown.iter().take(MAX_SHOWN) {
+            // A second of another lap would take its cell from those of this one.
+            if self.schedule.slots.covers(second) {
+                self.attendance.redeem(second, cost.min(Cost::from_hundredths(MAX_COST)));
+            }
+        }
+        update
     }
 
-    /// Time until the hand reaches `due`.
-    fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
-        let hand = self.door.hand.at(now);
-        let ahead = self.slots.between(hand, due);
-        let outflow = self.left_of(self.door.capacity());
-        let wait = if self.door.hand.value().follows_clock || due > self.last_due() {
-            // Nothing known is in the way: the clock decides. (Also a ticket of a life this room remembers nothing of.)
-            // What comes in past the schedule will hold the hand back all the same.
-            due.since(hand).as_secs_f64() * self.door.capacity().get() / outflow.max(f64::MIN_POSITIVE)
-        } else if outflow > 0.0 {
-            let behind = self.door.backlog_s(now) - self.door.target_s();
-            (ahead.cost.units() * self.show_up_told() + self.called()) / outflow + behind.max(0.0)
-        } else {
-            due.since(hand.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
+    /// What tokencheck's decisions are to be based on.
+    pub fn control_update(&self) -> ControlUpdate {
+        self.control().update(self)
+    }
+
+    /// Sets the in-flight limit for tokencheck, and whether the capacity was measured.
+    pub fn order_limit(&self, max_in_flight: Option<u32>, is_measured: bool) {
+        self.control().tokenchecks.set_limit(max_in_flight, is_measured);
+    }
+
+    /// What is known of the origin at `now`.
+    pub fn remote_origin(&self, now: Timestamp) -> RemoteOrigin {
+        self.control().tokenchecks.origin(&self.link, now)
+    }
+}
+
+/// Over a restart.
+impl Room {
+    /// What must outlive the process.
+    pub fn save(&self, now: Timestamp) -> Vec<u8> {
+        let control = self.control();
+        let (clock, lateness) = (&self.tickets.clock, &self.tickets.lateness);
+        let (slots, last_due) = (&self.schedule.slots, self.schedule.last_due());
+        let first = lateness.oldest_valid(now).min(self.attendance.judged());
+        let end = last_due.second().max(slots.frontier()).max(now.second()) + 2;
+        let first = first.max(end.saturating_sub(slots.seconds()));
+        let seconds = (first..first + slots.seconds()).map(|second| SavedSecond {
+            second,
+            slots: slots.promised(second),
+            waits: self.attendance.promised(second),
+            redeemed: self.attendance.redeemed(second).cost,
+        });
+        let nothing = SlotLoad::default();
+        let saved = SavedRoom {
+            saved_at: now,
+            clock: VirtualTime { at: clock.at(now), ..clock.value() },
+            reached: lateness.reached(),
+            last_due,
+            floor: slots.floor(),
+            frontier: slots.frontier(),
+            judged: self.attendance.judged(),
+            show_up: control.show_up.average(),
+            seconds: seconds.filter(|row| row.slots != nothing || row.waits != nothing).collect(),
         };
-        let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
-        let wait = wait.max(self.wait_for_place(ahead.visitors)).clamp(MIN_WAIT, MAX_WAIT);
-        Wait { wait, place: ahead.visitors + 1, due: now + wait }
+        saved.to_bytes()
     }
-}
 
-/// A closed origin is asked for about twice a minute.
-const RETRY_CLOSED: Duration = Duration::from_secs(30);
-/// A full room has a new place every second, for whoever comes then: a minute keeps the crowd from hammering.
-const RETRY_FULL: Duration = Duration::from_secs(60);
+    /// Takes over what an earlier process saved. For a new room, before the first visitor.
+    pub fn restore(&self, bytes: &[u8], now: Timestamp) -> Result<(), RestoreError> {
+        let saved = SavedRoom::from_bytes(bytes, now)?;
+        let SavedRoom { clock, reached, last_due, .. } = saved;
+        let mut control = self.control();
+        self.adoption.set_saved_at(saved.saved_at);
+        let slots = &self.schedule.slots;
+        let oldest = clock.at.min(reached).min(now).saturating_sub(RESTORED).second();
+        // A room whose ring is shorter keeps what it can: from the virtual clock on.
+        let kept = oldest..oldest.saturating_add(slots.seconds());
+        slots.keep_from(oldest);
+        for row in saved.seconds.iter().filter(|row| kept.contains(&row.second)) {
+            slots.restore(row.second, row.slots);
+            self.attendance.restore(row.second, row.waits, row.redeemed);
+        }
+        self.schedule.restore(last_due, saved.floor.max(saved.frontier));
+        self.attendance.restore_judged(saved.judged.clamp(oldest, now.second().max(oldest)));
+        let has_waiting = last_due > clock.at;
+        let at = if has_waiting { clock.at } else { clock.at.max(now) };
+        // The time in which the gateway was down makes no visitor late.
+        let too_old = now.saturating_sub(2 * MAX_WAIT);
+        self.tickets.lateness.set_reached(reached.max(too_old).min(at).min(now));
+        self.tickets.clock.set(VirtualTime { at, follows_clock: !has_waiting && clock.follows_clock });
+        control.restore(self, saved.show_up);
+        Ok(())
+    }
 
-fn soon(now: Timestamp) -> Wait {
-    Wait { wait: AGAIN, place: 1, due: now + AGAIN }
-}
-
-/// Length of schedule that the settings ask for: the longest wait twice, since the hand may lag as much as it again.
-fn seconds_needed(config: &RoomConfig) -> u64 {
-    2 * config.max_wait.as_secs().clamp(1, MAX_WAIT.as_secs()) + config.grace.as_secs().min(86_400) + SLACK_S
+    /// Enters the promise of a ticket that an earlier process made and no save remembers.
+    fn adopt(&self, ticket: &Ticket, now: Timestamp) {
+        let due = ticket.due();
+        let is_to_come = due > self.tickets.clock.at(now) && self.schedule.slots.covers(due.second());
+        if is_to_come && self.adoption.is_new(ticket) {
+            self.schedule.adopt(due, SlotLoad { visitors: 1, cost: ticket.cost });
+            self.attendance.promise(due.second(), ticket.cost);
+        }
+    }
 }

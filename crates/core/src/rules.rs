@@ -21,7 +21,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::orders::{Order, Orders, RuleId};
+use crate::policies::{ActivePolicy, PolicySet, RuleId};
 use crate::units::Timestamp;
 
 /// Whether a condition holds.
@@ -97,12 +97,12 @@ pub struct RuleConfig {
     /// If a condition is unknown.
     pub unknown: OnUnknown,
     /// What it asks while it holds. Whose it is, is set here.
-    pub order: Order,
+    pub order: ActivePolicy,
 }
 
 /// What a rule's conditions are on this tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Heard {
+pub struct RuleInput {
     /// Whether it is to come in force.
     pub when: Truth,
     /// Whether it may end; without an `until` it does not matter.
@@ -154,7 +154,7 @@ pub struct Change {
 
 /// How a rule stands.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Standing {
+pub struct RuleState {
     /// It holds.
     pub in_force: bool,
     /// Since when it does, or does not; `None`: since the start.
@@ -162,14 +162,14 @@ pub struct Standing {
     /// How often it came in force.
     pub times: u64,
     /// What its conditions were last.
-    pub heard: Heard,
+    pub heard: RuleInput,
 }
 
 /// The rules, and how they stand.
 #[derive(Clone, Debug, Default)]
 pub struct Rulebook {
     rules: Vec<RuleConfig>,
-    standings: Vec<Standing>,
+    standings: Vec<RuleState>,
     /// Indices, highest precedence first.
     order: Vec<usize>,
 }
@@ -183,7 +183,7 @@ impl Rulebook {
         let mut order: Vec<usize> = (0..rules.len()).collect();
         // Stable: equals keep their order.
         order.sort_by_key(|id| std::cmp::Reverse(rules[*id].priority));
-        Self { standings: vec![Standing::default(); rules.len()], rules, order }
+        Self { standings: vec![RuleState::default(); rules.len()], rules, order }
     }
 
     /// Goes on where other rules stood, by their names: a reload does not end what is in force. What is gone or was switched
@@ -197,7 +197,7 @@ impl Rulebook {
             }
             if was.in_force && !kept.is_some_and(|id| self.rules[id].is_enabled) {
                 if let Some(id) = kept {
-                    self.standings[id] = Standing { in_force: false, since: Some(now), ..*was };
+                    self.standings[id] = RuleState { in_force: false, since: Some(now), ..*was };
                 }
                 changes.push(change(rule, was, false, Because::Disabled, now));
             }
@@ -207,7 +207,7 @@ impl Rulebook {
 
     /// One tick: what the conditions are, by rule; a rule of which nothing is said has conditions that are unknown. What came and
     /// went: nothing, mostly.
-    pub fn tick(&mut self, heard: &[Heard], now: Timestamp) -> Vec<Change> {
+    pub fn tick(&mut self, heard: &[RuleInput], now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
         for (id, (rule, standing)) in self.rules.iter().zip(&mut self.standings).enumerate() {
             standing.heard = heard.get(id).copied().unwrap_or_default();
@@ -215,26 +215,26 @@ impl Rulebook {
             let in_force = !standing.in_force;
             changes.push(change(rule, standing, in_force, because, now));
             let times = standing.times + u64::from(in_force);
-            *standing = Standing { in_force, since: Some(now), times, ..*standing };
+            *standing = RuleState { in_force, since: Some(now), times, ..*standing };
         }
         changes
     }
 
     /// The orders in force.
-    pub fn orders(&self) -> Orders {
+    pub fn orders(&self) -> PolicySet {
         let in_force = self.order.iter().filter(|id| self.standings[**id].in_force);
-        Orders::new(in_force.map(|id| self.rules[*id].order.clone()).collect())
+        PolicySet::new(in_force.map(|id| self.rules[*id].order.clone()).collect())
     }
 
     /// Every rule and how it stands, in the order of the configuration.
-    pub fn iter(&self) -> impl Iterator<Item = (&RuleConfig, &Standing)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&RuleConfig, &RuleState)> {
         self.rules.iter().zip(&self.standings)
     }
 }
 
 /// Whether the rule comes or goes now, and why.
-fn turn(rule: &RuleConfig, standing: &Standing, now: Timestamp) -> Option<Because> {
-    let Heard { when, until } = standing.heard;
+fn turn(rule: &RuleConfig, standing: &RuleState, now: Timestamp) -> Option<Because> {
+    let RuleInput { when, until } = standing.heard;
     if !rule.is_enabled {
         return standing.in_force.then_some(Because::Disabled);
     }
@@ -258,7 +258,7 @@ fn turn(rule: &RuleConfig, standing: &Standing, now: Timestamp) -> Option<Becaus
     }
 }
 
-fn change(rule: &RuleConfig, was: &Standing, in_force: bool, because: Because, now: Timestamp) -> Change {
+fn change(rule: &RuleConfig, was: &RuleState, in_force: bool, because: Because, now: Timestamp) -> Change {
     Change {
         name: rule.name.clone(),
         in_force,

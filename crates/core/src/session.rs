@@ -40,37 +40,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::detect::SessionCount;
-use crate::orders::{MAX_TIERS, TierId};
+use crate::policies::{MAX_TIERS, TierId};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
 
-mod belief;
+mod cap_controller;
 mod early;
 mod entry;
 mod freed;
-mod law;
-mod lives;
+mod lifetimes;
+mod lower_bound;
 mod outlook;
-pub mod places;
 mod ratio;
+mod requests;
 mod shard;
+pub mod slot_pool;
 mod sums;
 mod tick;
-mod under_way;
-mod words;
+mod types;
 
+use cap_controller::CapController;
 use entry::{EVERYBODY, Entry, own};
-use law::Law;
-use lives::SharedLives;
-use places::{Places, UNBOUNDED};
+use lifetimes::SharedLifetimes;
+use requests::Moved;
 use shard::Shard;
+use slot_pool::{SlotPool, UNBOUNDED};
 use sums::{How, Sums};
-use under_way::Moved;
 
-pub use under_way::UnderWay;
-pub use words::{
-    Cap, Ender, Endings, NoPlace, PoolState, SessionConfig, SessionKey, SessionLine, SessionPace,
-    SessionPage, SessionsSeen, SessionsState, Standing,
+pub use requests::SessionRequest;
+pub use types::{
+    Cap, Ender, Endings, NoSessionSlot, PoolState, SessionConfig, SessionInputs, SessionKey, SessionLine,
+    SessionPace, SessionPage, SessionStatus, SessionsState,
 };
 
 /// Enough that a few dozen workers seldom meet in one.
@@ -80,8 +80,8 @@ const SHARDS: usize = 64;
 pub struct Sessions {
     shards: Box<[Mutex<Part>]>,
     /// By service level; the first is everybody's, and a level without places of its own has a pool of none.
-    pools: Box<[Places]>,
-    lives: SharedLives,
+    pools: Box<[SlotPool]>,
+    lives: SharedLifetimes,
     /// Entries, and how many there may be.
     entries: AtomicU64,
     max_entries: AtomicU64,
@@ -94,7 +94,7 @@ pub struct Sessions {
     per_s: AtomicU64,
     /// Seconds before the first of them can, likewise.
     next_s: AtomicU64,
-    law: Mutex<Law>,
+    law: Mutex<CapController>,
 }
 
 /// A shard and what is counted there.
@@ -114,8 +114,8 @@ impl Sessions {
         };
         let sessions = Self {
             shards: (0..SHARDS).map(|_| part()).collect(),
-            pools: (0..MAX_TIERS).map(|_| Places::new(0)).collect(),
-            lives: SharedLives::new(config),
+            pools: (0..MAX_TIERS).map(|_| SlotPool::new(0)).collect(),
+            lives: SharedLifetimes::new(config),
             entries: AtomicU64::new(0),
             max_entries: AtomicU64::new(0),
             remembers_ended: AtomicU64::new(0),
@@ -124,7 +124,7 @@ impl Sessions {
             refused: AtomicU64::new(0),
             per_s: AtomicU64::new(0f64.to_bits()),
             next_s: AtomicU64::new(0f64.to_bits()),
-            law: Mutex::new(Law::new(config.cap, now)),
+            law: Mutex::new(CapController::new(config.cap, now)),
         };
         sessions.set_up(config);
         sessions
@@ -156,7 +156,7 @@ impl Sessions {
         self.go_by(law);
     }
 
-    fn go_by(&self, law: &Law) {
+    fn go_by(&self, law: &CapController) {
         let (bound, is_closed) = law.bound(self.max_entries.load(Ordering::Relaxed) as usize);
         self.pools[0].set(bound, is_closed);
         // What becomes free counts when all are taken.
@@ -167,7 +167,7 @@ impl Sessions {
         self.next_s.store(next_s.to_bits(), Ordering::Relaxed);
     }
 
-    fn law(&self) -> MutexGuard<'_, Law> {
+    fn law(&self) -> MutexGuard<'_, CapController> {
         self.law.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,30 +177,35 @@ impl Sessions {
 
     /// A request: what its session is. Of an admitted one it keeps the session alive as long as it is under way, and its work is
     /// counted.
-    pub fn touch(&self, key: SessionKey, cost: Cost, now: Timestamp) -> (Standing, Option<UnderWay>) {
+    pub fn touch(
+        &self,
+        key: SessionKey,
+        cost: Cost,
+        now: Timestamp,
+    ) -> (SessionStatus, Option<SessionRequest>) {
         let lives = self.lives.get();
         let mut part = self.part(key);
-        let Some(entry) = part.shard.find(key) else { return (Standing::New, None) };
+        let Some(entry) = part.shard.find(key) else { return (SessionStatus::New, None) };
         if entry.is_over(&lives, now) {
             self.expire(&mut part, key, now);
-            return (Standing::New, None);
+            return (SessionStatus::New, None);
         }
         if !entry.is_open() {
-            return (Standing::Ended, None);
+            return (SessionStatus::Ended, None);
         }
         let under_way = entry.begin(cost, now);
         part.sums.work += cost.hundredths();
-        (Standing::Admitted, Some(under_way))
+        (SessionStatus::Admitted, Some(under_way))
     }
 
     /// What [`Sessions::touch`] would say; changes nothing.
-    pub fn standing(&self, key: SessionKey, now: Timestamp) -> Standing {
+    pub fn standing(&self, key: SessionKey, now: Timestamp) -> SessionStatus {
         let lives = self.lives.get();
         match self.part(key).shard.find(key) {
-            Some(entry) if entry.is_over(&lives, now) => Standing::New,
-            Some(entry) if !entry.is_open() => Standing::Ended,
-            Some(_) => Standing::Admitted,
-            None => Standing::New,
+            Some(entry) if entry.is_over(&lives, now) => SessionStatus::New,
+            Some(entry) if !entry.is_open() => SessionStatus::Ended,
+            Some(_) => SessionStatus::Admitted,
+            None => SessionStatus::New,
         }
     }
 
@@ -215,7 +220,7 @@ impl Sessions {
         tier: TierId,
         cost: Cost,
         now: Timestamp,
-    ) -> Result<UnderWay, NoPlace> {
+    ) -> Result<SessionRequest, NoSessionSlot> {
         let admitted = self.admit_to(key, tier, &[own(tier), EVERYBODY], cost, now);
         if admitted.is_err() {
             self.turned_away();
@@ -230,9 +235,9 @@ impl Sessions {
         tier: TierId,
         cost: Cost,
         now: Timestamp,
-    ) -> Result<UnderWay, NoPlace> {
+    ) -> Result<SessionRequest, NoSessionSlot> {
         if own(tier) == EVERYBODY {
-            return Err(NoPlace::Taken);
+            return Err(NoSessionSlot::Taken);
         }
         self.admit_to(key, tier, &[own(tier)], cost, now)
     }
@@ -244,7 +249,7 @@ impl Sessions {
         pools: &[u8],
         cost: Cost,
         now: Timestamp,
-    ) -> Result<UnderWay, NoPlace> {
+    ) -> Result<SessionRequest, NoSessionSlot> {
         let lives = self.lives.get();
         let part = &mut *self.part(key);
         self.expire_if_over(part, key, now);
@@ -255,10 +260,10 @@ impl Sessions {
         }
         let is_known = part.shard.find(key).is_some();
         if !is_known && !self.has_entry() {
-            return Err(NoPlace::TableFull);
+            return Err(NoSessionSlot::TableFull);
         }
         let Some(&pool) = pools.iter().find(|pool| self.pools[usize::from(**pool)].take()) else {
-            return Err(NoPlace::Taken);
+            return Err(NoSessionSlot::Taken);
         };
         // One that was ended early begins anew.
         if part.shard.remove(key).is_none() {
@@ -281,7 +286,7 @@ impl Sessions {
         tier: TierId,
         first: Timestamp,
         now: Timestamp,
-    ) -> Option<UnderWay> {
+    ) -> Option<SessionRequest> {
         let lives = self.lives.get();
         let part = &mut *self.part(key);
         self.expire_if_over(part, key, now);
@@ -308,7 +313,7 @@ impl Sessions {
     }
 
     /// Whether a new session of that level would find a place. Takes no lock.
-    pub fn has_place(&self, tier: TierId) -> bool {
+    pub fn has_slot(&self, tier: TierId) -> bool {
         self.has_own_place(tier) || self.pools[0].filled().has_place()
     }
 

@@ -1,29 +1,32 @@
 //! The schedule: work promised for every second to come (WebQ III-D), lock-free.
 //!
-//! `L[i]` is the work promised for the second `i`, `limit` what a second can take (capacity x 1 s x overbooking). A
-//! visitor of cost `k` starts in the first second with room and is due at `second + L / limit`, where L is what the
-//! second held before. What does not fit into that second is charged to the next ones, so `L[i] <= limit` always holds.
+//! `L[i]` is the work promised for the second `i`, `limit` what a second can take (capacity x 1 s x
+//! overbooking). A visitor of cost `k` starts in the first second with room and is due at `second + L /
+//! limit`, where L is what the second held before. Work that does not fit into that second is charged to the
+//! next ones, so `L[i] <= limit` always holds.
 //!
-//! The paper takes the smallest `i` with `L[i] < C` for requests of one size; for costs this becomes "some room", not
-//! "room for all of k". Rejected: the smallest `i` with `L[i] + k <= C`. It wastes what is left of every second (C =
-//! 1.9 and k = 1 promises 53 % of the origin; C = 0.3 and k = 1 nothing at all), lets a cheap visitor overtake a dear one, and
-//! needs a search per cost. With charging on, every second before the first one with room is full to the brim for
-//! every cost: one frontier makes first fit O(1) amortised, and the schedule is first come, first served for all costs.
+//! The paper takes the smallest `i` with `L[i] < C` for requests of one size; for costs this becomes "some
+//! room", not "room for all of k". Rejected: the smallest `i` with `L[i] + k <= C`. It wastes what is left of
+//! every second (C = 1.9 and k = 1 promises 53 % of the origin; C = 0.3 and k = 1 nothing at all), lets a
+//! cheap visitor overtake a dear one, and needs a search per cost. With charging on, every second before the
+//! first one with room is full for every cost: one frontier makes first fit O(1) amortised, and the schedule
+//! is first come, first served for all costs.
 //!
-//! **The frontier** is a hint, `{generation, second}`: no second before it has room. Only the exact word that a search
-//! started from may be moved forward; whatever makes room behind it raises the generation, so that a search in
-//! progress cannot hide that room.
+//! **The frontier** is a hint: no second before it has room. Only the exact word that a search started from
+//! may be moved forward; whatever makes room behind it raises its generation, so that a search in progress
+//! cannot hide that room.
 //!
-//! **Limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a higher
-//! limit, its next visitor would be due before the previous one; by a lower one, room that had expired would pass for
-//! promised work. So a limit carries the second it holds from, and those before stay in force for earlier seconds (`limits`).
+//! **Limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a
+//! higher limit, its next visitor would be due before the previous one; by a lower one, room that had expired
+//! would pass for promised work. So a limit carries the second it holds from, and those before stay in force
+//! for earlier seconds (`limits`).
 //!
-//! A thread that read the limit just before it changed may still fill a second to the old one: `L[i]` is bounded by
-//! the largest limit in force during the call. A limit of zero means closed: nothing fits.
+//! A thread that read the limit just before it changed may still fill a second to the old one: `L[i]` is
+//! bounded by the largest limit in force during the call. A limit of zero means closed: nothing fits.
 
 use std::time::Duration;
 
-use crate::ring::{Load, MAX_VISITORS, Ring};
+use crate::ring::{MAX_VISITORS, Ring, SlotLoad};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
 
@@ -35,10 +38,11 @@ use limits::Limits;
 const SECOND_BITS: u32 = 36;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 const MICROS: u64 = 1_000_000;
-/// Seconds that are settled anew at most: beyond, nothing but charges for the dearest of those who entered is found.
+/// Seconds that are settled anew at most: beyond, nothing but charges for the dearest of those who entered is
+/// found.
 const MAX_SETTLED_S: u64 = 64;
 
-/// A place in the schedule.
+/// A slot found for a visitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// The second the visitor starts in.
@@ -51,17 +55,60 @@ pub struct Placed {
     pub due: Timestamp,
 }
 
+/// The work of one second, in hundredths: it lies side by side from the second's start, as densely as it was
+/// promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SlotWork {
+    /// Promised.
+    pub(crate) cost: u64,
+    /// What a whole second holds at that density; at least 1.
+    pub(crate) density: u64,
+}
+
+impl SlotWork {
+    /// Work that lies before `at`, an instant of the second.
+    pub(crate) fn before(self, at: Timestamp) -> u64 {
+        work_before(at, self.density)
+    }
+}
+
+/// Work that lies before `at` in its second, if the second holds `density`.
+fn work_before(at: Timestamp, density: u64) -> u64 {
+    (at.as_micros() % MICROS) * density / MICROS
+}
+
+/// `{generation: 28, second: 36}`.
+#[derive(Clone, Copy)]
+struct Frontier(u64);
+
+impl Frontier {
+    fn second(self) -> u64 {
+        self.0 & SECOND_MASK
+    }
+
+    /// At `second`, of the same generation.
+    fn moved_to(self, second: u64) -> Self {
+        Self((self.0 & !SECOND_MASK) | second)
+    }
+
+    /// Not after `second`, of the next generation.
+    fn reopened_at(self, second: u64) -> Self {
+        let generation = (self.0 >> SECOND_BITS).wrapping_add(1) << SECOND_BITS;
+        Self(generation | self.second().min(second))
+    }
+}
+
 /// The ring of promised seconds.
 pub struct Slots {
     ring: Ring,
     limits: Limits,
-    /// `{generation: 28, second: 36}`.
+    /// A [`Frontier`].
     frontier: AtomicU64,
-    /// Nobody new is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
+    /// No newcomer is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
     floor: AtomicU64,
     /// Oldest second that must not be overwritten.
     oldest: AtomicU64,
-    /// Longest wait handed out, in seconds.
+    /// Longest wait for which a slot is given, in seconds.
     max_wait_s: AtomicU64,
 }
 
@@ -85,29 +132,30 @@ impl Slots {
         self.ring.len()
     }
 
-    /// Longest wait handed out, rounded down to seconds.
+    /// Sets the longest wait for which a slot is given, rounded down to seconds.
     pub fn set_max_wait(&self, max_wait: Duration) {
         self.max_wait_s.store(max_wait.as_secs(), Ordering::Release);
     }
 
-    /// Finds the first room at or after `not_before` and takes it; `None` if there is none within the longest wait.
+    /// Finds the first room at or after `not_before` and takes it; `None` if there is none within the longest
+    /// wait.
     ///
-    /// In the second of `not_before` the room of the part before it has expired. `not_before` must not run backwards:
-    /// room that one caller skipped as gone is gone for all.
+    /// In the second of `not_before` the room of the part before it has expired. `not_before` must not run
+    /// backwards: room that one caller skipped as expired is expired for all.
     pub fn take(&self, cost: Cost, now: Timestamp, not_before: Timestamp) -> Option<Placed> {
-        let seen = self.frontier.load(Ordering::Acquire);
+        let seen = Frontier(self.frontier.load(Ordering::Acquire));
         let last = self.last_usable();
         let horizon = (now.second() + self.max_wait_s.load(Ordering::Acquire)).min(last);
-        let mut second = not_before.second().max(self.floor.load(Ordering::Acquire)).max(seen & SECOND_MASK);
+        let mut second = not_before.second().max(self.floor.load(Ordering::Acquire)).max(seen.second());
         let mut found = None;
         while found.is_none() && second <= horizon {
             found = self.start_in(second, cost, not_before);
             second += u64::from(found.is_none());
         }
-        if second > seen & SECOND_MASK {
-            let moved = (seen & !SECOND_MASK) | second;
-            // Losing this race is fine: whoever won knew at least as much.
-            let _ = self.frontier.compare_exchange(seen, moved, Ordering::AcqRel, Ordering::Relaxed);
+        if second > seen.second() {
+            // Losing this race is fine: the winner knew at least as much.
+            let moved = seen.moved_to(second).0;
+            let _ = self.frontier.compare_exchange(seen.0, moved, Ordering::AcqRel, Ordering::Relaxed);
         }
         let (placed, taken) = found?;
         match self.spill(second, cost - taken, last) {
@@ -119,12 +167,12 @@ impl Slots {
         }
     }
 
-    /// Takes what room `second` has, up to `cost`.
+    /// Takes what room `second` has, up to `cost`; returns how much that was.
     fn start_in(&self, second: u64, cost: Cost, not_before: Timestamp) -> Option<(Placed, Cost)> {
         self.ring.update(second, |load| {
-            // Read after the load: of one that was settled anew, the limit it was settled for.
+            // Read after the load: of a second that was settled anew, the limit it was settled for.
             let limit = self.limits.of(second);
-            let expired = if second == not_before.second() { position_to_work(not_before, limit) } else { 0 };
+            let expired = if second == not_before.second() { work_before(not_before, limit) } else { 0 };
             let before = load.cost.hundredths().max(expired);
             if before >= limit || load.visitors >= MAX_VISITORS {
                 return None;
@@ -133,7 +181,7 @@ impl Slots {
             let due = Timestamp::from_micros(second * MICROS + before * MICROS / limit);
             let placed =
                 Placed { second, before: Cost::from_hundredths(before), visitors_before: load.visitors, due };
-            let after = Load { visitors: load.visitors + 1, cost: Cost::from_hundredths(before + taken) };
+            let after = SlotLoad { visitors: load.visitors + 1, cost: Cost::from_hundredths(before + taken) };
             Some((after, (placed, Cost::from_hundredths(taken))))
         })
     }
@@ -149,15 +197,16 @@ impl Slots {
                 let limit = self.limits.of(second);
                 let room = limit.saturating_sub(load.cost.hundredths()).min(rest.hundredths());
                 let taken = Cost::from_hundredths(room);
-                (room > 0).then(|| (Load { cost: load.cost + taken, ..load }, taken))
+                (room > 0).then(|| (SlotLoad { cost: load.cost + taken, ..load }, taken))
             });
             rest = rest - taken.unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Takes back a promise of `cost` that started in `second`. What that second no longer holds is taken from the next
-    /// ones, where it had been charged; nothing happens for seconds that the ring has left behind.
+    /// Takes back a promise of `cost` that started in `second`. What that second no longer holds is taken
+    /// from the next ones, where it had been charged; nothing happens for seconds that the ring has left
+    /// behind.
     pub fn give_back(&self, second: u64, cost: Cost) {
         self.withdraw(second, cost, cost);
     }
@@ -173,7 +222,7 @@ impl Slots {
                 let most = if at == second { here.min(rest) } else { rest };
                 let part = load.cost.min(most);
                 let visitors = load.visitors.saturating_sub(visitor);
-                Some((Load { visitors, cost: load.cost - part }, part))
+                Some((SlotLoad { visitors, cost: load.cost - part }, part))
             });
             rest = rest - taken.unwrap_or_default();
             visitor = 0;
@@ -186,8 +235,7 @@ impl Slots {
     pub fn reopen(&self, second: u64) {
         let mut seen = self.frontier.load(Ordering::Acquire);
         loop {
-            let generation = (seen >> SECOND_BITS).wrapping_add(1) << SECOND_BITS;
-            let new = generation | (seen & SECOND_MASK).min(second);
+            let new = Frontier(seen).reopened_at(second).0;
             match self.frontier.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(current) => seen = current,
@@ -206,29 +254,30 @@ impl Slots {
         self.reopen(u64::MAX);
     }
 
-    /// Sets what a second can take, for seconds after the frontier: who is placed keeps the order. One caller at a time.
+    /// Sets what a second can take, for seconds after the frontier: promises that were made keep their order.
+    /// One caller at a time.
     pub fn set_limit_ahead(&self, limit: Cost) {
         self.set_limit_from(self.ahead(), limit);
     }
 
-    /// The first second in which nobody is placed.
+    /// The first second in which nothing is promised yet.
     fn ahead(&self) -> u64 {
         // One second further than seems needed: searches in progress move the frontier.
         let (ahead, current) = (self.frontier() + 2, self.limits.last_from());
         if ahead > current + 1 { ahead } else { current }
     }
 
-    /// The limit falls while people wait: who is placed keeps the place, seconds where somebody may be keep their limits, and
-    /// nobody else is placed in them nor before `floor`. One caller at a time.
+    /// The limit falls while people wait: promises and the limits of their seconds are kept, and newcomers
+    /// are placed neither in those seconds nor before `floor`. One caller at a time.
     pub fn lower_limit(&self, limit: Cost, floor: u64) {
-        // Not only ahead of a rise that nobody has come to yet: that one is taken back.
+        // Not only ahead of a rise that no newcomer has reached yet: that one is taken back.
         let from = floor.max(self.frontier() + 2);
         self.raise_floor(from);
         self.set_limit_from(from, limit);
     }
 
-    /// Sets what a second can take, for all seconds, when nobody waits: a second that is taken in part, by who entered or by
-    /// time, stays taken to the same instant. One caller at a time.
+    /// Sets what a second can take, for all seconds, when no one waits: a second that is taken in part, by
+    /// visitors who entered or by time, remains taken up to the same instant. One caller at a time.
     pub fn settle(&self, second: u64, limit: Cost) {
         let last = self.frontier().min(second + MAX_SETTLED_S);
         let before: Vec<_> = (second..=last).map(|s| (s, self.limits.of(s))).collect();
@@ -237,7 +286,7 @@ impl Slots {
         for (second, old) in before.into_iter().filter(|(_, old)| *old > new) {
             self.ring.update(second, |load| {
                 let cost = (load.cost.hundredths().min(old) * new).div_ceil(old);
-                Some((Load { cost: Cost::from_hundredths(cost), ..load }, ()))
+                Some((SlotLoad { cost: Cost::from_hundredths(cost), ..load }, ()))
             });
         }
         self.reopen(second);
@@ -248,32 +297,33 @@ impl Slots {
         Cost::from_hundredths(self.limits.last())
     }
 
-    /// What the second at the frontier can take: less than [`Slots::limit`] after a rise that has not reached it yet.
-    pub(crate) fn limit_here(&self) -> Cost {
+    /// What the second at the frontier can take: less than [`Slots::limit`] after a rise that has not reached
+    /// it yet.
+    pub(crate) fn limit_at_frontier(&self) -> Cost {
         Cost::from_hundredths(self.limits.of(self.frontier()))
     }
 
     /// First second that may have room.
     pub fn frontier(&self) -> u64 {
-        (self.frontier.load(Ordering::Acquire) & SECOND_MASK).max(self.floor())
+        Frontier(self.frontier.load(Ordering::Acquire)).second().max(self.floor())
     }
 
-    /// Nobody new is placed before this second.
+    /// No newcomer is placed before this second.
     pub fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// Lets nobody new be placed before `second`.
+    /// Has newcomers placed at `second` at the earliest.
     pub fn set_floor(&self, second: u64) {
         self.floor.store(second & SECOND_MASK, Ordering::Release);
     }
 
-    /// Lets nobody new be placed before `second`, nor before what was set already.
+    /// As [`Slots::set_floor`], but never before the floor that is set.
     pub(crate) fn raise_floor(&self, second: u64) {
         self.floor.fetch_max(second & SECOND_MASK, Ordering::AcqRel);
     }
 
-    /// Seconds before this one may be overwritten; does not go back.
+    /// Lets seconds before this one be overwritten; does not go back.
     pub fn forget_before(&self, second: u64) {
         self.oldest.fetch_max(second, Ordering::AcqRel);
     }
@@ -288,7 +338,7 @@ impl Slots {
     }
 
     /// What is promised for `second`.
-    pub fn promised(&self, second: u64) -> Load {
+    pub fn promised(&self, second: u64) -> SlotLoad {
         self.ring.load(second)
     }
 
@@ -298,31 +348,35 @@ impl Slots {
     }
 
     /// Puts a saved second back.
-    pub(crate) fn restore(&self, second: u64, load: Load) {
+    pub(crate) fn restore(&self, second: u64, load: SlotLoad) {
         self.ring.add(second, load);
     }
 
     /// Everything promised from `second` on.
-    pub fn sum(&self, second: u64) -> Load {
+    pub fn sum(&self, second: u64) -> SlotLoad {
         self.ring.sum(second, self.last_usable() + 1)
     }
 
     /// Everything promised that is due at `from` or later, charges for it included.
-    pub fn ahead_of(&self, from: Timestamp) -> Load {
+    pub fn ahead_of(&self, from: Timestamp) -> SlotLoad {
         self.between(from, Timestamp::from_secs(self.last_usable() + 1))
     }
 
-    /// Work per second inside `second`, in hundredths: its promises lie side by side from its start, at the limit they
-    /// were made under.
-    pub(crate) fn density(&self, second: u64, load: Load) -> u64 {
-        self.limits.of(second).max(load.cost.hundredths()).max(1)
+    /// The work of `second`, by the limit it was promised under.
+    pub(crate) fn work_of(&self, second: u64) -> SlotWork {
+        self.as_work(second, self.promised(second))
     }
 
-    /// What is promised between two instants: what must be admitted before someone due at `to` is next, if the
-    /// schedule has been admitted up to `from`.
-    pub fn between(&self, from: Timestamp, to: Timestamp) -> Load {
+    fn as_work(&self, second: u64, load: SlotLoad) -> SlotWork {
+        let cost = load.cost.hundredths();
+        SlotWork { cost, density: self.limits.of(second).max(cost).max(1) }
+    }
+
+    /// What is promised between two instants: what must be admitted before a visitor due at `to` is next, if
+    /// the schedule has been admitted up to `from`.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> SlotLoad {
         if to <= from {
-            return Load::default();
+            return SlotLoad::default();
         }
         let (first, last) = (from.second(), to.second());
         let mut sum = self.ring.sum(first + 1, last.min(self.last_usable() + 1));
@@ -330,19 +384,30 @@ impl Slots {
         let ends = if first == last { [Some(first), None] } else { [Some(first), Some(last)] };
         for second in ends.into_iter().flatten() {
             let load = self.promised(second);
-            let density = self.density(second, load);
-            let cost = load.cost.hundredths();
-            let start = if second == first { position_to_work(from, density).min(cost) } else { 0 };
-            let end = if second == last { position_to_work(to, density).min(cost) } else { cost };
+            let work = self.as_work(second, load);
+            let start = if second == first { work.before(from).min(work.cost) } else { 0 };
+            let end = if second == last { work.before(to).min(work.cost) } else { work.cost };
             let part = end.saturating_sub(start);
             sum.cost += Cost::from_hundredths(part);
-            sum.visitors += if cost == 0 { 0 } else { (load.visitors * part).div_ceil(cost) };
+            sum.visitors += if work.cost == 0 { 0 } else { (load.visitors * part).div_ceil(work.cost) };
         }
         sum
     }
 }
 
-/// Work that lies before `at` in its second, if the second holds `density` hundredths.
-pub(crate) fn position_to_work(at: Timestamp, density: u64) -> u64 {
-    (at.as_micros() % MICROS) * density / MICROS
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frontier_that_was_reopened_is_another_word() {
+        let frontier = Frontier(1_800_000_000);
+        assert_eq!(frontier.moved_to(1_800_000_007).second(), 1_800_000_007);
+        let reopened = frontier.moved_to(1_800_000_007).reopened_at(1_800_000_000);
+        assert_eq!(reopened.second(), frontier.second());
+        assert_ne!(reopened.0, frontier.0);
+        assert_eq!(reopened.reopened_at(u64::MAX).second(), frontier.second(), "never forward");
+        let last = Frontier(u64::MAX).reopened_at(SECOND_MASK);
+        assert_eq!((last.0 >> SECOND_BITS, last.second()), (0, SECOND_MASK), "generations wrap");
+    }
 }

@@ -1,26 +1,29 @@
 //! Tickets and passes: signed proofs that a visitor carries, so that the gate keeps no state per visitor.
 //!
 //! A ticket is WebQ's token (III-C): time stamp, wait, and a keyed hash over both. Departures from the paper:
-//! class, cost and first arrival are signed too, so that a visitor whose place is moved keeps seniority; a
-//! nonce makes redemption exactly-once possible; MD5 became HMAC-SHA-256 (RFC 2104) cut to 128 bits (section 5
-//! of the RFC allows half the output, and a forger has one online guess per request); the address became a
-//! [`Binding`] of choice, because the addresses of one mobile visitor change while waiting.
+//! class, cost and first arrival are signed too, so that a visitor who gets a new ticket keeps its seniority;
+//! a nonce makes redemption exactly-once possible; MD5 became HMAC-SHA-256 (RFC 2104) cut to 128 bits
+//! (section 5 of the RFC allows half the output, and a forger has one online guess per request); the address
+//! became a [`Binding`] of choice, because the addresses of one mobile visitor change while waiting.
 //!
 //! ```text
-//! ticket  kind key issued wait before class cost nonce | tag      pass  kind key use issued age class nonce | tag
-//! bytes    1    1    6     4     4      1    4     8   | 16              1    1   1    6     5    1     8   | 16
+//! ticket  kind key issued wait before class cost nonce | tag
+//! bytes    1    1    6     4     4      1    4     8   | 16
+//! pass    kind key use issued age class nonce | tag
+//! bytes    1    1   1    6     5    1     8   | 16
 //!
 //! tag = first 16 bytes of HMAC-SHA-256(key, domain padded with NUL to 64 ‖ payload ‖ binding)
 //! ```
 //!
-//! Numbers are big-endian, times are milliseconds; `kind` holds the version (high half) and the kind of binding
-//! (low half). Every part has one fixed length, so no two inputs of the MAC read alike. The domain fills a whole
-//! SHA-256 block: it is hashed once per key, and payload and binding fit the one block that remains, so that a
-//! seal costs two block operations. 45 and 39 bytes are multiples of three: base64url has neither padding nor
-//! spare bits, and a ticket has exactly one spelling.
+//! Numbers are big-endian, times are milliseconds; `kind` holds the version (high half) and the kind of
+//! binding (low half). Every part has one fixed length, so no two inputs of the MAC read alike. The domain
+//! fills a whole SHA-256 block: it is hashed once per key, and payload and binding fit the one block that
+//! remains, so that a seal costs two block operations. 45 and 39 bytes are multiples of three: base64url has
+//! neither padding nor spare bits, and a ticket has exactly one spelling.
 //!
-//! Rejected: JWT (three times the size, and the algorithm comes from the sender); encryption (nothing in a ticket
-//! is a secret, only its authorship matters); signatures (only gates verify, and they can share a key).
+//! Rejected: JWT (three times the size, and the algorithm comes from the sender); encryption (nothing in a
+//! ticket is a secret, only its authorship matters); signatures (only gates verify, and they can share a
+//! key).
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +51,7 @@ const PASS_BYTES: usize = PASS_PAYLOAD + TAG_BYTES;
 const MAX_U48: u64 = (1 << 48) - 1;
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// A place in the waiting room (WebQ III-C). Times are whole milliseconds.
+/// A promise of the waiting room (WebQ III-C). Times are whole milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The class that waits.
@@ -59,7 +62,7 @@ pub struct Ticket {
     pub issued: Timestamp,
     /// The wait promised then; the visitor's turn is at `issued + wait`.
     pub wait: Duration,
-    /// When the visitor first came; not after `issued`. Survives a new place.
+    /// When the visitor first came; not after `issued`. Kept in a new ticket.
     pub arrived: Timestamp,
     /// Makes the ticket one of a kind: what is redeemed exactly once.
     pub nonce: u64,
@@ -74,7 +77,7 @@ impl Ticket {
         self.issued + self.wait
     }
 
-    /// Fields too large for their place are cut to the largest that fits: a wait or a seniority of 49 days.
+    /// Fields too large for their bytes are cut to the largest that fits: a wait or a seniority of 49 days.
     fn payload(&self, kind: Kind, key: u8) -> [u8; TICKET_PAYLOAD] {
         let before = self.issued.as_millis().saturating_sub(self.arrived.as_millis());
         let mut w = Writer::<TICKET_PAYLOAD>::new(kind, key);
@@ -107,7 +110,7 @@ pub enum PassKind {
     Page,
 }
 
-/// Proof of admission: lets the next requests through without a new place. Times are whole milliseconds.
+/// Proof of admission: lets the next requests through without another wait. Times are whole milliseconds.
 ///
 /// How long it holds is decided where it is read (`session.timeout`, `session.max_age`), so that a changed
 /// configuration applies to the passes already out.
@@ -115,7 +118,7 @@ pub enum PassKind {
 pub struct Pass {
     /// What it lets through.
     pub kind: PassKind,
-    /// The class whose place was redeemed.
+    /// The class whose ticket was redeemed.
     pub class: ClassId,
     /// When this pass was made; renewed with activity.
     pub issued: Timestamp,
@@ -166,7 +169,7 @@ pub enum TicketError {
     #[error("unknown key: the ticket's key is not in the ring")]
     UnknownKey,
     /// The tag does not fit: altered, made with another key, carried by somebody else, or of a kind of
-    /// binding that is not accepted. Which of these is not told: it would help only a forger.
+    /// binding that is not accepted. Which of these is not reported: it would help only a forger.
     #[error("forged: the ticket was altered or belongs to another visitor")]
     Forged,
 }
@@ -202,7 +205,7 @@ impl AsRef<str> for Sealed {
     }
 }
 
-/// Whoever holds the text holds the place: it does not belong in logs.
+/// The text is as good as the ticket: it does not belong in logs.
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} characters)", self.len)

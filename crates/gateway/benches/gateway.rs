@@ -7,15 +7,18 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http::request::Parts;
-use tidegate_core::orders::{Action, Asked, Decision, Order, Orders, Policy, RuleId, Scope, TierId};
+use tidegate_core::policies::{
+    Action, ActivePolicy, Policy, PolicyDecision, PolicyRequest, PolicySet, RuleId, Scope, TierId,
+};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
-use tidegate_gateway::enforce::Enforcement;
-use tidegate_gateway::hygiene::{self, RequestContext};
-use tidegate_gateway::page::{Kind, Pages, View};
-use tidegate_gateway::settings::Room;
+use tidegate_gateway::config::page::{Kind, Pages, View};
+use tidegate_gateway::http::hygiene;
+use tidegate_gateway::http::hygiene::ForwardContext;
+use tidegate_gateway::http::wire::{HeadLimits, HeadScan};
+use tidegate_gateway::proxy::navigation;
 use tidegate_gateway::shared::Drain;
-use tidegate_gateway::wire::{HeadLimits, HeadScan};
-use tidegate_gateway::{cookies, navigation};
+use tidegate_gateway::shared::policies::PublishedPolicies;
+use tidegate_settings::Room;
 use tokio::sync::watch;
 
 const CALLS: u32 = 10_000;
@@ -85,7 +88,7 @@ fn heads() {
             black_box(navigation::wants_html(black_box(&headers)));
         },
     );
-    let context = RequestContext {
+    let context = ForwardContext {
         peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         trusted: false,
         scheme: "http",
@@ -94,7 +97,7 @@ fn heads() {
         host: "",
         request_id: "0123456789abcdef",
         keep_upgrade: false,
-        is_own_cookie: cookies::is_ours,
+        is_own_cookie: tidegate_settings::is_gate_cookie,
     };
     bench("prepare request", parts, |mut parts| {
         hygiene::prepare_request(&mut parts, &context);
@@ -104,8 +107,8 @@ fn heads() {
 
 /// What a request pays for rules: nothing in force, and one order that is not for it.
 fn orders() {
-    let (enforcement, wake) = (Enforcement::default(), watch::Sender::new(Drain::No));
-    let pass = |enforcement: &Enforcement| match black_box(enforcement).word() {
+    let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
+    let pass = |enforcement: &PublishedPolicies| match black_box(enforcement).word() {
         0 => true,
         _ => asks(enforcement),
     };
@@ -115,9 +118,9 @@ fn orders() {
     bench("orders, none in force", || (), |()| _ = black_box(pass(&enforcement)));
     let scope = Scope { new_sessions: true, ..Scope::default() };
     let action = Action::Answer { status: 503 };
-    let order = Order { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
+    let order = ActivePolicy { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
     enforcement.publish(
-        Orders::new(vec![order]),
+        PolicySet::new(vec![order]),
         vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))],
         &wake,
     );
@@ -126,8 +129,8 @@ fn orders() {
 
 /// As the request path has it: out of the way.
 #[inline(never)]
-fn asks(enforcement: &Enforcement) -> bool {
-    let asked = Asked {
+fn asks(enforcement: &PublishedPolicies) -> bool {
+    let asked = PolicyRequest {
         path: "/search",
         class: ClassId(0),
         cost: Cost::ONE,
@@ -137,7 +140,7 @@ fn asks(enforcement: &Enforcement) -> bool {
     };
     let standing = enforcement.standing();
     let decision = standing.orders.decide(&asked, 0, Timestamp::from_secs(1), &mut |_| ());
-    matches!(decision, Decision::Pass)
+    matches!(decision, PolicyDecision::Pass)
 }
 
 fn pages() {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tidegate_core::measure::{Shard, Snapshot};
 use tidegate_core::units::{ClassId, Timestamp};
-use tidegate_gateway::congestion::board::Board;
-use tidegate_gateway::congestion::plan::Plan;
-use tidegate_gateway::congestion::{Congestion, Measured, Publish};
-use tidegate_gateway::enforce::Enforcement;
-use tidegate_gateway::settings::Settings;
+use tidegate_gateway::config::congestion_plan::Plan;
+use tidegate_gateway::control::congestion::readings::Readings;
+use tidegate_gateway::control::congestion::{Congestion, Measured, Publish};
 use tidegate_gateway::shared::Drain;
+use tidegate_gateway::shared::policies::PublishedPolicies;
+use tidegate_settings::Settings;
 
 const TICKS: usize = 2_000;
 
@@ -47,8 +47,8 @@ fn main() {
         let plan = std::sync::Arc::new(Plan::new(&settings, &["default"]).expect("a plan"));
         let compiled = now() - began;
         let mut congestion = Congestion::new(plan.clone());
-        let (shard, board) = (Shard::new(2), Board::default());
-        let (enforcement, wake) = (Enforcement::default(), tokio::sync::watch::Sender::new(Drain::No));
+        let (shard, board) = (Shard::new(2), Readings::default());
+        let (enforcement, wake) = (PublishedPolicies::default(), tokio::sync::watch::Sender::new(Drain::No));
         let publish = Publish { enforcement: &enforcement, wake: &wake };
         let mut at = Timestamp::from_secs(1_800_000_000);
         let mut times: Vec<Duration> = (0..TICKS)

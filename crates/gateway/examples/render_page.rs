@@ -6,8 +6,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tidegate_gateway::page::{Kind, Pages, View, keep};
-use tidegate_gateway::settings::Room;
+use tidegate_gateway::config::page::{Kind, Pages, View, keep};
+use tidegate_settings::Room;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -15,22 +15,23 @@ use tidegate_core::units::Timestamp;
 use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
 
-use crate::accept;
-use crate::access::AccessWriter;
-use crate::balance::Replicas;
-use crate::clock::Clock;
-use crate::driver::{self, Control};
-use crate::enforce::Enforcement;
-use crate::gate::GateKeeper;
-use crate::live::{Live, LiveError};
-use crate::multicast::Multicast;
-use crate::room::new_key;
-use crate::session::Seats;
-use crate::settings::{Mistake, Override, Role, Settings};
+use crate::base::access_log::AccessWriter;
+use crate::base::clock::Clock;
+use crate::base::state_dir::StateDir;
+use crate::config::{Config, ConfigError};
+use crate::control::driver;
+use crate::control::driver::Control;
+use crate::control::tuners;
+use crate::proxy::accept;
+use crate::proxy::stages::room::new_key;
+use crate::shared::coalesce::Coalescer;
+use crate::shared::gate_keeper::GateKeeper;
+use crate::shared::policies::PublishedPolicies;
+use crate::shared::sessions::VisitorSessions;
 use crate::shared::{Drain, Shared, Worker, reached};
-use crate::state::StateDir;
-use crate::tuners;
-use tidegate_core::desk::Desk;
+use crate::upstream::balance::Replicas;
+use tidegate_core::admission::Admission;
+use tidegate_settings::{Mistake, Override, Role, Settings};
 
 /// Places for classes that a reload adds: some 14 kB each and worker.
 const SPARE_CLASSES: usize = 8;
@@ -75,7 +76,7 @@ pub enum StartError {
     State(io::Error),
     /// The configuration cannot be put in force.
     #[error(transparent)]
-    Live(#[from] LiveError),
+    Live(#[from] ConfigError),
     /// A thread cannot be started, or the system has no randomness.
     #[error("cannot start: {0}")]
     System(io::Error),
@@ -218,21 +219,21 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     let access = AccessWriter::open(settings.log.access, settings.log.access_file.as_deref())
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
-    let live = Live::new(settings, &keys)?;
+    let live = Config::new(settings, &keys)?;
     let desk = desk(&live, state, now);
-    let seats = Seats::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
+    let seats = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     // A reload may add classes; those beyond the spare places are served like any other but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(&live.gate_config(), clock.clone());
     Ok(Shared {
         clock,
-        live: ArcSwap::from_pointee(live),
+        config: ArcSwap::from_pointee(live),
         generation: AtomicU64::new(0),
-        desk,
+        admission: desk,
         gate,
-        seats,
-        enforcement: Enforcement::default(),
-        multicast: Multicast::default(),
+        sessions: seats,
+        policies: PublishedPolicies::default(),
+        coalescer: Coalescer::default(),
         replicas,
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
         connections: AtomicUsize::new(0),
@@ -245,10 +246,10 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     })
 }
 
-fn desk(live: &Live, state: &StateDir, now: Timestamp) -> Desk {
+fn desk(live: &Config, state: &StateDir, now: Timestamp) -> Admission {
     if let Role::TokenCheck { .. } = live.settings.role {
         let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
-        return Desk::Checker { checker, capacity: Mutex::new(live.initial_capacity()) };
+        return Admission::Checker { checker, capacity: Mutex::new(live.initial_capacity()) };
     }
     let room = Room::new(live.room_config(), live.initial_capacity(), now);
     match state.promises() {
@@ -261,7 +262,7 @@ fn desk(live: &Live, state: &StateDir, now: Timestamp) -> Desk {
         Ok(None) => {}
         Err(e) => tracing::warn!(error = %e, "saved promises cannot be read; starting with an empty room"),
     }
-    Desk::Room(Box::new(room))
+    Admission::Room(Box::new(room))
 }
 
 fn spawn_worker(

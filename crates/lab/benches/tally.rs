@@ -5,8 +5,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tidegate_lab::acts::{Ask, End, Noted};
 use tidegate_lab::tally::Tally;
+use tidegate_lab::visitor_events::{Ask, End, Noted};
 
 /// Ten thousand visitors a second for a hundred seconds.
 const VISITS: u32 = 1_000_000;

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::Deserialize;
-use tidegate_gateway::respond::STATUS_FIELD;
+use tidegate_gateway::proxy::respond::STATUS_FIELD;
 
 use crate::visitor::Ask;
 

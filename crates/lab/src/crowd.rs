@@ -41,7 +41,7 @@ pub struct Person {
 
 /// The kinds of visitors that a crowd consists of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cast {
+pub struct VisitorMix {
     /// Those of the scenario, then one for each distinct request of a replayed log.
     pub kinds: Vec<Kind>,
 }

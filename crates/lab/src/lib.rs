@@ -22,11 +22,11 @@ pub mod origin;
 
 pub mod crowd;
 
-pub mod acts;
 pub mod answer;
 pub mod visitor;
+pub mod visitor_events;
 
-pub mod luggage;
+pub mod cookie_jar;
 
 mod slab;
 pub mod wheel;

@@ -17,14 +17,14 @@ use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::client::{Connections, Place, TargetError};
 use crate::crowd::replay::ReplayError;
-use crate::crowd::{Cast, Crowd};
+use crate::crowd::{Crowd, VisitorMix};
 use crate::limits::raise_open_files;
 use crate::outcome::{Outcome, Way};
 use crate::scenario::Scenario;
@@ -152,7 +152,7 @@ pub fn run(
 
 /// What the threads of a run share.
 struct Run {
-    cast: Cast,
+    cast: VisitorMix,
     /// Each thread's, before anything has happened.
     tally: Tally,
     script: Script,

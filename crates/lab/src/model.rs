@@ -46,6 +46,7 @@ use crate::dist::Dist;
 use crate::scenario::{OriginSpec, PathSpec};
 
 mod change;
+mod disturbances;
 mod due;
 mod fate;
 mod flow;
@@ -56,11 +57,11 @@ mod share;
 mod slab;
 mod stage;
 mod stats;
-mod weather;
 
 #[cfg(test)]
 mod tests;
 
+use disturbances::Disturbances;
 use due::Due;
 use fate::Fates;
 pub use law::contention_factor;
@@ -70,7 +71,6 @@ use slab::{Line, Place, Slab};
 use stage::StageState;
 pub use stage::StageStats;
 pub use stats::{Full, Stats};
-use weather::Weather;
 
 /// Names a request present in a [`Model`], for [`Model::leave`]. Outlives its request harmlessly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub struct Model {
     sharing: Vec<u32>,
     /// When answers that go on end, in microseconds.
     streams: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    weather: Option<Weather>,
+    weather: Option<Disturbances>,
     fates: Fates,
     /// As it was set; the weather slows it.
     speed: f64,
@@ -149,7 +149,7 @@ impl Model {
         let stages: Vec<_> = spec.stages.iter().map(|stage| StageState::new(stage, spec.workers)).collect();
         let shared = (0u32..).zip(&stages).filter(|(_, stage)| stage.shared.is_some());
         let sharing: Vec<u32> = shared.map(|(index, _)| index).collect();
-        let (fates, weather) = (Fates::new(spec, seed), Weather::new(spec, seed));
+        let (fates, weather) = (Fates::new(spec, seed), Disturbances::new(spec, seed));
         Self {
             workers: spec.workers,
             backlog: spec.backlog,

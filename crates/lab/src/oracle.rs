@@ -21,17 +21,17 @@
 
 use std::time::Duration;
 
-use tidegate_core::desk::Place;
-use tidegate_core::room::{Look, Wait};
+use tidegate_core::admission::Position;
+use tidegate_core::room::{TicketStatus, Wait};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Cost;
 
-use crate::acts::{End, Noted};
 use crate::model::Stats;
 use crate::scenario::Scenario;
 use crate::sim::SimOptions;
 use crate::sim::half::Half;
 use crate::sim::trace::Trace;
+use crate::visitor_events::{End, Noted};
 
 pub mod calm;
 pub mod flow;
@@ -158,17 +158,17 @@ impl Oracle {
         half: usize,
         ticket: &Ticket,
         wait: &Wait,
-        place: Place,
+        place: Position,
         halves: &[Half],
         now_us: u64,
     ) {
         if !self.is_on {
             return;
         }
-        let finding = if place == Place::Kept {
+        let finding = if place == Position::Kept {
             self.calm.news(guest);
             self.schedule.kept(ticket, wait, half, halves, now_us)
-        } else if ticket.wait.is_zero() && place == Place::Replaced {
+        } else if ticket.wait.is_zero() && place == Position::Replaced {
             Ok(())
         } else if ticket.wait.is_zero() {
             Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
@@ -188,7 +188,7 @@ impl Oracle {
         guest: u32,
         half: usize,
         ticket: &Ticket,
-        look: &Look,
+        look: &TicketStatus,
         is_usable: bool,
         halves: &[Half],
         now_us: u64,
@@ -199,7 +199,7 @@ impl Oracle {
         if !is_usable {
             self.calm.held(guest);
         }
-        if let Look::Wait(wait) = look {
+        if let TicketStatus::Wait(wait) = look {
             self.calm.news(guest);
             let finding = self.schedule.kept(ticket, wait, half, halves, now_us);
             self.expect(finding);

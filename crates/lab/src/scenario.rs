@@ -12,10 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_gateway::settings::Settings;
+use tidegate_settings::Settings;
 
 use crate::crowd::replay::{Log, ReplayError};
-use crate::crowd::{Cast, Crowd};
+use crate::crowd::{Crowd, VisitorMix};
 use crate::dist::Dist;
 use crate::tally::Tally;
 
@@ -317,7 +317,7 @@ impl Scenario {
     ///
     /// # Errors
     /// The log cannot be played, or nobody would come: a scenario may be one of a service alone.
-    pub fn cast(&self) -> Result<(Cast, Crowd), ReplayError> {
+    pub fn cast(&self) -> Result<(VisitorMix, Crowd), ReplayError> {
         let mut kinds = self.visitors.clone();
         let crowd = match &self.arrivals {
             Arrivals::Phases { .. } | Arrivals::Closed(_) => {
@@ -337,7 +337,7 @@ impl Scenario {
         };
         match crowd.size_hint_visitors() {
             Some(0.0) => Err(ReplayError::Nobody),
-            _ => Ok((Cast { kinds }, crowd)),
+            _ => Ok((VisitorMix { kinds }, crowd)),
         }
     }
 }

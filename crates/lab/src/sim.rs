@@ -26,7 +26,7 @@
 
 use thiserror::Error;
 use tidegate_core::classify::ClassifyError;
-use tidegate_gateway::live::LiveError;
+use tidegate_gateway::config::ConfigError;
 
 use crate::crowd::replay::ReplayError;
 use crate::oracle::Violation;
@@ -37,11 +37,11 @@ mod answered;
 pub mod chance;
 mod control;
 mod door;
-pub(crate) mod farm;
 mod forward;
 mod guest;
 pub(crate) mod half;
 pub mod record;
+pub(crate) mod replica_pool;
 pub(crate) mod request;
 mod seats;
 mod sweep;
@@ -105,7 +105,7 @@ pub struct SimRun {
 pub enum SimError {
     /// The gate's configuration.
     #[error("the scenario's gate cannot be set up: {0}")]
-    Gate(#[from] LiveError),
+    Gate(#[from] ConfigError),
     /// The origin's paths.
     #[error("the scenario's origin: {0}")]
     Paths(ClassifyError),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::acts::{Ask, End, Failure, Noted, SessionEnd};
+use crate::visitor_events::{Ask, End, Failure, Noted, SessionEnd};
 
 mod kinds;
 mod measured;

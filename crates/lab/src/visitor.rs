@@ -26,7 +26,7 @@
 use std::time::Duration;
 
 use crate::answer::Answer;
-use crate::crowd::{Cast, Person};
+use crate::crowd::{Person, VisitorMix};
 use crate::dist::Dist;
 use crate::scenario::Kind;
 
@@ -37,7 +37,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub use crate::acts::{Ask, End, Failure, Noted, SessionEnd};
+pub use crate::visitor_events::{Ask, End, Failure, Noted, SessionEnd};
 
 use draw::{Draw, Salt};
 use waiting::Told;
@@ -119,7 +119,7 @@ const REPLAYED: u8 = 1 << 7;
 impl Visitor {
     /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose steps are drawn, for
     /// any.
-    pub fn new(person: Person, cast: &Cast) -> Self {
+    pub fn new(person: Person, cast: &VisitorMix) -> Self {
         let at_us = micros(person.at);
         let mut visitor = Self {
             seed: person.seed,
@@ -167,7 +167,7 @@ impl Visitor {
     }
 
     /// When the request is given up.
-    pub fn gives_up_at(&self, cast: &Cast) -> Duration {
+    pub fn gives_up_at(&self, cast: &VisitorMix) -> Duration {
         let patience = match self.ask {
             Ask::News => NEWS_TIMEOUT,
             _ => self.sample(&self.kind_in(cast).patience, Salt::Patience, 0),
@@ -182,7 +182,12 @@ impl Visitor {
     }
 
     /// The outcome of the request under way, at `now`.
-    pub fn receive(&mut self, cast: &Cast, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
+    pub fn receive(
+        &mut self,
+        cast: &VisitorMix,
+        outcome: Result<Answer, Failure>,
+        now: Duration,
+    ) -> Reaction {
         let kind = self.kind_in(cast);
         if !self.has(PREMATURE) && matches!(self.ask, Ask::Page | Ask::News) {
             // Detours and attacks change nothing else: not even when the page asks next.
@@ -207,7 +212,7 @@ impl Visitor {
     }
 
     /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
-    pub fn skip_attack(&mut self, cast: &Cast, now: Duration) -> Reaction {
+    pub fn skip_attack(&mut self, cast: &VisitorMix, now: Duration) -> Reaction {
         let kind = self.kind_in(cast);
         assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
         let reaction = Reaction::new(Noted::Nothing, self.after_attack(kind, now));
@@ -327,7 +332,7 @@ impl Visitor {
         self.draw(Salt::Jitter, self.turn).unit()
     }
 
-    fn kind_in<'c>(&self, cast: &'c Cast) -> &'c Kind {
+    fn kind_in<'c>(&self, cast: &'c VisitorMix) -> &'c Kind {
         &cast.kinds[self.kind as usize]
     }
 }

@@ -87,7 +87,7 @@ fn print(metrics: &[&str], data: &str, printed: usize) -> Result<(), Option<Stri
     if printed.is_multiple_of(HEAD_EVERY) {
         if let Some(unknown) = metrics.iter().find(|metric| !figures.contains_key(**metric)) {
             let names = figures.keys().map(String::as_str);
-            let hint = tidegate_gateway::settings::did_you_mean(unknown, names).unwrap_or_default();
+            let hint = tidegate_settings::did_you_mean(unknown, names).unwrap_or_default();
             return Err(Some(format!(
                 "there is no figure \"{unknown}\"; `tidegate ctl state` lists them. {hint}"
             )));

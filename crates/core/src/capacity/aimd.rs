@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use super::throughput::{Throughput, repeats};
-use super::{Estimate, Estimator, Load, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// What may be set.
@@ -79,7 +79,7 @@ impl Estimator for Aimd {
         }
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         self.throughput.tick(self.limit, load, now)
     }
 

@@ -32,22 +32,22 @@
 //! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up); shorter rounds of
 //! the ramp where its samples vary little (half a thousandth of goodput, and wrong sooner with long tails).
 
-use super::{Estimate, Estimator, Load, Phase, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::units::{ClassId, Rate, Timestamp};
 
 mod change;
 mod costs;
 mod curve;
 mod dispersion;
-mod guess;
 mod headroom;
+mod initial_estimate;
 mod judge;
+mod long_lived;
 mod meter;
 mod mix;
 mod pause;
 mod plan;
 mod round;
-mod standing;
 mod steer;
 
 #[cfg(test)]
@@ -57,13 +57,13 @@ use change::{Change, Changes, Onset};
 use costs::Costs;
 use curve::{Curve, Hinge};
 use dispersion::Dispersion;
-use guess::{Guess, starves};
+use initial_estimate::{InitialEstimate, starves};
+use long_lived::LongLived;
 use meter::{Meter, Work};
 use mix::Mix;
 use pause::Pauses;
 use plan::Purpose;
 use round::Round;
-use standing::Standing;
 
 /// Ticks without a sample to judge, or with errors only, after which that is the reason.
 const IDLE_TICKS: u32 = 10;
@@ -93,7 +93,7 @@ impl Default for BottleneckConfig {
 /// See the file's head.
 pub struct Bottleneck {
     config: BottleneckConfig,
-    guess: Guess,
+    guess: InitialEstimate,
     costs: Costs,
     curve: Curve,
     /// The fit before the origin became slower, and its samples: it may become what it was.
@@ -135,7 +135,7 @@ pub struct Bottleneck {
     /// Throughput of the last round of a ramp, as configured.
     seen: Option<f64>,
     mix: Mix,
-    standing: Standing,
+    standing: LongLived,
     ticked: Ticked,
     in_flight: u32,
     reason: &'static str,
@@ -148,7 +148,7 @@ impl Bottleneck {
         let first = f64::from(config.start_in_flight.clamp(least, config.max_in_flight.max(least)));
         Self {
             config,
-            guess: Guess::new(start.map(Rate::get)),
+            guess: InitialEstimate::new(start.map(Rate::get)),
             costs: Costs::new(),
             curve: Curve::new(),
             before: None,
@@ -177,7 +177,7 @@ impl Bottleneck {
             alarm: None,
             seen: None,
             mix: Mix::default(),
-            standing: Standing::default(),
+            standing: LongLived::default(),
             ticked: Ticked::default(),
             in_flight: 0,
             reason: "looking for the knee",
@@ -291,7 +291,7 @@ impl Estimator for Bottleneck {
         }
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         let elapsed_s = self.watch_the_clock(now);
         self.in_flight = load.in_flight;
         self.round.pass(now);
@@ -332,7 +332,7 @@ impl Estimator for Bottleneck {
     }
 
     fn set(&mut self, capacity: Rate, now: Timestamp) {
-        self.guess = Guess::new(Some(capacity.get()));
+        self.guess = InitialEstimate::new(Some(capacity.get()));
         self.rediscover(now);
     }
 

@@ -1,6 +1,6 @@
 //! The capacity an operator gave: no algorithm, and the yardstick for those that come beside it.
 
-use super::{Estimate, Estimator, Load, Phase, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// Holds one number until another is set.
@@ -19,7 +19,7 @@ impl Fixed {
 impl Estimator for Fixed {
     fn observe(&mut self, _sample: &Sample) {}
 
-    fn tick(&mut self, _load: &Load, _now: Timestamp) -> Estimate {
+    fn tick(&mut self, _load: &GateLoad, _now: Timestamp) -> Estimate {
         Estimate {
             capacity: self.capacity.unwrap_or(Rate::MAX),
             gain: 1.0,

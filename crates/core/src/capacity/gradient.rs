@@ -21,7 +21,7 @@
 use std::time::Duration;
 
 use super::throughput::{Throughput, jitter, repeats};
-use super::{Estimate, Estimator, Load, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// Samples kept of a window: more than an origin ends in 100 ms. Further ones are left out.
@@ -180,7 +180,7 @@ impl Estimator for Gradient {
         }
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         let backwards = now < self.ticked;
         self.ticked = now;
         match self.window {

@@ -14,7 +14,7 @@
 //! below 20 in flight.
 
 use super::throughput::{Throughput, repeats};
-use super::{Estimate, Estimator, Load, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// Requests whose plain mean the baseline begins with.
@@ -108,7 +108,7 @@ impl Estimator for Gradient2 {
         }
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         self.throughput.tick(self.limit as u32, load, now)
     }
 

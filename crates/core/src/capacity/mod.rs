@@ -72,7 +72,7 @@ impl Sample {
 
 /// Where requests stand at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Load {
+pub struct GateLoad {
     /// Visitors wait in the room.
     pub room_waits: bool,
     /// Requests in the gate's queue.
@@ -81,7 +81,7 @@ pub struct Load {
     pub in_flight: u32,
 }
 
-impl Load {
+impl GateLoad {
     /// Whether somebody waits for the origin, in the room or at the gate.
     pub fn backlog(&self) -> bool {
         self.room_waits || self.queued > 0
@@ -154,7 +154,7 @@ pub trait Estimator: Send {
     fn observe(&mut self, sample: &Sample);
 
     /// What the capacity is; called on every control tick, after the tick's samples.
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate;
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate;
 
     /// An operator says what the capacity is: the new truth for `fixed`, a starting point for the others.
     fn set(&mut self, capacity: Rate, now: Timestamp);

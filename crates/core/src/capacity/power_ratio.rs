@@ -44,7 +44,7 @@
 use crate::units::{Rate, Timestamp};
 
 use super::cubic::Cubic;
-use super::{Estimate, Estimator, Load, Phase, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 
 mod config;
 mod epoch;
@@ -277,7 +277,7 @@ impl Estimator for PowerRatio {
         self.sums.observe(sample);
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         if let Some(epoch) = self.sums.tick(load, self.config.epoch, self.crowd(), now) {
             self.end_of_epoch(&epoch);
         }

@@ -21,7 +21,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Estimate, Load, Phase, Sample, State};
+use super::{Estimate, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// Time that the capacity is measured over.
@@ -90,7 +90,7 @@ impl Throughput {
     }
 
     /// The estimate that follows from a limit.
-    pub(super) fn tick(&mut self, limit: u32, load: &Load, now: Timestamp) -> Estimate {
+    pub(super) fn tick(&mut self, limit: u32, load: &GateLoad, now: Timestamp) -> Estimate {
         self.turn(load, now);
         self.judge(limit, load);
         let gain = if load.room_waits && load.queued == 0 { GAIN } else { 1.0 };
@@ -125,7 +125,7 @@ impl Throughput {
     }
 
     /// The present tick joins the window.
-    fn turn(&mut self, load: &Load, now: Timestamp) {
+    fn turn(&mut self, load: &GateLoad, now: Timestamp) {
         let time = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
         self.ticked = Some(now);
         if time.is_zero() {
@@ -142,7 +142,7 @@ impl Throughput {
         }
     }
 
-    fn judge(&mut self, limit: u32, load: &Load) {
+    fn judge(&mut self, limit: u32, load: &GateLoad) {
         let sum = |only_saturated: bool| {
             let ticks = self.ticks.iter().filter(|tick| tick.saturated || !only_saturated);
             ticks.fold(Tick::default(), |sum, tick| Tick {

@@ -18,7 +18,7 @@
 //! next. Probed while a queue stands, R0 contains the queue, and creeps up. A failure that returns fast becomes R0.
 
 use super::throughput::{Throughput, jitter, repeats};
-use super::{Estimate, Estimator, Load, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
 /// What may be set.
@@ -129,7 +129,7 @@ impl Estimator for Vegas {
         }
     }
 
-    fn tick(&mut self, load: &Load, now: Timestamp) -> Estimate {
+    fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         self.throughput.tick(self.limit as u32, load, now)
     }
 

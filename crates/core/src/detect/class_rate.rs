@@ -1,7 +1,7 @@
 //! WAC 3.1 (b): "the frequency of a specific type of requests exceeds a threshold value", the type being a class.
 
 use super::request_rate::Rate;
-use super::{Common, Resource, Seen, Verdict};
+use super::{Common, DetectorInputs, Judgement, Resource};
 use crate::units::{ClassId, Timestamp};
 
 /// Requests of a class per second.
@@ -19,12 +19,12 @@ impl ClassRate {
 }
 
 impl Resource for ClassRate {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         // A class that a reload added beyond the counters' places is counted nowhere.
         self.rate.update(seen.class(self.class).map(|totals| totals.arrivals), now);
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.rate.judge.verdict()
     }
 

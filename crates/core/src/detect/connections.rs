@@ -1,6 +1,6 @@
 //! WAC 3.1 (e): "the number of simultaneously active TCP/IP sessions exceeds a threshold value".
 
-use super::{Common, Judge, Mean, Resource, Sampler, Seen, Verdict};
+use super::{Common, DetectorInputs, Judge, Judgement, Mean, Resource, Sampler};
 use crate::units::Timestamp;
 
 /// Visitor connections open at once.
@@ -15,11 +15,11 @@ impl Connections {
 }
 
 impl Resource for Connections {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         self.0.update(Some((seen.open_connections, seen.connections_made())), now);
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.0.judge.verdict()
     }
 

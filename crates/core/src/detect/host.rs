@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Common, Judge, Mean, Reading, Resource, Sampler, Seen, SourceId, Verdict, plausible};
+use super::{
+    Common, DetectorInputs, Judge, Judgement, Mean, Reading, Resource, Sampler, SourceId, plausible,
+};
 use crate::units::Timestamp;
 
 /// What a source says of a host, its readings weighted over the period.
@@ -29,7 +31,7 @@ impl HostFigure {
 }
 
 impl Resource for HostFigure {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         self.readings.hear(seen.reading(self.source), now);
         let Some(value) = self.readings.value(now) else {
             // What comes after a silence stands for itself.
@@ -44,7 +46,7 @@ impl Resource for HostFigure {
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }
 

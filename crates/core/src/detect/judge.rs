@@ -44,7 +44,7 @@ pub struct JudgeConfig {
 
 /// A level and how it came about.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Verdict {
+pub struct Judgement {
     /// The level.
     pub level: Level,
     /// What was judged; `None`: unknown.
@@ -57,7 +57,7 @@ pub struct Verdict {
     pub red: Option<f64>,
 }
 
-impl Verdict {
+impl Judgement {
     /// The paper's two of it.
     pub fn congestion(&self) -> Congestion {
         Congestion { fraction: self.fraction, level: self.level }
@@ -69,7 +69,7 @@ impl Verdict {
 pub struct Judge {
     config: JudgeConfig,
     adaptive: Option<Adaptive>,
-    last: Verdict,
+    last: Judgement,
     /// Since when the figure is below the level, and the highest level it would have had since.
     below: Option<(Timestamp, Level)>,
 }
@@ -81,11 +81,11 @@ impl Judge {
             Limit::Fixed { .. } => None,
             Limit::Adaptive(adaptive) => Some(Adaptive::new(adaptive)),
         };
-        Self { config: *config, adaptive, last: Verdict::default(), below: None }
+        Self { config: *config, adaptive, last: Judgement::default(), below: None }
     }
 
     /// What it said last.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Judgement {
         self.last
     }
 
@@ -103,11 +103,11 @@ impl Judge {
         self.last = match (figure, thresholds) {
             (Some(x), Some((orange_at, red_at))) => {
                 let level = self.step(x, orange_at, red_at, now);
-                Verdict { level, figure, fraction: share(x, red_at, orange_at), orange, red }
+                Judgement { level, figure, fraction: share(x, red_at, orange_at), orange, red }
             }
             _ => {
                 self.below = None;
-                Verdict { level: Level::Unknown, figure, fraction: None, orange, red }
+                Judgement { level: Level::Unknown, figure, fraction: None, orange, red }
             }
         };
         if let Some(adaptive) = &mut self.adaptive {

@@ -29,7 +29,7 @@ mod adaptive;
 pub use adaptive::{Adaptive, AdaptiveConfig};
 
 mod judge;
-pub use judge::{Judge, JudgeConfig, Limit, Verdict};
+pub use judge::{Judge, JudgeConfig, Judgement, Limit};
 
 mod class_rate;
 mod connections;
@@ -93,7 +93,7 @@ pub struct Congestion {
 /// Something that may be congested.
 pub trait Resource {
     /// Looks at what was counted and read until `now`.
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp);
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp);
 
     /// How congested it is, as of the last [`Resource::update`].
     fn congestion(&self) -> Congestion {
@@ -101,7 +101,7 @@ pub trait Resource {
     }
 
     /// How that came about.
-    fn verdict(&self) -> Verdict;
+    fn verdict(&self) -> Judgement;
 
     /// How often its criterion was checked.
     fn checks(&self) -> u64;
@@ -134,7 +134,7 @@ pub struct SessionCount {
 }
 
 /// What detectors see on a tick.
-pub struct Seen<'a> {
+pub struct DetectorInputs<'a> {
     snapshot: &'a Snapshot,
     open_connections: u64,
     sessions: Option<SessionCount>,
@@ -142,7 +142,7 @@ pub struct Seen<'a> {
     response: OnceCell<Histogram>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> DetectorInputs<'a> {
     /// The sum of all counters, the connections open now, the sessions if somebody counts them, and what sources have said.
     pub fn new(
         snapshot: &'a Snapshot,

@@ -3,7 +3,7 @@
 //! "The term 'request' can denote arriving IP packets, TCP/IP session set-up requests, or URL requests": URL requests, or
 //! connections. What is refused has arrived too, or the level would fall by what it leads to.
 
-use super::{Common, Judge, Resource, Sampler, Seen, Verdict, Weighted};
+use super::{Common, DetectorInputs, Judge, Judgement, Resource, Sampler, Weighted};
 use crate::units::Timestamp;
 
 /// What counts as a request.
@@ -31,7 +31,7 @@ impl RequestRate {
 }
 
 impl Resource for RequestRate {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         let count = match self.counted {
             Counted::Requests => seen.arrivals(),
             Counted::Connections => seen.connections_made(),
@@ -39,7 +39,7 @@ impl Resource for RequestRate {
         self.rate.update(Some(count), now);
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.rate.judge.verdict()
     }
 

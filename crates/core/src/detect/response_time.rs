@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::weigh::keep;
-use super::{Common, Judge, Resource, Sampler, Seen, Verdict};
+use super::{Common, DetectorInputs, Judge, Judgement, Resource, Sampler};
 use crate::histogram::Fading;
 use crate::units::{ClassId, Timestamp};
 
@@ -52,7 +52,7 @@ impl ResponseTime {
 }
 
 impl Resource for ResponseTime {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         let Some(all) = seen.response(self.class) else { return self.judge.take(None, now) };
         let Some(since) = self.sampler.check(all.count(), now) else { return };
         let Some(times) = &mut self.times else {
@@ -75,7 +75,7 @@ impl Resource for ResponseTime {
         self.judge.take(figure.map(|time| time.as_secs_f64()), now);
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }
 

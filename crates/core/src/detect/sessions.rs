@@ -1,7 +1,7 @@
 //! WAC 3.1 (f): "the number of concurrent (web)sessions exceeds a threshold value". Unknown where nobody counts sessions.
 
 use super::connections::Level;
-use super::{Common, Resource, Seen, Verdict};
+use super::{Common, DetectorInputs, Judgement, Resource};
 use crate::units::Timestamp;
 
 /// Sessions at once.
@@ -16,11 +16,11 @@ impl Sessions {
 }
 
 impl Resource for Sessions {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         self.0.update(seen.sessions.map(|sessions| (sessions.open, sessions.begun)), now);
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.0.judge.verdict()
     }
 

@@ -4,7 +4,7 @@
 //! is neither smoothed nor sampled.
 
 use super::host::Readings;
-use super::{Common, Judge, Resource, Seen, SourceId, Verdict};
+use super::{Common, DetectorInputs, Judge, Judgement, Resource, SourceId};
 use crate::units::Timestamp;
 
 /// What another application says.
@@ -29,13 +29,13 @@ impl Signal {
 }
 
 impl Resource for Signal {
-    fn update(&mut self, seen: &Seen<'_>, now: Timestamp) {
+    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
         self.readings.hear(seen.reading(self.source), now);
         self.judge.take(self.readings.value(now), now);
         self.checks += 1;
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Class {
 
 /// Whether somebody of a class may go, as far as the class is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum ClassState {
     /// Nobody waits.
     Empty,
     /// The next one may.
@@ -88,18 +88,18 @@ impl Class {
         self.limit.is_some_and(|limit| self.in_flight >= limit)
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> Standing {
-        let Some(next) = self.queue.peek(now) else { return Standing::Empty };
+    pub(super) fn standing(&self, now: Timestamp) -> ClassState {
+        let Some(next) = self.queue.peek(now) else { return ClassState::Empty };
         if self.is_full() {
-            return Standing::Full;
+            return ClassState::Full;
         }
         let wait = self.egress.wait(next.cost, now);
         if !wait.is_zero() {
-            return Standing::Later(now + wait);
+            return ClassState::Later(now + wait);
         }
         let longest = if next.lane == Lane::Admitted { None } else { self.queue.oldest() };
         let turn = longest.unwrap_or(next).turn;
-        Standing::Ready(next.lane, Head { turn, cost: next.cost })
+        ClassState::Ready(next.lane, Head { turn, cost: next.cost })
     }
 
     /// When the patience of whoever has waited longest ends.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::measure::Event;
-use crate::queue::{Spot, Waiting};
+use crate::queue::{QueueHandle, Waiting};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A request at the gate.
@@ -29,11 +29,11 @@ pub enum Lane {
 
 /// What to do with a request that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub enum QueueDecision {
     /// Send it to the origin now; report its end with [`Gate::finish`].
     Forward,
     /// It waits there: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
-    Queued(Spot),
+    Queued(QueueHandle),
     /// Refuse it.
     Shed(ShedReason),
 }
@@ -88,7 +88,7 @@ pub struct Woken {
     /// The caller's name for it.
     pub id: u64,
     /// Where it waited; another may wait there from now on.
-    pub spot: Spot,
+    pub spot: QueueHandle,
     /// Its class.
     pub class: ClassId,
     /// Work it asks of the origin.
@@ -98,7 +98,7 @@ pub struct Woken {
 }
 
 impl Woken {
-    pub(super) fn new(spot: Spot, w: &Waiting, now: Timestamp) -> Self {
+    pub(super) fn new(spot: QueueHandle, w: &Waiting, now: Timestamp) -> Self {
         Self { id: w.id, spot, class: w.class, cost: w.cost, waited: now.since(w.since) }
     }
 }

@@ -1,6 +1,6 @@
 //! Whose turn it is: keeps the schedulers of both lanes, the patience and the buckets true to the queues.
 
-use super::class::{Class, Standing};
+use super::class::{Class, ClassState};
 use super::{Gate, Lane};
 use crate::queue::Waiting;
 use crate::scheduler::{Head, Scheduler};
@@ -58,13 +58,13 @@ impl Gate {
         let (mut egress, mut goes) = (None, None);
         let (mut held, mut admitted) = ((here.queue.len(), here.queued_cost), (0, Cost::ZERO));
         match here.standing(now) {
-            Standing::Ready(lane, head) => {
+            ClassState::Ready(lane, head) => {
                 held = (0, Cost::ZERO);
                 admitted = (here.queue.len_of(Lane::Admitted), here.admitted_cost);
                 goes = Some((lane, head));
             }
-            Standing::Later(at) => egress = Some(u128::from(at.as_micros())),
-            Standing::Empty | Standing::Full => {}
+            ClassState::Later(at) => egress = Some(u128::from(at.as_micros())),
+            ClassState::Empty | ClassState::Full => {}
         }
         set_ready(&mut self.scheduler, Lane::Ordinary, goes, here);
         // Most classes have no sessions most of the time.

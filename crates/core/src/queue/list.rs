@@ -40,14 +40,14 @@ const NOBODY: Chain = Chain { head: NIL, tail: NIL, len: 0 };
 /// Where one waits, in the queue of its class. It finds nobody any more as soon as that one has left, whoever stands there then
 /// (unless 2^32 others have come meanwhile, to the request). Small, so that a decision fits two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Spot {
+pub struct QueueHandle {
     slot: u32,
     /// The low half of the turn of who waits.
     turn: u32,
     class: ClassId,
 }
 
-impl Spot {
+impl QueueHandle {
     fn new(slot: u32, waiting: &Waiting) -> Self {
         Self { slot, turn: waiting.turn as u32, class: waiting.class }
     }
@@ -89,7 +89,7 @@ impl List {
     ///
     /// # Errors
     /// The slab is addressed by 32 bits.
-    pub fn push(&mut self, waiting: Waiting) -> Result<Spot, Full> {
+    pub fn push(&mut self, waiting: Waiting) -> Result<QueueHandle, Full> {
         let len = self.len() + self.admitted();
         if len >= NIL as usize {
             return Err(Full { len });
@@ -102,7 +102,7 @@ impl List {
         }
         chain.tail = slot;
         chain.len += 1;
-        Ok(Spot::new(slot, &waiting))
+        Ok(QueueHandle::new(slot, &waiting))
     }
 
     /// Who stands at an end of the ordinary lane.
@@ -111,7 +111,7 @@ impl List {
     }
 
     /// Takes out who stands there.
-    pub fn pop(&mut self, end: End) -> Option<(Spot, Waiting)> {
+    pub fn pop(&mut self, end: End) -> Option<(QueueHandle, Waiting)> {
         self.take(self.place(end))
     }
 
@@ -121,7 +121,7 @@ impl List {
     }
 
     /// Takes it out.
-    pub fn pop_admitted(&mut self) -> Option<(Spot, Waiting)> {
+    pub fn pop_admitted(&mut self) -> Option<(QueueHandle, Waiting)> {
         self.take(self.chains[Lane::Admitted as usize].head)
     }
 
@@ -129,15 +129,15 @@ impl List {
         self.slab.get(slot as usize).map(|node| &node.waiting)
     }
 
-    fn take(&mut self, slot: u32) -> Option<(Spot, Waiting)> {
+    fn take(&mut self, slot: u32) -> Option<(QueueHandle, Waiting)> {
         (slot != NIL).then(|| {
             let waiting = self.unlink(slot);
-            (Spot::new(slot, &waiting), waiting)
+            (QueueHandle::new(slot, &waiting), waiting)
         })
     }
 
     /// Takes one out, wherever it stands. `None`: it has left before.
-    pub fn remove(&mut self, spot: Spot) -> Option<Waiting> {
+    pub fn remove(&mut self, spot: QueueHandle) -> Option<Waiting> {
         let node = self.slab.get(spot.slot())?;
         (node.waiting.turn as u32 == spot.turn && node.prev != spot.slot).then(|| self.unlink(spot.slot))
     }

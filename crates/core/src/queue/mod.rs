@@ -26,7 +26,7 @@ pub use adaptive_lifo::AdaptiveLifo;
 pub use codel::CoDel;
 pub use fifo::Fifo;
 pub use lifo::Lifo;
-pub use list::{List, Spot};
+pub use list::{List, QueueHandle};
 
 /// A request that waits for a free place at the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +125,7 @@ impl Queue {
     ///
     /// # Errors
     /// As many wait as may.
-    pub fn push(&mut self, waiting: Waiting) -> Result<Spot, Full> {
+    pub fn push(&mut self, waiting: Waiting) -> Result<QueueHandle, Full> {
         if waiting.lane == Lane::Ordinary && self.list.len() >= self.max {
             return Err(Full { len: self.list.len() });
         }
@@ -146,7 +146,7 @@ impl Queue {
     }
 
     /// Takes out who is next, and tells where it waited.
-    pub fn pop(&mut self, now: Timestamp) -> Option<(Spot, Waiting)> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
         if self.list.admitted() > 0 {
             return self.list.pop_admitted();
         }
@@ -155,13 +155,13 @@ impl Queue {
     }
 
     /// Takes out one who left. `None`: it has been taken out before.
-    pub fn remove(&mut self, spot: Spot) -> Option<Waiting> {
+    pub fn remove(&mut self, spot: QueueHandle) -> Option<Waiting> {
         let removed = self.list.remove(spot);
         self.left(removed)
     }
 
     /// Takes out who has waited longest of the ordinary ones: its patience has ended.
-    pub fn pop_oldest(&mut self) -> Option<(Spot, Waiting)> {
+    pub fn pop_oldest(&mut self) -> Option<(QueueHandle, Waiting)> {
         let popped = self.list.pop(End::Oldest);
         self.left(popped)
     }

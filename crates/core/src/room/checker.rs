@@ -1,206 +1,194 @@
 //! The two-process form (WebQ III-B): tokencheck's half of the room.
 //!
-//! Tokengen keeps the schedule and the hand; tokencheck keeps the redeemed nonces and decides over tickets with the hand
-//! it was last told. When no orders come, the hand follows the clock: the schedule as promised, which is WebQ. The in-flight
-//! limit that was ordered last holds on: it says what the origin can work on, which did not change because a link broke.
+//! Tokengen keeps the schedule and the virtual clock; tokencheck keeps the redeemed nonces and decides over
+//! tickets with the virtual clock of the last update. When no updates come, the virtual clock follows the
+//! wall clock: the schedule as promised, which is WebQ. The in-flight limit of the last update remains in
+//! force: how many requests the origin can work on did not change because a link broke.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use super::door::{AGAIN, Door, ORIGIN_GONE, Word};
-use super::report::{Feedback, Orders, gather};
-use super::{Course, Look, MIN_WAIT, Redemption, RoomConfig, Wait, soon};
+use super::origin_load::ORIGIN_GONE;
+use super::report::{ControlUpdate, Feedback, add_shown, gather};
+use super::settings::RoomConfig;
+use super::ticket_admission::{TicketAdmission, TicketCheck};
+use super::types::{AGAIN, MIN_WAIT, Redemption, RoomTargets, TicketStatus, Wait};
 use crate::capacity::Sample;
 use crate::gate::Totals;
-use crate::hand::HandValue;
 use crate::session::SessionPace;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Atomic, AtomicBool, AtomicU64, Ordering, lock};
 use crate::ticket::Ticket;
 use crate::units::{Cost, Rate, Timestamp};
+use crate::virtual_clock::VirtualTime;
 
-/// Orders older than this are no longer followed.
-const ORDERS_HOLD: Duration = Duration::from_secs(5);
+/// Without an update for so long, the virtual clock follows the wall clock.
+const UPDATE_HOLDS: Duration = Duration::from_secs(5);
 /// Slot seconds reported at once; more than the grace period spans.
 const MAX_SHOWN: usize = 4096;
+/// The virtual backlog keeps spare time of so many seconds.
+const BURST_S: f64 = 1.0;
 
 /// Tokencheck's half.
 pub struct Checker {
-    door: Door,
-    ordered: AtomicU64,
+    tickets: TicketAdmission,
+    ticked_at: Atomic<Timestamp>,
+    update: Mutex<Option<ControlUpdate>>,
+    updated_at: Atomic<Timestamp>,
+    /// Work admitted until the last report, in hundredths modulo 2^64.
     reported: AtomicU64,
-    /// When, in microseconds.
-    reported_at: AtomicU64,
-    ticked: AtomicU64,
+    reported_at: Atomic<Timestamp>,
+    /// For the next report: work redeemed by slot second, and ended requests.
     shown: Mutex<Vec<(u64, Cost)>>,
     samples: Mutex<Vec<Sample>>,
-    orders: Mutex<Option<Orders>>,
-    is_origin_gone: AtomicU64,
     sessions: Mutex<Option<SessionPace>>,
+    is_origin_gone: AtomicBool,
 }
 
 impl Checker {
-    /// A checker that goes by the clock until it gets orders.
+    /// A checker that goes by the wall clock until it gets an update.
     pub fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
         Self {
-            door: Door::new(config, capacity, now),
-            ordered: AtomicU64::new(now.as_micros()),
+            tickets: TicketAdmission::new(config, capacity, now),
+            ticked_at: Atomic::new(now),
+            update: Mutex::default(),
+            updated_at: Atomic::new(now),
             reported: AtomicU64::new(0),
-            reported_at: AtomicU64::new(now.as_micros()),
-            ticked: AtomicU64::new(now.as_micros()),
+            reported_at: Atomic::new(now),
             shown: Mutex::default(),
             samples: Mutex::default(),
-            orders: Mutex::default(),
-            is_origin_gone: AtomicU64::new(0),
             sessions: Mutex::default(),
+            is_origin_gone: AtomicBool::new(false),
         }
     }
 
-    /// As [`super::Room::redeem`]. A ticket with a wait of zero is how tokengen sends on who enters at once.
+    /// As [`super::Room::redeem`]. A ticket without a wait is how tokengen sends on visitors who enter at
+    /// once.
     pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
-        match self.door.redeem(ticket, now) {
-            Word::Enter => {
-                self.door.admit(ticket.cost);
-                if !ticket.wait.is_zero() {
-                    self.note(ticket.due().second(), ticket.cost);
-                }
-                Redemption::Enter
+        let check = self.tickets.redeem(ticket, now);
+        if check == TicketCheck::Enter {
+            self.tickets.load.admit(ticket.cost);
+            if !ticket.wait.is_zero() {
+                self.note_shown(ticket.due().second(), ticket.cost);
             }
-            Word::Early => Redemption::Wait(self.wait(ticket, now)),
-            Word::Behind => Redemption::Wait(soon(now)),
-            Word::Replayed => Redemption::Replayed,
-            Word::Expired => Redemption::Expired,
         }
+        check.redemption(|| self.wait(ticket, now), now)
+    }
+
+    fn note_shown(&self, second: u64, cost: Cost) {
+        let mut shown = lock(&self.shown);
+        if !add_shown(&mut shown, second, cost) && shown.len() < MAX_SHOWN {
+            shown.push((second, cost));
+        }
+    }
+
+    /// As [`super::Room::status`].
+    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> TicketStatus {
+        self.tickets.check(ticket, now).status(|| self.wait(ticket, now), now)
+    }
+
+    /// By the schedule: how much is promised before the ticket is only known to tokengen.
+    fn wait(&self, ticket: &Ticket, now: Timestamp) -> Wait {
+        let wait = ticket.due().since(self.tickets.clock.at(now)).max(MIN_WAIT);
+        Wait { wait, position: 1 + wait.as_secs() / AGAIN.as_secs().max(1), due: now + wait }
     }
 
     /// As [`super::Room::is_late`].
     pub fn is_late(&self, ticket: &Ticket) -> bool {
-        self.door.is_late(ticket)
+        self.tickets.is_late(ticket)
     }
 
     /// As [`super::Room::give_back`].
     pub fn give_back(&self, ticket: &Ticket) {
-        self.door.give_back(ticket);
-    }
-
-    /// As [`super::Room::look`].
-    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> Look {
-        match self.door.judge(ticket, now) {
-            Word::Enter => Look::Ready,
-            Word::Early => Look::Wait(self.wait(ticket, now)),
-            Word::Behind => Look::Wait(soon(now)),
-            Word::Replayed => Look::Redeemed,
-            Word::Expired => Look::Expired,
-        }
+        self.tickets.give_back(ticket);
     }
 
     /// As [`super::Room::charge`].
     pub fn charge(&self, cost: Cost) {
-        self.door.admit(cost);
+        self.tickets.load.admit(cost);
     }
 
-    /// The control tick.
+    /// The control tick. `queued`: admitted work that waits for the origin.
     pub fn tick(&self, now: Timestamp, queued: Cost) {
-        self.door.set_queued(queued);
+        self.tickets.load.set_queued(queued);
         self.step(now);
     }
 
-    /// The same with the whole gate in view. With no origin to go to nobody enters.
+    /// The control tick, with all of the gate. Without a usable origin no one enters.
     pub fn tick_with(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
-        self.door.see(gate, now);
-        self.is_origin_gone.store(u64::from(!is_origin_usable), Ordering::Relaxed);
+        self.tickets.load.observe(gate, now);
+        self.is_origin_gone.store(!is_origin_usable, Ordering::Relaxed);
         if !is_origin_usable {
-            self.door.set_queued(ORIGIN_GONE);
+            self.tickets.load.set_queued(ORIGIN_GONE);
         }
         self.step(now);
     }
 
     fn step(&self, now: Timestamp) {
-        let ordered = Timestamp::from_micros(self.ordered.load(Ordering::Relaxed));
-        if now.since(ordered) > ORDERS_HOLD {
-            let at = self.door.hand.at(now);
-            self.door.hand.set(HandValue { at, follows_clock: true });
+        let at = self.tickets.clock.at(now);
+        if now.since(self.updated_at.load()) > UPDATE_HOLDS {
+            self.tickets.clock.set(VirtualTime { at, follows_clock: true });
         }
-        let before = Timestamp::from_micros(self.ticked.swap(now.as_micros(), Ordering::Relaxed));
-        self.door.follow_hand(now, now.since(before).as_secs_f64());
-        self.door.backlog.floor(now, 1.0);
-        self.door.redeemed.forget_before(self.door.oldest_valid(now));
+        let dt_s = now.since(self.ticked_at.swap(now)).as_secs_f64();
+        self.tickets.lateness.follow(self.tickets.clock.at(now), now, dt_s);
+        self.tickets.load.backlog.forget_spare(now, BURST_S);
+        self.tickets.forget_old(now);
     }
 
-    /// As [`super::Room::pace_sessions`]; told to tokengen with the next report.
+    /// As [`super::Room::pace_sessions`]; tokengen gets it with the next report.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
-        self.door.count_places(pace.is_some_and(|pace| pace.free.is_some()));
-        *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+        self.tickets.set_keeps_order(pace.is_some_and(|pace| pace.free.is_some()));
+        *lock(&self.sessions) = pace;
     }
 
-    /// What the origin made of requests, for the next report.
+    /// Requests that ended, for the next report.
     pub fn observe(&self, samples: &[Sample]) {
-        let mut kept = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.samples);
         samples.iter().for_each(|sample| gather(&mut kept, sample));
     }
 
-    /// What has been seen since the last call. A report that does not arrive is to be merged into the next.
+    /// What happened since the last call. A report that does not arrive is to be merged into the next.
     pub fn report(&self, gate: &Totals, now: Timestamp) -> Feedback {
-        let before = Timestamp::from_micros(self.reported_at.swap(now.as_micros(), Ordering::Relaxed));
-        let (total, _) = self.door.sums();
+        let total = self.tickets.load.admitted();
         let admitted = total.wrapping_sub(self.reported.swap(total, Ordering::Relaxed));
-        let mut samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut samples = std::mem::take(&mut *lock(&self.samples));
         samples.sort_by_key(|sample| sample.ended);
+        // Requests that a class's own limits hold back do not concern tokengen.
+        let (queued, queued_cost) = (gate.backlog(), gate.backlog_cost());
+        let gate = Totals { queued, queued_cost, held: 0, held_cost: Cost::ZERO, ..*gate };
         Feedback {
             from: 0,
             at: now,
             admitted: Cost::from_hundredths(admitted),
-            over: now.since(before),
-            queued: gate.backlog_cost(),
-            shown: std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner)),
-            // Who a class's own limits hold back is none of tokengen's business.
-            gate: Some(Totals {
-                queued: gate.backlog(),
-                queued_cost: gate.backlog_cost(),
-                held: 0,
-                held_cost: Cost::ZERO,
-                ..*gate
-            }),
-            is_origin_gone: self.is_origin_gone.load(Ordering::Relaxed) == 1,
+            over: now.since(self.reported_at.swap(now)),
+            queued: queued_cost,
+            shown: std::mem::take(&mut *lock(&self.shown)),
+            gate: Some(gate),
+            is_origin_gone: self.is_origin_gone.load(Ordering::Relaxed),
             samples,
-            sessions: *self.sessions.lock().unwrap_or_else(PoisonError::into_inner),
+            sessions: *lock(&self.sessions),
         }
     }
 
-    /// Follows tokengen's orders.
-    pub fn follow(&self, orders: Orders, now: Timestamp) {
-        self.door.set_course(&course(&orders), now);
-        self.door.hand.set(orders.hand);
-        self.ordered.store(now.as_micros(), Ordering::Relaxed);
-        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(orders);
+    /// Puts tokengen's update in force.
+    pub fn follow(&self, update: ControlUpdate, now: Timestamp) {
+        self.tickets.load.set_targets(&targets(&update), now);
+        self.tickets.clock.set(update.hand);
+        self.updated_at.store(now);
+        *lock(&self.update) = Some(update);
     }
 
-    /// What was ordered last, however long ago.
-    pub fn orders(&self) -> Option<Orders> {
-        *self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The last update, however old.
+    pub fn orders(&self) -> Option<ControlUpdate> {
+        *lock(&self.update)
     }
 
-    /// What was ordered last, as the door goes by it.
-    pub fn course(&self) -> Course {
-        self.orders().as_ref().map_or_else(|| self.door.capacity().into(), course)
-    }
-
-    fn note(&self, second: u64, cost: Cost) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        // Visitors of one second come together: looking from the end finds it at once.
-        if let Some((_, sum)) = shown.iter_mut().rev().find(|(s, _)| *s == second) {
-            *sum += cost;
-        } else if shown.len() < MAX_SHOWN {
-            shown.push((second, cost));
-        }
-    }
-
-    fn wait(&self, ticket: &Ticket, now: Timestamp) -> Wait {
-        let wait = ticket.due().since(self.door.hand.at(now)).max(MIN_WAIT);
-        Wait { wait, place: 1 + wait.as_secs() / AGAIN.as_secs().max(1), due: now + wait }
+    /// What decisions are based on: the last update.
+    pub fn course(&self) -> RoomTargets {
+        self.orders().as_ref().map_or_else(|| self.tickets.load.capacity().into(), targets)
     }
 }
 
-fn course(orders: &Orders) -> Course {
-    let Orders { capacity, ceiling, keeps_queue, .. } = *orders;
-    Course { capacity, outflow: capacity, ceiling, keeps_queue }
+fn targets(update: &ControlUpdate) -> RoomTargets {
+    let ControlUpdate { capacity, ceiling, keeps_queue, .. } = *update;
+    RoomTargets { capacity, outflow: capacity, ceiling, keeps_queue }
 }

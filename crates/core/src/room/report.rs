@@ -1,17 +1,19 @@
-//! What the halves of the two-process form tell each other (WebQ III-B): tokencheck reports what it saw, tokengen answers with
-//! what to go by.
+//! What the halves of the two-process form send each other (WebQ III-B): tokencheck reports what it saw,
+//! tokengen answers with what its decisions are to be based on.
 
 use std::time::Duration;
 
 use crate::capacity::Sample;
 use crate::gate::Totals;
-use crate::hand::HandValue;
 use crate::session::SessionPace;
 use crate::units::{Cost, Rate, Timestamp};
+use crate::virtual_clock::VirtualTime;
 
-/// Tokencheck reports this often: a visitor's page asks about once a second near its turn, orders must not be older.
+/// Tokencheck reports this often: a visitor's page asks about once a second near its turn, an update must not
+/// be older.
 pub const REPORT_EVERY: Duration = Duration::from_millis(500);
-/// Samples in a report: as many as levels of load, classes and ends make up in half a second, in some 20 kB on the wire.
+/// Samples in a report: as many as levels of load, classes and outcomes make up in half a second, in some 20
+/// kB on the wire.
 pub const MAX_REPORTED_SAMPLES: usize = 512;
 /// Slot seconds that wait to be reported: 25 minutes, in some 30 kB on the wire.
 const MAX_SHOWN: usize = 1_500;
@@ -31,60 +33,68 @@ pub struct Feedback {
     pub queued: Cost,
     /// Work redeemed, by slot second.
     pub shown: Vec<(u64, Cost)>,
-    /// Its gate now; `None` from a version that does not tell.
+    /// Its gate now; `None` from a version that does not report it.
     pub gate: Option<Totals>,
-    /// It has no replica to send anybody to.
+    /// It has no replica to send requests to.
     pub is_origin_gone: bool,
-    /// What the origin made of requests, put together; at most [`MAX_REPORTED_SAMPLES`].
+    /// Ended requests, put together; at most [`MAX_REPORTED_SAMPLES`].
     pub samples: Vec<Sample>,
-    /// How fast new sessions find places there; `None`: as fast as they come.
+    /// How fast new sessions get session slots there; `None`: as fast as they come.
     pub sessions: Option<SessionPace>,
 }
 
 impl Feedback {
-    /// Puts a later report of the same sender with this one, which did not arrive. The room judges seconds for a minute at
-    /// least, so the latest of them matter most.
+    /// Puts a later report of the same sender together with this one, which did not arrive. The room judges
+    /// seconds for a minute at least, so the latest of them matter most.
     pub fn merge(&mut self, later: Self) {
-        self.admitted += later.admitted;
-        self.over = self.over.saturating_add(later.over);
         for (second, cost) in later.shown {
-            match self.shown.iter_mut().rev().find(|(s, _)| *s == second) {
-                Some((_, sum)) => *sum += cost,
-                None => self.shown.push((second, cost)),
+            if !add_shown(&mut self.shown, second, cost) {
+                self.shown.push((second, cost));
             }
         }
         let excess = self.shown.len().saturating_sub(MAX_SHOWN);
         self.shown.drain(..excess);
         later.samples.iter().for_each(|sample| gather(&mut self.samples, sample));
-        let Self { from, at, queued, gate, is_origin_gone, sessions, .. } = later;
-        let (admitted, over, shown, samples) =
-            (self.admitted, self.over, std::mem::take(&mut self.shown), std::mem::take(&mut self.samples));
-        *self = Self { from, at, admitted, over, queued, shown, gate, is_origin_gone, samples, sessions };
+        *self = Self {
+            admitted: self.admitted + later.admitted,
+            over: self.over.saturating_add(later.over),
+            shown: std::mem::take(&mut self.shown),
+            samples: std::mem::take(&mut self.samples),
+            ..later
+        };
     }
 }
 
-/// What tokencheck is to go by.
+/// Adds to what was redeemed of `second`; `false` if it has no entry. Visitors of one second come together:
+/// searched from the end, it is found at once.
+pub(super) fn add_shown(shown: &mut [(u64, Cost)], second: u64, cost: Cost) -> bool {
+    let entry = shown.iter_mut().rev().find(|(s, _)| *s == second);
+    entry.map(|(_, sum)| *sum += cost).is_some()
+}
+
+/// What tokencheck's decisions are to be based on.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Orders {
-    /// What the origin can serve.
+pub struct ControlUpdate {
+    /// Cost units per second the origin can serve.
     pub capacity: Rate,
-    /// Where the schedule's hand stands.
-    pub hand: HandValue,
+    /// The virtual clock.
+    pub hand: VirtualTime,
     /// Requests it may have at the origin at once; `None`: no limit but its own.
     pub max_in_flight: Option<u32>,
     /// That limit governs: its gate's queue is what counts, not the capacity.
     pub keeps_queue: bool,
     /// Most cost units per second let in; [`Rate::MAX`] for no bound.
     pub ceiling: Rate,
-    /// Somebody waits in the room.
+    /// Visitors wait in the room.
     pub is_waited: bool,
-    /// The capacity is no guess.
+    /// The capacity was measured; else it is an initial estimate.
     pub is_measured: bool,
 }
 
-/// Puts a sample with those that ended in like manner: of the same class and cost, among as many, with the same outcome. Once
-/// there are [`MAX_REPORTED_SAMPLES`] of them, with the one nearest in load; where there is none of its kind, it is dropped.
-pub(crate) fn gather(into: &mut Vec<Sample>, sample: &Sample) {
+/// Puts a sample together with those of the same class and cost that ended among as many requests, with the
+/// same outcome. Once there are [`MAX_REPORTED_SAMPLES`] entries, with the entry of its kind that is nearest
+/// in load; if there is none, it is dropped.
+pub(super) fn gather(into: &mut Vec<Sample>, sample: &Sample) {
     let is_like = |s: &Sample| {
         (s.class, s.cost, s.ok, s.backlog) == (sample.class, sample.cost, sample.ok, sample.backlog)
     };
@@ -100,5 +110,29 @@ pub(crate) fn gather(into: &mut Vec<Sample>, sample: &Sample) {
         let in_flight = nearest.in_flight;
         nearest.absorb(sample);
         nearest.in_flight = in_flight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_that_did_not_arrive_are_added_up_and_bounded() {
+        let report = |second: u64, from| Feedback {
+            from,
+            admitted: Cost::ONE,
+            over: REPORT_EVERY,
+            shown: vec![(second, Cost::ONE), (0, Cost::ONE)],
+            ..Feedback::default()
+        };
+        let mut sum = report(1, 1);
+        sum.merge(report(2, 2));
+        let two = Cost::from_hundredths(200);
+        assert_eq!((sum.admitted, sum.over, sum.from), (two, 2 * REPORT_EVERY, 2));
+        assert_eq!(sum.shown, [(1, Cost::ONE), (0, two), (2, Cost::ONE)]);
+        (3..5_000).for_each(|second| sum.merge(report(second, 2)));
+        assert_eq!(sum.shown.len(), MAX_SHOWN);
+        assert!(sum.shown.iter().any(|(second, _)| *second == 4_999), "the oldest are dropped");
     }
 }

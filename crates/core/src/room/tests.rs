@@ -1,4 +1,4 @@
-//! What only the inside of the room shows.
+//! Tests that look inside the room.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn room(per_s: f64, class_cost: Cost) -> Room {
 }
 
 #[test]
-fn the_average_visitor_of_the_cheapest_class_is_not_nothing() {
+fn the_mean_cost_of_the_cheapest_class_is_not_zero() {
     for hundredths in [1, 5, 9, 10, 100, 1_000_000] {
         let cost = Cost::from_hundredths(hundredths);
         let room = room(100.0, cost);
@@ -26,12 +26,12 @@ fn the_average_visitor_of_the_cheapest_class_is_not_nothing() {
             room.charge(cost);
             room.tick(start() + TICK * tick, Cost::ZERO);
         }
-        assert_eq!(room.door.grain(), cost);
+        assert_eq!(room.tickets.load.mean_cost(), cost);
     }
 }
 
 #[test]
-fn less_than_a_hundredth_per_second_is_no_closed_room() {
+fn a_capacity_below_a_hundredth_per_second_is_no_closed_room() {
     let room = room(0.001, Cost::ONE);
     let waits = (0..5).filter_map(|nonce| match room.arrive(ClassId(0), nonce, None, start()) {
         Arrival::Enter => None,
@@ -43,7 +43,7 @@ fn less_than_a_hundredth_per_second_is_no_closed_room() {
 }
 
 #[test]
-fn the_hand_does_not_go_back_when_it_stops_following_the_clock() {
+fn the_virtual_clock_does_not_go_back_when_it_stops_following_the_wall_clock() {
     let room = room(10.0, Cost::ONE);
     room.tick(start() + TICK, Cost::ZERO);
     // The origin is far behind, and a crowd waits from now on.
@@ -52,13 +52,14 @@ fn the_hand_does_not_go_back_when_it_stops_following_the_clock() {
         room.arrive(ClassId(0), nonce, None, start() + TICK);
     }
     let now = start() + 2 * TICK;
-    let before = room.door.hand.at(now);
+    let clock = &room.tickets.clock;
+    let before = clock.at(now);
     room.tick(now, Cost::ZERO);
-    assert!(!room.door.hand.value().follows_clock, "{:?}", room.state(now));
-    assert!(room.door.hand.at(now) >= before, "{:?} after {before:?}", room.door.hand.at(now));
+    assert!(!clock.value().follows_clock, "{:?}", room.state(now));
+    assert!(clock.at(now) >= before, "{:?} after {before:?}", clock.at(now));
 }
 
-/// What a tokencheck that has gone mad may say.
+/// A report without bounds, as a faulty tokencheck may send it.
 fn absurd(from: u64, now: Timestamp) -> Feedback {
     let most = Cost::from_hundredths(u64::MAX);
     let gate = Totals {
@@ -80,9 +81,7 @@ fn absurd(from: u64, now: Timestamp) -> Feedback {
         queued: most,
         shown: (0..4).map(|second| (now.second() + second / 2, most)).collect(),
         gate: Some(gate),
-        is_origin_gone: false,
-        samples: Vec::new(),
-        sessions: None,
+        ..Feedback::default()
     }
 }
 
@@ -93,7 +92,7 @@ fn absurd_reports_are_believed_for_an_hour_at_most() {
     for round in 0..50 {
         now = now + TICK;
         for from in 0..3 {
-            // Also one that has been started anew, and counts from nothing.
+            // Also of one that was started anew, and counts from nothing.
             let mut report = absurd(from, now);
             if round % 2 == 1 {
                 report.gate = Some(Totals::default());
@@ -101,23 +100,13 @@ fn absurd_reports_are_believed_for_an_hour_at_most() {
             room.feedback(&report);
         }
         room.tick_with(&Totals::default(), true, now);
-        assert!(room.door.backlog.seconds(now) <= 3_600.0, "{} s", room.door.backlog.seconds(now));
+        let backlog_s = room.tickets.load.backlog.seconds(now);
+        assert!(backlog_s <= 3_600.0, "{backlog_s} s");
     }
-    // Once they are sane again the hand goes on after that hour.
+    // Once they are sane again the virtual clock goes on after that hour.
     for _ in 0..37_000 {
         now = now + TICK;
-        let sane = Feedback {
-            from: 0,
-            at: now,
-            admitted: Cost::ZERO,
-            over: TICK,
-            queued: Cost::ZERO,
-            shown: Vec::new(),
-            gate: Some(Totals::default()),
-            is_origin_gone: false,
-            samples: Vec::new(),
-            sessions: None,
-        };
+        let sane = Feedback { at: now, over: TICK, gate: Some(Totals::default()), ..Feedback::default() };
         room.feedback(&sane);
         room.tick_with(&Totals::default(), true, now);
     }

@@ -2,9 +2,9 @@
 
 use super::entry::{Entry, State};
 use super::sums::How;
-use super::words::{Ender, SessionKey, SessionLine, SessionPage};
+use super::types::{Ender, SessionKey, SessionLine, SessionPage};
 use super::{Part, SHARDS, Sessions, lock};
-use crate::orders::TierId;
+use crate::policies::TierId;
 use crate::sync::Ordering;
 use crate::units::Timestamp;
 

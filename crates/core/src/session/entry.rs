@@ -1,9 +1,9 @@
 //! What the table keeps of one session, in 48 bytes.
 
-use super::lives::Lives;
-use super::under_way::UnderWay;
-use super::words::SessionKey;
-use crate::orders::{MAX_TIERS, TierId};
+use super::lifetimes::Lifetimes;
+use super::requests::SessionRequest;
+use super::types::SessionKey;
+use crate::policies::{MAX_TIERS, TierId};
 use crate::units::{Cost, Timestamp};
 
 /// No entry.
@@ -42,7 +42,7 @@ const _: () = assert!(size_of::<Entry>() == 48);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// A session with a place.
-    Open(Whose),
+    Open(PoolKind),
     /// One that was ended early: has no place, and what shows it is void.
     Ended,
     /// Nobody's; linked by `next`.
@@ -51,13 +51,13 @@ pub(super) enum State {
 
 /// Whose place it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Whose {
+pub(super) enum PoolKind {
     Everybody,
     /// Its level's own.
     Level,
 }
 
-impl Whose {
+impl PoolKind {
     fn of(pool: u8) -> Self {
         if pool == EVERYBODY { Self::Everybody } else { Self::Level }
     }
@@ -76,7 +76,7 @@ impl Entry {
             prev: NIL,
             under_way: 0,
             tier,
-            state: State::Open(Whose::of(pool)),
+            state: State::Open(PoolKind::of(pool)),
         }
     }
 
@@ -86,14 +86,14 @@ impl Entry {
 
     /// Whose place it has, if it has one.
     pub(super) fn pool(&self) -> u8 {
-        if self.state == State::Open(Whose::Level) { own(self.tier) } else { EVERYBODY }
+        if self.state == State::Open(PoolKind::Level) { own(self.tier) } else { EVERYBODY }
     }
 
     /// Its level has another number; everybody's place stays one.
     pub(super) fn renumber(&mut self, level: TierId) {
         self.tier = level;
         if self.is_open() {
-            self.state = State::Open(Whose::of(self.pool()));
+            self.state = State::Open(PoolKind::of(self.pool()));
         }
     }
 
@@ -128,13 +128,13 @@ impl Entry {
     }
 
     /// One of its requests begins.
-    pub(super) fn begin(&mut self, cost: Cost, now: Timestamp) -> UnderWay {
+    pub(super) fn begin(&mut self, cost: Cost, now: Timestamp) -> SessionRequest {
         self.see(now);
         self.requests = self.requests.saturating_add(1);
         self.work = self.work.saturating_add(u32::try_from(cost.hundredths()).unwrap_or(u32::MAX));
         let is_counted = self.under_way < u16::MAX;
         self.under_way += u16::from(is_counted);
-        UnderWay::new(self.key(), self.born, is_counted)
+        SessionRequest::new(self.key(), self.born, is_counted)
     }
 
     /// One of them is over.
@@ -159,18 +159,18 @@ impl Entry {
     }
 
     /// From when on it is over.
-    pub(super) fn deadline(&self, lives: &Lives) -> Timestamp {
+    pub(super) fn deadline(&self, lives: &Lifetimes) -> Timestamp {
         let oldest = self.begun() + lives.max_age;
         if self.under_way > 0 { oldest } else { (self.last() + lives.timeout).min(oldest) }
     }
 
     /// When to look at it: not after its deadline, whenever its requests end from now on.
-    pub(super) fn due(&self, lives: &Lives, now: Timestamp) -> Timestamp {
+    pub(super) fn due(&self, lives: &Lifetimes, now: Timestamp) -> Timestamp {
         let idle = if self.under_way > 0 { self.last().max(now) } else { self.last() };
         (idle + lives.timeout).min(self.begun() + lives.max_age)
     }
 
-    pub(super) fn is_over(&self, lives: &Lives, now: Timestamp) -> bool {
+    pub(super) fn is_over(&self, lives: &Lifetimes, now: Timestamp) -> bool {
         now > self.deadline(lives)
     }
 }

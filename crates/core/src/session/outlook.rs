@@ -9,7 +9,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::lives::Lives;
+use super::lifetimes::Lifetimes;
 use super::{Part, lock};
 use crate::units::Timestamp;
 
@@ -47,7 +47,7 @@ pub(super) struct Outlook {
 
 impl Outlook {
     /// Looks on.
-    pub(super) fn look(&mut self, shards: &[Mutex<Part>], lives: &Lives, now: Timestamp) -> View {
+    pub(super) fn look(&mut self, shards: &[Mutex<Part>], lives: &Lifetimes, now: Timestamp) -> View {
         let mut left = A_TICK;
         while left > 0 && self.shard < shards.len() {
             let seen = self.so_far.add(&shards[self.shard], self.entry, lives, now);
@@ -70,7 +70,7 @@ impl Outlook {
 
 impl Sum {
     /// Adds some entries of a shard; returns how many there were, unused ones too.
-    fn add(&mut self, part: &Mutex<Part>, from: usize, lives: &Lives, now: Timestamp) -> usize {
+    fn add(&mut self, part: &Mutex<Part>, from: usize, lives: &Lifetimes, now: Timestamp) -> usize {
         let mut part = lock(part);
         let Some(entries) = part.shard.stretch(from, A_LOCK) else { return 0 };
         for entry in entries.iter().filter(|entry| entry.is_open()) {

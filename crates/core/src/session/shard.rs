@@ -22,8 +22,8 @@
 //! thread less than a thousandth of a second per second and million).
 
 use super::entry::{Entry, NIL, State, halves};
-use super::lives::Lives;
-use super::words::SessionKey;
+use super::lifetimes::Lifetimes;
+use super::types::SessionKey;
 use crate::units::Timestamp;
 
 /// With a bucket's number: who stands first in it.
@@ -87,7 +87,7 @@ impl Shard {
     }
 
     /// Takes in one whose key is not here.
-    pub(super) fn insert(&mut self, entry: Entry, lives: &Lives, now: Timestamp) {
+    pub(super) fn insert(&mut self, entry: Entry, lives: &Lifetimes, now: Timestamp) {
         debug_assert!(self.cell_of(entry.key).is_none(), "{:?} is here already", entry.key());
         if (self.len + 1) * 8 > self.cells.len() * 7 {
             self.grow();
@@ -115,7 +115,7 @@ impl Shard {
     /// One that is over by `now`, taken out; looks at `most` entries. `Err`: as many were looked at, there may be more.
     pub(super) fn expire(
         &mut self,
-        lives: &Lives,
+        lives: &Lifetimes,
         now: Timestamp,
         most: &mut usize,
     ) -> Result<Option<Entry>, More> {
@@ -143,7 +143,7 @@ impl Shard {
     }
 
     /// Files everybody again: deadlines have changed.
-    pub(super) fn refile(&mut self, lives: &Lives, now: Timestamp) {
+    pub(super) fn refile(&mut self, lives: &Lifetimes, now: Timestamp) {
         for slot in 0..self.slab.len() as u32 {
             if self.slab[slot as usize].state != State::Unused {
                 self.unlink(slot);
@@ -224,7 +224,7 @@ impl Shard {
     }
 
     /// Puts one into the bucket after which it is to be looked at, or the last one there is.
-    fn file(&mut self, slot: u32, lives: &Lives, now: Timestamp) {
+    fn file(&mut self, slot: u32, lives: &Lifetimes, now: Timestamp) {
         let due = bucket(self.slab[slot as usize].due(lives, now));
         // The bucket must be past altogether before anybody of it is surely over.
         let bucket = due.clamp(self.at, self.at + BUCKETS - 1) % BUCKETS;

@@ -1,8 +1,8 @@
 //! What a shard counts beside its sessions, under the same lock: sums that only grow, but for what is taken back.
 
 use super::entry::Entry;
-use super::lives::Lives;
-use super::words::{Ender, Endings};
+use super::lifetimes::Lifetimes;
+use super::types::{Ender, Endings};
 use crate::units::Timestamp;
 
 /// How a session came to its end.
@@ -28,7 +28,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn close(&mut self, entry: &Entry, how: How, lives: &Lives, now: Timestamp) {
+    pub(super) fn close(&mut self, entry: &Entry, how: How, lives: &Lifetimes, now: Timestamp) {
         let is_old = entry.begun() + lives.max_age <= entry.deadline(lives);
         let endings = &mut self.endings;
         *match how {

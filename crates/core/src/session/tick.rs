@@ -1,11 +1,11 @@
 //! The tick: whose time is over, what the law makes of it, and the figures.
 
-use super::law::Ticked;
-use super::places::UNBOUNDED;
+use super::cap_controller::Ticked;
+use super::slot_pool::UNBOUNDED;
 use super::sums::{How, Sums};
-use super::words::{PoolState, SessionsSeen, SessionsState};
+use super::types::{PoolState, SessionInputs, SessionsState};
 use super::{Part, Sessions, lock};
-use crate::orders::TierId;
+use crate::policies::TierId;
 use crate::sync::Ordering;
 use crate::units::Timestamp;
 
@@ -14,7 +14,7 @@ const BATCH: usize = 64;
 
 impl Sessions {
     /// The control tick, every 100 ms or so: ends sessions whose time is over, and learns how many there may be.
-    pub fn tick(&self, seen: &SessionsSeen<'_>, now: Timestamp) {
+    pub fn tick(&self, seen: &SessionInputs<'_>, now: Timestamp) {
         let mut sums = Sums::default();
         for part in &self.shards {
             while !self.expire_some(&mut lock(part), now) {}

@@ -1,19 +1,21 @@
-//! To whom a ticket belongs, so that it cannot be handed on or sold.
+//! What a ticket is tied to, so that it cannot be handed on or sold.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a binding in the MAC's input: one that tells IPv4 from IPv6, and the longest value.
 pub(super) const BINDING_BYTES: usize = 17;
 
-/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: what one carrier-grade NAT commonly rotates within.
+/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: what one carrier-grade NAT commonly rotates
+/// within.
 const V4_PREFIX: u32 = 24;
-/// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: what one subscriber is commonly given (RFC 6177).
+/// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: what one subscriber is commonly given (RFC
+/// 6177).
 const V6_PREFIX: u32 = 56;
 
-/// To what a ticket is tied when it is made.
+/// What a ticket is tied to when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// To nothing: whoever shows it may use it.
+    /// To nothing: anyone may use it.
     None,
     /// To the visitor's address (WebQ III-C).
     Ip(IpAddr),
@@ -49,7 +51,7 @@ impl Binding {
         }
     }
 
-    /// The kind stands in the payload; here is only the value, always of the same length.
+    /// The value, always of the same length. The kind is in the payload.
     pub(super) fn bytes(&self) -> [u8; BINDING_BYTES] {
         let mut out = [0; BINDING_BYTES];
         let ip = match *self {
@@ -86,7 +88,7 @@ fn prefix(ip: IpAddr) -> IpAddr {
 /// A set of kinds of [`Binding`].
 ///
 /// `BindingKinds::COOKIE.or(BindingKinds::IP_PREFIX)` is what the default configuration accepts: the prefix
-/// stands in where a client keeps no cookies.
+/// is used where a client keeps no cookies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BindingKinds(u8);
 
@@ -110,7 +112,7 @@ impl BindingKinds {
     }
 }
 
-/// Who shows a ticket.
+/// The visitor that presents a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Presenter {
     /// The visitor's address, trusted proxies already seen through.

@@ -1,4 +1,5 @@
-//! The key ring: the first key signs, all verify, so that a key can be rotated without losing anybody's place.
+//! The key ring: the first key signs, all verify, so that a key can be rotated while its tickets remain
+//! valid.
 //!
 //! To rotate: put the new key in front, and take the old one out once its last ticket has run out
 //! (`room.max_wait` + `room.grace`). With several gates, add the new key *behind* the old everywhere first.

@@ -4,11 +4,9 @@ use super::layers::contains_name;
 use super::source::Source;
 use crate::Finding;
 
-/// Lines in a file before it needs a reason.
-const MAX_FILE: usize = 400;
 /// Lines in a function before it needs a reason.
 const MAX_FUNCTION: usize = 70;
-/// How a reason begins, at the top of the file or above the function.
+/// How a reason begins, above the function.
 const REASON: &str = "Long because:";
 
 /// What no file may hold, written so that this file does not hold it.
@@ -28,10 +26,6 @@ pub fn check(source: &Source) -> Vec<Finding> {
     let first = source.lines.iter().find(|line| !line.starts_with("#![") && !line.is_empty());
     if !first.is_some_and(|line| line.starts_with("//!")) {
         find(1, "a file opens with `//!`: what it is".into());
-    }
-    let header = source.lines.iter().take_while(|line| line.starts_with("//!"));
-    if source.lines.len() > MAX_FILE && !header.into_iter().any(|line| line.contains(REASON)) {
-        find(1, format!("{} lines: more than {MAX_FILE} need a `//! {REASON} ...`", source.lines.len()));
     }
     for (line, length) in functions(source).filter(|(_, length)| *length > MAX_FUNCTION) {
         if !has_reason(source, line) {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::answer::Problem;
-use crate::settings::Listen;
+use tidegate_settings::Listen;
 
 /// Not in the `http` crate's list.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -10,8 +10,8 @@ use super::answer::{Outcome, Problem, document};
 use super::dispatch::Call;
 use super::finite;
 use super::schema::{a, exactly, list, maybe, object, why};
-use crate::driver::Control;
-use crate::settings::Role;
+use crate::control::driver::Control;
+use tidegate_settings::Role;
 
 /// `GET /v1/capacity`.
 pub(super) fn get(call: &Call) -> Outcome {
@@ -79,7 +79,7 @@ pub(super) fn schema() -> Value {
 }
 
 fn show(control: &Control) -> Value {
-    let live = control.shared.live.load();
+    let live = control.shared.config.load();
     let (settings, bounds) = (&live.settings, live.bounds());
     let capacity = control.capacity();
     let mut state = capacity.state();

@@ -17,9 +17,9 @@ use super::access::{self, Access, Rank};
 use super::answer::{Answer, Outcome, Problem, empty};
 use super::routes::{Handler, Named, Param, Place, ROUTES, Route};
 use super::schema;
-use crate::audit::By;
-use crate::driver::Control;
-use crate::settings::did_you_mean;
+use crate::base::audit::By;
+use crate::control::driver::Control;
+use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
 const MAX_BODY_BYTES: usize = 64 << 10;
@@ -97,7 +97,7 @@ async fn perform(
     let rank = if is_open {
         Rank::Local
     } else {
-        let live = control.shared.live.load();
+        let live = control.shared.config.load();
         access::of_no_foreign_page(&live.settings.listen, parts)?;
         access::rank(&live.settings.listen, &parts.headers)?
     };
@@ -146,7 +146,7 @@ async fn apart<P: Send + 'static>(place: P, work: impl FnOnce() -> Outcome + Sen
 fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Outcome {
     if here.is_empty() {
         let hint = did_you_mean(target, ROUTES.iter().map(|route| route.path)).unwrap_or_default();
-        let asked = crate::settings::tree::quoted(target);
+        let asked = tidegate_settings::tree::quoted(target);
         let detail = format!("there is no {asked}. {hint} `GET /v1/openapi.json` lists what there is.");
         return Err(Problem::not_found(detail.replace("  ", " ")));
     }

@@ -16,7 +16,7 @@ use super::answer::{Outcome, Problem, stream};
 use super::dispatch::Call;
 use super::routes::{Param, Place};
 use super::schema::whole_number;
-use crate::metrics;
+use crate::admin::metrics;
 
 /// Half of the admin API's connections: listeners alone can never shut an operator out.
 const MAX_LISTENERS: usize = 32;

@@ -6,7 +6,7 @@ use super::answer::{Outcome, Problem, document};
 use super::dispatch::Call;
 use super::routes::{Param, Place, Reply};
 use super::schema::{a, maybe, object};
-use crate::enforce::explain::KEPT;
+use crate::shared::policies::refusals::KEPT;
 
 /// The request's id.
 pub(super) const ID: Param = Param {
@@ -22,8 +22,8 @@ pub(super) const UNKNOWN: Reply =
 
 pub(super) fn get(call: &Call) -> Outcome {
     let shared = &call.control.shared;
-    match shared.enforcement.refusals.find(call.path("id")) {
-        Some(refusal) => Ok(document(&refusal.json(&shared.live.load()))),
+    match shared.policies.refusals.find(call.path("id")) {
+        Some(refusal) => Ok(document(&refusal.json(&shared.config.load()))),
         None => {
             let what = "of this id, or before the last refused";
             Err(Problem::not_found(format!("no request {what} {KEPT}, or one that was not refused")))

@@ -11,12 +11,12 @@ use super::answer::{self, Answer, Outcome, Problem, document};
 use super::dispatch::Call;
 use super::routes::{Param, Place};
 use super::schema::{a, list as list_of, maybe, object};
-use crate::driver::Control;
+use crate::control::driver::Control;
 use crate::history::archive::{ARCHIVES, Series};
 use crate::history::metrics::{self, Scope, Weight};
 use crate::history::query::{Points, Query};
 use crate::history::store;
-use crate::settings::kind::parse_duration;
+use tidegate_settings::kind::parse_duration;
 
 /// How far back a query looks that does not say.
 const DEFAULT_SPAN: u64 = 15 * 60;

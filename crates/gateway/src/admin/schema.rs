@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::settings::did_you_mean;
+use tidegate_settings::did_you_mean;
 
 /// An object whose fields are all there; others may be added in later versions.
 pub(super) fn object(fields: &[(&str, Value)]) -> Value {
@@ -156,7 +156,7 @@ fn describe(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".into(),
         Value::Array(_) => "an array".into(),
-        Value::String(text) => crate::settings::tree::quoted(text),
+        Value::String(text) => tidegate_settings::tree::quoted(text),
         other => other.to_string(),
     }
 }

@@ -8,8 +8,9 @@ use super::answer::{Outcome, Problem, document};
 use super::dispatch::Call;
 use super::routes::{Param, Place, Reply};
 use super::schema::{a, list, maybe, object, whole_number};
-use crate::audit::Entry;
-use crate::session::{self, show};
+use crate::admin::show_sessions;
+use crate::base::audit::Entry;
+use crate::shared::sessions;
 
 /// Sessions of one answer, if nobody says otherwise.
 const USUAL: usize = 100;
@@ -48,7 +49,7 @@ pub(super) const UNKNOWN: Reply =
     Reply::problem(StatusCode::NOT_FOUND, "There is no open session of this key.");
 
 fn counted(call: &Call) -> Result<&Sessions, Problem> {
-    session::counted(&call.control.shared).ok_or_else(|| {
+    sessions::counted(&call.control.shared).ok_or_else(|| {
         Problem::conflict("sessions are not counted here: room.unit = \"session\" has them counted, by the gate or tokencheck")
     })
 }
@@ -60,18 +61,18 @@ pub(super) fn get(call: &Call) -> Outcome {
     let number = |name| call.query(name).and_then(Value::as_f64).map(|number| number as u64);
     let limit = number("limit").map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
     let page = table.list(number("after").unwrap_or_default(), limit);
-    let live = shared.live.load();
-    let lines: Vec<Value> = page.sessions.iter().map(|line| show::line(&live, line)).collect();
-    Ok(document(&json!({ "state": show::state(shared), "sessions": lines, "next": page.next })))
+    let live = shared.config.load();
+    let lines: Vec<Value> = page.sessions.iter().map(|line| show_sessions::line(&live, line)).collect();
+    Ok(document(&json!({ "state": show_sessions::state(shared), "sessions": lines, "next": page.next })))
 }
 
 pub(super) fn delete(call: &Call) -> Outcome {
     let table = counted(call)?;
     let (control, text) = (&call.control, call.path("key"));
     let now = control.shared.clock.now();
-    let is_ended = session::read(text).is_some_and(|key| table.end(key, Ender::Operator, now));
+    let is_ended = sessions::read(text).is_some_and(|key| table.end(key, Ender::Operator, now));
     if !is_ended {
-        let detail = format!("there is no open session {}", crate::settings::tree::quoted(text));
+        let detail = format!("there is no open session {}", tidegate_settings::tree::quoted(text));
         return Err(Problem::not_found(detail));
     }
     let key = Some(format!("session.{}", text.to_ascii_lowercase()));

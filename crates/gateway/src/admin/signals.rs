@@ -8,10 +8,10 @@ use super::answer::{Outcome, Problem, document};
 use super::dispatch::Call;
 use super::routes::{Param, Place, Reply};
 use super::schema::{a, exactly, object, why};
-use crate::audit::Entry;
-use crate::congestion::look::as_figure;
-use crate::settings::kind::parse_duration;
-use crate::settings::{Detector, Watched, did_you_mean};
+use crate::base::audit::Entry;
+use crate::control::congestion::look::as_figure;
+use tidegate_settings::kind::parse_duration;
+use tidegate_settings::{Detector, Watched, did_you_mean};
 
 /// Which one.
 pub(super) const NAME: Param = Param {
@@ -48,12 +48,12 @@ pub(super) fn delete(call: &Call) -> Outcome {
 }
 
 fn find(call: &Call) -> Result<Detector, Problem> {
-    let (live, name) = (call.control.shared.live.load(), call.path("name"));
+    let (live, name) = (call.control.shared.config.load(), call.path("name"));
     let signals = || live.plan.detectors.iter().filter(|detector| detector.kind == Watched::Signal);
     signals().find(|detector| detector.name == name).cloned().ok_or_else(|| {
         let hint = did_you_mean(name, signals().map(|detector| detector.name.as_str()));
         let hint = hint.unwrap_or_else(|| "A [[detector]] of kind \"signal\" makes one.".into());
-        Problem::not_found(format!("there is no signal {}. {hint}", crate::settings::tree::quoted(name)))
+        Problem::not_found(format!("there is no signal {}. {hint}", tidegate_settings::tree::quoted(name)))
     })
 }
 

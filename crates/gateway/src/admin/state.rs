@@ -6,8 +6,8 @@ use super::answer::{Outcome, Problem, document, text, whole};
 use super::dispatch::Call;
 use super::schema::{a, list, maybe, object};
 use super::sessions;
-use crate::metrics;
-use crate::settings::Change;
+use crate::admin::metrics;
+use tidegate_settings::Change;
 
 /// Prometheus's media type.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -20,7 +20,7 @@ pub(super) fn readyz(call: &Call) -> Outcome {
     let shared = &call.control.shared;
     if shared.is_draining() {
         Err(Problem::unavailable("draining"))
-    } else if !shared.has_somewhere_to_go(&shared.live.load().settings.role) {
+    } else if !shared.has_somewhere_to_go(&shared.config.load().settings.role) {
         Err(Problem::unavailable("no replica of the origin is usable"))
     } else {
         Ok(text("ready\n"))
@@ -166,7 +166,7 @@ pub(super) fn draining() -> Value {
 }
 
 pub(super) fn feedback(call: &Call) -> Outcome {
-    match crate::feedback::receive(&call.control, &call.body) {
+    match crate::control::feedback::receive(&call.control, &call.body) {
         Ok(orders) => Ok(document(&orders)),
         Err(e) => Err(Problem::bad_request(e)),
     }

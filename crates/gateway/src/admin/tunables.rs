@@ -9,9 +9,9 @@ use super::answer::{Answer, Outcome, Problem, document};
 use super::dispatch::Call;
 use super::routes::{Param, Place, Reply};
 use super::schema::{a, exactly, list, object, why};
-use crate::driver::Control;
-use crate::settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
-use crate::tune::{Alone, TuneError, Tuning};
+use crate::control::driver::Control;
+use crate::control::tune::{ChangeLock, TuneError, Tuning};
+use tidegate_settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
 
 /// Which one.
 pub(super) const NAME: Param = Param {
@@ -41,7 +41,7 @@ pub(super) const UNKNOWN: Reply = Reply::problem(StatusCode::NOT_FOUND, "There i
 /// `GET /v1/tunables`.
 pub(super) fn get_all(call: &Call) -> Outcome {
     call.control.with_tuning(|tuning| {
-        let live = call.control.shared.live.load();
+        let live = call.control.shared.config.load();
         let file: Map<String, Value> = tuning.file().tunables().into_iter().map(of_file).collect();
         let shown = live.settings.tunables().into_iter().map(|tunable| {
             let file = file.get(&tunable.name).cloned().unwrap_or_default();
@@ -60,18 +60,18 @@ pub(super) fn get(call: &Call) -> Outcome {
 
 fn one(call: &Call, tuning: &Tuning) -> Outcome {
     let name = call.path("name");
-    let live = call.control.shared.live.load();
+    let live = call.control.shared.config.load();
     let Some(tunable) = live.settings.tunable(name) else { return Err(unknown(call)) };
     let file = tuning.file().tunable(name).map_or(Value::Null, |tunable| of_file(tunable).1);
     Ok(tagged(&call.control, tuning.generation(), &show(tunable, file, tuning)))
 }
 
 fn unknown(call: &Call) -> Problem {
-    let (live, name) = (call.control.shared.live.load(), call.path("name"));
+    let (live, name) = (call.control.shared.config.load(), call.path("name"));
     let tunables = live.settings.tunables();
     let hint = did_you_mean(name, tunables.iter().map(|tunable| tunable.name.as_str()));
     let hint = hint.unwrap_or_else(|| "`GET /v1/tunables` lists them.".into());
-    Problem::not_found(format!("there is no tunable {}. {hint}", crate::settings::tree::quoted(name)))
+    Problem::not_found(format!("there is no tunable {}. {hint}", tidegate_settings::tree::quoted(name)))
 }
 
 /// `PUT /v1/tunables/{name}`.
@@ -79,7 +79,7 @@ pub(super) fn put(call: &Call) -> Outcome {
     // Until it is answered: what is shown is what was made, not what the next one has made of it.
     let alone = call.control.alone();
     let name = call.path("name");
-    if call.control.shared.live.load().settings.value_of(name).is_none() {
+    if call.control.shared.config.load().settings.value_of(name).is_none() {
         return Err(unknown(call));
     }
     tune(call, &alone, &[(name, &call.body["value"])])?;
@@ -106,7 +106,11 @@ pub(super) fn patch(call: &Call) -> Outcome {
     Ok(tagged(&call.control, generation, &json!({ "generation": generation, "changed": changed })))
 }
 
-fn tune(call: &Call, alone: &Alone<'_>, changes: &[(&str, &Value)]) -> Result<(Vec<Applied>, u64), Problem> {
+fn tune(
+    call: &Call,
+    alone: &ChangeLock<'_>,
+    changes: &[(&str, &Value)],
+) -> Result<(Vec<Applied>, u64), Problem> {
     let texts: Result<Vec<_>, _> = changes
         .iter()
         .map(|(name, value)| toml_of(value).map(|text| (*name, text)).ok_or_else(|| no_value(name)))

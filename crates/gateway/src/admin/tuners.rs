@@ -6,8 +6,8 @@ use tidegate_core::units::Timestamp;
 use super::answer::{Outcome, document};
 use super::dispatch::Call;
 use super::schema::{a, list, maybe, object};
-use crate::settings::json_of;
-use crate::tuners::Status;
+use crate::control::tuners::Status;
+use tidegate_settings::json_of;
 
 pub(super) fn get(call: &Call) -> Outcome {
     let all: Vec<Value> = call.control.tuners.all().iter().map(|(name, status)| show(name, status)).collect();

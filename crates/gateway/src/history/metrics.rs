@@ -225,7 +225,7 @@ pub(crate) fn class_values(second: &ClassSecond) -> Vec<f32> {
 }
 
 /// The gate's values, likewise.
-pub(super) fn gate_values(second: &GateSecond) -> Vec<f32> {
+pub(crate) fn gate_values(second: &GateSecond) -> Vec<f32> {
     values(Scope::Gate, |from| match from {
         From::Gate(get) => get(second),
         From::Class(_) => None,

@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub mod metrics;
-pub mod observe;
 
 pub mod aggregate;
 pub mod archive;
@@ -34,10 +33,9 @@ use memory::Memory;
 use query::{Points, Query, QueryError};
 use store::{Reader, StoreError};
 
-use crate::clock::Clock;
-use crate::settings;
+use crate::base::clock::Clock;
+use crate::base::state_dir::StateDir;
 use crate::shared::Shared;
-use crate::state::StateDir;
 
 /// Seconds that may wait for the writer: a minute of a disk that does not answer.
 const QUEUE: usize = 60;
@@ -89,12 +87,12 @@ pub struct Health {
 impl History {
     /// That of a gate that is about to start.
     pub(crate) fn of(shared: &Shared, state: &StateDir) -> Self {
-        Self::start(&shared.live.load().settings.history, state.path(), shared.clock.clone())
+        Self::start(&shared.config.load().settings.history, state.path(), shared.clock.clone())
     }
 
     /// Starts the writer; the file lies in `settings.dir`, or else in `state`. Whatever is wrong with the file is told in the
     /// log and tried again later.
-    pub fn start(settings: &settings::History, state: &Path, clock: Arc<Clock>) -> Self {
+    pub fn start(settings: &tidegate_settings::History, state: &Path, clock: Arc<Clock>) -> Self {
         let dir = settings.dir.clone().unwrap_or_else(|| state.to_path_buf());
         let inner = Arc::new(Inner::new(clock, dir.join(writer::FILE)));
         let mut history = Self { inner: inner.clone(), queue: Mutex::default(), ended: Mutex::default() };

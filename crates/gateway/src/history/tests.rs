@@ -226,7 +226,7 @@ fn a_queue_that_nobody_empties_drops_and_counts() {
 fn the_writer_ends_with_everything_written_and_tuners_get_their_peak() {
     let dir = Scratch::new();
     let clock = Arc::new(Clock::new());
-    let settings = settings::History::default();
+    let settings = tidegate_settings::History::default();
     let history = History::start(&settings, &dir.0, clock.clone());
     let now = clock.now().second();
     for at in now - 40..now {

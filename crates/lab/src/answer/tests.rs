@@ -1,8 +1,9 @@
 //! Answers as rooms and services give them, the gate's own as its own code writes them.
 
 use http::HeaderValue;
-use tidegate_gateway::page::{self, Kind, Pages, View};
-use tidegate_gateway::settings::Settings;
+use tidegate_gateway::config::page;
+use tidegate_gateway::config::page::{Kind, Pages, View};
+use tidegate_settings::Settings;
 
 use super::*;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, Estimator, Load, Phase, Sample, State};
+use tidegate_core::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use tidegate_core::units::{Rate, Timestamp};
 
 use super::trace::percentile;
@@ -54,7 +54,7 @@ pub struct Held(pub u32);
 impl Estimator for Held {
     fn observe(&mut self, _sample: &Sample) {}
 
-    fn tick(&mut self, _load: &Load, _now: Timestamp) -> Estimate {
+    fn tick(&mut self, _load: &GateLoad, _now: Timestamp) -> Estimate {
         let phase = Phase::Configured;
         Estimate { capacity: Rate::MAX, gain: 1.0, max_in_flight: Some(self.0), phase, confidence: 0.0 }
     }

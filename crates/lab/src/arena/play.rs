@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use tidegate_core::capacity::{Estimator, Load, Sample};
-use tidegate_core::gate::{Decision, Gate, GateConfig, Leaving, Request, Served};
+use tidegate_core::capacity::{Estimator, GateLoad, Sample};
+use tidegate_core::gate::{Gate, GateConfig, Leaving, QueueDecision, Request, Served};
 use tidegate_core::units::Timestamp;
 
 use super::feed::{Dice, exponential, next_arrival};
@@ -14,7 +14,7 @@ use super::trace::{Scribe, Trace};
 use super::{ArenaSpec, Feed, Kind, REFUSAL_US};
 use crate::model::{Done, Part};
 use crate::scenario::Process;
-use crate::sim::farm::Farm;
+use crate::sim::replica_pool::ReplicaPool;
 use crate::slab::Slab;
 
 /// The clock's reading at the start of a run: any, but not the epoch, which is no time a gate ever sees.
@@ -36,7 +36,7 @@ pub(super) struct Play<'a> {
     spec: &'a ArenaSpec,
     estimator: &'a mut dyn Estimator,
     gate: Gate,
-    farm: Farm,
+    farm: ReplicaPool,
     /// Requests at each replica.
     busy: Vec<u32>,
     jobs: Slab<Job>,
@@ -72,7 +72,7 @@ impl<'a> Play<'a> {
             max_queue_wait: Duration::MAX,
             ..GateConfig::default()
         };
-        let farm = Farm::new(&spec.origin, spec.seed);
+        let farm = ReplicaPool::new(&spec.origin, spec.seed);
         let mut rng = SmallRng::seed_from_u64(spec.seed ^ 0xA5A5_5A5A_0F0F_F0F0);
         let arrival_us = next_arrival(&spec.feed, 0.0, micros(spec.lasts) as f64, &mut rng);
         Self {
@@ -222,9 +222,9 @@ impl<'a> Play<'a> {
         let job = Job { kind: kind as u32, replica: NOWHERE, in_flight: 0, sent_us: 0 };
         let id = self.jobs.insert(job);
         match self.gate.arrive(Request { id: u64::from(id), class, cost }, self.now()) {
-            Decision::Forward => self.forward(id),
-            Decision::Queued(_) => {}
-            Decision::Shed(reason) => unreachable!("a queue without bound: {reason:?}"),
+            QueueDecision::Forward => self.forward(id),
+            QueueDecision::Queued(_) => {}
+            QueueDecision::Shed(reason) => unreachable!("a queue without bound: {reason:?}"),
         }
     }
 
@@ -284,7 +284,7 @@ impl<'a> Play<'a> {
         let totals = self.gate.totals();
         // Work already at the gate is not the room's; with a limit there is no room.
         let room_waits = self.is_endless() || !self.room.is_empty();
-        let load = Load { room_waits, queued: totals.queued, in_flight: totals.in_flight };
+        let load = GateLoad { room_waits, queued: totals.queued, in_flight: totals.in_flight };
         self.gate.take_samples(&mut self.samples);
         for sample in self.samples.drain(..) {
             self.estimator.observe(&sample);

@@ -110,7 +110,7 @@ fn figures_of_a_run_without_fault() {
         fn observe(&mut self, _: &tidegate_core::capacity::Sample) {}
         fn tick(
             &mut self,
-            load: &tidegate_core::capacity::Load,
+            load: &tidegate_core::capacity::GateLoad,
             now: tidegate_core::units::Timestamp,
         ) -> tidegate_core::capacity::Estimate {
             self.ticks += 1;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tidegate_gateway::settings::tree::Source;
-use tidegate_gateway::settings::{Found, Mistake, place};
+use tidegate_settings::tree::Source;
+use tidegate_settings::{Found, Mistake, place};
 
 use super::formula::Names;
 use super::read::{self, Draft, Placed};

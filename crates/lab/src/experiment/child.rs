@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tidegate_core::units::Timestamp;
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 /// Time to end after SIGTERM: a gate drains, a load generator writes what it has.
 const END_PATIENCE: Duration = Duration::from_secs(15);

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use tidegate_gateway::settings::did_you_mean;
+use tidegate_settings::did_you_mean;
 
 mod evaluate;
 mod parse;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 use super::formula::{Source, Value};
 use super::output::cell;

@@ -3,8 +3,9 @@
 //! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means and the
 //! words of a mistake are those of a gate's configuration.
 
-use tidegate_gateway::settings::tree::{self, At, Entry, Node, Table, Value};
-use tidegate_gateway::settings::{Found, did_you_mean};
+use tidegate_settings::tree;
+use tidegate_settings::tree::{At, Entry, Node, Table, Value};
+use tidegate_settings::{Found, did_you_mean};
 
 use super::formula::{Formula, Kind, Mistake};
 use super::{PlotSpec, Quantity, Run, Sweep};
@@ -76,7 +77,7 @@ struct Keys<'t> {
 
 impl<'t> Keys<'t> {
     fn key(&self, name: &str) -> String {
-        format!("{}.{}", self.path, tidegate_gateway::settings::plain_key(name))
+        format!("{}.{}", self.path, tidegate_settings::plain_key(name))
     }
 
     fn get(&self, name: &str) -> Option<&'t Node> {

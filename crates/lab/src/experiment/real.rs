@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 use super::child::{Child, Deadline, pause};
 use super::told::{self, Listener};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_core::units::Timestamp;
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 use crate::outcome::GateSecond;
 

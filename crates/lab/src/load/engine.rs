@@ -19,8 +19,8 @@ use super::stop::stopped;
 use super::{Run, WATCH_EVERY};
 use crate::answer::{self, Reading, Redirect};
 use crate::client::{Client, Order, Reply};
+use crate::cookie_jar::{CookieJar, Names};
 use crate::crowd::Person;
-use crate::luggage::{Luggage, Names};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Ask, End, Failure, Next, Noted, Reaction, Visitor};
@@ -46,7 +46,7 @@ pub(super) struct Report {
 /// A visitor and what it carries.
 struct Guest {
     visitor: Visitor,
-    luggage: Luggage,
+    luggage: CookieJar,
 }
 
 // With a timer of 16 bytes and some 100 of cookies on the heap, a gate's waiting visitor stays below 256.
@@ -158,7 +158,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 
     fn arrive(&mut self, person: Person) {
         self.tally.arrived(person.at);
-        let guest = Guest { visitor: Visitor::new(person, &self.run.cast), luggage: Luggage::default() };
+        let guest = Guest { visitor: Visitor::new(person, &self.run.cast), luggage: CookieJar::default() };
         let number = self.guests.insert(guest);
         self.send(number);
     }

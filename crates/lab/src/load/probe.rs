@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::LoadError;
 use super::script::local;
-use crate::acts::{Ask, Failure};
 use crate::answer::{self, Answer};
 use crate::client::{Client, Connections, Order, Place, Reply};
+use crate::visitor_events::{Ask, Failure};
 
 /// Response times of `n` requests for `path` at `url`, one after another over one connection: what an unloaded service
 /// takes. Blocks; asks on a thread of its own.

@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Uri};
 
 use crate::client::Order;
-use crate::crowd::Cast;
+use crate::crowd::VisitorMix;
 use crate::scenario::{Kind, Step};
 use crate::visitor::Ask;
 
@@ -46,7 +46,7 @@ struct Text {
 impl Script {
     /// # Errors
     /// The first step that cannot be sent.
-    pub(super) fn new(cast: &Cast) -> Result<Self, BadStep> {
+    pub(super) fn new(cast: &VisitorMix) -> Result<Self, BadStep> {
         let kinds = cast.kinds.iter().map(|kind| {
             let steps = kind.steps.iter().enumerate();
             steps.map(|(i, step)| Line::new(kind, i + 1, step)).collect::<Result<_, _>>()
@@ -118,8 +118,8 @@ pub(super) fn local(path: &str) -> Option<Uri> {
 mod tests {
     use super::*;
 
-    fn cast(steps: Vec<Step>) -> Cast {
-        Cast { kinds: vec![Kind { steps, name: "buyer".into(), ..Kind::default() }] }
+    fn cast(steps: Vec<Step>) -> VisitorMix {
+        VisitorMix { kinds: vec![Kind { steps, name: "buyer".into(), ..Kind::default() }] }
     }
 
     fn step(method: &str, path: &str, form: Option<&str>) -> Step {

@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use tidegate_core::room::Wait;
 use tidegate_core::units::Cost;
-use tidegate_gateway::settings::SessionMax;
+use tidegate_settings::SessionMax;
 
 use super::Finding;
 use super::waits::Waits;
-use crate::acts::{End, Noted};
 use crate::scenario::{Follow, Scenario};
 use crate::sim::half::Half;
+use crate::visitor_events::{End, Noted};
 
 /// What a wait may turn out longer than told, beyond a tenth of it.
 pub const SLACK: Duration = Duration::from_secs(3);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tidegate_core::gate::{ClassConfig, Decision, DisciplineKind, Gate, GateConfig, Scheduling};
+use tidegate_core::gate::{ClassConfig, DisciplineKind, Gate, GateConfig, QueueDecision, Scheduling};
 use tidegate_core::units::{ClassId, Share};
 
 use super::places::{Places, Where};
@@ -51,10 +51,16 @@ impl Queue {
         *self = Self { is_tuned: self.is_tuned, ..Self::default() };
     }
 
-    pub(super) fn arrived(&mut self, id: u64, class: ClassId, rank: Rank, decision: Decision) -> Finding {
+    pub(super) fn arrived(
+        &mut self,
+        id: u64,
+        class: ClassId,
+        rank: Rank,
+        decision: QueueDecision,
+    ) -> Finding {
         self.arrivals += 1;
         match decision {
-            Decision::Forward => {
+            QueueDecision::Forward => {
                 self.requests.put(id, Where::AtOrigin);
                 self.forwarded = true;
                 let waiting = self.requests.waiting();
@@ -63,14 +69,14 @@ impl Queue {
                 }
                 Err(("queue order", format!("request {id:x} goes ahead of {waiting} who wait")))
             }
-            Decision::Queued(_) => {
+            QueueDecision::Queued(_) => {
                 let line =
                     self.classes.entry((rank, class.0)).or_insert_with(|| Line { ids: VecDeque::new() });
                 line.ids.push_back(id);
                 self.requests.put(id, Where::Waits(self.arrivals));
                 Ok(())
             }
-            Decision::Shed(_) => {
+            QueueDecision::Shed(_) => {
                 self.shed += 1;
                 Ok(())
             }
@@ -182,7 +188,7 @@ impl Queue {
 }
 
 impl Oracle {
-    pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, rank: Rank, decision: Decision) {
+    pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, rank: Rank, decision: QueueDecision) {
         if self.is_on {
             let finding = self.queue.arrived(id, class, rank, decision);
             self.expect(finding);

@@ -99,7 +99,7 @@ impl Schedule {
     fn hand(half: usize, halves: &[Half], now_us: u64) -> Timestamp {
         let now = halves[half].now(now_us);
         let Some(room) = halves[0].desk.room() else { return now };
-        let hand = room.orders().hand;
+        let hand = room.control_update().hand;
         match (half, hand.follows_clock) {
             (0, true) => hand.at.max(now),
             (0, false) => hand.at,
@@ -153,7 +153,10 @@ impl Schedule {
         halves: &[Half],
         _now_us: u64,
     ) -> Finding {
-        if (wait.place, wait.wait) == SOON || ticket.wait.is_zero() || halves[half].capacity() == Rate::ZERO {
+        if (wait.position, wait.wait) == SOON
+            || ticket.wait.is_zero()
+            || halves[half].capacity() == Rate::ZERO
+        {
             return Ok(());
         }
         // Two processes: one may go by older orders than the other did.

@@ -38,7 +38,7 @@ impl Sessions {
         Self {
             timeout_us: of.map_or(0, |session| us(session.timeout)),
             max_age_us: of.map_or(0, |session| us(session.max_age)),
-            outlives_gate: of.is_some_and(|s| s.key == tidegate_gateway::settings::SessionBy::Pass),
+            outlives_gate: of.is_some_and(|s| s.key == tidegate_settings::SessionBy::Pass),
             open: HashMap::new(),
             was_killed: false,
         }

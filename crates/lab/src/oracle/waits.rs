@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use tidegate_core::session::Sessions;
 use tidegate_core::units::Timestamp;
-use tidegate_gateway::settings::Session as Set;
+use tidegate_settings::Session as Set;
 
 use super::Finding;
 

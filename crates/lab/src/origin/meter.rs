@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 use super::Stats;
 

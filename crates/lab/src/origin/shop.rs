@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-use tidegate_gateway::clock::Clock;
+use tidegate_gateway::base::clock::Clock;
 
 mod service;
 

@@ -1,7 +1,7 @@
 //! The line tells of the last seconds.
 
 use super::*;
-use crate::acts::{Ask, End, Failure, Noted};
+use crate::visitor_events::{Ask, End, Failure, Noted};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! The figures, the table and the sentence.
 
 use super::*;
-use crate::acts::{End, Failure, Noted};
+use crate::visitor_events::{End, Failure, Noted};
 
 const MS: Duration = Duration::from_millis(1);
 

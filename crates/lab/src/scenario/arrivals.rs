@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_gateway::settings::did_you_mean;
-use tidegate_gateway::settings::kind::{Choice, Count, Number, either};
-use tidegate_gateway::settings::tree::{Entry, Value, quoted};
+use tidegate_settings::did_you_mean;
+use tidegate_settings::kind::{Choice, Count, Number, either};
+use tidegate_settings::tree::{Entry, Value, quoted};
 
 use super::kinds::{FileName, SPAN, SPAN_OR_FOREVER};
 use super::section::{Item, Key, Section};

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::settings::kind::{Count, Number};
+use tidegate_settings::kind::{Count, Number};
 
 use super::kinds::{Drawn, MOMENT, SPAN, SPAN_OR_FOREVER};
 use super::section::Section;

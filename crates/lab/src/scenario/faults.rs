@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::settings::kind::{Choice, Count, Named, Number};
+use tidegate_settings::kind::{Choice, Count, Named, Number};
 
 use super::kinds::{MOMENT, SPAN_OR_FOREVER};
 use super::section::Section;

@@ -5,9 +5,9 @@
 //! their place stand names that never lead anywhere (`.invalid`, RFC 2606): a gate that was started without the real
 //! ones fails to find its origin instead of disturbing somebody.
 
-use tidegate_gateway::settings::kind::{Flag, toml_string};
-use tidegate_gateway::settings::tree::{Entry, Node, Table, Value};
-use tidegate_gateway::settings::{Role, Settings, plain_key};
+use tidegate_settings::kind::{Flag, toml_string};
+use tidegate_settings::tree::{Entry, Node, Table, Value};
+use tidegate_settings::{Role, Settings, plain_key};
 
 use super::GateSpec;
 use super::section::Section;

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_gateway::settings::kind::{Leaf, Named, Text, toml_string};
-use tidegate_gateway::settings::tree::Value;
+use tidegate_settings::kind::{Leaf, Named, Text, toml_string};
+use tidegate_settings::tree::Value;
 
 use crate::dist::{self, Dist, MAX_TIME};
 

@@ -12,9 +12,10 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
-use tidegate_gateway::settings::kind::Count;
-use tidegate_gateway::settings::tree::{self, At, Source, Table};
-use tidegate_gateway::settings::{Found, Mistake, place, plain_key};
+use tidegate_settings::kind::Count;
+use tidegate_settings::tree;
+use tidegate_settings::tree::{At, Source, Table};
+use tidegate_settings::{Found, Mistake, place, plain_key};
 
 use super::kinds::{ABOUT, NAME, SPAN, URL, is_name};
 use super::section::{Key, Reader, Section};

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tidegate_gateway::settings::kind::Leaf;
-use tidegate_gateway::settings::tree::{At, Entry, Node, Table, Value, quoted};
-use tidegate_gateway::settings::{Found, did_you_mean, plain_key};
+use tidegate_settings::kind::Leaf;
+use tidegate_settings::tree::{At, Entry, Node, Table, Value, quoted};
+use tidegate_settings::{Found, did_you_mean, plain_key};
 
 /// Mistakes beyond which no suggestions are looked for: no more are shown.
 const MAX_HINTS: usize = 100;

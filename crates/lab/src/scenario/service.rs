@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::settings::did_you_mean;
-use tidegate_gateway::settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Portion, Size, either};
-use tidegate_gateway::settings::tree::{Entry, Value, quoted};
+use tidegate_settings::did_you_mean;
+use tidegate_settings::kind::{Choice, Count, Flag, Number, PATH_GLOB, Portion, Size, either};
+use tidegate_settings::tree::{Entry, Value, quoted};
 
 use tidegate_core::units::MAX_CLASSES;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tidegate_gateway::settings::kind::{Choice, Count, Flag, METHOD, Number, Portion};
+use tidegate_settings::kind::{Choice, Count, Flag, METHOD, Number, Portion};
 
 use super::kinds::{Drawn, FORM, NAME, TARGET};
 use super::section::Section;

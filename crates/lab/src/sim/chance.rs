@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::dist::Dist;
 use crate::scenario::{Arrivals, Change, Fault, FaultKind, Follow, Kind, Scenario, Shape};
-use crate::sim::farm::most_replicas;
+use crate::sim::replica_pool::most_replicas;
 
 /// Most faults of a seed.
 const MAX_FAULTS: u32 = 4;

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Admission;
 use tidegate_core::control::TICK;
-use tidegate_core::desk::Desk;
 use tidegate_core::gate::Woken;
 use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::units::Rate;
-use tidegate_gateway::balance::Replicas;
-use tidegate_gateway::dispatch::budget::Budget;
+use tidegate_gateway::upstream::balance::Replicas;
+use tidegate_gateway::upstream::dispatch::budget::Budget;
 
 use super::SimError;
 use super::trace::What;
 use super::world::{Item, World, micros};
-use crate::acts::Failure;
 use crate::scenario::FaultKind;
+use crate::visitor_events::Failure;
 
 impl World<'_> {
     pub(crate) fn tick(&mut self, half: usize) {
@@ -60,7 +60,8 @@ impl World<'_> {
             return;
         }
         let now = checker.now(self.now_us);
-        let (Some(room), Desk::Checker { checker: desk, capacity }) = (generator.desk.room(), &checker.desk)
+        let (Some(room), Admission::Checker { checker: desk, capacity }) =
+            (generator.desk.room(), &checker.desk)
         else {
             return;
         };

@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use rand::{Rng, RngCore};
-use tidegate_core::desk::{Asking, Place, Shown, Verdict};
-use tidegate_core::room::{Look, Wait};
-use tidegate_core::session::UnderWay;
+use tidegate_core::admission::{AdmissionRequest, Decision, Position, Presented};
+use tidegate_core::room::{TicketStatus, Wait};
+use tidegate_core::session::SessionRequest;
 use tidegate_core::ticket::{Binding, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Timestamp};
-use tidegate_gateway::settings::Binding as Bound;
-use tidegate_gateway::{page, respond, room};
+use tidegate_gateway::config::page;
+use tidegate_gateway::proxy::respond;
+use tidegate_gateway::proxy::stages::poll;
+use tidegate_settings::Binding as Bound;
 
 use super::LATENCY_US;
 use super::seats::{Passage, Seated};
 use super::trace::What;
 use super::world::{Item, World};
-use crate::acts::{Ask, Failure};
 use crate::answer::{Answer, News, State};
 use crate::oracle::Entry;
+use crate::visitor_events::{Ask, Failure};
 
 /// A request at the gate's door.
 pub(crate) struct Caller {
@@ -107,15 +109,15 @@ impl World<'_> {
 
     fn asks(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
         let shown = match (ticket, caller.ask) {
-            (None, _) => Shown::Nothing,
-            (Some(ticket), Ask::Page | Ask::News) => Shown::Ticket(ticket),
+            (None, _) => Presented::Nothing,
+            (Some(ticket), Ask::Page | Ask::News) => Presented::Ticket(ticket),
             (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(caller, &ticket),
         };
         let counts = caller.meets_room && self.halves[caller.half].sessions.is_some();
         let key = counts.then(|| self.new_key(caller.guest, caller.half));
         let half = &self.halves[caller.half];
         let seat = key.and_then(|key| half.seat(key));
-        let asking = Asking {
+        let asking = AdmissionRequest {
             class: caller.class,
             cost: half.live.class(caller.class).cost,
             shown,
@@ -127,7 +129,7 @@ impl World<'_> {
         let verdict =
             half.desk.ask_for(&entrance, &asking, seat.as_ref(), &mut || rng.next_u64(), &count, now);
         let under_way = seat.and_then(|seat| seat.under_way.take());
-        if let (Verdict::Enter { .. }, Some(key)) = (&verdict, key) {
+        if let (Decision::Enter { .. }, Some(key)) = (&verdict, key) {
             self.oracle.session_begins(caller.guest, key, half, self.now_us);
         }
         self.perform_verdict(caller, verdict, &asking, under_way, now);
@@ -136,14 +138,14 @@ impl World<'_> {
     fn perform_verdict(
         &mut self,
         caller: &Caller,
-        verdict: Verdict,
-        asking: &Asking,
-        under_way: Option<UnderWay>,
+        verdict: Decision,
+        asking: &AdmissionRequest,
+        under_way: Option<SessionRequest>,
         now: Timestamp,
     ) {
         let (number, at) = (caller.guest, self.now_us);
         match verdict {
-            Verdict::Enter { ticket } => {
+            Decision::Enter { ticket } => {
                 let (class, cost) = (asking.class, asking.cost);
                 let entry = match ticket {
                     Some(ticket) => {
@@ -161,19 +163,19 @@ impl World<'_> {
                 };
                 self.oracle.entered(entry, &self.halves, at);
                 let seated = under_way.as_ref().map(|request| Seated { key: request.key(), begins: true });
-                let cookies = seated.is_some() || asking.shown != Shown::Nothing;
+                let cookies = seated.is_some() || asking.shown != Presented::Nothing;
                 self.forward(number, Passage { ticket, cookies, seated, under_way });
             }
-            Verdict::SendOn { ticket, redeemed } => {
+            Decision::SendOn { ticket, redeemed } => {
                 if redeemed {
-                    let Shown::Ticket(shown) = asking.shown else {
+                    let Presented::Ticket(shown) = asking.shown else {
                         unreachable!("what was redeemed was shown")
                     };
                     self.oracle.sent_on(&shown, &self.halves, at);
                 }
                 self.send_on(caller, Some(ticket));
             }
-            Verdict::SendBack => {
+            Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != Ask::Page {
                     return self.reply(number, Ok(Answer::Refused(302)));
@@ -185,37 +187,44 @@ impl World<'_> {
                 }
                 self.agenda.push(at + 2 * LATENCY_US, Item::Visit(number));
             }
-            Verdict::Wait { ticket, wait, place } => self.told_to_wait(caller, &ticket, &wait, place, now),
-            Verdict::Full { retry_after } => {
+            Decision::Wait { ticket, wait, place } => self.told_to_wait(caller, &ticket, &wait, place, now),
+            Decision::Full { retry_after } => {
                 self.trace.step(at, What::Full, number, 0);
                 let answer = self.wait_answer(caller, retry_after, false);
                 self.reply(number, Ok(answer));
             }
-            Verdict::Refused { .. } | Verdict::NoPlace { .. } => {
+            Decision::Refused { .. } | Decision::NoPlace { .. } => {
                 self.trace.step(at, What::Shed, number, 0);
                 self.reply(number, Ok(Answer::Refused(503)));
             }
-            Verdict::Forbidden => {
+            Decision::Forbidden => {
                 self.trace.step(at, What::Forbidden, number, 0);
                 self.reply(number, Ok(Answer::Refused(403)));
             }
         }
     }
 
-    fn told_to_wait(&mut self, caller: &Caller, ticket: &Ticket, wait: &Wait, place: Place, now: Timestamp) {
-        let what = if place == Place::Kept { What::Keeps } else { What::Promised };
+    fn told_to_wait(
+        &mut self,
+        caller: &Caller,
+        ticket: &Ticket,
+        wait: &Wait,
+        place: Position,
+        now: Timestamp,
+    ) {
+        let what = if place == Position::Kept { What::Keeps } else { What::Promised };
         self.trace.step(self.now_us, what, caller.guest, relative(ticket));
         self.oracle.waits(caller.guest, caller.half, ticket, wait, place, &self.halves, self.now_us);
         debug_assert!(ticket.arrived <= now || self.halves.len() == 2, "{ticket:?} at {now:?}");
         // What an altered ticket is answered with is not kept.
-        if place == Place::Replaced
+        if place == Position::Replaced
             && let Some(shown) = self.guests.get(caller.guest).and_then(|guest| guest.held().or(guest.used()))
         {
             self.oracle.called_used(&shown, caller.half);
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
             && caller.ask != Ask::Tampered
-            && place != Place::Kept
+            && place != Position::Kept
         {
             guest.hold(ticket);
         }
@@ -239,7 +248,7 @@ impl World<'_> {
 
     /// No replica is up: everybody keeps or gets a place.
     fn hold(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
-        let shown = ticket.map_or(Shown::Nothing, Shown::Ticket);
+        let shown = ticket.map_or(Presented::Nothing, Presented::Ticket);
         let wait = self.halves[caller.half].desk.hold(caller.class, &shown, now);
         self.trace.step(self.now_us, What::Held, caller.guest, 0);
         self.oracle.held(caller.guest);
@@ -248,7 +257,7 @@ impl World<'_> {
     }
 
     /// A session that was admitted goes on: past the room and its class's bucket.
-    fn goes_on_with_session(&mut self, caller: &Caller, request: UnderWay) {
+    fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
         let half = &self.halves[caller.half];
         let (class, cost, now) = (caller.class, half.live.class(caller.class).cost, half.now(self.now_us));
         half.live.ingress.charge(class, cost, now);
@@ -281,9 +290,10 @@ impl World<'_> {
     fn news(&mut self, caller: &Caller, ticket: Option<Ticket>) {
         let half = &self.halves[caller.half];
         let now = half.now(self.now_us);
-        let look = ticket.map_or(Look::Expired, |ticket| half.desk.look_at(&half.live.ingress, &ticket, now));
+        let look = ticket
+            .map_or(TicketStatus::Expired, |ticket| half.desk.look_at(&half.live.ingress, &ticket, now));
         let usable = !half.forwards() || self.replicas.any_usable_at(|| self.now_us);
-        let (state, wait, _) = room::standing(look, usable);
+        let (state, wait, _) = poll::standing(look, usable);
         if let Some(ticket) = ticket {
             self.oracle.looked(caller.guest, caller.half, &ticket, &look, usable, &self.halves, self.now_us);
         }
@@ -302,7 +312,7 @@ impl World<'_> {
 
     /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
     /// character changed.
-    fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Shown {
+    fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Presented {
         let live = &self.halves[caller.half].live;
         let ip = [127, 0, 0, 1].into();
         let cookie = u128::from(caller.guest).to_le_bytes();
@@ -322,9 +332,9 @@ impl World<'_> {
         match opened {
             Ok(ticket) => {
                 self.oracle.opened(caller.ask == Ask::Tampered);
-                Shown::Ticket(ticket)
+                Presented::Ticket(ticket)
             }
-            Err(_) => Shown::Forged,
+            Err(_) => Presented::Forged,
         }
     }
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngCore;
-use tidegate_core::gate::{self, Decision, Lane, Leaving, ShedReason};
+use tidegate_core::gate::{self, Lane, Leaving, QueueDecision, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::units::ClassId;
-use tidegate_gateway::balance::{InFlight, Replica};
-use tidegate_gateway::dispatch::retry::Miss;
+use tidegate_gateway::upstream::balance::{InFlight, Replica};
+use tidegate_gateway::upstream::dispatch::retry::Miss;
 
 use super::LATENCY_US;
 use super::request::{AtOrigin, Request};
 use super::seats::Passage;
 use super::trace::What;
 use super::world::{Item, World, micros};
-use crate::acts::Failure;
 use crate::answer::Answer;
+use crate::visitor_events::Failure;
 
 /// How a request that left the origin without an answer fared.
 enum Attempt {
@@ -57,17 +57,17 @@ impl World<'_> {
         };
         self.oracle.arrived_at_gate(id, class, (!is_admitted, half.priority(class)), decision);
         match decision {
-            Decision::Forward => {
+            QueueDecision::Forward => {
                 self.set_patience(number, id);
                 self.send(id);
             }
-            Decision::Queued(spot) => {
+            QueueDecision::Queued(spot) => {
                 request.spot = Some(spot);
                 self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
                 self.set_patience(number, id);
                 self.plan_egress();
             }
-            Decision::Shed(reason) => self.shed(id, reason.event()),
+            QueueDecision::Shed(reason) => self.shed(id, reason.event()),
         }
     }
 

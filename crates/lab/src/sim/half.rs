@@ -5,27 +5,27 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::admission::Admission;
 use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
-use tidegate_core::desk::Desk;
 use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
 use tidegate_core::measure::Shard;
-use tidegate_core::room::{Checker, Course, Room};
-use tidegate_core::session::{Sessions, SessionsSeen};
+use tidegate_core::room::{Checker, Room, RoomTargets};
+use tidegate_core::session::{SessionInputs, Sessions};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
-use tidegate_gateway::clock;
-use tidegate_gateway::driver::SAVE;
-use tidegate_gateway::live::{Live, LiveError};
-use tidegate_gateway::settings::{Role, Settings};
+use tidegate_gateway::base::clock;
+use tidegate_gateway::config::{Config, ConfigError};
+use tidegate_gateway::control::driver::SAVE;
+use tidegate_settings::{Role, Settings};
 
 /// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in 2027): no
 /// outcome depends on it.
 const EPOCH_US: u64 = 1_800_000_000_000_000;
 
 pub(crate) struct Half {
-    pub(crate) live: Live,
-    pub(crate) desk: Desk,
+    pub(crate) live: Config,
+    pub(crate) desk: Admission,
     /// Who is admitted, where sessions are counted.
     pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
@@ -81,8 +81,8 @@ impl Half {
         now_us: u64,
         ahead_us: i64,
         saved: Option<Vec<u8>>,
-    ) -> Result<Self, LiveError> {
-        let live = Live::new(settings, &[KeyRing::entry(1, key)])?;
+    ) -> Result<Self, ConfigError> {
+        let live = Config::new(settings, &[KeyRing::entry(1, key)])?;
         let clock = DriftingClock::new(now_us, ahead_us);
         let now = clock.at(now_us);
         let desk = desk(&live, saved.as_deref(), now);
@@ -149,7 +149,7 @@ impl Half {
         let Some(sessions) = &self.sessions else { return };
         let waiting = u64::from(self.desk.is_waited(now));
         let (capacity, is_measured) = (self.desk.capacity(), self.estimate.confidence > 0.0);
-        sessions.tick(&SessionsSeen { capacity, is_measured, gate, waiting }, now);
+        sessions.tick(&SessionInputs { capacity, is_measured, gate, waiting }, now);
         self.desk.pace_sessions(sessions.pace());
     }
 
@@ -161,7 +161,7 @@ impl Half {
     }
 
     /// The process is killed and started again: what it had saved is all that is left of it.
-    pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), LiveError> {
+    pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), ConfigError> {
         let ahead = self.clock.ahead_us;
         *self = Self::start(self.live.settings.clone(), key, now_us, ahead, self.saved.take())?;
         Ok(())
@@ -179,7 +179,7 @@ impl Half {
     }
 
     /// What the room goes by here.
-    pub(crate) fn course(&self) -> Course {
+    pub(crate) fn course(&self) -> RoomTargets {
         self.desk.course()
     }
 
@@ -198,10 +198,10 @@ impl Half {
     }
 }
 
-fn desk(live: &Live, saved: Option<&[u8]>, now: Timestamp) -> Desk {
+fn desk(live: &Config, saved: Option<&[u8]>, now: Timestamp) -> Admission {
     let (config, capacity) = (live.room_config(), live.initial_capacity());
     if let Role::TokenCheck { .. } = live.settings.role {
-        return Desk::Checker {
+        return Admission::Checker {
             checker: Checker::new(&config, capacity, now),
             capacity: Mutex::new(capacity),
         };
@@ -210,7 +210,7 @@ fn desk(live: &Live, saved: Option<&[u8]>, now: Timestamp) -> Desk {
     if let Some(saved) = saved {
         room.restore(saved, now).expect("what a room saves, a room restores");
     }
-    Desk::Room(Box::new(room))
+    Admission::Room(Box::new(room))
 }
 
 /// The settings of the halves: one for a gate, two for tokengen and tokencheck. `replicas` are made up.

@@ -1,10 +1,10 @@
 //! A request that was admitted: in the gate's queue, or at the origin.
 
-use tidegate_core::queue::Spot;
-use tidegate_core::session::UnderWay;
+use tidegate_core::queue::QueueHandle;
+use tidegate_core::session::SessionRequest;
 use tidegate_core::ticket::Ticket as Place;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
-use tidegate_gateway::balance::InFlight;
+use tidegate_gateway::upstream::balance::InFlight;
 
 use super::seats::Seated;
 use crate::model::Ticket;
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     /// Its session, if it is of one that is admitted.
     pub(crate) seated: Option<Seated>,
     /// The same in the table, which it keeps alive.
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<SessionRequest>,
     /// By the gate's clock.
     pub(crate) arrived: Timestamp,
     /// When it went to the origin.
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     /// Requests at the origin then, this one included.
     pub(crate) in_flight: u32,
     /// Where it waits at the gate, or did.
-    pub(crate) spot: Option<Spot>,
+    pub(crate) spot: Option<QueueHandle>,
     /// Where it is; `None`: in the gate's queue.
     pub(crate) at: Option<AtOrigin>,
     /// When the head of its answer came.

@@ -3,16 +3,15 @@
 //! A session is told by the nonce of its pass, or by its visitor's address, of which each visitor has one.
 
 use rand::RngCore;
-use tidegate_core::desk::{Seat, WhenFull};
-use tidegate_core::orders::TierId;
-use tidegate_core::session::{SessionKey, Standing, UnderWay};
+use tidegate_core::admission::{SessionAsk, WhenFull};
+use tidegate_core::policies::TierId;
+use tidegate_core::session::{SessionKey, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
-use tidegate_gateway::settings;
 
 use super::forward::slot;
 use super::half::Half;
 use super::world::World;
-use crate::acts::Ask;
+use crate::visitor_events::Ask;
 
 /// The session of a request that was let in.
 #[derive(Clone, Copy)]
@@ -31,24 +30,24 @@ pub(crate) struct Passage {
     pub(crate) cookies: bool,
     pub(crate) seated: Option<Seated>,
     /// The same in the table.
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<SessionRequest>,
 }
 
 impl Half {
     /// The place that a newcomer needs.
-    pub(crate) fn seat(&self, key: SessionKey) -> Option<Seat<'_>> {
+    pub(crate) fn seat(&self, key: SessionKey) -> Option<SessionAsk<'_>> {
         let sessions = self.sessions.as_deref()?;
         let when_full = match self.live.settings.session.when_full {
-            settings::WhenFull::Room => WhenFull::Room,
-            settings::WhenFull::Refuse => WhenFull::Refuse,
+            tidegate_settings::WhenFull::Room => WhenFull::Room,
+            tidegate_settings::WhenFull::Refuse => WhenFull::Refuse,
         };
-        Some(Seat::new(sessions, key, TierId(0), when_full))
+        Some(SessionAsk::new(sessions, key, TierId(0), when_full))
     }
 }
 
 impl World<'_> {
     /// A request whose session is admitted: it is kept alive by it until the request is over.
-    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<UnderWay> {
+    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionRequest> {
         let half = &self.halves[half];
         let sessions = half.sessions.as_ref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
@@ -64,7 +63,9 @@ impl World<'_> {
             let key = of_nonce(pass.nonce);
             let renew = half.live.session_rules().admits(pass, now);
             let request = match sessions.touch(key, cost, now) {
-                (Standing::New, _) if renew.is_some() => sessions.readmit(key, TierId(0), pass.first, now),
+                (SessionStatus::New, _) if renew.is_some() => {
+                    sessions.readmit(key, TierId(0), pass.first, now)
+                }
                 (_, request) => request,
             };
             if request.is_some() && renew != Some(false) {
@@ -80,7 +81,7 @@ impl World<'_> {
     }
 
     /// A request of a session is over, as far as the gate can tell.
-    pub(crate) fn finished(&mut self, number: u32, under_way: Option<UnderWay>) {
+    pub(crate) fn finished(&mut self, number: u32, under_way: Option<SessionRequest>) {
         let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
         if let (Some((sessions, half)), Some(under_way)) = (sessions, under_way) {
             sessions.finish(under_way, half.now(self.now_us));
@@ -89,7 +90,7 @@ impl World<'_> {
     }
 
     /// A visitor gives up the request that its session began with. Who was to be told by a pass has none: nobody could use the place.
-    pub(crate) fn gave_up_first(&mut self, number: u32, seated: Seated, under_way: Option<UnderWay>) {
+    pub(crate) fn gave_up_first(&mut self, number: u32, seated: Seated, under_way: Option<SessionRequest>) {
         if self.halves.last().is_some_and(is_by_pass) {
             self.void(number, Some(seated), under_way);
         } else {
@@ -134,7 +135,7 @@ impl World<'_> {
     }
 
     /// Nothing was sent: the session that would have begun with the request never did.
-    fn void(&mut self, number: u32, seated: Option<Seated>, under_way: Option<UnderWay>) {
+    fn void(&mut self, number: u32, seated: Option<Seated>, under_way: Option<SessionRequest>) {
         if !seated.is_some_and(|seated| seated.begins) {
             return self.finished(number, under_way);
         }
@@ -160,7 +161,7 @@ impl World<'_> {
 }
 
 fn is_by_pass(half: &Half) -> bool {
-    half.live.settings.session.key == settings::SessionBy::Pass
+    half.live.settings.session.key == tidegate_settings::SessionBy::Pass
 }
 
 fn of_nonce(nonce: u64) -> SessionKey {

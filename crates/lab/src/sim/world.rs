@@ -11,27 +11,27 @@ use tidegate_core::control::TICK;
 use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::{ClassId, Cost};
-use tidegate_gateway::balance::Replicas;
-use tidegate_gateway::dispatch::budget::Budget;
-use tidegate_gateway::live::Live;
+use tidegate_gateway::config::Config;
+use tidegate_gateway::upstream::balance::Replicas;
+use tidegate_gateway::upstream::dispatch::budget::Budget;
 use tokio::time::Instant;
 
-use super::farm::{Farm, most_replicas};
 use super::guest::Guest;
 use super::half::{Half, settings_of};
 use super::record::Record;
+use super::replica_pool::{ReplicaPool, most_replicas};
 use super::request::Request;
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
-use crate::acts::{End, Failure, Noted};
 use crate::answer::Answer;
-use crate::crowd::{Cast, Crowd};
+use crate::crowd::{Crowd, VisitorMix};
 use crate::model::{Done, Paths};
 use crate::oracle::Oracle;
 use crate::scenario::{Kind, Scenario};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
+use crate::visitor_events::{End, Failure, Noted};
 
 /// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are skipped.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ pub(crate) struct Route {
 
 pub(crate) struct World<'s> {
     pub(crate) scenario: &'s Scenario,
-    pub(crate) cast: Cast,
+    pub(crate) cast: VisitorMix,
     crowd: Peekable<Crowd>,
     pub(crate) now_us: u64,
     pub(crate) agenda: crate::wheel::Wheel<Item>,
@@ -103,7 +103,7 @@ pub(crate) struct World<'s> {
     /// Reports get lost; what was not sent goes with the next.
     pub(crate) reports_lost: bool,
     pub(crate) unsent: Feedback,
-    pub(crate) farm: Farm,
+    pub(crate) farm: ReplicaPool,
     /// Requests at the origin by the time they were sent, for the limit on silence.
     pub(crate) sent: VecDeque<(u64, u32, u32)>,
     pub(crate) tally: Tally,
@@ -161,7 +161,7 @@ impl<'s> World<'s> {
             restarts: 0,
             reports_lost: false,
             unsent: Feedback::default(),
-            farm: Farm::new(&scenario.origin, options.seed),
+            farm: ReplicaPool::new(&scenario.origin, options.seed),
             sent: VecDeque::new(),
             tally: scenario.tally(),
             record: options.record.then(Record::default),
@@ -368,7 +368,11 @@ impl<'s> World<'s> {
 
 /// What each step of each kind asks for. `{n}` in a path stands for one number here: it is data, not what a class or a demand
 /// is told by.
-fn routes(cast: &Cast, live: Option<&Live>, scenario: &Scenario) -> Result<Vec<Vec<Route>>, SimError> {
+fn routes(
+    cast: &VisitorMix,
+    live: Option<&Config>,
+    scenario: &Scenario,
+) -> Result<Vec<Vec<Route>>, SimError> {
     let paths = Paths::compile(&scenario.origin.paths).map_err(SimError::Paths)?;
     let route = |kind: &Kind, step: &crate::scenario::Step| {
         let target = step.path.replace("{n}", "500000");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::{MAX_RESPONSE_US, ratio};
-use crate::acts::SessionEnd;
+use crate::visitor_events::SessionEnd;
 
 /// Counts of the stretch.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_gateway::settings::Capacity;
+use tidegate_settings::Capacity;
 
 use super::figures::percentile;
 use super::spread::spread;

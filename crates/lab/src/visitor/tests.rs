@@ -24,8 +24,8 @@ fn kind() -> Kind {
     Kind { patience: Dist::Fixed(5.0), pause: Dist::Fixed(1.0), ..Kind::default() }
 }
 
-fn cast(kind: Kind) -> Cast {
-    Cast { kinds: vec![Kind { name: "nobody".into(), retries: 77, ..Kind::default() }, kind] }
+fn cast(kind: Kind) -> VisitorMix {
+    VisitorMix { kinds: vec![Kind { name: "nobody".into(), retries: 77, ..Kind::default() }, kind] }
 }
 
 fn person(seed: u64) -> Person {
@@ -126,7 +126,7 @@ impl Room {
     }
 
     /// A visit to its end.
-    fn visit(self, cast: &Cast, person: Person) -> Log {
+    fn visit(self, cast: &VisitorMix, person: Person) -> Log {
         let mut visitor = Visitor::new(person, cast);
         let mut log = Log::default();
         let (mut since, mut step) = (person.at, 0);

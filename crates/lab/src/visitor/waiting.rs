@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::page;
+use tidegate_gateway::config::page;
 
 use super::draw::Salt;
 use super::{

@@ -6,15 +6,15 @@ use super::change::{Change, Changes, Onset};
 use super::costs::Costs;
 use super::curve::{Curve, Hinge};
 use super::dispersion::{Dispersion, FLOOR};
-use super::guess::Guess;
+use super::initial_estimate::InitialEstimate;
+use super::long_lived::LongLived;
 use super::meter::{Meter, Work};
 use super::mix::Mix;
 use super::pause::Pauses;
 use super::plan::{self, Purpose};
 use super::round::Round;
-use super::standing::Standing;
 use super::{Bottleneck, BottleneckConfig};
-use crate::capacity::{Estimator, Load, Sample};
+use crate::capacity::{Estimator, GateLoad, Sample};
 use crate::units::{ClassId, Cost, Timestamp};
 use std::time::Duration;
 
@@ -296,7 +296,7 @@ fn who_waited_for_a_pause_did_not_stay() {
     };
     let staying = |last: Sample| {
         let mut law = Bottleneck::new(BottleneckConfig::default(), None);
-        let load = Load { room_waits: true, queued: 9, in_flight: 4 };
+        let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
         law.tick(&load, ms(10_000));
         (0..100).for_each(|i| law.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
         law.observe(&last);
@@ -318,7 +318,7 @@ fn who_was_sent_while_places_were_free_tells_of_the_load() {
     let ms = Timestamp::from_millis;
     let judged = |in_flight: u32| {
         let mut law = Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
-        let load = Load { room_waits: true, queued: 9, in_flight };
+        let load = GateLoad { room_waits: true, queued: 9, in_flight };
         law.tick(&load, ms(10_000));
         for i in 0..20 {
             law.observe(&Sample {
@@ -341,7 +341,7 @@ fn who_was_sent_while_places_were_free_tells_of_the_load() {
 
 #[test]
 fn what_stays_in_flight_is_counted_apart() {
-    let mut standing = Standing::default();
+    let mut standing = LongLived::default();
     // One stream of 10 s ends every second: ten are there at a time.
     for _ in 0..600 {
         for _ in 0..9 {
@@ -356,21 +356,21 @@ fn what_stays_in_flight_is_counted_apart() {
 
 #[test]
 fn the_guess_grows_while_people_wait_for_nothing() {
-    let mut guess = Guess::new(None);
-    let idle = Load { room_waits: false, queued: 0, in_flight: 0 };
+    let mut guess = InitialEstimate::new(None);
+    let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
     (0..100).for_each(|_| guess.tick(&idle, 4, 0.1));
-    assert_eq!(guess.rate(), super::guess::OPENING);
-    guess.tick(&Load { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
-    assert_eq!(guess.rate(), super::guess::FIRST, "an origin that is waited for");
-    let starving = Load { room_waits: true, ..idle };
+    assert_eq!(guess.rate(), super::initial_estimate::OPENING);
+    guess.tick(&GateLoad { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
+    assert_eq!(guess.rate(), super::initial_estimate::FIRST, "an origin that is waited for");
+    let starving = GateLoad { room_waits: true, ..idle };
     (0..10).for_each(|_| guess.tick(&starving, 4, 0.1));
-    assert!(guess.rate() > 3.0 * super::guess::FIRST);
+    assert!(guess.rate() > 3.0 * super::initial_estimate::FIRST);
     // Full: not the room's fault.
     let before = guess.rate();
-    guess.tick(&Load { in_flight: 4, ..starving }, 4, 0.1);
+    guess.tick(&GateLoad { in_flight: 4, ..starving }, 4, 0.1);
     assert_eq!(guess.rate(), before);
     // At least twice what was served, told from the first tick on.
-    let mut quick = Guess::new(None);
+    let mut quick = InitialEstimate::new(None);
     quick.served(100.0);
     quick.tick(&idle, 4, 0.1);
     close(quick.rate(), 2000.0, 1.0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::capacity::{Load, Sample};
+use crate::capacity::{GateLoad, Sample};
 use crate::units::Timestamp;
 
 /// Sums since an epoch began.
@@ -67,7 +67,7 @@ impl Sums {
     /// An epoch in which the clock went back, or in which ticks were missing for longer than it lasts (a suspended host),
     /// is thrown away: nobody knows what load it saw. One in which more than `crowd` requests are at the service is over at
     /// once.
-    pub fn tick(&mut self, load: &Load, length: Duration, crowd: f64, now: Timestamp) -> Option<Epoch> {
+    pub fn tick(&mut self, load: &GateLoad, length: Duration, crowd: f64, now: Timestamp) -> Option<Epoch> {
         self.ticks = self.ticks.saturating_add(1);
         self.waiting_ticks = self.waiting_ticks.saturating_add(u32::from(load.backlog()));
         self.present = load.in_flight;

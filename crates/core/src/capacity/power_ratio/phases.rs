@@ -1,6 +1,6 @@
 //! The phases (sections IV-B and IV-C): what the end of an epoch changes.
 
-use crate::capacity::Load;
+use crate::capacity::GateLoad;
 use crate::units::Rate;
 
 use super::epoch::Epoch;
@@ -154,7 +154,7 @@ impl PowerRatio {
 
     /// Ends the relief on the tick on which no more requests are at the service than it bears. Where they cannot be seen
     /// from here (tokengen), the end of an epoch decides.
-    pub(super) fn end_of_relief(&mut self, load: &Load) {
+    pub(super) fn end_of_relief(&mut self, load: &GateLoad) {
         let Stage::Relieving { then, enough, crowded, .. } = &mut self.stage else { return };
         if f64::from(load.in_flight) > *enough {
             *crowded = true;

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use tidegate_core::capacity;
-use tidegate_gateway::settings::did_you_mean;
-use tidegate_gateway::settings::tree::{Value, quoted};
+use tidegate_settings::did_you_mean;
+use tidegate_settings::tree::{Value, quoted};
 
 use super::{Keys, Reader};
 use crate::tournament::{Arena, Tournament};

@@ -88,7 +88,7 @@ prop_compose! {
 
 /// A visitor under watch: every step is checked.
 struct Watched {
-    cast: Cast,
+    cast: VisitorMix,
     visitor: Visitor,
     now: Duration,
     /// Failed requests for the page in this step, in time or too late.

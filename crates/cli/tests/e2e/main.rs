@@ -1,0 +1,33 @@
+//! End-to-end tests: the real binary, real sockets, a real nginx (Debian's) as origin.
+//!
+//! They stand in a module named `e2e` so that `cargo test -- --skip e2e::` leaves them out; `scripts/test` runs them
+//! against the release binary. Nothing here asserts how long something took: a test waits for a condition, with a
+//! deadline that only a hang can reach.
+
+mod harness;
+mod http;
+mod nginx;
+mod origin;
+mod visitor;
+
+mod admin;
+mod bodies;
+mod continues;
+mod crash;
+mod ctl;
+mod discovery;
+mod experiment;
+mod history;
+mod hostile;
+mod lab_origin;
+mod lifecycle;
+mod load;
+mod memory;
+mod replicas;
+mod roles;
+mod roles_sessions;
+mod room;
+mod shop;
+mod sim;
+mod streams;
+mod tickets;

@@ -1,0 +1,260 @@
+//! The room's desk: what becomes of one request that meets the room. Joins the room, or in the two-process form one half
+//! of it (WebQ III-B), with what the request shows.
+//!
+//! | role | newcomers | tickets whose turn has come |
+//! |---|---|---|
+//! | gate | get a place | enter here |
+//! | tokengen | get a place | are sent to tokencheck |
+//! | tokencheck | are sent to tokengen | enter here |
+//!
+//! Whoever carries requests in (the gateway from sockets, the simulator from its agenda) opens the seal, asks here and performs
+//! the [`Verdict`].
+
+use std::time::Duration;
+
+use crate::gate::Totals;
+use crate::ingress::Ingress;
+use crate::measure::Event;
+use crate::room::{Checker, PollIntervals, Redemption, Room, RoomState, RoomTargets, TicketStatus, Wait};
+use crate::session::SessionPace;
+use crate::ticket::{Pass, PassKind, Ticket};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+use ask::Ask;
+pub use types::{AdmissionRequest, Decision, Entrance, Position, Presented, SessionAsk, WhenFull};
+
+mod ask;
+mod types;
+
+/// When those ask again who have no place, while all replicas are down.
+pub const RETRY_DOWN: Duration = Duration::from_secs(5);
+
+/// One process's part of the waiting room.
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
+pub enum Admission {
+    /// All of it, or tokengen's half.
+    Room(Box<Room>),
+    /// Tokencheck's half.
+    Checker {
+        /// Decides over tickets.
+        checker: Checker,
+        /// Capacity as ordered, for display.
+        capacity: std::sync::Mutex<Rate>,
+    },
+}
+
+/// How long a session's pass holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionRules {
+    /// Inactivity after which it ends.
+    pub timeout: Duration,
+    /// Age at which it ends in any case.
+    pub max_age: Duration,
+}
+
+impl SessionRules {
+    /// Whether `pass` lets a session's request through, and if so, whether it is to be renewed: once a quarter of its life is
+    /// over, not with every answer.
+    pub fn admits(&self, pass: &Pass, now: Timestamp) -> Option<bool> {
+        let idle = now.since(pass.issued);
+        let holds =
+            pass.kind == PassKind::Session && idle <= self.timeout && now.since(pass.first) <= self.max_age;
+        holds.then_some(idle > self.timeout / 4)
+    }
+}
+
+impl Admission {
+    /// One request of a class that waits, and whose ingress nobody guards. `nonce` gives 64 fresh random bits; `count` is told
+    /// what is worth counting.
+    pub fn ask(
+        &self,
+        asking: &AdmissionRequest,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Decision {
+        let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
+        self.ask_at(&Entrance { ingress, max_wait, waits: true, returns: true }, asking, nonce, count, now)
+    }
+
+    /// One request that meets the room or its class's ingress.
+    pub fn ask_at(
+        &self,
+        entrance: &Entrance<'_>,
+        asking: &AdmissionRequest,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Decision {
+        self.ask_for(entrance, asking, None, nonce, count, now)
+    }
+
+    /// As [`Desk::ask_at`], for a request that begins a session: it enters with a place or not at all.
+    pub fn ask_for(
+        &self,
+        entrance: &Entrance<'_>,
+        asking: &AdmissionRequest,
+        seat: Option<&SessionAsk<'_>>,
+        nonce: &mut dyn FnMut() -> u64,
+        count: &dyn Fn(Event),
+        now: Timestamp,
+    ) -> Decision {
+        Ask { desk: self, entrance, asking, seat, count, now }.ask(nonce)
+    }
+
+    /// Whether a ticket may be for its class's bucket, which lets it pass later.
+    fn is_held(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> bool {
+        self.room().is_some() && ingress.holds(ticket.class) && ticket.due() > now
+    }
+
+    /// As [`Desk::look`], for a class whose ingress may send visitors here.
+    pub fn look_at(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> TicketStatus {
+        let due = ticket.due();
+        match self.look(ticket, now) {
+            TicketStatus::Wait(wait) if self.is_held(ingress, ticket, now) => TicketStatus::Wait(Wait {
+                wait: wait.wait.max(due.since(now)),
+                due: wait.due.max(due),
+                ..wait
+            }),
+            TicketStatus::Ready if self.is_held(ingress, ticket, now) => {
+                TicketStatus::Wait(Wait { wait: due.since(now), position: 1, due })
+            }
+            other => other,
+        }
+    }
+
+    fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
+        match self {
+            Self::Room(room) => room.redeem(ticket, now),
+            Self::Checker { checker, .. } => checker.redeem(ticket, now),
+        }
+    }
+
+    /// While all replicas are down nobody enters and everybody keeps the place: what to say.
+    pub fn hold(&self, class: ClassId, shown: &Presented, now: Timestamp) -> Wait {
+        let kept = match shown {
+            Presented::Ticket(ticket) if ticket.class == class => match self.look(ticket, now) {
+                TicketStatus::Wait(wait) => Some(wait),
+                _ => None,
+            },
+            _ => None,
+        };
+        let wait = kept.map_or(RETRY_DOWN, |w| w.wait.max(RETRY_DOWN));
+        Wait { wait, position: kept.map_or(1, |w| w.position), due: now + wait }
+    }
+
+    /// One in turn has come and found no session's place.
+    fn no_place(&self) {
+        if let Self::Room(room) = self {
+            room.no_place();
+        }
+    }
+
+    /// The schedule, if this process keeps it.
+    pub fn room(&self) -> Option<&Room> {
+        match self {
+            Self::Room(room) => Some(room),
+            Self::Checker { .. } => None,
+        }
+    }
+
+    /// What a status poll is told.
+    pub fn look(&self, ticket: &Ticket, now: Timestamp) -> TicketStatus {
+        match self {
+            Self::Room(room) => room.status(ticket, now),
+            Self::Checker { checker, .. } => checker.look(ticket, now),
+        }
+    }
+
+    /// Whether the ticket is shown after its turn.
+    pub fn is_late(&self, ticket: &Ticket) -> bool {
+        match self {
+            Self::Room(room) => room.is_late(ticket),
+            Self::Checker { checker, .. } => checker.is_late(ticket),
+        }
+    }
+
+    /// The request a ticket was redeemed for never reached the origin: the ticket is good again.
+    pub fn give_back(&self, ticket: &Ticket) {
+        match self {
+            Self::Room(room) => room.give_back(ticket),
+            Self::Checker { checker, .. } => checker.give_back(ticket),
+        }
+    }
+
+    /// Work admitted without asking.
+    pub fn charge(&self, cost: Cost) {
+        match self {
+            Self::Room(room) => room.charge(cost),
+            Self::Checker { checker, .. } => checker.charge(cost),
+        }
+    }
+
+    /// Whether anyone waits here.
+    pub fn busy(&self, now: Timestamp) -> bool {
+        self.room().is_some_and(|room| room.busy(now))
+    }
+
+    /// Whether anyone waits for this process: here, or at tokengen, as it said last.
+    pub fn is_waited(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Room(room) => room.busy(now),
+            Self::Checker { checker, .. } => checker.orders().is_some_and(|orders| orders.is_waited),
+        }
+    }
+
+    /// How often waiting pages are to ask. See [`Room::ask_every`].
+    pub fn ask_every(&self) -> PollIntervals {
+        self.room().map_or_else(PollIntervals::default, Room::poll_intervals)
+    }
+
+    /// What the room lets in from now on, by itself. Tokencheck gets its orders from tokengen instead.
+    pub fn publish(&self, capacity: Rate, now: Timestamp) {
+        self.steer(&capacity.into(), now);
+    }
+
+    /// What the room goes by from now on.
+    pub fn steer(&self, course: &RoomTargets, now: Timestamp) {
+        if let Self::Room(room) = self {
+            room.set_targets(course, now);
+        }
+    }
+
+    /// How fast new sessions find places; `None`: as fast as they come. On every tick before [`Desk::tick`]; not of a tokengen,
+    /// which goes by what it is told.
+    pub fn pace_sessions(&self, pace: Option<SessionPace>) {
+        match self {
+            Self::Room(room) => room.pace_sessions(pace),
+            Self::Checker { checker, .. } => checker.pace_sessions(pace),
+        }
+    }
+
+    /// The control tick, with the gate as it is. With no origin to go to nobody enters.
+    pub fn tick(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
+        match self {
+            Self::Room(room) => room.tick_with(gate, is_origin_usable, now),
+            Self::Checker { checker, .. } => checker.tick_with(gate, is_origin_usable, now),
+        }
+    }
+
+    /// Capacity in force.
+    pub fn capacity(&self) -> Rate {
+        match self {
+            Self::Room(room) => room.capacity(),
+            Self::Checker { capacity, .. } => *capacity.lock().unwrap_or_else(|e| e.into_inner()),
+        }
+    }
+
+    /// What is gone by; of a checker, what was ordered.
+    pub fn course(&self) -> RoomTargets {
+        match self {
+            Self::Room(room) => room.targets(),
+            Self::Checker { checker, .. } => checker.course(),
+        }
+    }
+
+    /// The room in figures; a checker knows of nobody who waits.
+    pub fn state(&self, now: Timestamp) -> RoomState {
+        self.room().map(|room| room.state(now)).unwrap_or_default()
+    }
+}

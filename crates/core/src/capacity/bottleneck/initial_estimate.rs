@@ -1,0 +1,79 @@
+//! The capacity before the origin has ever been saturated: at least twice the best throughput seen, and more while people wait
+//! for an origin that has places free.
+//!
+//! It cannot be measured: without a backlog completions tell of the load. A guess that is too low makes visitors of an idle
+//! origin wait in the room; one that is too high costs little, since the in-flight limit holds whatever the room lets through.
+
+use crate::capacity::GateLoad;
+
+/// Cost units per second before anything is known, once somebody has waited for the origin;
+pub(super) const FIRST: f64 = 100.0;
+/// until then, so that the first tick's worth of a crowd is there for an origin that answers at once. It comes to some 75 visitors
+/// more in the gate's queue of one that does not.
+pub(super) const OPENING: f64 = 250.0;
+/// The guess over the best throughput seen.
+const OVER_BEST: f64 = 2.0;
+/// Growth per tick in which somebody waits in the room for nothing: more than doubles in two ticks.
+const GROWTH: f64 = 1.5;
+const MOST: f64 = 1_000_000.0;
+/// Most it grows to, over the throughput seen or the first guess: those who wait may be on their way, and then nobody waits for
+/// nothing.
+const MOST_OVER_BEST: f64 = 10.0;
+
+/// The guess.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InitialEstimate {
+    rate: f64,
+    /// Nobody has waited for the origin yet.
+    is_opening: bool,
+    /// Cost units that ended in the present tick.
+    ended: f64,
+    /// Cost units that ended in the last second or so, and the seconds they stand for: a rate from the first tick on.
+    served: f64,
+    over_s: f64,
+}
+
+impl InitialEstimate {
+    pub fn new(start: Option<f64>) -> Self {
+        let start = start.filter(|rate| *rate > 0.0);
+        let rate = start.unwrap_or(OPENING);
+        Self { rate, is_opening: start.is_none(), ended: 0.0, served: 0.0, over_s: 0.0 }
+    }
+
+    /// Work that was served.
+    pub fn served(&mut self, cost: f64) {
+        self.ended += cost;
+    }
+
+    /// A tick of `elapsed_s` has passed; `limit` requests may be in flight.
+    pub fn tick(&mut self, load: &GateLoad, limit: u32, elapsed_s: f64) {
+        if elapsed_s > 0.0 {
+            let keep = (-elapsed_s).exp();
+            self.served = keep * self.served + self.ended;
+            self.over_s = keep * self.over_s + elapsed_s;
+            self.ended = 0.0;
+        }
+        if self.is_opening && load.queued > 0 {
+            self.is_opening = false;
+            self.rate = self.rate.min(FIRST);
+        }
+        self.rate = self.rate.max(OVER_BEST * self.throughput());
+        if starves(load, limit) {
+            let most = (MOST_OVER_BEST * self.throughput().max(FIRST)).min(MOST);
+            self.rate = self.rate.max((self.rate * GROWTH).min(most));
+        }
+    }
+
+    fn throughput(&self) -> f64 {
+        if self.over_s > 0.0 { self.served / self.over_s } else { 0.0 }
+    }
+
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+}
+
+/// Somebody waits in the room while the origin has places free and nobody queues for them.
+pub(super) fn starves(load: &GateLoad, limit: u32) -> bool {
+    load.room_waits && load.queued == 0 && load.in_flight < limit
+}

@@ -1,0 +1,50 @@
+//! Averages that forget exponentially: with the time, or with what is added later.
+
+/// A decaying sum over the equally decaying sum of something else: a mean; over a sum of seconds, a rate.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct DecayingRatio {
+    pub(crate) sum: f64,
+    pub(crate) over: f64,
+}
+
+impl DecayingRatio {
+    /// Leaves a share of `keep` (see [`keep`]) of everything added so far.
+    pub(crate) fn decay(&mut self, keep: f64) {
+        self.sum *= keep;
+        self.over *= keep;
+    }
+
+    pub(crate) fn add(&mut self, sum: f64, over: f64) {
+        self.sum += sum;
+        self.over += over;
+    }
+
+    /// `None` while there is nothing to divide by.
+    pub(crate) fn get(self) -> Option<f64> {
+        (self.over > 0.0).then(|| self.sum / self.over)
+    }
+}
+
+/// Share of a value that is left of it after `dt_s` seconds, with a memory (time constant) of `memory_s`
+/// seconds.
+pub(crate) fn keep(dt_s: f64, memory_s: f64) -> f64 {
+    (-dt_s / memory_s).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_forgets_what_is_old() {
+        let mut mean = DecayingRatio::default();
+        assert_eq!(mean.get(), None);
+        mean.add(30.0, 10.0);
+        assert_eq!(mean.get(), Some(3.0));
+        mean.decay(keep(5.0, 10.0));
+        assert_eq!(mean.get(), Some(3.0), "both sums decay alike");
+        mean.decay(keep(1_000.0, 10.0));
+        mean.add(7.0, 7.0);
+        assert!((mean.get().unwrap_or_default() - 1.0).abs() < 1e-9, "{mean:?}");
+    }
+}

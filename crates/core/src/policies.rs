@@ -1,0 +1,386 @@
+//! What the rules in force ask of every request: the request path's half of WAC's decision module (3.2) and the words for its
+//! enforcement module (3.3).
+//!
+//! ```text
+//! levels, figures ─► rules (tick) ─► orders in force ─► request ─► pass | refuse | multicast | ask | room | reroute
+//! ```
+//!
+//! The tick decides which rules hold; their orders are published as one list in order of precedence, and a request asks it
+//! once. The first order whose scope covers the request decides. Orders in shadow decide nothing and are only counted, so that
+//! what a rule would have done is known before it does it. Without a rule in force a request pays for one comparison.
+//!
+//! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of one policy,
+//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a lighter URL, a rate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bucket::SharedBucket;
+use crate::classify::Paths;
+use crate::units::{ClassId, Cost, Timestamp};
+
+/// A rule, by its place in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct RuleId(pub u16);
+
+/// A service level (SLA), by its place in the configuration; 0 is that of everybody else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct TierId(pub u8);
+
+/// Most service levels, that of everybody else included.
+pub const MAX_TIERS: usize = 64;
+
+/// Another application that is asked for its verdict, by its place in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuthoriserId(pub u16);
+
+/// A lighter URL, by its place in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteId(pub u16);
+
+/// Which requests an order is for: all conditions must hold.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Scope {
+    /// Only those that would begin a session.
+    pub new_sessions: bool,
+    /// Only these classes, by id; `None`: all.
+    pub classes: Option<Box<[bool]>>,
+    /// Only these URLs; `None`: all.
+    pub urls: Option<Paths>,
+    /// Never these.
+    pub except: Paths,
+    /// Never these service levels: one bit each.
+    pub spared: u64,
+}
+
+impl Scope {
+    /// Whether it covers every request of every visitor, so that no request need be read to decide.
+    pub fn is_everything(&self) -> bool {
+        !self.new_sessions
+            && self.classes.is_none()
+            && self.urls.is_none()
+            && self.except.is_empty()
+            && self.spared == 0
+    }
+
+    /// Whether it covers this request. Cheapest conditions first.
+    pub fn covers(&self, asked: &PolicyRequest<'_>) -> bool {
+        (!self.new_sessions || asked.is_new_session)
+            && self.spared & (1 << (u32::from(asked.tier.0) % MAX_TIERS as u32)) == 0
+            && self
+                .classes
+                .as_ref()
+                .is_none_or(|classes| classes.get(asked.class.index()).copied().unwrap_or(false))
+            && self.urls.as_ref().is_none_or(|urls| urls.matches(asked.path))
+            && !self.except.matches(asked.path)
+    }
+}
+
+/// What is done with the requests in scope (WAC 3.2).
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// They are refused, as [`Order::action`] says.
+    Refuse,
+    /// They pass at this rate; the rest is refused.
+    Limit(Arc<SharedBucket>),
+    /// *URL multicast*: at most one upstream request per URL and period; its answer goes to all who asked.
+    Multicast {
+        /// How long an answer is given to others.
+        period: Duration,
+    },
+    /// Another application is asked; what it refuses is refused.
+    Ask(AuthoriserId),
+    /// To the waiting room, whatever their class.
+    Room,
+    /// A lighter URL is served instead.
+    Reroute(RouteId),
+}
+
+/// How a refusal is carried out (WAC 3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// (a) An answer for programs: status and problem JSON.
+    Answer {
+        /// The status code.
+        status: u16,
+    },
+    /// (b) A lighter URL instead.
+    Lighter(RouteId),
+    /// (c) The "overloaded" page.
+    Page {
+        /// The status code.
+        status: u16,
+    },
+    /// (d) The connection is closed without an answer; before it is read where the scope is everything.
+    Close,
+    /// (d) The same with a reset.
+    Reset,
+    /// (e) The active connection is ended: what is being answered on it is completed, nothing more is read.
+    End,
+    /// (f) No more data is sent: what is being answered on the connection is cut off.
+    Stop,
+}
+
+/// A rule in force.
+#[derive(Clone, Debug)]
+pub struct ActivePolicy {
+    /// Whose it is.
+    pub rule: RuleId,
+    /// For which requests.
+    pub scope: Scope,
+    /// What is done with them.
+    pub policy: Policy,
+    /// How, if they are refused.
+    pub action: Action,
+    /// Decided and counted, but not carried out.
+    pub is_shadow: bool,
+}
+
+/// A request, as orders see it.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyRequest<'a> {
+    /// The path component, as it was sent.
+    pub path: &'a str,
+    /// Its class.
+    pub class: ClassId,
+    /// Its work.
+    pub cost: Cost,
+    /// Its visitor's service level.
+    pub tier: TierId,
+    /// It belongs to no session that was admitted.
+    pub is_new_session: bool,
+    /// The method is safe (RFC 9110 9.2.1) and the request carries no body: its answer may be another's.
+    pub is_plain: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum PolicyDecision<'a> {
+    /// No order stands in its way.
+    Pass,
+    /// Refused, as the order's action says.
+    Refuse {
+        /// By this.
+        order: &'a ActivePolicy,
+        /// When it would pass, if that is known.
+        retry_after: Option<Duration>,
+    },
+    /// It shares an upstream request with others.
+    Multicast {
+        /// By this.
+        order: &'a ActivePolicy,
+        /// How long an answer is given to others.
+        period: Duration,
+    },
+    /// Ask, and if the answer is yes, go on with [`Orders::decide`] from `next`.
+    Ask {
+        /// By this.
+        order: &'a ActivePolicy,
+        /// Whom.
+        application: AuthoriserId,
+        /// Where to go on.
+        next: usize,
+    },
+    /// To the waiting room.
+    Room {
+        /// By this.
+        order: &'a ActivePolicy,
+    },
+    /// A lighter URL.
+    Reroute {
+        /// By this.
+        order: &'a ActivePolicy,
+        /// Which.
+        route: RouteId,
+    },
+}
+
+/// The orders in force, highest precedence first.
+#[derive(Clone, Default, Debug)]
+pub struct PolicySet {
+    list: Box<[ActivePolicy]>,
+}
+
+impl PolicySet {
+    /// In this order of precedence.
+    pub fn new(list: Vec<ActivePolicy>) -> Self {
+        Self { list: list.into() }
+    }
+
+    /// Nothing is in force: the usual case.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Highest precedence first.
+    pub fn iter(&self) -> impl Iterator<Item = &ActivePolicy> {
+        self.list.iter()
+    }
+
+    /// What becomes of a connection before anything is read from it: the first order that covers everything and refuses at
+    /// connection level, unless an order before it might say otherwise.
+    pub fn at_accept(&self) -> Option<&ActivePolicy> {
+        let first = self.list.iter().find(|order| !order.is_shadow)?;
+        let refuses =
+            matches!(first.policy, Policy::Refuse) && matches!(first.action, Action::Close | Action::Reset);
+        (first.scope.is_everything() && refuses).then_some(first)
+    }
+
+    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every order in shadow that
+    /// would have decided: its rate bucket is charged, since that is what it would have done.
+    pub fn decide(
+        &self,
+        asked: &PolicyRequest<'_>,
+        from: usize,
+        now: Timestamp,
+        shadow: &mut dyn FnMut(&ActivePolicy),
+    ) -> PolicyDecision<'_> {
+        let mut is_shadowed = false;
+        for (at, order) in self.list.iter().enumerate().skip(from) {
+            // Only the first order in shadow would have decided.
+            if (order.is_shadow && is_shadowed) || !order.scope.covers(asked) {
+                continue;
+            }
+            let decision = match &order.policy {
+                Policy::Refuse => PolicyDecision::Refuse { order, retry_after: None },
+                Policy::Limit(bucket) => match bucket.take(asked.cost, now) {
+                    Ok(()) => continue,
+                    Err(wait) => PolicyDecision::Refuse { order, retry_after: Some(wait) },
+                },
+                // What changes something, or brings something along, is nobody else's.
+                // A lighter page cannot take a form's data.
+                Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
+                Policy::Multicast { period } => PolicyDecision::Multicast { order, period: *period },
+                Policy::Ask(application) => {
+                    PolicyDecision::Ask { order, application: *application, next: at + 1 }
+                }
+                Policy::Room => PolicyDecision::Room { order },
+                Policy::Reroute(route) => PolicyDecision::Reroute { order, route: *route },
+            };
+            if order.is_shadow {
+                is_shadowed = true;
+                shadow(order);
+                continue;
+            }
+            return decision;
+        }
+        PolicyDecision::Pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::BucketConfig;
+    use crate::units::Rate;
+
+    fn asked(path: &str) -> PolicyRequest<'_> {
+        PolicyRequest {
+            path,
+            class: ClassId(1),
+            cost: Cost::ONE,
+            tier: TierId(0),
+            is_new_session: true,
+            is_plain: true,
+        }
+    }
+
+    fn order(rule: u16, policy: Policy) -> ActivePolicy {
+        ActivePolicy {
+            rule: RuleId(rule),
+            scope: Scope::default(),
+            policy,
+            action: Action::Answer { status: 503 },
+            is_shadow: false,
+        }
+    }
+
+    fn refused_by(orders: &PolicySet, asked: &PolicyRequest<'_>) -> Option<u16> {
+        match orders.decide(asked, 0, Timestamp::from_secs(1), &mut |_| ()) {
+            PolicyDecision::Refuse { order, .. } => Some(order.rule.0),
+            PolicyDecision::Pass => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_order_in_scope_decides() {
+        let mut first = order(0, Policy::Refuse);
+        first.scope.classes = Some([false, false, true].into());
+        let mut second = order(1, Policy::Refuse);
+        second.scope.new_sessions = true;
+        second.scope.except = Paths::compile(["/checkout/**"]).unwrap();
+        let orders = PolicySet::new(vec![first, second]);
+        assert_eq!(refused_by(&orders, &asked("/")), Some(1));
+        assert_eq!(refused_by(&orders, &asked("/checkout/pay")), None);
+        assert_eq!(refused_by(&orders, &PolicyRequest { is_new_session: false, ..asked("/") }), None);
+        assert_eq!(refused_by(&orders, &PolicyRequest { class: ClassId(2), ..asked("/") }), Some(0));
+        assert_eq!(
+            refused_by(&orders, &PolicyRequest { class: ClassId(9), is_new_session: false, ..asked("/") }),
+            None
+        );
+    }
+
+    #[test]
+    fn a_spared_tier_passes() {
+        let mut all = order(0, Policy::Refuse);
+        all.scope.spared = 1 << 3;
+        let orders = PolicySet::new(vec![all]);
+        assert_eq!(refused_by(&orders, &PolicyRequest { tier: TierId(3), ..asked("/") }), None);
+        assert_eq!(refused_by(&orders, &PolicyRequest { tier: TierId(2), ..asked("/") }), Some(0));
+        assert!(orders.at_accept().is_none());
+    }
+
+    #[test]
+    fn a_shadow_decides_nothing_and_only_the_first_is_told() {
+        let shadow = |rule| ActivePolicy { is_shadow: true, ..order(rule, Policy::Refuse) };
+        let orders = PolicySet::new(vec![shadow(0), shadow(1), order(2, Policy::Refuse)]);
+        let mut told = Vec::new();
+        let decision =
+            orders.decide(&asked("/"), 0, Timestamp::from_secs(1), &mut |order| told.push(order.rule.0));
+        assert!(matches!(decision, PolicyDecision::Refuse { order, .. } if order.rule.0 == 2));
+        assert_eq!(told, [0]);
+    }
+
+    #[test]
+    fn a_rate_passes_what_fits_and_asks_the_next_order() {
+        let config = BucketConfig { rate: Rate::per_second(1.0).unwrap(), burst: Cost::ONE };
+        let limit = Policy::Limit(SharedBucket::new(&config).unwrap());
+        let orders = PolicySet::new(vec![order(0, limit)]);
+        assert_eq!(refused_by(&orders, &asked("/")), None);
+        assert_eq!(refused_by(&orders, &asked("/")), Some(0));
+    }
+
+    #[test]
+    fn after_a_yes_the_next_orders_are_asked() {
+        let orders = PolicySet::new(vec![order(0, Policy::Ask(AuthoriserId(0))), order(1, Policy::Refuse)]);
+        let now = Timestamp::from_secs(1);
+        let PolicyDecision::Ask { next, .. } = orders.decide(&asked("/"), 0, now, &mut |_| ()) else {
+            panic!()
+        };
+        let decision = orders.decide(&asked("/"), next, now, &mut |_| ());
+        assert!(matches!(decision, PolicyDecision::Refuse { order, .. } if order.rule.0 == 1));
+    }
+
+    #[test]
+    fn a_request_that_changes_something_is_not_shared() {
+        let multicast = Policy::Multicast { period: Duration::from_secs(1) };
+        let orders = PolicySet::new(vec![order(0, multicast)]);
+        assert_eq!(refused_by(&orders, &PolicyRequest { is_plain: false, ..asked("/") }), None);
+        let now = Timestamp::from_secs(1);
+        assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), PolicyDecision::Multicast { .. }));
+        let orders = PolicySet::new(vec![order(0, Policy::Reroute(RouteId(0)))]);
+        assert_eq!(refused_by(&orders, &PolicyRequest { is_plain: false, ..asked("/") }), None);
+        assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), PolicyDecision::Reroute { .. }));
+    }
+
+    #[test]
+    fn only_what_covers_everything_is_decided_before_reading() {
+        let reset = ActivePolicy { action: Action::Reset, ..order(0, Policy::Refuse) };
+        assert!(PolicySet::new(vec![reset.clone()]).at_accept().is_some());
+        let mut narrow = reset.clone();
+        narrow.scope.classes = Some([true].into());
+        assert!(PolicySet::new(vec![narrow, reset]).at_accept().is_none());
+        assert!(PolicySet::new(vec![order(0, Policy::Refuse)]).at_accept().is_none());
+    }
+}

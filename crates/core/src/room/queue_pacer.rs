@@ -1,0 +1,229 @@
+//! The pace of the virtual clock where an estimator governs by the in-flight limit: a short queue is kept at
+//! the gate.
+//!
+//! The limit decides what the origin does. The room's part is that the gate never runs dry while people wait,
+//! and that they wait in the room, not at the gate. The estimated capacity does not help here: too low, it
+//! would never be put to the test; too high, it would flood the queue. What counts is the queue itself, and
+//! the work in transit to it:
+//!
+//! ```text
+//! z  = k F                       work per second that keeps the queue as it is
+//! u  = (z - A + (Q* - Q + (z - A) T - P) / 1 s) / show-up ratio
+//!                                promises admitted per second, 0 <= u <= 4 max(F, outflow)
+//! P' = u * show-up ratio - P / T work in transit: admitted and not yet here
+//! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
+//! k' = k r                       r = 0.05/s * clamp((Q* - Q) / Q*, -3, 1);
+//!                                0.3/s while the origin could take more
+//! Q*                             the queue to keep: `queue_target.rs`
+//! ```
+//!
+//! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic.
+//! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
+//! * `k` takes in what the show-up ratio does not know yet: between 1/2 and 4.
+//!
+//! Without `P` the loop is an integrator behind a delay of up to a second, and must be slow (gain 0.4/s) not
+//! to swing. With it the gain margin at 1/s is 6 for a delay of a second and 1.4 for two, so that pages which
+//! come late do no harm.
+//!
+//! Rejected: pacing at a multiple of the capacity (dry or full as soon as it is wrong); a base stock, which
+//! admits one visitor for each that leaves (unstable as soon as visitors take longer than `T`); an integral
+//! over the queue alone (14 s to notice that the capacity was estimated at half, since an empty queue shows
+//! so little).
+
+use crate::decaying::keep;
+use crate::gate::Totals;
+use crate::queue_target::queue_target;
+use crate::units::{Cost, Rate, Timestamp};
+
+/// Mean time from being admitted to being here (`T`), in seconds.
+const IN_TRANSIT_S: f64 = 0.5;
+/// After which visitors come again who were asked to, in seconds.
+const AGAIN_S: f64 = 1.0;
+/// Time in which a wrong queue is set right, in seconds.
+const SETTLE_S: f64 = 1.0;
+/// Memory of the work per second that leaves the queue, in seconds.
+const FLOW_MEMORY_S: f64 = 1.0;
+/// How fast the correction follows the queue, per second; and while the origin could take more.
+const CORRECTION: f64 = 0.05;
+const CORRECTION_STARVED: f64 = 0.3;
+/// How far it may go: half, where far more come than are known to; four times, where a quarter of them do.
+const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.5..=4.0;
+/// Most work admitted per second, as a multiple of what is known to be possible.
+const MAX_PACE: f64 = 4.0;
+
+/// Inputs of a tick. Rates in cost units per second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PacingInputs {
+    /// Where to start from.
+    pub(super) outflow: f64,
+    /// Bypass traffic.
+    pub(super) bypass: f64,
+    /// Work of an average visitor, in cost units.
+    pub(super) mean_cost: f64,
+    /// Most work the queue may hold.
+    pub(super) max_queued: f64,
+    /// Share of the promised work that comes.
+    pub(super) show_up: f64,
+}
+
+impl PacingInputs {
+    fn queue_target(&self, flow: f64) -> f64 {
+        queue_target(flow, self.mean_cost, self.max_queued)
+    }
+}
+
+/// The controller's state.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct QueuePacer {
+    observed_at: Option<Timestamp>,
+    /// Work that had left the gate's queue by then, since the start.
+    forwarded: Cost,
+    /// `F`.
+    flow: f64,
+    /// `k`.
+    correction: f64,
+    /// `Q`, extrapolated from the last observation.
+    queued: f64,
+    /// `P`.
+    in_transit: f64,
+    /// No one is admitted: the queue is too long, which shows nothing about `k`.
+    has_stopped: bool,
+    /// Some of those admitted were asked to come again: if the origin could take more, that is not for want
+    /// of admissions.
+    is_deferring: bool,
+    /// Session slots admit fewer than this controller would: the queue shows nothing about `k`.
+    is_overruled: bool,
+}
+
+impl QueuePacer {
+    pub(super) fn new() -> Self {
+        Self { correction: 1.0, ..Self::default() }
+    }
+
+    /// No one waits: what was learned does not apply to the next crowd.
+    pub(super) fn reset(&mut self, outflow: Rate) {
+        self.flow = outflow.get();
+        self.correction = 1.0;
+    }
+
+    /// Lets `dt_s` pass: visitors in transit come, and the origin takes.
+    pub(super) fn pass(&mut self, dt_s: f64) {
+        let came = self.in_transit * (1.0 - keep(dt_s, IN_TRANSIT_S));
+        self.in_transit -= came;
+        self.queued = (self.queued + came - self.flow * dt_s).max(0.0);
+    }
+
+    /// Observes the gate; without `inputs`, only for the sake of the next observation.
+    pub(super) fn observe(&mut self, gate: &Totals, inputs: Option<&PacingInputs>, now: Timestamp) {
+        let over_s = self.observed_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
+        let before = std::mem::replace(&mut self.forwarded, gate.forwarded_cost);
+        let Some(inputs) = inputs else { return };
+        self.queued = gate.backlog_cost().units();
+        if over_s <= 0.0 {
+            if self.flow == 0.0 {
+                // The first observation of all, and a crowd was there before it.
+                self.flow = inputs.outflow;
+            }
+            return;
+        }
+        // The origin could take more. Requests that only their class's own limits hold do not wait for it.
+        let is_starved = gate.has_room() && gate.held == 0;
+        let left = gate.forwarded_cost.saturating_sub(before).units() / over_s;
+        let goal = if is_starved { left.max(self.flow).max(inputs.outflow) } else { left };
+        self.flow += (goal - self.flow) * (1.0 - keep(over_s, FLOW_MEMORY_S));
+        let rate = if self.is_overruled {
+            0.0
+        } else if is_starved && !self.is_deferring {
+            CORRECTION_STARVED
+        } else if self.has_stopped {
+            0.0
+        } else {
+            let target = inputs.queue_target(self.flow);
+            CORRECTION * ((target - self.queued) / target).clamp(-3.0, 1.0)
+        };
+        let (least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
+        self.correction = (self.correction * (rate * over_s).exp()).clamp(least, most);
+    }
+
+    /// Promised work to admit per second (`u`).
+    pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
+        let own = (self.correction * self.flow - inputs.bypass).max(0.0);
+        let missing = inputs.queue_target(self.flow) - self.queued;
+        let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
+        let most = MAX_PACE * self.flow.max(inputs.outflow);
+        self.has_stopped = pace <= 0.0;
+        pace.min(most).max(0.0) / inputs.show_up
+    }
+
+    /// So much of the promised work has been admitted.
+    pub(super) fn admitted(&mut self, work: f64, inputs: &PacingInputs) {
+        self.in_transit += work * inputs.show_up;
+    }
+
+    /// So much came, and was asked to come again in a second: it is in transit once more, for longer than
+    /// `T`.
+    pub(super) fn deferred(&mut self, work: f64) {
+        self.in_transit += work * AGAIN_S / IN_TRANSIT_S;
+        self.is_deferring = work > 0.0;
+    }
+
+    pub(super) fn set_overruled(&mut self, is_overruled: bool) {
+        self.is_overruled = is_overruled;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INPUTS: PacingInputs =
+        PacingInputs { outflow: 1_000.0, bypass: 0.0, mean_cost: 1.0, max_queued: f64::MAX, show_up: 1.0 };
+
+    fn gate(queued: u64, forwarded: u64) -> Totals {
+        let (queued_cost, forwarded_cost) =
+            (Cost::from_hundredths(queued * 100), Cost::from_hundredths(forwarded * 100));
+        Totals { queued_cost, forwarded_cost, limit: Some(u32::from(queued == 0)), ..Totals::default() }
+    }
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(second)
+    }
+
+    #[test]
+    fn a_crowd_that_was_there_before_the_first_observation_is_admitted_at_the_outflow() {
+        let mut pacer = QueuePacer::new();
+        pacer.observe(&gate(0, 0), Some(&INPUTS), at(0));
+        assert!(pacer.pace(&INPUTS) >= 1_000.0);
+        // Later observations count, not the outflow.
+        let known = pacer.flow;
+        pacer.observe(&gate(0, 0), Some(&PacingInputs { outflow: 9_000.0, ..INPUTS }), at(0));
+        assert_eq!(pacer.flow, known);
+    }
+
+    #[test]
+    fn the_flow_is_what_leaves_between_two_observations() {
+        let mut pacer = QueuePacer::new();
+        pacer.observe(&gate(100, 700), Some(&INPUTS), at(0));
+        // While no one waits observations only count for the next.
+        pacer.observe(&gate(100, 9_000), None, at(60));
+        for second in 61..120 {
+            pacer.observe(&gate(100, 9_000 + (second - 60) * 50), Some(&INPUTS), at(second));
+        }
+        assert!((pacer.flow - 50.0).abs() < 1e-6, "{pacer:?}");
+    }
+
+    #[test]
+    fn what_is_queued_or_in_transit_is_not_admitted_once_more() {
+        let mut pacer = QueuePacer::new();
+        pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
+        let wanted = pacer.pace(&INPUTS);
+        pacer.admitted(100.0, &INPUTS);
+        assert!((wanted - pacer.pace(&INPUTS) - 100.0).abs() < 1e-9);
+        pacer.admitted(1e6, &INPUTS);
+        assert_eq!(pacer.pace(&INPUTS), 0.0);
+        // They come, and the origin works them off.
+        pacer.pass(60.0);
+        pacer.pass(1_000.0);
+        assert!((pacer.pace(&INPUTS) - wanted).abs() < 1e-6, "{pacer:?}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The room's settings, and the part of them that requests read.
+
+use std::time::Duration;
+
+use super::types::MAX_WAIT;
+use crate::sync::Atomic;
+use crate::units::{ClassId, Cost, MAX_CLASSES, Rate};
+
+/// Cost units that may enter in one instant, however small the origin.
+const MIN_BURST_UNITS: f64 = 10.0;
+/// Longest burst: the paper's rule, a second's worth of visitors.
+const MAX_BURST: Duration = Duration::from_secs(1);
+/// Longest grace that the schedule is made for.
+const MAX_GRACE_S: u64 = 86_400;
+/// Seconds of schedule kept beyond what the settings ask for: charges that reach past the longest wait, clock
+/// skew.
+pub(super) const SLACK_S: u64 = 64;
+
+/// Settings of the room; the meaning of each is in the configuration's `[room]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoomConfig {
+    /// Longest wait for which a ticket is given.
+    pub max_wait: Duration,
+    /// How late a visitor may come with a ticket that is still good.
+    pub grace: Duration,
+    /// How early a visitor may come.
+    pub tolerance: Duration,
+    /// Capacity's worth of visitors that may enter in one instant, at most a second's.
+    pub burst: Duration,
+    /// Most promises per second, as a multiple of capacity.
+    pub overbook_max: f64,
+    /// Who gets the new room when capacity rises: newcomers (`true`, WebQ III-D) or the waiting in order.
+    pub rise_to_newcomers: bool,
+    /// Whether tickets due before this process started are still good.
+    pub after_restart_accept: bool,
+    /// Cost per class; a class without one costs [`Cost::ONE`].
+    pub class_costs: Vec<Cost>,
+}
+
+impl Default for RoomConfig {
+    /// The settings' defaults for a gateway in one process, whose requests cost one unit each.
+    fn default() -> Self {
+        Self {
+            max_wait: Duration::from_secs(30 * 60),
+            grace: Duration::from_secs(60),
+            tolerance: Duration::ZERO,
+            burst: Duration::from_millis(200),
+            overbook_max: 1.5,
+            rise_to_newcomers: false,
+            after_restart_accept: true,
+            class_costs: Vec::new(),
+        }
+    }
+}
+
+impl RoomConfig {
+    /// Length of schedule that the settings ask for: the longest wait twice, since the virtual clock may lag
+    /// as much as it again.
+    pub(super) fn schedule_s(&self) -> u64 {
+        2 * self.max_wait.as_secs().clamp(1, MAX_WAIT.as_secs())
+            + self.grace.as_secs().min(MAX_GRACE_S)
+            + SLACK_S
+    }
+}
+
+/// The settings that requests read.
+pub(super) struct RequestSettings {
+    burst: Atomic<Duration>,
+    max_wait: Atomic<Duration>,
+    class_costs: Box<[Atomic<Cost>]>,
+}
+
+impl RequestSettings {
+    pub(super) fn new(config: &RoomConfig) -> Self {
+        let settings = Self {
+            burst: Atomic::new(Duration::ZERO),
+            max_wait: Atomic::new(MAX_WAIT),
+            class_costs: (0..MAX_CLASSES).map(|_| Atomic::new(Cost::ONE)).collect(),
+        };
+        settings.configure(config);
+        settings
+    }
+
+    pub(super) fn configure(&self, config: &RoomConfig) {
+        self.burst.store(config.burst);
+        self.max_wait.store(config.max_wait.min(MAX_WAIT));
+        for (class, cost) in self.class_costs.iter().enumerate() {
+            cost.store(config.class_costs.get(class).copied().unwrap_or(Cost::ONE));
+        }
+    }
+
+    pub(super) fn cost(&self, class: ClassId) -> Cost {
+        self.class_costs[class.index()].load()
+    }
+
+    pub(super) fn max_wait(&self) -> Duration {
+        self.max_wait.load()
+    }
+
+    /// Time at capacity whose visitors may enter in one instant. Small origins, which take less than ten
+    /// visitors in the burst that is set, get a longer one.
+    pub(super) fn burst(&self, capacity: Rate) -> Duration {
+        let least = (MIN_BURST_UNITS / capacity.get()).min(1.0);
+        self.burst.load().max(Duration::from_secs_f64(least)).min(MAX_BURST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_origins_get_a_longer_burst() {
+        let settings = RequestSettings::new(&RoomConfig::default());
+        for (per_s, burst_ms) in [(1_000.0, 200), (20.0, 500), (1.0, 1_000), (0.0, 1_000)] {
+            let capacity = Rate::per_second(per_s).unwrap_or_default();
+            assert_eq!(settings.burst(capacity), Duration::from_millis(burst_ms), "{per_s}/s");
+        }
+    }
+
+    #[test]
+    fn the_schedule_holds_the_longest_wait_twice() {
+        let config = RoomConfig { max_wait: Duration::from_secs(100), ..RoomConfig::default() };
+        assert_eq!(config.schedule_s(), 200 + 60 + SLACK_S);
+        let absurd = RoomConfig { max_wait: Duration::MAX, grace: Duration::MAX, ..config };
+        assert_eq!(absurd.schedule_s(), 3 * 86_400 + SLACK_S);
+    }
+
+    #[test]
+    fn a_class_without_a_cost_costs_one() {
+        let class_costs = vec![Cost::from_hundredths(300)];
+        let settings = RequestSettings::new(&RoomConfig { class_costs, ..RoomConfig::default() });
+        assert_eq!(settings.cost(ClassId(0)), Cost::from_hundredths(300));
+        assert_eq!(settings.cost(ClassId(255)), Cost::ONE);
+    }
+}

@@ -1,0 +1,166 @@
+//! Is it this ticket's turn? The part of the room that tokencheck has too.
+//!
+//! A ticket is redeemed when the virtual clock has reached its due time and the origin is not behind, once,
+//! and within the grace period. All of it is decided from atomics that the tick publishes, and the set of
+//! redeemed nonces.
+
+use super::lateness::{Lateness, Punctuality};
+use super::origin_load::OriginLoad;
+use super::settings::RoomConfig;
+use super::types::{Redemption, TicketStatus, Wait};
+use crate::redeem::{Recorded, RedeemedNonces};
+use crate::sync::{Atomic, AtomicBool, Ordering};
+use crate::ticket::Ticket;
+use crate::units::{Cost, Rate, Timestamp};
+use crate::virtual_clock::{VirtualClock, VirtualTime};
+
+/// What becomes of a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TicketCheck {
+    Enter,
+    /// Its turn has not come.
+    Early,
+    /// Its turn has come, but the origin is behind: come again soon.
+    Behind,
+    Replayed,
+    Expired,
+}
+
+impl TicketCheck {
+    /// As the answer to a request; `wait` computes the wait until the ticket's turn.
+    pub(super) fn redemption(self, wait: impl FnOnce() -> Wait, now: Timestamp) -> Redemption {
+        match self {
+            Self::Enter => Redemption::Enter,
+            Self::Early => Redemption::Wait(wait()),
+            Self::Behind => Redemption::Wait(Wait::again(now)),
+            Self::Replayed => Redemption::Replayed,
+            Self::Expired => Redemption::Expired,
+        }
+    }
+
+    /// As the answer to a status poll.
+    pub(super) fn status(self, wait: impl FnOnce() -> Wait, now: Timestamp) -> TicketStatus {
+        match self {
+            Self::Enter => TicketStatus::Ready,
+            Self::Early => TicketStatus::Wait(wait()),
+            Self::Behind => TicketStatus::Wait(Wait::again(now)),
+            Self::Replayed => TicketStatus::Redeemed,
+            Self::Expired => TicketStatus::Expired,
+        }
+    }
+}
+
+pub(super) struct TicketAdmission {
+    pub(super) clock: VirtualClock,
+    pub(super) load: OriginLoad,
+    pub(super) lateness: Lateness,
+    redeemed: RedeemedNonces,
+    /// Session slots are counted: the order is kept also where the origin takes all.
+    keeps_order: AtomicBool,
+    /// Work of admitted visitors who were asked to come again, since the last tick.
+    deferred: Atomic<Cost>,
+}
+
+impl TicketAdmission {
+    pub(super) fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
+        Self {
+            clock: VirtualClock::new(VirtualTime { at: now, follows_clock: true }),
+            load: OriginLoad::new(capacity, now),
+            lateness: Lateness::new(config, now),
+            redeemed: RedeemedNonces::default(),
+            keeps_order: AtomicBool::new(false),
+            deferred: Atomic::new(Cost::ZERO),
+        }
+    }
+
+    pub(super) fn set_keeps_order(&self, keeps_order: bool) {
+        self.keeps_order.store(keeps_order, Ordering::Relaxed);
+    }
+
+    /// Decides without redeeming.
+    pub(super) fn check(&self, ticket: &Ticket, now: Timestamp) -> TicketCheck {
+        if self.is_redeemed(ticket) { TicketCheck::Replayed } else { self.check_unused(ticket, now) }
+    }
+
+    /// Redeems the ticket if its turn has come: once, also if others show it at the same time. The caller
+    /// charges its work with [`OriginLoad::admit`].
+    pub(super) fn redeem(&self, ticket: &Ticket, now: Timestamp) -> TicketCheck {
+        match self.check_unused(ticket, now) {
+            // Recording it finds out whether it was there: one search, not two.
+            TicketCheck::Enter => match self.record(ticket) {
+                Recorded::First => TicketCheck::Enter,
+                Recorded::Duplicate => TicketCheck::Replayed,
+                Recorded::Full => TicketCheck::Behind,
+            },
+            _ if self.is_redeemed(ticket) => TicketCheck::Replayed,
+            check => check,
+        }
+    }
+
+    /// Redeems a ticket whatever its turn, for a visitor with a session slot that no one else in line could
+    /// take. `false`: it has been used, or cannot be recorded.
+    pub(super) fn redeem_out_of_turn(&self, ticket: &Ticket) -> bool {
+        self.record(ticket) == Recorded::First
+    }
+
+    /// Undoes a redemption whose request never reached the origin.
+    pub(super) fn give_back(&self, ticket: &Ticket) {
+        self.redeemed.remove(ticket.due().second(), ticket.nonce);
+        self.load.cancel(ticket.cost);
+    }
+
+    fn record(&self, ticket: &Ticket) -> Recorded {
+        self.redeemed.record(ticket.due().second(), ticket.nonce)
+    }
+
+    fn is_redeemed(&self, ticket: &Ticket) -> bool {
+        self.redeemed.contains(ticket.due().second(), ticket.nonce)
+    }
+
+    /// Decides over a ticket as if it had not been redeemed.
+    fn check_unused(&self, ticket: &Ticket, now: Timestamp) -> TicketCheck {
+        let due = ticket.due();
+        if self.lateness.is_expired(due) {
+            return TicketCheck::Expired;
+        }
+        let capacity = self.load.capacity();
+        if capacity >= Rate::MAX && !self.keeps_order.load(Ordering::Relaxed) {
+            return TicketCheck::Enter;
+        }
+        // A ticket without a wait was made for a visitor who could enter at once: the schedule does not
+        // matter. The origin's load does. While all replicas are down tokengen goes on sending visitors, who
+        // must not all enter the moment one is back.
+        let is_for_now = ticket.wait.is_zero() && due <= now + self.lateness.tolerance();
+        if !is_for_now && due > self.clock.at(now) + self.lateness.tolerance() {
+            return TicketCheck::Early;
+        }
+        if capacity == Rate::ZERO || self.load.is_behind(self.lateness.of(due), now) {
+            self.deferred.add(ticket.cost);
+            return TicketCheck::Behind;
+        }
+        TicketCheck::Enter
+    }
+
+    /// Work of admitted visitors who came and were asked to come again, since it was last taken.
+    pub(super) fn take_deferred(&self) -> Cost {
+        self.deferred.take()
+    }
+
+    /// Whether the ticket is shown longer after its turn than a page needs to react.
+    pub(super) fn is_late(&self, ticket: &Ticket) -> bool {
+        self.lateness.of(ticket.due()) == Punctuality::Late
+    }
+
+    /// On a tick, `dt_s` after the last: forgets tickets that are no longer good. Returns the oldest second
+    /// whose tickets are.
+    pub(super) fn forget_old(&self, now: Timestamp) -> u64 {
+        let oldest = self.lateness.oldest_valid(now);
+        self.redeemed.forget_before(oldest);
+        oldest
+    }
+
+    /// Nonces kept.
+    pub(super) fn redeemed(&self) -> usize {
+        self.redeemed.len()
+    }
+}

@@ -1,0 +1,139 @@
+//! What goes into the room and what comes out of it.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::ticket::Ticket;
+use crate::units::{ClassId, Cost, Rate, Timestamp};
+
+/// Shortest wait that is announced: one control tick.
+pub(super) const MIN_WAIT: Duration = Duration::from_millis(100);
+/// Longest wait that is announced: a wait that cannot be known is not more than a day.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// When a visitor comes again whose turn it is while the origin is behind.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
+/// A visitor without a usable ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) class: ClassId,
+    /// Of the ticket that it may get.
+    pub(crate) nonce: u64,
+    /// When it first came, if it had a ticket before.
+    pub(crate) arrived: Option<Timestamp>,
+    /// It waits in any case, at least until then.
+    pub(crate) held: Option<Timestamp>,
+}
+
+/// What happens to a visitor without a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// Enters at once.
+    Enter,
+    /// Waits with this ticket.
+    Wait(Ticket, Wait),
+    /// The schedule is full up to the longest wait.
+    Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
+}
+
+/// What happens to a visitor with an authentic ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redemption {
+    /// Enters; the ticket is used up.
+    Enter,
+    /// Too early, or the origin is behind; the ticket remains valid.
+    Wait(Wait),
+    /// The ticket has been used.
+    Replayed,
+    /// Too late. Give a new ticket: [`super::Room::arrive`] with this ticket's `arrived`.
+    Expired,
+}
+
+/// What a status poll returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TicketStatus {
+    /// The ticket would be redeemed now.
+    Ready,
+    /// Not yet.
+    Wait(Wait),
+    /// The ticket has been used.
+    Redeemed,
+    /// Too late.
+    Expired,
+}
+
+/// An honest wait: what is expected now, not what was expected when the ticket was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// How long.
+    pub wait: Duration,
+    /// Number in line; 1 is next.
+    pub position: u64,
+    /// Now plus the wait.
+    pub due: Timestamp,
+}
+
+impl Wait {
+    /// Of a visitor whose turn it is while the origin is behind.
+    pub(super) fn again(now: Timestamp) -> Self {
+        Self { wait: AGAIN, position: 1, due: now + AGAIN }
+    }
+}
+
+/// What the room's decisions are based on, from one tick to the next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoomTargets {
+    /// Cost units per second the origin can serve: what positions and waits are computed with.
+    pub capacity: Rate,
+    /// Cost units per second let in to begin with: the capacity, or more while the origin is probed.
+    pub outflow: Rate,
+    /// Most cost units per second let in, whatever the origin could take; [`Rate::MAX`] for no bound.
+    pub ceiling: Rate,
+    /// The in-flight limit governs: a short queue is kept at the gate. Else the outflow governs.
+    pub keeps_queue: bool,
+}
+
+impl From<Rate> for RoomTargets {
+    /// A capacity that governs by itself.
+    fn from(capacity: Rate) -> Self {
+        Self { capacity, outflow: capacity, ceiling: Rate::MAX, keeps_queue: false }
+    }
+}
+
+/// The room in figures, for metrics and the API. No decision uses it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct RoomState {
+    /// Visitors with a due time that the virtual clock has not reached.
+    pub waiting: u64,
+    /// Work promised from the virtual clock on.
+    pub promised: Cost,
+    /// Wait of a newcomer.
+    pub wait: Duration,
+    /// Seconds by which the virtual clock is ahead of the wall clock; negative: behind.
+    pub lead_s: f64,
+    /// Share of the promised work that comes to be redeemed.
+    pub show_up: f64,
+    /// Promises per second as a multiple of capacity.
+    pub overbook: f64,
+    /// First second of the schedule that may have room.
+    pub frontier: u64,
+    /// Work admitted beyond what the capacity has done, as seconds at capacity.
+    pub backlog_s: f64,
+    /// Nonces kept.
+    pub redeemed: usize,
+}
+
+/// The new settings need a longer schedule: make a new [`super::Room`] and [`super::Room::restore`] what this
+/// one saves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("max_wait and grace need a schedule of {needed_s} s, this room has {has_s} s")]
+pub struct NeedsNewRoom {
+    /// Seconds the settings need.
+    pub needed_s: u64,
+    /// Seconds there are.
+    pub has_s: u64,
+}

@@ -1,0 +1,419 @@
+//! The bottleneck estimator in a closed loop with a tiny origin: trajectories, and input that must not disturb it.
+//!
+//! The origin has workers and one line; the gate in front of it always has somebody waiting, unless a test says otherwise. Service
+//! times come from a generator with a fixed seed, so that a trajectory is the same on every run.
+//!
+//! Long because: one file of one thing's tests, each of a few lines.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use tidegate_core::capacity::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const TICK_US: u64 = 100_000;
+const START_US: u64 = 1_000_000_000;
+
+/// How long a service takes, as a multiple of its mean.
+#[derive(Clone, Copy, PartialEq)]
+enum Service {
+    Constant,
+    Exponential,
+}
+
+/// Workers, a line, and what is in flight.
+struct Origin {
+    workers: usize,
+    mean_us: f64,
+    service: Service,
+    busy: usize,
+    /// Sent when, among how many.
+    line: VecDeque<(u64, u32)>,
+    ends: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// Nobody is served before this.
+    paused_until: u64,
+    random: u64,
+    fails: bool,
+}
+
+impl Origin {
+    fn new(workers: usize, mean_ms: f64, service: Service) -> Self {
+        Self {
+            workers,
+            mean_us: mean_ms * 1e3,
+            service,
+            busy: 0,
+            line: VecDeque::new(),
+            ends: BinaryHeap::new(),
+            paused_until: 0,
+            random: 42,
+            fails: false,
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        (self.ends.len() + self.line.len()) as u32
+    }
+
+    fn send(&mut self, now: u64) {
+        self.line.push_back((now, self.in_flight() + 1));
+        self.serve(now);
+    }
+
+    fn serve(&mut self, now: u64) {
+        while self.busy < self.workers
+            && let Some((sent, among)) = self.line.pop_front()
+        {
+            self.busy += 1;
+            let takes = (self.mean_us * self.draw()) as u64;
+            self.ends.push(Reverse((now.max(self.paused_until) + takes.max(1), sent, among)));
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        if self.service == Service::Constant {
+            return 1.0;
+        }
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        -(((self.random >> 33) as f64 + 0.5) / f64::from(1u32 << 31)).ln()
+    }
+}
+
+/// An estimator and its origin.
+struct Loop {
+    origin: Origin,
+    estimator: Bottleneck,
+    now: u64,
+    estimate: Estimate,
+    served: u64,
+    response_us: u64,
+}
+
+impl Loop {
+    fn new(origin: Origin) -> Self {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let load = GateLoad { room_waits: true, queued: 1, in_flight: 0 };
+        let estimate = estimator.tick(&load, Timestamp::from_micros(START_US));
+        Self { origin, estimator, now: START_US, estimate, served: 0, response_us: 0 }
+    }
+
+    fn limit(&self) -> u32 {
+        self.estimate.max_in_flight.expect("it limits what is in flight")
+    }
+
+    fn capacity(&self) -> f64 {
+        self.estimate.capacity.get()
+    }
+
+    /// Runs with a backlog; returns the requests served per second.
+    fn run(&mut self, seconds: f64) -> f64 {
+        let (before, ticks) = (self.served, (seconds * 10.0) as u64);
+        (0..ticks).for_each(|_| self.tick(u32::MAX));
+        (self.served - before) as f64 / seconds
+    }
+
+    /// One tick in which at most `at_once` are in flight; fewer than the limit: nobody waits.
+    fn tick(&mut self, at_once: u32) {
+        let end = self.now + TICK_US;
+        let (most, backlog) = (self.limit().min(at_once), at_once >= self.limit());
+        loop {
+            while self.origin.in_flight() < most {
+                self.origin.send(self.now);
+            }
+            match self.origin.ends.peek() {
+                Some(Reverse((at, ..))) if *at <= end => {}
+                _ => break,
+            }
+            let Some(Reverse((at, sent, among))) = self.origin.ends.pop() else { break };
+            self.now = self.now.max(at);
+            self.origin.busy -= 1;
+            self.origin.serve(self.now);
+            self.served += u64::from(!self.origin.fails);
+            self.response_us += at - sent;
+            self.estimator.observe(&Sample { backlog, ok: !self.origin.fails, ..sample(sent, at, among) });
+        }
+        self.now = end;
+        let queued = usize::from(backlog) * 20;
+        let load = GateLoad { room_waits: false, queued, in_flight: self.origin.in_flight() };
+        self.estimate = self.estimator.tick(&load, Timestamp::from_micros(end));
+    }
+}
+
+fn sample(sent: u64, ended: u64, in_flight: u32) -> Sample {
+    Sample {
+        class: ClassId(0),
+        cost: Cost::ONE,
+        count: 1,
+        ended: Timestamp::from_micros(ended),
+        response: Duration::from_micros(ended - sent),
+        lingered: Duration::ZERO,
+        in_flight,
+        ok: true,
+        backlog: true,
+    }
+}
+
+#[track_caller]
+fn close(got: f64, expected: f64, within: f64) {
+    assert!((got / expected - 1.0).abs() <= within, "{got}, expected {expected}");
+}
+
+#[test]
+fn a_cold_start_ends_at_the_knee() {
+    for (workers, mean_ms, service, seconds, within) in [
+        (10, 100.0, Service::Constant, 10.0, 0.05),
+        (10, 100.0, Service::Exponential, 20.0, 0.1),
+        (40, 4.0, Service::Constant, 1.0, 0.05),
+        (40, 4.0, Service::Exponential, 1.0, 0.06),
+        (1, 20.0, Service::Exponential, 20.0, 0.12),
+        (500, 50.0, Service::Exponential, 5.0, 0.05),
+    ] {
+        let mut it = Loop::new(Origin::new(workers, mean_ms, service));
+        it.run(seconds);
+        let truth = workers as f64 * 1e3 / mean_ms;
+        close(it.capacity(), truth, within);
+        assert_eq!(it.estimate.phase, Phase::Settled, "{workers} workers");
+        // Probes go down to 0.7 of the knee and up to 1.5 of the cruise; a whole request more is the least.
+        let (least, most) = (0.7 * workers as f64, 2.6 * workers as f64 + 1.0);
+        let limit = f64::from(it.limit());
+        assert!((least..=most).contains(&limit), "{limit} in flight for {workers} workers");
+        close(it.run(10.0), truth, 0.1);
+    }
+}
+
+#[test]
+fn response_times_stay_near_those_of_an_idle_origin() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Exponential));
+    it.run(30.0);
+    let mean_of = |it: &mut Loop, seconds: f64| {
+        let (served, response) = (it.served, it.response_us);
+        it.run(seconds);
+        (it.response_us - response) as f64 / (it.served - served) as f64 / 1e5
+    };
+    let first = mean_of(&mut it, 300.0);
+    it.run(3000.0);
+    let hour = mean_of(&mut it, 300.0);
+    assert!(first < 1.5 && hour < 1.5, "{first}, after an hour {hour}");
+    assert!(hour < 1.1 * first, "it creeps: {first}, after an hour {hour}");
+}
+
+#[test]
+fn a_fall_and_a_rise_of_the_speed_are_followed_within_seconds() {
+    let mut it = Loop::new(Origin::new(10, 125.0, Service::Constant));
+    it.run(20.0);
+    close(it.capacity(), 80.0, 0.05);
+    it.origin.mean_us = 250e3;
+    it.run(5.0);
+    close(it.capacity(), 40.0, 0.05);
+    it.run(30.0);
+    it.origin.mean_us = 125e3;
+    it.run(10.0);
+    close(it.capacity(), 80.0, 0.05);
+}
+
+#[test]
+fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
+    for factor in [0.5, 0.2] {
+        let mut it = Loop::new(Origin::new(10, 250.0, Service::Exponential));
+        it.run(60.0);
+        let before = it.limit();
+        it.origin.mean_us *= factor;
+        for _ in 0..200 {
+            it.tick(u32::MAX);
+            assert_eq!(it.estimate.phase, Phase::Settled, "no search for what is known");
+            assert!(it.limit() < 2 * before.max(10), "{} in flight, {before} before", it.limit());
+        }
+        close(it.capacity(), 40.0 / factor, 0.1);
+    }
+}
+
+#[test]
+fn a_fall_of_the_speed_is_looked_into_without_starving_a_quiet_origin() {
+    let mut it = Loop::new(Origin::new(10, 125.0, Service::Constant));
+    it.run(20.0);
+    it.origin.mean_us = 250e3;
+    let mut least = u32::MAX;
+    for _ in 0..200 {
+        it.tick(u32::MAX);
+        least = least.min(it.limit());
+    }
+    assert!((6..10).contains(&least), "it looked below, at {least}");
+    close(it.capacity(), 40.0, 0.05);
+}
+
+#[test]
+fn workers_that_leave_and_join_move_the_limit() {
+    let mut it = Loop::new(Origin::new(8, 100.0, Service::Constant));
+    it.run(20.0);
+    it.origin.workers = 4;
+    it.run(10.0);
+    close(it.capacity(), 40.0, 0.06);
+    assert!(it.limit() <= 8, "{}", it.limit());
+    it.run(20.0);
+    it.origin.workers = 8;
+    it.run(10.0);
+    close(it.capacity(), 80.0, 0.06);
+    assert!(it.limit() >= 8, "{}", it.limit());
+}
+
+#[test]
+fn pauses_do_not_look_like_slowness() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Exponential));
+    it.run(20.0);
+    for _ in 0..10 {
+        it.origin.paused_until = it.now + 400_000;
+        it.run(5.0);
+        assert!((8..=26).contains(&it.limit()), "{}", it.limit());
+    }
+    // A twelfth of the time it pauses.
+    close(it.capacity(), 92.0, 0.1);
+}
+
+#[test]
+fn a_time_without_visitors_is_no_pause() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    let capacity = it.capacity();
+    // Nobody for an hour, then a crowd at once.
+    (0..36_000).for_each(|_| it.tick(0));
+    it.run(1.0);
+    close(it.capacity(), capacity, 0.05);
+}
+
+#[test]
+fn a_knee_beyond_the_largest_limit_ends_the_search() {
+    let mut it = Loop::new(Origin::new(60, 100.0, Service::Exponential));
+    it.estimator =
+        Bottleneck::new(BottleneckConfig { max_in_flight: 20, ..BottleneckConfig::default() }, None);
+    it.run(60.0);
+    assert_eq!((it.limit(), it.estimate.phase), (20, Phase::Settled), "{}", it.estimator.state().reason);
+    close(it.capacity(), 200.0, 0.1);
+    // And what becomes of the origin is noticed.
+    it.origin.workers = 5;
+    it.run(60.0);
+    close(it.capacity(), 50.0, 0.15);
+}
+
+#[test]
+fn without_a_backlog_nothing_is_learned_and_nothing_lost() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    let (capacity, limit) = (it.capacity(), it.limit());
+    // Two at a time: a fifth of the capacity, for ten minutes.
+    (0..6000).for_each(|_| it.tick(2));
+    assert_eq!((it.capacity(), it.limit()), (capacity, limit));
+    assert_eq!(it.estimate.phase, Phase::Paused);
+    assert_eq!(it.estimator.state().reason, "nobody waits: holding");
+    close(it.run(5.0), 100.0, 0.05);
+}
+
+#[test]
+fn an_idle_origin_is_not_kept_from_visitors() {
+    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    let load = GateLoad { room_waits: true, queued: 0, in_flight: 0 };
+    let outflow = |tick: u64, estimator: &mut Bottleneck| {
+        let estimate = estimator.tick(&load, Timestamp::from_micros(START_US + tick * TICK_US));
+        estimate.capacity.get() * estimate.gain
+    };
+    let first = outflow(0, &mut estimator);
+    let second_later = (1..=10).map(|tick| outflow(tick, &mut estimator)).last().expect("ticks");
+    assert!(first >= 20.0 && second_later > 4.0 * first, "{first}, a second later {second_later}");
+    assert_eq!(estimator.state().reason, "not saturated so far: waiting for load");
+}
+
+#[test]
+fn errors_only_hold_what_was_known_and_say_so() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    let (capacity, limit) = (it.capacity(), it.limit());
+    it.origin.fails = true;
+    it.run(60.0);
+    assert_eq!(it.limit(), limit);
+    close(it.capacity(), capacity, 0.1);
+    assert_eq!(it.estimator.state().reason, "errors only: holding");
+    it.origin.fails = false;
+    it.run(20.0);
+    close(it.capacity(), 100.0, 0.05);
+}
+
+#[test]
+fn an_origin_that_has_only_ever_failed_has_no_knee_and_a_reason() {
+    let mut it = Loop::new(Origin::new(10, 5.0, Service::Constant));
+    it.origin.fails = true;
+    it.run(60.0);
+    assert_eq!(it.limit(), 4);
+    assert_eq!(it.estimator.state().reason, "errors only: holding");
+    it.origin.fails = false;
+    it.run(3.0);
+    close(it.capacity(), 2000.0, 0.05);
+}
+
+#[test]
+fn a_clock_that_runs_backwards_delays_nothing() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    // Half an hour back, of which the origin knows nothing.
+    it.origin.ends.clear();
+    it.origin.line.clear();
+    it.origin.busy = 0;
+    it.now = START_US - 600_000_000;
+    it.origin.mean_us = 50e3;
+    it.run(10.0);
+    close(it.capacity(), 200.0, 0.05);
+}
+
+#[test]
+fn odd_samples_do_no_harm() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    for round in 0..300 {
+        it.tick(u32::MAX);
+        let plain = sample(it.now, it.now, 3);
+        for odd in [
+            Sample { count: 0, ..plain },
+            Sample { response: Duration::ZERO, in_flight: 0, backlog: false, ..plain },
+            Sample { response: Duration::MAX, backlog: round % 100 == 0, ..plain },
+            Sample { cost: Cost::MAX, backlog: false, class: ClassId(255), ..plain },
+            Sample { ended: Timestamp::from_micros(0), ok: false, ..plain },
+        ] {
+            it.estimator.observe(&odd);
+        }
+        let Estimate { capacity, gain, confidence, .. } = it.estimate;
+        assert!(capacity.get().is_finite() && capacity.get() > 0.0, "{capacity:?}");
+        assert!(gain.is_finite() && gain >= 1.0 && (0.0..=1.0).contains(&confidence));
+    }
+    it.run(60.0);
+    assert!(it.limit() >= 8 && it.limit() < 200, "{}", it.limit());
+    close(it.run(10.0), 100.0, 0.1);
+}
+
+#[test]
+fn an_operator_may_start_it_anew() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    it.estimator.rediscover(Timestamp::from_micros(it.now));
+    it.run(0.1);
+    assert_eq!(it.estimate.phase, Phase::Searching);
+    assert_eq!(it.estimator.state().reason, "told to look anew");
+    it.run(10.0);
+    close(it.capacity(), 100.0, 0.05);
+    it.estimator.set(Rate::per_second(500.0).expect("a rate"), Timestamp::from_micros(it.now));
+    it.run(10.0);
+    close(it.capacity(), 100.0, 0.05);
+}
+
+#[test]
+fn its_state_tells_how_it_came_to_the_estimate() {
+    let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
+    it.run(20.0);
+    let state = it.estimator.state();
+    let figure = |name: &str| state.figures.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    close(figure("knee").expect("a knee"), 10.0, 0.1);
+    close(figure("base_response_ms").expect("a base"), 100.0, 0.05);
+    assert!(figure("dispersion").is_some_and(|phi| phi < 0.2));
+    assert_eq!(state.reason, "holds the knee");
+    assert!(state.samples > 500 && state.points.len() >= 4 && state.curve.len() == 40);
+    let rises = |points: &[(f64, f64)]| points.windows(2).all(|two| two[0].0 < two[1].0);
+    assert!(rises(&state.points) && rises(&state.curve));
+}

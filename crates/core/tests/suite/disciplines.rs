@@ -1,0 +1,240 @@
+//! The disciplines against plain lists, and CoDel against its source.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::gate::{DisciplineKind, Lane, QueueConfig};
+use tidegate_core::queue::{CoDel, Discipline, Full, Queue, QueueHandle, Waiting};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
+
+const TARGET: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(100);
+const MAX: usize = 12;
+
+fn ms(ms: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + ms)
+}
+
+fn entry(id: u64, since: u64) -> Waiting {
+    Waiting {
+        id,
+        class: ClassId(0),
+        lane: Lane::Ordinary,
+        cost: Cost::ONE,
+        since: ms(since),
+        until: None,
+        turn: id,
+    }
+}
+
+fn config(discipline: DisciplineKind) -> QueueConfig {
+    QueueConfig { discipline, target: TARGET, interval: INTERVAL, ..QueueConfig::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push,
+    Pop,
+    PopOldest,
+    /// The n-th, modulo their number.
+    Remove(usize),
+    Advance(u64),
+    Switch(DisciplineKind),
+}
+
+fn kind() -> impl Strategy<Value = DisciplineKind> {
+    use DisciplineKind::{AdaptiveLifo, CoDel, Fifo, Lifo};
+    prop::sample::select(vec![Fifo, Lifo, AdaptiveLifo, CoDel])
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => Just(Op::Push),
+        5 => Just(Op::Pop),
+        1 => Just(Op::PopOldest),
+        2 => any::<usize>().prop_map(Op::Remove),
+        4 => (0u64..30).prop_map(Op::Advance),
+        1 => kind().prop_map(Op::Switch),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn a_queue_does_as_a_list(first in kind(), ops in prop::collection::vec(op(), 1..200)) {
+        let (mut queue, mut kind) = (Queue::new(&config(first), MAX), first);
+        let (mut list, mut now, mut next) = (Vec::<(QueueHandle, Waiting)>::new(), 0, 0);
+        // Of all who have left: whoever stands there now is not taken for them.
+        let mut stale = Vec::<QueueHandle>::new();
+        for op in ops {
+            match op {
+                Op::Push => {
+                    next += 1;
+                    let full = list.len() >= MAX;
+                    match queue.push(entry(next, now)) {
+                        Ok(spot) => {
+                            prop_assert!(!full);
+                            let is_taken = |(other, _): &(QueueHandle, _)| other.slot() == spot.slot();
+                            prop_assert!(spot.slot() < MAX && !list.iter().any(is_taken));
+                            list.push((spot, entry(next, now)));
+                        }
+                        Err(refused) => prop_assert_eq!((full, refused), (true, Full { len: list.len() })),
+                    }
+                }
+                Op::Pop => {
+                    let newest = match kind {
+                        DisciplineKind::Fifo | DisciplineKind::CoDel => false,
+                        DisciplineKind::Lifo => true,
+                        DisciplineKind::AdaptiveLifo => {
+                            list.first().is_some_and(|(_, w)| ms(now).since(w.since) > TARGET)
+                        }
+                    };
+                    let expected = if newest { list.last() } else { list.first() }.copied();
+                    prop_assert_eq!(queue.peek(ms(now)).copied(), expected.map(|(_, w)| w));
+                    prop_assert_eq!(queue.pop(ms(now)), expected);
+                    list.retain(|left| Some(*left) != expected);
+                    stale.extend(expected.map(|(spot, _)| spot));
+                }
+                Op::PopOldest => {
+                    let expected = (!list.is_empty()).then(|| list.remove(0));
+                    prop_assert_eq!(queue.pop_oldest(), expected);
+                    stale.extend(expected.map(|(spot, _)| spot));
+                }
+                Op::Remove(n) if !list.is_empty() => {
+                    let (spot, gone) = list.remove(n % list.len());
+                    prop_assert_eq!(queue.remove(spot), Some(gone));
+                    stale.push(spot);
+                }
+                Op::Remove(_) => {}
+                Op::Advance(by) => now += by,
+                Op::Switch(to) => {
+                    kind = to;
+                    queue.configure(&config(to), MAX);
+                }
+            }
+            prop_assert_eq!(queue.len(), list.len());
+            prop_assert_eq!(queue.oldest(), list.first().map(|(_, w)| w));
+            for spot in &stale {
+                prop_assert_eq!(queue.remove(*spot), None);
+            }
+        }
+    }
+
+    /// As `folly/executors/Codel.cpp` has it, flag by flag.
+    #[test]
+    fn codel_does_as_its_source(steps in prop::collection::vec((0u64..60, 0u64..120), 1..300)) {
+        let mut codel = CoDel::new(&config(DisciplineKind::CoDel));
+        let (mut interval_end, mut min_delay, mut reset, mut overloaded) = (0, Duration::ZERO, false, false);
+        let mut now = 0;
+        for (pause, delay) in steps {
+            now += pause;
+            let (at, delay) = (ms(now).as_micros(), Duration::from_millis(delay));
+            if at > interval_end && !reset {
+                reset = true;
+                interval_end = at + INTERVAL.as_micros() as u64;
+                overloaded = min_delay > TARGET;
+            }
+            let expected = if reset {
+                reset = false;
+                min_delay = delay;
+                false
+            } else {
+                min_delay = min_delay.min(delay);
+                overloaded && delay > 2 * TARGET
+            };
+            prop_assert_eq!(codel.is_refused(delay, ms(now)), expected);
+        }
+    }
+}
+
+/// An origin that serves one in 5 ms is offered one in `every_us` microseconds for ten seconds: the waits of those served in
+/// the second half, and how many were refused.
+fn offered(every_us: u64) -> (Vec<Duration>, usize) {
+    let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100_000);
+    let at = |us: u64| Timestamp::from_micros(1_800_000_000_000_000 + us);
+    let (mut waits, mut refused, mut next) = (Vec::new(), 0, 0);
+    for served in (0..10_000_000).step_by(5_000) {
+        while next * every_us <= served {
+            let waiting = Waiting { since: at(next * every_us), ..entry(next, 0) };
+            queue.push(waiting).unwrap();
+            next += 1;
+        }
+        while queue.is_refused(at(served)) {
+            queue.pop(at(served));
+            refused += 1;
+        }
+        let waited = queue.pop(at(served)).map(|(_, w)| at(served).since(w.since));
+        waits.extend(waited.filter(|_| served > 5_000_000));
+    }
+    (waits, refused)
+}
+
+#[test]
+fn codel_keeps_the_wait_short_and_a_sound_queue_alone() {
+    let (waits, refused) = offered(5_000);
+    assert!(refused == 0 && waits.len() > 900, "{refused} refused although nothing stands");
+    for every_us in [4_000, 2_500, 1_000] {
+        let (waits, refused) = offered(every_us);
+        assert!(refused > 0 && waits.len() > 900, "the origin is not idle: {}", waits.len());
+        // One in an interval is served whatever it has waited for.
+        let late = waits.iter().filter(|wait| **wait > 2 * TARGET).count();
+        assert!(late <= 5_000 / 100 + 1, "{late} of {} waited for more than two targets", waits.len());
+    }
+}
+
+/// Under overload those who are served by adaptive LIFO have hardly waited, where the first come have waited for ever.
+#[test]
+fn the_newest_are_served_in_time_when_nobody_else_can_be() {
+    let served_in_time = |kind| {
+        let mut queue = Queue::new(&config(kind), 100_000);
+        let mut in_time = 0;
+        for k in 0..2_000 {
+            queue.push(entry(2 * k, 5 * k)).unwrap();
+            queue.push(entry(2 * k + 1, 5 * k)).unwrap();
+            let waited = queue.pop(ms(5 * k)).map(|(_, w)| ms(5 * k).since(w.since));
+            in_time += usize::from(waited.unwrap() < Duration::from_secs(1));
+        }
+        in_time
+    };
+    assert!(served_in_time(DisciplineKind::Fifo) < 500);
+    assert_eq!(served_in_time(DisciplineKind::AdaptiveLifo), 2_000);
+    assert_eq!(served_in_time(DisciplineKind::Lifo), 2_000);
+}
+
+#[test]
+fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
+    codel_forgives(|queue, _| while queue.pop(ms(400)).is_some() {});
+    codel_forgives(|queue, _| while queue.pop_oldest().is_some() {});
+    codel_forgives(|queue, spots| spots.iter().for_each(|spot| _ = queue.remove(*spot)));
+}
+
+/// `empty` takes everybody out, by where they wait.
+fn codel_forgives(empty: impl Fn(&mut Queue, &[QueueHandle])) {
+    let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
+    let mut id = 0;
+    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
+    let mut spots = vec![queue.push(entry(0, 0)).unwrap(), queue.push(entry(1_000, 0)).unwrap()];
+    let mut serve = |queue: &mut Queue, since: u64, now: u64| {
+        id += 1;
+        spots.push(queue.push(entry(id, since)).unwrap());
+        let refused = queue.is_refused(ms(now));
+        queue.pop(ms(now));
+        refused
+    };
+    let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
+    assert!(refused > 10, "{refused}");
+    assert!(!queue.is_empty());
+    empty(&mut queue, &spots);
+    assert!(queue.is_empty());
+    // An hour later, a burst that waits for longer than two targets and is through within an interval.
+    let hour = 3_600_000;
+    for n in 0..5 {
+        queue.push(entry(2_000 + n, hour)).unwrap();
+    }
+    for n in 0..5 {
+        let now = ms(hour + 50 + n);
+        assert!(!queue.is_refused(now), "number {n} of a burst after an hour of peace");
+        queue.pop(now);
+    }
+}

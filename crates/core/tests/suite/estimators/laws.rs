@@ -1,0 +1,235 @@
+//! The published steps of the rivals' laws, computed by hand, and how the throughput is told.
+
+use std::time::Duration;
+
+use tidegate_core::capacity::*;
+use tidegate_core::units::{Cost, Timestamp};
+
+use super::{CROWD, START, TICK, ms, sample};
+
+fn failed(response_ms: u64, in_flight: u32) -> Sample {
+    Sample { ok: false, ..sample(response_ms, in_flight) }
+}
+
+fn figure(estimator: &dyn Estimator, name: &str) -> f64 {
+    let state = estimator.state();
+    state.figures.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{name} in {state:?}")).1
+}
+
+/// Shows samples one by one and compares a figure after each.
+fn steps(estimator: &mut dyn Estimator, of: &str, table: &[(Sample, f64)]) {
+    for (i, (sample, expected)) in table.iter().enumerate() {
+        estimator.observe(sample);
+        let got = figure(estimator, of);
+        assert!((got - expected).abs() < 1e-9, "step {i}: {of} {got}, expected {expected}; {sample:?}");
+    }
+}
+
+#[test]
+fn aimd_steps_as_published() {
+    let mut published = Aimd::new(AimdConfig::default(), None);
+    let table = [
+        (sample(100, 20), 21.0),
+        // Not half used.
+        (sample(100, 10), 21.0),
+        (sample(100, 11), 22.0),
+        // 19.8, but 20 at least.
+        (failed(1, 22), 20.0),
+        (sample(5_000, 20), 21.0),
+        (sample(5_001, 20), 20.0),
+    ];
+    steps(&mut published, "limit", &table);
+    for _ in 0..300 {
+        published.observe(&sample(100, 200));
+    }
+    assert_eq!(figure(&published, "limit"), 200.0);
+
+    let mut free = Aimd::new(AimdConfig { min_in_flight: 1, ..AimdConfig::default() }, None);
+    // 18, 16.2, 14.4 ...: cut to whole requests each time.
+    let table = [18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.0];
+    steps(&mut free, "limit", &table.map(|limit| (failed(1, 1), limit)));
+}
+
+#[test]
+fn vegas_steps_as_published() {
+    let mut vegas = Vegas::new(VegasConfig::default(), None);
+    let table = [
+        // The first one is the baseline.
+        (sample(100, 20), 20.0),
+        (sample(100, 20), 26.0),
+        // q = ⌈26 · 0.2⌉ = 6: between 3 and 6.
+        (sample(125, 26), 26.0),
+        // q = ⌈26/3⌉ = 9.
+        (sample(150, 26), 25.0),
+        // q = ⌈2.27⌉ = 3.
+        (sample(110, 25), 25.0),
+        // q = ⌈1.19⌉ = 2.
+        (sample(105, 25), 26.0),
+        // Not half used.
+        (sample(100, 12), 26.0),
+        (failed(200, 12), 25.0),
+        // A new baseline.
+        (sample(50, 25), 25.0),
+        // q = ⌈12.5⌉ = 13.
+        (sample(100, 25), 24.0),
+        // Passed over.
+        (sample(0, 24), 24.0),
+    ];
+    steps(&mut vegas, "limit", &table);
+    assert_eq!(figure(&vegas, "unloaded_ms"), 50.0);
+}
+
+#[test]
+fn vegas_probes_after_thirty_limits_less_the_jitter() {
+    let mut vegas = Vegas::new(VegasConfig::default(), None);
+    // The first jitter is its least, one half: 300 requests at a limit of 20, none of which half uses it.
+    for _ in 0..299 {
+        vegas.observe(&sample(100, 1));
+    }
+    assert_eq!(figure(&vegas, "unloaded_ms"), 100.0);
+    vegas.observe(&sample(200, 1));
+    assert_eq!((figure(&vegas, "unloaded_ms"), figure(&vegas, "limit")), (200.0, 20.0));
+}
+
+#[test]
+fn gradient2_steps_as_published() {
+    let mut gradient2 = Gradient2::new(Gradient2Config::default(), None);
+    let table = [
+        (sample(100, 20), 20.8),
+        // Baseline 200 ms, g = 1.
+        (sample(300, 20), 21.6),
+        // Baseline 400 ms, g = 0.75.
+        (sample(800, 20), 0.8 * 21.6 + 0.2 * (0.75 * 21.6 + 4.0)),
+        // Not half used, but part of the baseline: 325 ms.
+        (sample(100, 10), 21.32),
+    ];
+    steps(&mut gradient2, "limit", &table);
+    // More than twice 100 ms, so it is led back by 5 %.
+    let long_ms = figure(&gradient2, "long_ms");
+    assert!((long_ms - 325.0 * 0.95).abs() < 1e-6, "{long_ms}");
+    // A response of no time at all counts as one of a microsecond.
+    gradient2.observe(&sample(0, 10));
+    let long_ms = figure(&gradient2, "long_ms");
+    assert!((long_ms - (308.75 * 4.0 + 0.001) / 5.0 * 0.95).abs() < 1e-6, "{long_ms}");
+    for _ in 0..2_000 {
+        gradient2.observe(&sample(100, 200));
+    }
+    assert_eq!(figure(&gradient2, "limit"), 200.0);
+}
+
+#[test]
+fn gradient_steps_as_published() {
+    let mut gradient = Gradient::new(GradientConfig::default(), None);
+    let mut now = START;
+    assert_eq!(gradient.tick(&CROWD, now).max_in_flight, Some(3));
+    // Sent before the measurement began: does not count.
+    gradient.observe(&sample(5, 3));
+    now = now + Duration::from_secs(10);
+    let at = |now: Timestamp, response_ms: u64| Sample { ended: now, ..sample(response_ms, 3) };
+    for i in 0..50 {
+        assert_eq!(figure(&gradient, "unloaded_ms"), 0.0);
+        // The 45th of fifty is 100 ms.
+        gradient.observe(&at(now, if i < 45 { 100 } else { 900 }));
+    }
+    assert_eq!(figure(&gradient, "unloaded_ms"), 100.0);
+    gradient.tick(&CROWD, now);
+    let table = [
+        // 3.75 + 1.94, 6.25 + 2.5, 10 + 3.16.
+        (100, 5),
+        (100, 8),
+        (100, 13),
+        // Half, with its root: 6.5 + 2.55, 4.5 + 2.12, 3 + 1.73, 2 + 1.41, then 1.5 + 1.22.
+        (250, 9),
+        (1_000, 6),
+        (1_000, 4),
+        (1_000, 3),
+        (1_000, 3),
+        (1_000, 3),
+        (1_000, 3),
+        (1_000, 3),
+        (1_000, 3),
+    ];
+    for (response_ms, limit) in table {
+        // Sent after the measurement: requests of a second take ten ticks.
+        now = now + ms(response_ms).max(TICK) + TICK;
+        gradient.observe(&at(now, response_ms));
+        assert_eq!(gradient.tick(&CROWD, now).max_in_flight, Some(limit), "{response_ms} ms");
+    }
+    // Five times in a row at the least limit: what is unloaded is measured anew.
+    assert!(!gradient.state().reason.contains("measures"));
+    gradient.tick(&CROWD, now + TICK);
+    assert!(gradient.state().reason.contains("measures"), "{:?}", gradient.state());
+}
+
+#[test]
+fn gradient_measures_once_a_minute_and_goes_back_to_its_limit() {
+    let mut gradient = Gradient::new(GradientConfig::default(), None);
+    let mut estimate = gradient.tick(&CROWD, START);
+    let mut pinned = Vec::new();
+    for tick in 1..1_000_u64 {
+        let now = START + TICK * tick as u32;
+        for _ in 0..20 {
+            gradient.observe(&Sample { ended: now, ..sample(100, 20) });
+        }
+        estimate = gradient.tick(&CROWD, now);
+        if estimate.max_in_flight == Some(3) {
+            pinned.push(tick);
+        }
+    }
+    // The first jitter is none: sixty seconds after the first measurement's end, which took three ticks of twenty.
+    assert_eq!(pinned, [1, 2, 3, 603, 604, 605]);
+    assert_eq!(estimate.max_in_flight, Some(1000));
+}
+
+#[test]
+fn throughput_is_what_comes_back_while_others_wait() {
+    let mut aimd = Aimd::new(AimdConfig::default(), None);
+    let mut now = START;
+    let mut second = |aimd: &mut Aimd, per_tick: u32, ok: bool, load: GateLoad| {
+        let mut estimate = None;
+        for _ in 0..10 {
+            now = now + TICK;
+            for _ in 0..per_tick {
+                let cost = Cost::from_hundredths(200);
+                let backlog = load.queued > 0;
+                aimd.observe(&Sample { ended: now, cost, ok, backlog, ..sample(100, 20) });
+            }
+            estimate = Some(aimd.tick(&load, now));
+        }
+        estimate.expect("ten ticks")
+    };
+    let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
+    let starved = GateLoad { room_waits: true, queued: 0, in_flight: 0 };
+    // Nothing is known: low. Visitors wait for nothing: more, but not without end.
+    let first = second(&mut aimd, 0, true, idle);
+    assert_eq!((first.capacity.get(), first.phase, first.confidence), (100.0, Phase::Paused, 0.0));
+    let grown = second(&mut aimd, 0, true, starved);
+    assert!(grown.capacity.get() > 150.0 && grown.gain > 1.0 && grown.phase == Phase::Searching, "{grown:?}");
+    for _ in 0..10 {
+        assert!(second(&mut aimd, 0, true, starved).capacity.get() <= 400.0);
+    }
+    // Served without a backlog: at least twice that.
+    second(&mut aimd, 10, true, idle);
+    let twice = second(&mut aimd, 10, true, idle);
+    assert!((twice.capacity.get() - 400.0).abs() < 1.0, "{twice:?}");
+    // Saturated: that, in cost units.
+    second(&mut aimd, 6, true, CROWD);
+    let known = second(&mut aimd, 6, true, CROWD);
+    assert!((known.capacity.get() - 120.0).abs() < 1e-9 && known.gain == 1.0, "{known:?}");
+    assert_eq!(known.phase, Phase::Settled);
+    // Nobody waits, or everything fails: it holds, and says why.
+    second(&mut aimd, 1, true, idle);
+    second(&mut aimd, 1, true, idle);
+    assert_eq!(second(&mut aimd, 1, true, idle).capacity, known.capacity);
+    assert_eq!(aimd.state().reason, "nobody waits: holding");
+    for _ in 0..5 {
+        second(&mut aimd, 50, false, CROWD);
+    }
+    assert_eq!(second(&mut aimd, 50, false, CROWD).capacity, known.capacity);
+    assert_eq!(aimd.state().reason, "errors only: holding");
+    // More comes back than was believed, without a backlog: that much is proved.
+    for _ in 0..3 {
+        second(&mut aimd, 20, true, starved);
+    }
+    assert!(second(&mut aimd, 20, true, starved).capacity.get() >= 400.0);
+}

@@ -1,0 +1,48 @@
+//! The core from outside: one binary for all of its integration tests, in the order of the flow.
+
+mod heap;
+
+mod classify;
+
+mod desk;
+mod fall;
+mod honest_wait;
+mod keeps_queue;
+mod lost_reports;
+mod no_shows;
+mod redeem_race;
+mod room_model;
+mod slots_model;
+mod two_halves;
+
+mod ticket;
+
+mod sessions;
+mod sessions_law;
+mod sessions_memory;
+mod sessions_model;
+mod sessions_pace;
+mod sessions_room;
+mod sessions_under_way;
+
+mod bucket;
+mod disciplines;
+mod gate;
+mod gate_classes;
+mod gate_lanes;
+mod gates;
+mod scheduler;
+
+mod measure;
+
+mod detect;
+mod rules;
+
+mod bottleneck;
+mod cold_start;
+mod control;
+mod estimators;
+mod power_ratio;
+
+mod fuzz;
+mod fuzz_slice;

@@ -1,0 +1,228 @@
+//! Rules in virtual time: when they come and go, what unknown means, precedence, reloads; and that none flaps.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::policies::{Action, ActivePolicy, Policy, RuleId, Scope};
+use tidegate_core::rules::{Because, OnUnknown, RuleConfig, RuleInput, Rulebook, Truth};
+use tidegate_core::units::Timestamp;
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+fn rule(name: &str) -> RuleConfig {
+    RuleConfig {
+        name: name.into(),
+        is_enabled: true,
+        priority: 0,
+        hold: Duration::ZERO,
+        has_until: false,
+        unknown: OnUnknown::Ignore,
+        order: ActivePolicy {
+            rule: RuleId(0),
+            scope: Scope::default(),
+            policy: Policy::Refuse,
+            action: Action::Answer { status: 503 },
+            is_shadow: false,
+        },
+    }
+}
+
+fn at(second: u64) -> Timestamp {
+    START + Duration::from_secs(second)
+}
+
+fn truth(c: char) -> Truth {
+    match c {
+        '+' => Truth::True,
+        '-' => Truth::False,
+        _ => Truth::Unknown,
+    }
+}
+
+/// One second a character; `x` where the rule is in force.
+fn course(rule: RuleConfig, when: &str, until: &str) -> String {
+    let mut book = Rulebook::new(vec![rule]);
+    let untils = until.chars().chain(std::iter::repeat('?'));
+    let seconds = when.chars().zip(untils).zip(1..);
+    let mut held = false;
+    seconds
+        .map(|((when, until), second)| {
+            let changes = book.tick(&[RuleInput { when: truth(when), until: truth(until) }], at(second));
+            assert!(changes.len() < 2);
+            if let Some(change) = changes.first() {
+                assert_eq!(change.in_force, !held, "a change changes");
+                held = change.in_force;
+            }
+            assert_eq!(book.orders().iter().count(), usize::from(held));
+            assert_eq!(book.iter().next().unwrap().1.in_force, held);
+            if held { 'x' } else { '.' }
+        })
+        .collect()
+}
+
+#[test]
+fn a_rule_holds_while_its_condition_does() {
+    assert_eq!(course(rule("a"), "-++-+-", ""), ".xx.x.");
+}
+
+#[test]
+fn until_ends_it_and_nothing_else() {
+    let until = RuleConfig { has_until: true, ..rule("a") };
+    assert_eq!(course(until.clone(), "-+-----", "-----+-"), ".xxxx..");
+    // Both true: it stays, or it would come and go for ever.
+    assert_eq!(course(until, "-++++--", "-+++++-"), ".xxxx..");
+}
+
+#[test]
+fn it_is_held_for_its_time() {
+    let held = RuleConfig { hold: Duration::from_secs(3), ..rule("a") };
+    assert_eq!(course(held.clone(), "+-------", ""), "xxx.....");
+    assert_eq!(
+        course(held, "+---+---", ""),
+        "xxxxx...".replacen("xxxxx", "xxx.x", 1).replace("x...", "xxx.")
+    );
+}
+
+#[test]
+fn what_is_unknown_means_what_the_rule_says() {
+    let unknown = |unknown, has_until| RuleConfig { unknown, has_until, ..rule("a") };
+    let cases = [
+        (OnUnknown::Ignore, false, "?+?-?", "", ".x..."),
+        (OnUnknown::Hold, false, "?+?-?", "", ".xx.."),
+        (OnUnknown::Apply, false, "?+?-?", "", "xxx.x"),
+        // An `until` nobody knows does not keep a rule that counts on nothing unknown.
+        (OnUnknown::Ignore, true, "+-----", "-?----", "x....."),
+        (OnUnknown::Hold, true, "+-----", "-??+--", "xxx..."),
+        (OnUnknown::Apply, true, "+-----", "-??+--", "xxx..."),
+        // What is known decides: it must not stay although `until` is unknown... nor go although `when` is.
+        (OnUnknown::Ignore, true, "++----", "-?-?-+", "xxx..."),
+        (OnUnknown::Ignore, true, "+?----", "--+---", "xx...."),
+        (OnUnknown::Hold, true, "+?----", "-++---", "xx...."),
+    ];
+    for (what, has_until, when, until, wanted) in cases {
+        assert_eq!(course(unknown(what, has_until), when, until), wanted, "{what:?}: {when} until {until}");
+    }
+}
+
+#[test]
+fn logic_of_three_values() {
+    use Truth::{False, True, Unknown};
+    let all = [Unknown, False, True];
+    for a in all {
+        assert_eq!(a.not().not(), a);
+        for b in all {
+            assert_eq!((a.and(b), a.or(b)), (b.and(a), b.or(a)));
+        }
+        assert_eq!((a.and(False), a.and(True), a.or(True), a.or(False)), (False, a, True, a));
+    }
+    assert_eq!((Unknown.and(Unknown), Unknown.or(Unknown)), (Unknown, Unknown));
+    assert_eq!((Truth::from(true), Truth::from(false)), (True, False));
+}
+
+fn all(truth: Truth, n: usize) -> Vec<RuleInput> {
+    vec![RuleInput { when: truth, until: Truth::Unknown }; n]
+}
+
+fn named(book: &Rulebook) -> Vec<u16> {
+    book.orders().iter().map(|order| order.rule.0).collect()
+}
+
+#[test]
+fn priority_goes_before_order() {
+    let with = |priority| RuleConfig { priority, ..rule(&priority.to_string()) };
+    let mut book = Rulebook::new(vec![with(0), with(5), with(-1), with(5)]);
+    assert_eq!(book.tick(&all(Truth::True, 4), at(1)).len(), 4);
+    assert_eq!(named(&book), [1, 3, 0, 2]);
+    let mut heard = all(Truth::True, 4);
+    heard[3].when = Truth::False;
+    book.tick(&heard, at(2));
+    assert_eq!(named(&book), [1, 0, 2]);
+    // Of a rule that nothing is said of, nothing is known.
+    book.tick(&all(Truth::True, 1), at(3));
+    assert_eq!(named(&book), [0]);
+}
+
+#[test]
+fn a_change_says_why() {
+    let mut book = Rulebook::new(vec![rule("a"), RuleConfig { has_until: true, ..rule("b") }]);
+    let mut reasons = |when, until, second| -> Vec<(bool, Because, Option<u64>)> {
+        let changes = book.tick(&[RuleInput { when, until }; 2], at(second));
+        changes.iter().map(|c| (c.in_force, c.because, c.after.map(|after| after.as_secs()))).collect()
+    };
+    use Truth::{False, True, Unknown};
+    assert_eq!(reasons(True, False, 10), [(true, Because::When, None); 2]);
+    assert_eq!(reasons(False, False, 12), [(false, Because::Over, Some(2))]);
+    assert_eq!(reasons(False, True, 13), [(false, Because::Until, Some(3))]);
+    assert_eq!(reasons(True, True, 14), [(true, Because::When, Some(2)), (true, Because::When, Some(1))]);
+    assert_eq!(reasons(Unknown, Unknown, 15), [(false, Because::Unknown, Some(1)); 2]);
+}
+
+#[test]
+fn a_reload_goes_on_where_the_rules_stood() {
+    let mut old = Rulebook::new(vec![rule("a"), rule("b"), rule("c"), rule("d")]);
+    old.tick(&all(Truth::True, 3), at(1));
+    // `a` stays, in another place and in shadow; `b` is switched off; `c` is gone; `d` was out, `e` is new.
+    let mut a = rule("a");
+    a.order.is_shadow = true;
+    let mut new = Rulebook::new(vec![rule("e"), rule("d"), RuleConfig { is_enabled: false, ..rule("b") }, a]);
+    let changes = new.succeed(&old, at(5));
+    let gone: Vec<_> = changes.iter().map(|c| (&*c.name, c.in_force, c.because)).collect();
+    assert_eq!(gone, [("b", false, Because::Disabled), ("c", false, Because::Disabled)]);
+    assert_eq!(named(&new), [3]);
+    assert!(new.orders().iter().all(|order| order.is_shadow));
+    assert_eq!(new.tick(&all(Truth::False, 4), at(6)).len(), 1);
+    assert_eq!(named(&new), [] as [u16; 0]);
+    let standings: Vec<_> = new.iter().map(|(rule, standing)| (&*rule.name, standing.times)).collect();
+    assert_eq!(standings, [("e", 0), ("d", 0), ("b", 1), ("a", 1)]);
+}
+
+#[test]
+fn a_rule_switched_off_does_not_hold_nor_wait() {
+    let off = RuleConfig { is_enabled: false, hold: Duration::from_secs(100), ..rule("a") };
+    assert_eq!(course(off.clone(), "++++", ""), "....");
+    let mut on = Rulebook::new(vec![RuleConfig { is_enabled: true, ..off.clone() }]);
+    on.tick(&all(Truth::True, 1), at(1));
+    let mut book = Rulebook::new(vec![off]);
+    assert_eq!(book.succeed(&on, at(2)).len(), 1);
+    assert_eq!(named(&book), [] as [u16; 0]);
+}
+
+fn any_truth() -> impl Strategy<Value = Truth> {
+    prop_oneof![Just(Truth::Unknown), Just(Truth::False), Just(Truth::True)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+    /// A rule that ends has been in force for `hold`: so ends are that far apart, whatever its conditions do.
+    #[test]
+    fn a_rule_does_not_flap(
+        hold_ms in 1u64..5_000,
+        has_until in any::<bool>(),
+        unknown in prop_oneof![Just(OnUnknown::Ignore), Just(OnUnknown::Hold), Just(OnUnknown::Apply)],
+        course in proptest::collection::vec((0u64..2_000, any_truth(), any_truth()), 1..200),
+    ) {
+        let hold = Duration::from_millis(hold_ms);
+        let mut book = Rulebook::new(vec![RuleConfig { hold, has_until, unknown, ..rule("a") }]);
+        let (mut now, mut came, mut left) = (START, None::<Timestamp>, None::<Timestamp>);
+        for (ms, when, until) in course {
+            now = now + Duration::from_millis(ms);
+            let changes = book.tick(&[RuleInput { when, until }], now);
+            for change in &changes {
+                if change.in_force {
+                    prop_assert!(when == Truth::True || (when == Truth::Unknown && unknown == OnUnknown::Apply));
+                    came = Some(now);
+                } else {
+                    prop_assert!(now.since(came.unwrap()) >= hold, "held too short");
+                    prop_assert!(left.is_none_or(|left| now.since(left) >= hold), "ended twice within hold");
+                    prop_assert!(when != Truth::True, "ended though it is to be in force");
+                    left = Some(now);
+                }
+            }
+            // The same conditions at the same time change nothing more.
+            if hold > Duration::ZERO {
+                prop_assert_eq!(book.tick(&[RuleInput { when, until }], now).len(), 0);
+            }
+        }
+    }
+}

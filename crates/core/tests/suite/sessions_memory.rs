@@ -1,0 +1,59 @@
+//! What a million sessions take.
+
+use std::time::Duration;
+
+use tidegate_core::gate::Totals;
+use tidegate_core::policies::TierId;
+use tidegate_core::session::{
+    NoSessionSlot, SessionConfig, SessionInputs, SessionKey, SessionStatus, Sessions,
+};
+use tidegate_core::units::{Cost, Rate, Timestamp};
+
+use super::heap;
+
+const MILLION: u64 = 1_000_000;
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// Uniform, as keys are (splitmix64).
+fn key(n: u64) -> SessionKey {
+    let mix = |n: u64| {
+        let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    };
+    SessionKey(u128::from(mix(n)) << 64 | u128::from(mix(n ^ u64::MAX)))
+}
+
+fn admit(sessions: &Sessions, n: u64, now: Timestamp) -> Result<(), NoSessionSlot> {
+    sessions.admit(key(n), TierId(0), Cost::ONE, now).map(|request| sessions.finish(request, now))
+}
+
+#[test]
+fn a_million_sessions_take_less_than_128_mib_and_leave_nothing_behind() {
+    let config = SessionConfig { max_entries: MILLION as usize, ..SessionConfig::default() };
+    let before = heap::taken();
+    heap::take_most();
+    let sessions = Sessions::new(&config, START);
+    for n in 0..MILLION {
+        assert_eq!(admit(&sessions, n, START), Ok(()));
+    }
+    assert_eq!(admit(&sessions, MILLION, START), Err(NoSessionSlot::TableFull));
+    let most = heap::take_most() - before;
+    assert!(most < 128 << 20, "{most} bytes at the most, while it grew");
+    let taken = heap::taken() - before;
+    let told = sessions.bytes();
+    assert!(told.abs_diff(taken) < 64 << 10, "{told} bytes are told, {taken} are taken");
+    assert!((0..MILLION).step_by(997).all(|n| sessions.standing(key(n), START) == SessionStatus::Admitted));
+
+    // The places of those who left are used again: another million takes nothing.
+    let later = START + config.timeout + Duration::from_secs(1);
+    let gate = Totals::default();
+    sessions.tick(&SessionInputs { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, later);
+    assert_eq!((sessions.count().open, sessions.state().entries), (0, 0));
+    for n in MILLION..2 * MILLION {
+        assert_eq!(admit(&sessions, n, later), Ok(()));
+    }
+    let again = heap::taken() - before;
+    assert!(again < taken + taken / 50, "{again} bytes after {taken}");
+}

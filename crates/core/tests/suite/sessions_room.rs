@@ -1,0 +1,383 @@
+//! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and waits are honest.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_core::admission::{
+    Admission, AdmissionRequest, Decision, Entrance, Position, Presented, SessionAsk, WhenFull,
+};
+use tidegate_core::gate::Totals;
+use tidegate_core::ingress::Ingress;
+use tidegate_core::policies::TierId;
+use tidegate_core::room::{Checker, Room, RoomConfig};
+use tidegate_core::session::*;
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const GOLD: TierId = TierId(1);
+
+fn at(ms: u64) -> Timestamp {
+    START + Duration::from_millis(ms)
+}
+
+fn key(n: u64) -> SessionKey {
+    SessionKey(u128::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+fn config() -> RoomConfig {
+    RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() }
+}
+
+struct World {
+    desk: Admission,
+    sessions: Sessions,
+    when_full: WhenFull,
+    now_ms: u64,
+}
+
+impl World {
+    fn new(cap: u32, per_second: f64, when_full: WhenFull) -> Self {
+        let room = Room::new(config(), Rate::per_second(per_second).unwrap(), START);
+        let sessions = SessionConfig {
+            timeout: Duration::from_secs(10),
+            cap: Cap::Fixed(cap),
+            pools: vec![(GOLD, 1)],
+            ..SessionConfig::default()
+        };
+        let sessions = Sessions::new(&sessions, START);
+        Self { desk: Admission::Room(Box::new(room)), sessions, when_full, now_ms: 0 }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.now_ms)
+    }
+
+    fn ask(&self, n: u64, tier: TierId, shown: Presented) -> Decision {
+        let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on: false };
+        let seat = SessionAsk::new(&self.sessions, key(n), tier, self.when_full);
+        let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
+        let verdict = self.desk.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, self.now());
+        // Over at once.
+        seat.under_way.take().into_iter().for_each(|request| self.sessions.finish(request, self.now()));
+        let has_place = self.sessions.standing(key(n), self.now()) == SessionStatus::Admitted;
+        assert_eq!(has_place, matches!(verdict, Decision::Enter { .. }), "{n}: {verdict:?}");
+        verdict
+    }
+
+    /// A request of one that may be admitted, over at once.
+    fn touch(&self, n: u64) {
+        if let (_, Some(request)) = self.sessions.touch(key(n), Cost::ONE, self.now()) {
+            self.sessions.finish(request, self.now());
+        }
+    }
+
+    fn come(&self, n: u64) -> Decision {
+        self.ask(n, TierId(0), Presented::Nothing)
+    }
+
+    /// A ticket, and the wait told with it.
+    fn waits(&self, n: u64) -> (Ticket, Duration) {
+        match self.come(n) {
+            Decision::Wait { ticket, wait, place: Position::New } => (ticket, wait.wait),
+            other => panic!("{n} was to wait, got {other:?}"),
+        }
+    }
+
+    /// Passes so many ticks of 100 ms.
+    fn pass(&mut self, ticks: u64) {
+        let gate = Totals::default();
+        for _ in 0..ticks {
+            self.now_ms += 100;
+            let capacity = self.desk.capacity();
+            let waiting = u64::from(self.desk.busy(self.now()));
+            self.sessions
+                .tick(&SessionInputs { capacity, is_measured: true, gate: &gate, waiting }, self.now());
+            self.desk.pace_sessions(self.sessions.pace());
+            self.desk.tick(&gate, true, self.now());
+        }
+    }
+
+    fn end(&self, n: u64) {
+        assert!(self.sessions.end(key(n), Ender::Origin, self.now()), "{n} is open");
+    }
+}
+
+fn enters(verdict: Decision) -> bool {
+    matches!(verdict, Decision::Enter { .. })
+}
+
+#[test]
+fn who_finds_no_place_waits_and_is_called_when_one_is_free() {
+    for per_second in [100.0, Rate::MAX.get()] {
+        let mut world = World::new(2, per_second, WhenFull::Room);
+        world.pass(1);
+        assert!(enters(world.come(1)) && enters(world.come(2)));
+        let tickets: Vec<_> = (3..6).map(|n| (n, world.waits(n).0)).collect();
+        // Nobody's turn comes while all places are taken, whatever the origin could take.
+        for _ in 0..9 {
+            world.pass(1);
+            for (n, ticket) in &tickets {
+                let verdict = world.ask(*n, TierId(0), Presented::Ticket(*ticket));
+                assert!(matches!(verdict, Decision::Wait { place: Position::Kept, .. }), "{n}: {verdict:?}");
+            }
+            assert!(!enters(world.come(1_000 + world.now_ms)), "past those who wait");
+        }
+        // One place, one visitor: the first.
+        for (left, (n, ticket)) in [1, 2, 3].into_iter().zip(&tickets) {
+            world.end(left);
+            world.pass(1);
+            for (other, waiting) in tickets.iter().filter(|(other, _)| other > n) {
+                assert!(
+                    !enters(world.ask(*other, TierId(0), Presented::Ticket(*waiting))),
+                    "{other} before {n}"
+                );
+            }
+            assert!(
+                enters(world.ask(*n, TierId(0), Presented::Ticket(*ticket))),
+                "{n} is next, at {per_second}"
+            );
+            world.pass(20);
+        }
+    }
+}
+
+#[test]
+fn a_ticket_in_turn_without_a_place_is_not_used_up() {
+    let mut world = World::new(1, 100.0, WhenFull::Room);
+    world.pass(1);
+    assert!(enters(world.come(1)));
+    let (ticket, _) = world.waits(2);
+    world.end(1);
+    world.pass(1);
+    // A session of before a restart comes back, and has the place.
+    assert!(world.sessions.readmit(key(9), TierId(0), world.now(), world.now()).is_some());
+    let Decision::Wait { ticket: same, wait, place: Position::Kept } =
+        world.ask(2, TierId(0), Presented::Ticket(ticket))
+    else {
+        panic!("there is no place")
+    };
+    assert_eq!((same, wait.wait), (ticket, Duration::from_secs(1)));
+    world.end(9);
+    world.pass(1);
+    assert!(enters(world.ask(2, TierId(0), Presented::Ticket(ticket))));
+    // Used up now; its place is the session's, and no other's.
+    assert!(!enters(world.ask(3, TierId(0), Presented::Ticket(ticket))));
+    assert_eq!(world.sessions.count().open, 1);
+}
+
+#[test]
+fn newcomers_are_refused_where_they_do_not_wait() {
+    let mut world = World::new(1, 100.0, WhenFull::Refuse);
+    world.pass(1);
+    assert!(enters(world.come(1)));
+    world.pass(1);
+    let Decision::NoPlace { retry_after } = world.come(2) else { panic!("refused") };
+    assert!((Duration::from_secs(1)..=Duration::from_secs(60)).contains(&retry_after), "{retry_after:?}");
+    assert_eq!(world.sessions.state().refused, 1);
+    world.end(1);
+    assert!(enters(world.come(2)), "refilled at once");
+}
+
+#[test]
+fn a_level_with_places_of_its_own_does_not_wait_for_everybodys() {
+    let mut world = World::new(1, 100.0, WhenFull::Room);
+    world.pass(1);
+    assert!(enters(world.come(1)));
+    let (ticket, _) = world.waits(2);
+    world.waits(3);
+    world.pass(1);
+    assert!(enters(world.ask(4, GOLD, Presented::Nothing)), "its own place");
+    assert!(!enters(world.ask(5, GOLD, Presented::Nothing)), "there was one only");
+    world.end(4);
+    // Whoever has waited so far may show the ticket.
+    assert!(enters(world.ask(2, GOLD, Presented::Ticket(ticket))));
+    assert!(!enters(world.ask(6, GOLD, Presented::Ticket(ticket))), "it is used up");
+}
+
+#[test]
+fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
+    let world = World::new(1, 100.0, WhenFull::Room);
+    let asking =
+        AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown: Presented::Nothing, sends_on: false };
+    let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
+    let entrance = Entrance { ingress, max_wait, waits: false, returns: false };
+    let ask = |seat: Option<&SessionAsk<'_>>| {
+        world.desk.ask_for(&entrance, &asking, seat, &mut || 1, &|_| {}, world.now())
+    };
+    let seat = |n| SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
+    assert!(enters(ask(None)) && world.sessions.count().open == 0);
+    assert!(enters(ask(Some(&seat(1)))) && world.sessions.count().open == 1);
+    assert!(matches!(ask(Some(&seat(2))), Decision::NoPlace { .. }), "it cannot wait");
+}
+
+/// Thirty places; each session lasts 8 s and its timeout of 10 s: 1.67 places a second become free. 200 come at once.
+#[test]
+fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
+    let mut world = World::new(30, 1_000.0, WhenFull::Room);
+    let mut rng = 1_u64;
+    let mut busy: VecDeque<(u64, u64)> = VecDeque::new();
+    // A minute of ordinary days: lengths are learned.
+    for tick in 0..1_200 {
+        world.pass(1);
+        busy.retain(|(n, until)| {
+            world.touch(*n);
+            *until > world.now_ms
+        });
+        if tick % 7 == 0 && enters(world.come(tick)) {
+            busy.push_back((tick, world.now_ms + 8_000));
+        }
+    }
+    // The crowd. Each asks again after the wait told, 2 s at most, and some time.
+    let mut crowd: Vec<(u64, Ticket, u64, u64)> = Vec::new();
+    for n in 10_000..10_200 {
+        match world.come(n) {
+            Decision::Wait { ticket, wait, .. } => {
+                crowd.push((n, ticket, world.now_ms + wait.wait.as_millis() as u64, world.now_ms + 1_000));
+            }
+            Decision::Enter { .. } => busy.push_back((n, world.now_ms + 8_000)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let began = world.now_ms;
+    let (mut errors, mut order, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    while !crowd.is_empty() {
+        world.pass(1);
+        busy.retain(|(n, until)| {
+            if *until > world.now_ms {
+                world.touch(*n);
+            }
+            *until > world.now_ms
+        });
+        if world.now_ms > began + 3_000 && crowd.len() > 10 {
+            open.push(world.sessions.count().open as f64);
+        }
+        let now_ms = world.now_ms;
+        crowd.retain_mut(|(n, ticket, told, asks)| {
+            if *asks > now_ms {
+                return true;
+            }
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *asks = now_ms + 500 + (rng >> 33) % 1_000;
+            let entered = enters(world.ask(*n, TierId(0), Presented::Ticket(*ticket)));
+            if entered {
+                errors.push((now_ms as f64 - *told as f64) / (*told - began) as f64);
+                order.push(*n);
+                busy.push_back((*n, now_ms + 8_000));
+            }
+            !entered
+        });
+        assert!(world.now_ms < began + 300_000, "{} still wait", crowd.len());
+    }
+    let open = open.iter().sum::<f64>() / open.len() as f64;
+    assert!(open >= 28.0, "{open} of 30 places in use while people wait");
+    let late = order.iter().enumerate().map(|(i, n)| order[..i].iter().filter(|m| *m > n).count()).max();
+    assert!(late <= Some(8), "{late:?} overtook one");
+    errors.sort_by(f64::total_cmp);
+    let (worst, median) = (errors[errors.len() * 9 / 10].abs(), errors[errors.len() / 2].abs());
+    assert!(median < 0.15 && worst < 0.3, "told waits: median error {median}, nine tenths within {worst}");
+}
+
+/// Thirty places, taken by a crowd that comes to a gate that knows nothing; each asks for 8 s, so that its place is free after 18 s.
+/// Others come when the first are about to go.
+#[test]
+fn waits_told_are_honest_from_the_first_one_on() {
+    let mut world = World::new(30, 1_000.0, WhenFull::Room);
+    let mut busy: Vec<(u64, u64)> = Vec::new();
+    let mut crowd: Vec<(u64, Ticket, u64, Duration)> = Vec::new();
+    let mut come = 0_u64;
+    while come < 130 || !crowd.is_empty() {
+        world.pass(1);
+        assert!(world.now_ms < 120_000, "{} still wait", crowd.len());
+        busy.retain(|(_, until)| *until > world.now_ms);
+        for (n, _) in &busy {
+            world.touch(*n);
+        }
+        crowd.retain(|(n, ticket, came_ms, told)| {
+            let entered = enters(world.ask(*n, TierId(0), Presented::Ticket(*ticket)));
+            if entered {
+                busy.push((*n, world.now_ms + 8_000));
+                let waited = Duration::from_millis(world.now_ms - came_ms);
+                // At first nobody can know for how long sessions go on asking.
+                let most = if *n < 100 { *told * 2 } else { *told * 5 / 4 };
+                let is_honest = (*told / 2..=most).contains(&waited);
+                assert!(is_honest, "{n} was told {told:?} at {came_ms} ms and waited {waited:?}");
+            }
+            !entered
+        });
+        // A hundred within two seconds, the others at 17 s.
+        let until = if world.now_ms < 17_000 { 100.min(world.now_ms / 20) } else { 130 };
+        for n in come..until {
+            match world.come(n) {
+                Decision::Enter { .. } => busy.push((n, world.now_ms + 8_000)),
+                Decision::Wait { ticket, wait, .. } => crowd.push((n, ticket, world.now_ms, wait.wait)),
+                other => panic!("{other:?}"),
+            }
+        }
+        come = until;
+    }
+    // Five rounds of 18 s, the last of ten: no place was left idle for long.
+    assert!(world.now_ms < 80_000, "all were in after {} ms", world.now_ms);
+}
+
+/// Tokengen sends on no more than tokencheck has places for; who is there without one keeps the ticket.
+#[test]
+fn two_processes_go_by_the_places_of_the_one_that_has_them() {
+    let world = World::new(2, 100.0, WhenFull::Room);
+    let generator = &world.desk;
+    let room = generator.room().expect("a room");
+    let rate = Rate::per_second(100.0).unwrap();
+    let checker = Checker::new(&config(), rate, START);
+    let check = Admission::Checker { checker, capacity: std::sync::Mutex::new(rate) };
+    let Admission::Checker { checker, .. } = &check else { unreachable!() };
+    let gate = Totals::default();
+    let exchange = |now: Timestamp| {
+        world
+            .sessions
+            .tick(&SessionInputs { capacity: rate, is_measured: true, gate: &gate, waiting: 0 }, now);
+        check.pace_sessions(world.sessions.pace());
+        check.tick(&gate, true, now);
+        checker.follow(room.feedback(&checker.report(&gate, now)), now);
+        generator.tick(&gate, true, now);
+        checker.follow(room.control_update(), now);
+    };
+    let ask = |n: u64, shown, now| {
+        let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on: true };
+        generator.ask(&asking, &mut || n, &|_| {}, now)
+    };
+    let enter = |n: u64, ticket, now| {
+        let asking = AdmissionRequest {
+            class: ClassId(0),
+            cost: Cost::ONE,
+            shown: Presented::Ticket(ticket),
+            sends_on: false,
+        };
+        let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
+        let seat = SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
+        check.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, now)
+    };
+    exchange(at(100));
+    let sent: Vec<_> = (1..=4).map(|n| ask(n, Presented::Nothing, at(110))).collect();
+    let on: Vec<_> = sent.iter().filter(|verdict| matches!(verdict, Decision::SendOn { .. })).collect();
+    assert_eq!(on.len(), 2, "{sent:?}");
+    for (n, verdict) in (1..).zip(on) {
+        let Decision::SendOn { ticket, .. } = verdict else { unreachable!() };
+        assert!(enters(enter(n, *ticket, at(120))));
+    }
+    let Decision::Wait { ticket, .. } = sent[2] else { panic!("the third waits") };
+    for ms in (200..3_000).step_by(100) {
+        exchange(at(ms));
+        assert!(matches!(ask(3, Presented::Ticket(ticket), at(ms)), Decision::Wait { .. }), "at {ms}");
+    }
+    // Whoever comes all the same is not let in, and keeps the ticket.
+    let for_now = Ticket { issued: at(3_000), wait: Duration::ZERO, arrived: at(3_000), nonce: 77, ..ticket };
+    assert!(matches!(enter(9, for_now, at(3_000)), Decision::Wait { place: Position::Kept, .. }));
+    assert!(world.sessions.end(key(1), Ender::Operator, at(3_000)));
+    exchange(at(3_100));
+    let Decision::SendOn { ticket, redeemed: true } = ask(3, Presented::Ticket(ticket), at(3_110)) else {
+        panic!("its turn")
+    };
+    assert!(enters(enter(3, ticket, at(3_120))));
+}

@@ -1,0 +1,363 @@
+//! Figures for programs: Prometheus text and the state document. People get the same numbers.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::capacity::Phase;
+use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
+use tidegate_core::measure::Event;
+
+use crate::admin::finite;
+use crate::admin::{show_congestion, show_sessions};
+use crate::config::Config;
+use crate::control::driver::Control;
+use crate::shared::Shared;
+use crate::shared::coalesce::Coalescer;
+use crate::shared::figures::{ClassShown, Figures};
+
+/// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
+pub fn prometheus(control: &Control) -> String {
+    let figures = control.figures();
+    let mut out = String::with_capacity(16 << 10);
+    for event in Event::ALL {
+        let name = event.name();
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name}_total {}\n# TYPE tidegate_{name}_total counter",
+            event.help()
+        );
+        let count = figures.total.event(*event) + of_dispatch(&control.shared, *event);
+        let _ = writeln!(out, "tidegate_{name}_total {count}");
+    }
+    extra_counters(&mut out, control, &figures);
+    gauges(&mut out, control, &figures);
+    classes(&mut out, control, &figures);
+    replicas(&mut out, control);
+    tuners(&mut out, control);
+    control.shared.policies.ledger.prometheus(&mut out, label);
+    applications(&mut out, control);
+    show_sessions::prometheus(&mut out, &control.shared);
+    show_congestion::prometheus(&mut out, control);
+    out
+}
+
+fn applications(out: &mut String, control: &Control) {
+    let live = control.shared.config.load();
+    let name = "tidegate_application_verdicts_total";
+    let _ = writeln!(out, "# HELP {name} What other applications said.\n# TYPE {name} counter");
+    for one in &live.applications {
+        let counts = &one.counts;
+        for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
+            let (application, n) = (label(&one.settings().name), n.load(Relaxed));
+            let _ = writeln!(out, "{name}{{application=\"{application}\",verdict=\"{verdict}\"}} {n}");
+        }
+    }
+}
+
+/// What the dispatchers count themselves, beside the workers' shards.
+fn of_dispatch(shared: &Shared, event: Event) -> u64 {
+    match event {
+        Event::Retries => shared.upstream(|s| &s.retries),
+        Event::RetryBudgetEmpty => shared.upstream(|s| &s.retry_budget_empty),
+        Event::StaleConnection => shared.upstream(|s| &s.stale_connection),
+        Event::UpgradeBytes => {
+            shared.upstream(|s| &s.tunnel_bytes_up) + shared.upstream(|s| &s.tunnel_bytes_down)
+        }
+        _ => 0,
+    }
+}
+
+fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
+    let shared = &control.shared;
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name}_total {help}\n# TYPE tidegate_{name}_total counter\ntidegate_{name}_total {value}"
+        );
+    };
+    counter("origin_connects", "Connections to replicas begun.", shared.upstream(|s| &s.connects));
+    counter("origin_reused", "Requests sent on a pooled connection.", shared.upstream(|s| &s.reused));
+    counter(
+        "capacity_rediscoveries",
+        "How often the estimator began to look anew after it had settled.",
+        figures.rediscoveries,
+    );
+    counter("queue_abandoned", "Requests whose visitors left the queue.", figures.gate.abandoned);
+    let multicast = &shared.coalescer;
+    let n = multicast.upstream.load(Relaxed);
+    counter("multicast_upstream", "Requests made of the origin for all who ask for a URL.", n);
+    let n = multicast.shared.load(Relaxed);
+    counter("multicast_shared", "Requests answered with an answer that others have too.", n);
+    let n = multicast.alone.load(Relaxed);
+    counter("multicast_alone", "Requests under URL multicast whose answer could not be shared.", n);
+    counter("refusals", "Requests refused by rules, quotas and the gate.", shared.policies.refusals.count());
+    let history = control.history().health();
+    counter("history_dropped", "Seconds of history dropped because the disk was slow.", history.dropped);
+    counter("history_failed", "Attempts to use the history file that failed.", history.failures);
+    if let Some(access) = &shared.access {
+        counter(
+            "access_log_dropped",
+            "Access log lines dropped because the disk was slow.",
+            access.dropped(),
+        );
+        counter("access_log_failed", "Access log lines that could not be written.", access.failed());
+    }
+}
+
+fn gauges(out: &mut String, control: &Control, f: &Figures) {
+    let connections = control.shared.connections.load(std::sync::atomic::Ordering::Relaxed);
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} gauge\ntidegate_{name} {}",
+            number(value)
+        );
+    };
+    gauge("open_connections", "Visitor connections open now.", connections as f64);
+    gauge(
+        "open_tunnels",
+        "Upgraded connections open now.",
+        control.shared.upstream(|s| &s.tunnels_open) as f64,
+    );
+    gauge("capacity", "Capacity in force, in cost units per second.", f.tunables.capacity.get());
+    gauge(
+        "capacity_outflow",
+        "Work that the room lets in, in cost units per second.",
+        f.tunables.outflow.get(),
+    );
+    gauge("capacity_confidence", "How sure the estimator is, from 0 to 1.", f.estimate.confidence);
+    gauge(
+        "max_in_flight",
+        "Requests that the gate lets the origin work on at once.",
+        f.tunables.max_in_flight.map_or(f64::INFINITY, f64::from),
+    );
+    gauge(
+        "overloaded",
+        "1 if more work comes than fits (docs/tuning.md defines it).",
+        f64::from(u8::from(f.is_overloaded)),
+    );
+    gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
+    gauge("promised_cost", "Work promised to them.", f.room.promised.units());
+    gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
+    gauge(
+        "schedule_offset_seconds",
+        "The schedule's hand against the clock: negative is behind.",
+        f.room.lead_s,
+    );
+    gauge("show_up_ratio", "Share of promised work that comes, as learned.", f.room.show_up);
+    gauge("overbooking", "Promises per second as a multiple of capacity.", f.room.overbook);
+    gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight as f64);
+    gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued as f64);
+    gauge(
+        "queued_held",
+        "Of those, requests that only their class's own limit or egress bucket holds back.",
+        f.gate.held as f64,
+    );
+    let history = control.history().health();
+    gauge(
+        "history_on_disk",
+        "1 if the history is kept in its file, 0 if it is off or in memory only.",
+        f64::from(u8::from(history.on_disk)),
+    );
+    gauge("history_bytes", "Size of the history's file and its log.", history.bytes as f64);
+    let _ = writeln!(
+        out,
+        "# HELP tidegate_capacity_phase 1 for what the estimator is doing.\n# TYPE tidegate_capacity_phase gauge"
+    );
+    for phase in Phase::ALL {
+        let is = u8::from(phase == f.estimate.phase);
+        let _ = writeln!(out, "tidegate_capacity_phase{{phase=\"{}\"}} {is}", phase.name());
+    }
+}
+
+/// As the text form writes it.
+pub(crate) fn number(value: f64) -> String {
+    if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
+}
+
+fn classes(out: &mut String, control: &Control, f: &Figures) {
+    let live = control.shared.config.load();
+    let known = || f.classes(&live).filter_map(|class| Some((class.facts, class.totals?)));
+    let mut family = |name: &str, help: &str, get: &dyn Fn(&tidegate_core::measure::ClassTotals) -> u64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_class_{name}_total {help}\n# TYPE tidegate_class_{name}_total counter"
+        );
+        for (facts, totals) in known() {
+            let _ = writeln!(
+                out,
+                "tidegate_class_{name}_total{{class=\"{}\"}} {}",
+                label(&facts.name),
+                get(&totals)
+            );
+        }
+    };
+    family("arrivals", "Requests that came.", &|c| c.arrivals);
+    family("forwarded", "Requests sent to the origin.", &|c| c.forwarded);
+    family("served", "Requests the origin answered below 500.", &|c| c.served);
+    family("origin_errors", "Requests the origin failed.", &|c| c.origin_errors);
+    family("client_gone", "Requests given up by their visitors.", &|c| c.client_gone);
+    let name = "tidegate_class_queued";
+    let _ =
+        writeln!(out, "# HELP {name} Requests of the class that wait for the origin.\n# TYPE {name} gauge");
+    for class in f.classes(&live) {
+        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&class.facts.name), class.queued);
+    }
+    in_flight_and_shed(out, &live, f);
+    for (name, help) in [
+        ("response_seconds", "Response time of the origin."),
+        ("queue_wait_seconds", "Wait of admitted requests for a place at the origin."),
+    ] {
+        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} histogram");
+        for (facts, totals) in known() {
+            let h = if name.starts_with('r') { &totals.response } else { &totals.queue_wait };
+            histogram(out, name, &label(&facts.name), h);
+        }
+    }
+}
+
+fn in_flight_and_shed(out: &mut String, live: &Config, f: &Figures) {
+    let name = "tidegate_class_in_flight";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Requests at the origin, answers under way included.\n# TYPE {name} gauge"
+    );
+    let known = || f.classes(live).filter_map(|class| Some((class.facts, class.totals?)));
+    for (facts, totals) in known() {
+        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&facts.name), totals.in_flight());
+    }
+    let name = "tidegate_class_shed_total";
+    let _ = writeln!(out, "# HELP {name} Requests refused on purpose, by reason.\n# TYPE {name} counter");
+    for (facts, totals) in known() {
+        for (reason, n) in Event::SHED.iter().zip(totals.shed) {
+            let class = label(&facts.name);
+            let _ = writeln!(out, "{name}{{class=\"{class}\",reason=\"{}\"}} {n}", reason.name());
+        }
+    }
+}
+
+fn histogram(out: &mut String, name: &str, class: &str, h: &Histogram) {
+    for bound in PROMETHEUS_BOUNDS {
+        let (le, n) = (bound.as_secs_f64(), h.at_most(bound));
+        let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"{le}\"}} {n}");
+    }
+    let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"+Inf\"}} {}", h.count());
+    let _ = writeln!(out, "tidegate_{name}_sum{{class=\"{class}\"}} {}", h.sum().as_secs_f64());
+    let _ = writeln!(out, "tidegate_{name}_count{{class=\"{class}\"}} {}", h.count());
+}
+
+fn replicas(out: &mut String, control: &Control) {
+    let list = control.shared.replicas.list();
+    for (name, kind, help) in [
+        ("replica_in_flight", "gauge", "Requests at the replica."),
+        ("replica_requests_total", "counter", "Requests sent to the replica."),
+        ("replica_errors_total", "counter", "Requests the replica failed."),
+        ("replica_healthy", "gauge", "1 if its health checks pass."),
+    ] {
+        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
+        for replica in list.iter() {
+            let value = match name {
+                "replica_in_flight" => replica.in_flight() as u64,
+                "replica_requests_total" => replica.requests(),
+                "replica_errors_total" => replica.errors(),
+                _ => u64::from(replica.is_healthy()),
+            };
+            let _ = writeln!(out, "tidegate_{name}{{replica=\"{}\"}} {value}", label(replica.authority()));
+        }
+    }
+}
+
+fn tuners(out: &mut String, control: &Control) {
+    let all = control.tuners.all();
+    for (name, help) in [("runs", "Runs of the tuner."), ("errors", "Runs that failed and changed nothing.")]
+    {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_tuner_{name}_total {help}\n# TYPE tidegate_tuner_{name}_total counter"
+        );
+        for (tuner, status) in &all {
+            let value = if name == "runs" { status.runs } else { status.errors };
+            let _ = writeln!(out, "tidegate_tuner_{name}_total{{tuner=\"{}\"}} {value}", label(tuner));
+        }
+    }
+}
+
+/// Escaped as the text form asks.
+pub(crate) fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `GET /v1/state`: everything at a glance.
+pub fn state(control: &Control) -> Value {
+    let f = control.figures();
+    let live = control.shared.config.load();
+    let total = f.window.total();
+    let classes: Vec<Value> = f
+        .classes(&live)
+        .filter_map(|class| {
+            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
+            let now = f.window.class(*id);
+            Some(json!({
+                "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
+                "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
+                "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
+                "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
+                "queued": queued, "in_flight": in_flight,
+            }))
+        })
+        .collect();
+    let replicas: Vec<Value> = control
+        .shared
+        .replicas
+        .list()
+        .iter()
+        .map(|r| {
+            json!({
+                "address": r.authority(), "healthy": r.is_healthy(), "in_flight": r.in_flight(),
+                "requests": r.requests(), "errors": r.errors(),
+            })
+        })
+        .collect();
+    json!({
+        "at_ms": f.at.as_millis(),
+        "draining": control.shared.is_draining(),
+        "overloaded": f.is_overloaded,
+        "offered_per_s": total.offered_per_s,
+        "admitted_per_s": total.admitted_per_s,
+        "goodput_per_s": total.goodput_per_s,
+        "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
+        "capacity": {
+            "rate": finite(f.tunables.capacity), "outflow": finite(f.tunables.outflow),
+            "max_in_flight": f.tunables.max_in_flight, "estimator": live.settings.estimator(),
+            "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence,
+        },
+        "room": {
+            "waiting": f.room.waiting, "promised": f.room.promised.units(),
+            "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
+            "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
+        },
+        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued, "held": f.gate.held },
+        "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
+        "classes": classes,
+        "replicas": replicas,
+        "detectors": show_congestion::detectors(&control.congestion(), &control.board, f.at),
+        "rules": show_congestion::rules(&control.congestion()),
+        "enforced": control.shared.policies.ledger.json(),
+        "multicast": multicast(&control.shared.coalescer),
+        "sessions": show_sessions::state(&control.shared),
+    })
+}
+
+fn multicast(m: &Coalescer) -> Value {
+    let (urls, bytes) = m.size();
+    json!({
+        "urls": urls, "bytes": bytes, "upstream": m.upstream.load(Relaxed),
+        "shared": m.shared.load(Relaxed), "alone": m.alone.load(Relaxed),
+    })
+}
+
+fn ms(time: Option<Duration>) -> Option<f64> {
+    time.map(|t| t.as_secs_f64() * 1000.0)
+}

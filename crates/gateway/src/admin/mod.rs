@@ -1,0 +1,132 @@
+//! The admin API: health, metrics, state, and everything that may be changed while running. On loopback by default;
+//! elsewhere it asks for a bearer token.
+//!
+//! ```text
+//! connection ─► access (whose page? which token?) ─► routes (the table) ─► schema ─► handler ─► answer
+//!                                                      └─► openapi
+//! ```
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tidegate_core::units::Rate;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::control::driver::Control;
+
+pub mod metrics;
+pub mod show_congestion;
+pub mod show_sessions;
+
+mod access;
+mod answer;
+mod dispatch;
+mod routes;
+mod schema;
+
+mod audit;
+mod capacity;
+pub(crate) mod events;
+mod explain;
+mod history;
+mod openapi;
+mod sessions;
+mod signals;
+mod state;
+mod tunables;
+mod tuners;
+
+/// Connections at once: people, a scraper, a peer; far below what could hurt the control thread.
+const MAX_CONNECTIONS: usize = 64;
+/// Longest life of a connection: whoever never reads an answer does not keep a place for ever. Scrapers reconnect.
+const MAX_AGE: Duration = Duration::from_secs(300);
+/// For the answer under way when that age is reached.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
+/// For the answers under way when the gate has drained.
+const LAST_ANSWER_AT_THE_END: Duration = Duration::from_secs(5);
+
+/// Serves the admin API until the other end of `over` is gone, and returns once answers under way have been sent:
+/// whoever asked for a drain is told that it was heard.
+pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut over: watch::Receiver<()>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(e) => return tracing::error!(error = %e, "no admin API"),
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            _ = over.changed() => break,
+        };
+        let Some((place, stream, peer)) = accepted else { continue };
+        let (control, over) = (control.clone(), over.clone());
+        tokio::spawn(async move {
+            converse(control, stream, peer, over).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    // Once all places are free, nobody is left. Whoever does not take his answer is not waited for.
+    let all = places.acquire_many(MAX_CONNECTIONS as u32);
+    let _ = tokio::time::timeout(LAST_ANSWER_AT_THE_END, all).await;
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => Some((place, stream, peer)),
+        Err(e) => {
+            tracing::debug!(error = %e, "admin: cannot accept");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            None
+        }
+    }
+}
+
+/// One connection.
+async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
+    // Answers are small and each is waited for.
+    let _ = stream.set_nodelay(true);
+    let aged = Arc::new(AtomicBool::new(false));
+    let service = service_fn(|request| {
+        let (control, aged) = (control.clone(), aged.clone());
+        async move { Ok::<_, Infallible>(dispatch::answer(&control, peer, aged, request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => Some(ended),
+        () = tokio::time::sleep(MAX_AGE) => None,
+        _ = over.changed() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            // An answer without end sees it and ends.
+            aged.store(true, Ordering::Relaxed);
+            served.as_mut().graceful_shutdown();
+            tokio::time::timeout(LAST_ANSWER, served).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "admin connection ended");
+    }
+}
+
+/// "Unlimited" is `null` in JSON.
+pub(crate) fn finite(rate: Rate) -> serde_json::Value {
+    if rate < Rate::MAX { serde_json::json!(rate.get()) } else { serde_json::Value::Null }
+}

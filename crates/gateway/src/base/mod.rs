@@ -1,0 +1,8 @@
+//! What every layer stands on: the clock, the logs, the state directory.
+
+pub mod access_log;
+pub mod audit;
+pub mod clock;
+pub mod guard;
+pub mod log;
+pub mod state_dir;

@@ -1,0 +1,271 @@
+//! Asks another application for its verdict on a request (WAC 3.2 f).
+//!
+//! One question a key (a client, a cookie's value, a URL) is under way at a time; whoever asks meanwhile waits for its answer. A
+//! verdict is kept for `ttl`. The application is told the key and nothing else, so that the verdict is of what it is kept for.
+//!
+//! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application is in trouble, not the visitor. Without
+//! a verdict by the deadline the request fares as `fallback` says, and so do all others of that key for [`PAUSE`]: an application
+//! that is down costs one deadline a second and key, not one a request.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, StatusCode, header, request};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use tidegate_core::units::Timestamp;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::base::clock::Clock;
+use crate::config::tiers;
+use crate::http::socket::Socket;
+use crate::http::target;
+use crate::upstream::body::BoxError;
+use tidegate_settings::{AskKey, Fallback};
+
+/// For how long a question without a verdict is not asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest key: a longer one is hashed with the rest of it.
+const MAX_KEY: usize = 512;
+
+const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
+const URL: HeaderName = HeaderName::from_static("tidegate-url");
+
+/// One application.
+pub struct Authoriser {
+    settings: tidegate_settings::Application,
+    authority: String,
+    path: String,
+    kept: Mutex<HashMap<Box<[u8]>, Kept>>,
+    asking: AtomicUsize,
+    hash: RandomState,
+    /// Its verdicts and its silence.
+    pub counts: Counts,
+}
+
+/// What an application said.
+#[derive(Default)]
+pub struct Counts {
+    /// Questions it said yes to.
+    pub yes: AtomicU64,
+    /// Questions it said no to.
+    pub no: AtomicU64,
+    /// Questions it did not answer in time, or not with a verdict; and those not asked because too many were under way.
+    pub none: AtomicU64,
+}
+
+enum Kept {
+    Verdict { is_yes: bool, until: Timestamp },
+    Asking(watch::Receiver<Option<bool>>),
+}
+
+impl Authoriser {
+    /// Of checked settings.
+    pub fn new(settings: &tidegate_settings::Application) -> Self {
+        let rest = settings.url.strip_prefix("http://").unwrap_or(&settings.url);
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let authority = if has_port(authority) { authority.to_owned() } else { format!("{authority}:80") };
+        Self {
+            authority,
+            path: format!("/{path}"),
+            settings: settings.clone(),
+            kept: Mutex::default(),
+            asking: AtomicUsize::new(0),
+            hash: RandomState::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// What it was made of.
+    pub fn settings(&self) -> &tidegate_settings::Application {
+        &self.settings
+    }
+
+    /// Whether the request may go on. Must run within a `LocalRuntime`.
+    pub async fn ask(self: &Arc<Self>, parts: &request::Parts, client: IpAddr, clock: &Arc<Clock>) -> bool {
+        let about = About::of(&self.settings, parts, client);
+        let mut answer = match self.look(&about, clock) {
+            Ok(verdict) => return verdict,
+            Err(answer) => answer,
+        };
+        let told = answer.wait_for(Option::is_some);
+        match tokio::time::timeout(self.settings.deadline, told).await {
+            Ok(Ok(verdict)) => verdict.unwrap_or_else(|| self.fallback()),
+            _ => self.fallback(),
+        }
+    }
+
+    fn fallback(&self) -> bool {
+        self.settings.fallback == Fallback::Allow
+    }
+
+    /// What is known, or who will know: asks if nobody does.
+    fn look(
+        self: &Arc<Self>,
+        about: &About,
+        clock: &Arc<Clock>,
+    ) -> Result<bool, watch::Receiver<Option<bool>>> {
+        let now = clock.now();
+        let key = about.key(&self.hash);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.get(&key) {
+            Some(Kept::Verdict { is_yes, until }) if now < *until => return Ok(*is_yes),
+            Some(Kept::Asking(answer)) => return Err(answer.clone()),
+            _ => {}
+        }
+        if self.asking.load(Relaxed) >= self.settings.max_asking || !self.has_room(&mut kept, now) {
+            self.counts.none.fetch_add(1, Relaxed);
+            return Ok(self.fallback());
+        }
+        self.asking.fetch_add(1, Relaxed);
+        let (tell, answer) = watch::channel(None);
+        kept.insert(key.clone(), Kept::Asking(answer.clone()));
+        drop(kept);
+        let question = Question { asker: self.clone(), key, clock: clock.clone(), verdict: None, tell };
+        // A task of its own: whoever asked first may leave.
+        tokio::task::spawn_local(question.put(about.clone()));
+        Err(answer)
+    }
+
+    /// Makes room for one more, at the cost of what has run out; else of any verdict.
+    fn has_room(&self, kept: &mut HashMap<Box<[u8]>, Kept>, now: Timestamp) -> bool {
+        if kept.len() < self.settings.max_kept {
+            return true;
+        }
+        // At most once for as many questions as were dropped.
+        let is_current = |one: &Kept| !matches!(one, Kept::Verdict { until, .. } if now >= *until);
+        kept.retain(|_, one| is_current(one));
+        if kept.len() >= self.settings.max_kept {
+            let known = kept.iter().filter(|(_, one)| matches!(one, Kept::Verdict { .. }));
+            let some: Vec<_> = known.map(|(key, _)| key.clone()).take(kept.len() / 8 + 1).collect();
+            some.iter().for_each(|key| drop(kept.remove(key)));
+        }
+        kept.len() < self.settings.max_kept
+    }
+
+    async fn status(&self, about: &About) -> Result<StatusCode, BoxError> {
+        let socket = Socket(TcpStream::connect(self.authority.as_str()).await?);
+        let (mut sender, connection) = http1::handshake(socket).await?;
+        let agent = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+        let request = Request::get(&self.path)
+            .header(header::HOST, &self.authority)
+            .header(header::USER_AGENT, agent)
+            .header(header::CONNECTION, "close")
+            .header(&about.name, &about.value)
+            .body(Empty::<Bytes>::new())?;
+        let response = sender.send_request(request);
+        // The connection is driven here and closed when the head is there: the body does not matter.
+        tokio::select! {
+            biased;
+            response = response => Ok(response?.status()),
+            _ = async { drop(connection.await); std::future::pending::<()>().await } => unreachable!("pending"),
+        }
+    }
+}
+
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'))
+}
+
+/// What a verdict is about: the field that tells it.
+#[derive(Clone)]
+struct About {
+    name: HeaderName,
+    value: HeaderValue,
+}
+
+impl About {
+    fn of(settings: &tidegate_settings::Application, parts: &request::Parts, client: IpAddr) -> Self {
+        let of_cookie = || {
+            let value = tiers::cookies(&parts.headers, &settings.cookie).next()?;
+            let pair = [settings.cookie.as_bytes(), b"=", value].concat();
+            Some(Self { name: header::COOKIE, value: HeaderValue::from_bytes(&pair).ok()? })
+        };
+        let of_url = || {
+            let url = format!("{}{}", target::host(parts).to_ascii_lowercase(), parts.uri.path());
+            Some(Self { name: URL, value: HeaderValue::from_str(&url).ok()? })
+        };
+        let found = match settings.key {
+            AskKey::Client => None,
+            AskKey::Cookie => of_cookie(),
+            AskKey::Url => of_url(),
+        };
+        found.unwrap_or_else(|| Self {
+            name: CLIENT,
+            value: HeaderValue::from_str(&client.to_string())
+                .unwrap_or_else(|_| HeaderValue::from_static("")),
+        })
+    }
+
+    fn key(&self, hash: &RandomState) -> Box<[u8]> {
+        let value = self.value.as_bytes();
+        let mut key = Vec::with_capacity(self.name.as_str().len() + 1 + value.len().min(MAX_KEY + 8));
+        key.extend_from_slice(self.name.as_str().as_bytes());
+        key.push(b'\n');
+        let (start, rest) = value.split_at(value.len().min(MAX_KEY));
+        key.extend_from_slice(start);
+        if !rest.is_empty() {
+            key.extend_from_slice(&hash.hash_one(rest).to_ne_bytes());
+        }
+        key.into()
+    }
+}
+
+/// A question under way. However it ends, its answer is kept and told.
+struct Question {
+    asker: Arc<Authoriser>,
+    key: Box<[u8]>,
+    clock: Arc<Clock>,
+    verdict: Option<bool>,
+    tell: watch::Sender<Option<bool>>,
+}
+
+impl Question {
+    async fn put(mut self, about: About) {
+        let asker = self.asker.clone();
+        let status = tokio::time::timeout(asker.settings.deadline, asker.status(&about)).await;
+        self.verdict = match status {
+            Ok(Ok(status)) if status.is_success() => Some(true),
+            Ok(Ok(status)) if status.is_client_error() => Some(false),
+            Ok(Ok(status)) => {
+                tracing::debug!(application = asker.settings.name, %status, "no verdict");
+                None
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(application = asker.settings.name, %error, "no verdict");
+                None
+            }
+            Err(_) => None,
+        };
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let asker = &self.asker;
+        asker.asking.fetch_sub(1, Relaxed);
+        let counts = &asker.counts;
+        let counter = match self.verdict {
+            Some(true) => &counts.yes,
+            Some(false) => &counts.no,
+            None => &counts.none,
+        };
+        counter.fetch_add(1, Relaxed);
+        let is_yes = self.verdict.unwrap_or_else(|| asker.fallback());
+        let life = match self.verdict {
+            Some(_) => asker.settings.ttl,
+            None => PAUSE,
+        };
+        let verdict = Kept::Verdict { is_yes, until: self.clock.now() + life };
+        let mut kept = asker.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(std::mem::take(&mut self.key), verdict);
+        drop(kept);
+        self.tell.send_replace(Some(is_yes));
+    }
+}

@@ -1,0 +1,202 @@
+//! Detectors and rules as the configuration has them, compiled: what a reload replaces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::bucket::SharedBucket;
+use tidegate_core::classify::Paths;
+use tidegate_core::detect::{Criterion, SourceId};
+use tidegate_core::gate::BucketConfig;
+use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
+use tidegate_core::rules::RuleConfig;
+use tidegate_core::units::{Cost, Rate, Timestamp};
+
+use crate::config::ClassFacts;
+use tidegate_settings::condition::{Condition, Names, Wrong};
+use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
+
+/// Why detectors and rules cannot be compiled: what `tidegate check` says first.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A condition.
+    #[error("rule.{rule}: expected {}; got {}", .wrong.expected, .wrong.got)]
+    Condition {
+        /// Whose.
+        rule: String,
+        /// What is wrong.
+        wrong: Wrong,
+    },
+    /// A URL.
+    #[error("rule.{rule}: the path glob {glob:?} is too long from its first wildcard on")]
+    Glob {
+        /// Whose.
+        rule: String,
+        /// Which.
+        glob: String,
+    },
+}
+
+/// When a rule holds.
+#[derive(Debug)]
+pub struct Conditions {
+    /// It comes in force.
+    pub when: Condition,
+    /// It may end.
+    pub until: Option<Condition>,
+}
+
+impl Conditions {
+    /// Both of them.
+    pub fn each(&self) -> impl Iterator<Item = &Condition> {
+        std::iter::once(&self.when).chain(&self.until)
+    }
+}
+
+/// Detectors and rules, compiled.
+#[derive(Debug)]
+pub struct Plan {
+    /// As configured.
+    pub detectors: Vec<Detector>,
+    /// By detector: what it looks at, where its class is known.
+    pub criteria: Vec<Criterion>,
+    /// Rules, for the core.
+    pub rules: Vec<RuleConfig>,
+    /// By rule.
+    pub conditions: Arc<Vec<Conditions>>,
+}
+
+impl Plan {
+    /// Compiles; `classes` are the names of the classes by id.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn new(settings: &Settings, classes: &[&str]) -> Result<Self, PlanError> {
+        let names = settings.detector_names();
+        let names = Names::new(&names);
+        let conditions = settings.rule.iter().map(|rule| conditions(rule, &names));
+        let conditions = Arc::new(conditions.collect::<Result<_, _>>()?);
+        Self::with(settings, classes, conditions)
+    }
+
+    /// The same with other values of tunables, and other ids of classes: conditions have neither.
+    pub fn renumbered(self: &Arc<Self>, settings: &Settings, classes: &[ClassFacts]) -> Arc<Self> {
+        // What can be wrong has nothing to do with these, and would have been wrong before.
+        let plan = Self::with(settings, &class_names(classes), self.conditions.clone());
+        plan.map_or_else(|_| self.clone(), Arc::new)
+    }
+
+    fn with(
+        settings: &Settings,
+        classes: &[&str],
+        conditions: Arc<Vec<Conditions>>,
+    ) -> Result<Self, PlanError> {
+        let rules = settings.rule.iter().map(|rule| compile(rule, settings, classes));
+        let criteria = settings.detector.iter().enumerate();
+        Ok(Self {
+            rules: rules.collect::<Result<_, _>>()?,
+            criteria: criteria.map(|(at, detector)| detector.criterion(SourceId(at), classes)).collect(),
+            detectors: settings.detector.clone(),
+            conditions,
+        })
+    }
+
+    /// Goes on where another plan's rates stand, told by their rules' names.
+    fn succeed(&mut self, old: &Self, now: Timestamp) {
+        for rule in &mut self.rules {
+            let before = old.rules.iter().find(|before| before.name == rule.name);
+            if let (Policy::Limit(bucket), Some(Policy::Limit(before))) =
+                (&mut rule.order.policy, before.map(|before| &before.order.policy))
+            {
+                let rate = bucket.gcra().rate();
+                *bucket = before.succeed(&bucket_config(rate), now).unwrap_or_else(|| bucket.clone());
+            }
+        }
+    }
+
+    /// Whether a rule may end what is already being answered (WAC 3.3 e, f).
+    pub fn may_cut(&self) -> bool {
+        let cuts = |order: &ActivePolicy| {
+            matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
+        };
+        self.rules.iter().any(|rule| cuts(&rule.order))
+    }
+}
+
+/// As [`Plan::succeed`], if it is another plan: nobody else holds that yet.
+pub fn succeed(plan: &mut Arc<Plan>, old: &Plan, now: Timestamp) {
+    if let Some(plan) = Arc::get_mut(plan) {
+        plan.succeed(old, now);
+    }
+}
+
+/// By id; a class that is gone has no name that a rule could mean.
+pub fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
+    classes.iter().map(|facts| if facts.is_gone { "" } else { &*facts.name }).collect()
+}
+
+fn conditions(rule: &Rule, names: &Names<'_>) -> Result<Conditions, PlanError> {
+    let compile = |text: &str| {
+        Condition::compile(text, names)
+            .map_err(|wrong| PlanError::Condition { rule: rule.name.clone(), wrong })
+    };
+    let until = (!rule.until.is_empty()).then(|| compile(&rule.until)).transpose()?;
+    Ok(Conditions { when: compile(&rule.when)?, until })
+}
+
+/// As for a class's buckets: a second's worth of the rate at once, and at least one request.
+fn bucket_config(rate: Rate) -> BucketConfig {
+    BucketConfig { rate, burst: rate.over(Duration::from_secs(1)).max(Cost::ONE) }
+}
+
+fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleConfig, PlanError> {
+    let paths = |globs: &[String]| {
+        Paths::compile(globs.iter().map(String::as_str))
+            .map_err(|at| PlanError::Glob { rule: rule.name.clone(), glob: globs[at].clone() })
+    };
+    let in_scope = |name: &&str| rule.class.iter().any(|wanted| wanted == name);
+    let exempt = settings.tier.iter().filter(|tier| tier.exempt).map(|tier| &tier.name);
+    let tiers = rule.spare.iter().chain(exempt).filter_map(|name| settings.tier_id(name));
+    let scope = Scope {
+        new_sessions: rule.visitors == Visitors::New,
+        classes: (!rule.class.is_empty()).then(|| classes.iter().map(in_scope).collect()),
+        urls: if rule.urls.is_empty() { None } else { Some(paths(&rule.urls)?) },
+        except: paths(&rule.except)?,
+        spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
+    };
+    // What is not there has been a mistake before.
+    let place = |names: Vec<&str>, name: &str| {
+        names
+            .iter()
+            .position(|known| *known == name)
+            .and_then(|at| u16::try_from(at).ok())
+            .unwrap_or(u16::MAX)
+    };
+    let route = || RouteId(place(settings.lighter_names(), &rule.to));
+    let policy = match rule.then {
+        Then::Refuse => Policy::Refuse,
+        Then::Limit => SharedBucket::new(&bucket_config(Rate::per_second(rule.rate).unwrap_or_default()))
+            .map_or(Policy::Refuse, Policy::Limit),
+        Then::Multicast => Policy::Multicast { period: rule.period },
+        Then::Ask => Policy::Ask(AuthoriserId(place(settings.application_names(), &rule.application))),
+        Then::Room => Policy::Room,
+        Then::Reroute => Policy::Reroute(route()),
+    };
+    let action = match rule.action {
+        How::Answer => Action::Answer { status: rule.status },
+        How::Page => Action::Page { status: rule.status },
+        How::Lighter => Action::Lighter(route()),
+        How::Close => Action::Close,
+        How::Reset => Action::Reset,
+        How::End => Action::End,
+        How::Stop => Action::Stop,
+    };
+    Ok(RuleConfig {
+        name: rule.name.as_str().into(),
+        is_enabled: rule.enabled,
+        priority: rule.priority.into(),
+        hold: rule.hold,
+        has_until: !rule.until.is_empty(),
+        unknown: rule.unknown,
+        order: ActivePolicy { rule: RuleId::default(), scope, policy, action, is_shadow: rule.shadow },
+    })
+}

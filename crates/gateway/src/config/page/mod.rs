@@ -1,0 +1,255 @@
+//! What a waiting visitor gets: the page, the API answer and the status document (DESIGN, "What the visitor sees").
+//!
+//! ```text
+//! settings ─► template ─► compiled once per language and kind ─► render: segments + a few numbers ─► bytes
+//!                locale ─► words for every duration ┘
+//! ```
+//! This module writes bodies. Status codes and header fields are respond.rs's, times and places the core's.
+
+use std::fmt;
+
+use http::HeaderValue;
+
+mod escape;
+mod form;
+mod locale;
+mod logo;
+mod policy;
+mod poll;
+mod problem;
+mod render;
+mod template;
+mod view;
+
+pub use form::{KeptForm, keep};
+pub use locale::Lang;
+pub use poll::poll_interval;
+pub use problem::retry_after;
+pub use view::{Kind, State, Status, View};
+
+use locale::{Heading, Words};
+use template::{Compiled, Slot, Template, squeeze};
+
+/// Why the pages cannot be made: an operator's template or logo.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// A file cannot be read as UTF-8 text or at all.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A mistake in the template.
+    #[error("{path}:{line}: expected {expected}")]
+    Template {
+        /// The file.
+        path: String,
+        /// Where, from 1.
+        line: usize,
+        /// What was expected, what was found, what may have been meant.
+        expected: String,
+    },
+    /// The template lacks what a visitor needs.
+    #[error("{path}: the slot `{{{{{slot}}}}}` is missing: {why}")]
+    Missing {
+        /// The file.
+        path: String,
+        /// The slot.
+        slot: &'static str,
+        /// What it is for.
+        why: &'static str,
+    },
+    /// A slot where escaping for HTML does not protect.
+    #[error("{path}: expected no slot inside <{element}>: put it into the page and read it from there")]
+    InScript {
+        /// The file.
+        path: String,
+        /// `script` or `style`.
+        element: String,
+    },
+    /// The logo is too large to be sent to everybody who waits.
+    #[error("{path}: expected a logo of at most {max} bytes, found {bytes}")]
+    LogoSize {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The logo is no image we embed.
+    #[error("{path}: expected an SVG or a PNG image")]
+    LogoKind {
+        /// The file.
+        path: String,
+    },
+}
+
+/// All pages, ready to be filled in.
+pub struct Pages {
+    languages: Vec<Language>,
+    style: Vec<u8>,
+    policy: HeaderValue,
+    policy_form: HeaderValue,
+}
+
+/// One language's words and pages.
+struct Language {
+    words: Words,
+    /// Strings and code for the browser.
+    script: Vec<u8>,
+    /// In the order of [`Kind::ALL`].
+    pages: Vec<Compiled>,
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Pages {
+    /// Reads template and logo and compiles every page.
+    pub fn new(room: &tidegate_settings::Room) -> Result<Self, PageError> {
+        let (path, source) = match &room.template {
+            None => ("page.html".to_owned(), squeeze(include_str!("page.html"))),
+            Some(path) => {
+                let name = path.display().to_string();
+                let read = std::fs::read_to_string(path);
+                (name.clone(), read.map_err(|source| PageError::Read { path: name, source })?)
+            }
+        };
+        let template = Template::parse(&path, &source)?;
+        let logo =
+            room.logo.as_deref().map(|logo| logo::image(logo, &room.title)).transpose()?.unwrap_or_default();
+        // In a style sheet line breaks mean nothing.
+        let css = squeeze(include_str!("page.css")).replace('\n', "");
+        let js = squeeze(include_str!("page.js"));
+        let languages =
+            Lang::ALL.into_iter().map(|lang| Language::new(lang, &template, room, &logo, &js)).collect();
+        let mut styles = template.inline(&path, "style")?;
+        let mut scripts = template.inline(&path, "script")?;
+        let style = format!("<style>{css}</style>").into_bytes();
+        if template.uses(Slot::Style) {
+            styles.push(css);
+        }
+        if template.uses(Slot::Script) {
+            scripts.push(js);
+        }
+        let policy = policy::policy(&scripts, &styles);
+        Ok(Self {
+            languages,
+            style,
+            policy_form: policy::header(&policy),
+            policy: policy::header(&format!("{policy}; form-action 'self'")),
+        })
+    }
+
+    /// The language that suits an `Accept-Language` field best.
+    pub fn language(&self, accept_language: Option<&str>) -> Lang {
+        Lang::negotiate(accept_language)
+    }
+
+    /// `Content-Security-Policy` of the page.
+    ///
+    /// With a kept form it says nothing on where forms may go: browsers hold the origin's redirect after the form
+    /// against it too, and a checkout that leads to a payment service would be cut off.
+    pub fn policy(&self, with_form: bool) -> &HeaderValue {
+        if with_form { &self.policy_form } else { &self.policy }
+    }
+}
+
+impl Language {
+    fn new(lang: Lang, template: &Template, room: &tidegate_settings::Room, logo: &str, js: &str) -> Self {
+        let s = lang.strings();
+        let escaped = |text: &str| {
+            let mut out = Vec::new();
+            escape::html(text, &mut out);
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let compile = |kind: Kind| {
+            let heading = heading(lang, kind);
+            let word = |name: &str| match name {
+                "lang" => lang.tag().to_owned(),
+                "dir" => lang.dir().to_owned(),
+                "title" => escaped(&room.title),
+                "logo" => logo.to_owned(),
+                "headline" => escaped(heading.headline),
+                "message" => escaped(heading.message),
+                "notice" => escaped(notice(lang, kind).unwrap_or_default()),
+                "next" => escaped(s.next),
+                "text_expected" => escaped(s.expected),
+                "text_ahead" => escaped(s.ahead),
+                "text_waited" => escaped(s.waited),
+                "text_retry" => escaped(s.retry),
+                _ => unreachable!("every slot that template.rs names without a Slot is above"),
+            };
+            let keep = |section: &str| match section {
+                "has_place" => kind.has_place(),
+                "has_notice" => notice(lang, kind).is_some(),
+                "has_title" => !room.title.is_empty(),
+                // Both say when the page tries again.
+                "is_full" => matches!(kind, Kind::Full | Kind::Overloaded),
+                _ => kind == Kind::Forbidden,
+            };
+            template.compile(word, keep)
+        };
+        Self {
+            words: Words::new(s),
+            script: script(lang, js),
+            pages: Kind::ALL.into_iter().map(compile).collect(),
+        }
+    }
+}
+
+fn heading(lang: Lang, kind: Kind) -> &'static Heading {
+    let s = lang.strings();
+    match kind {
+        Kind::Waiting | Kind::Replaced | Kind::Late => &s.waiting,
+        Kind::Full => &s.full,
+        Kind::Unavailable => &s.unavailable,
+        Kind::Forbidden => &s.forbidden,
+        Kind::Overloaded => &s.overloaded,
+    }
+}
+
+fn notice(lang: Lang, kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Replaced => Some(lang.strings().replaced),
+        Kind::Late => Some(lang.strings().late),
+        _ => None,
+    }
+}
+
+/// The strings the script says, as JSON, and the script.
+fn script(lang: Lang, js: &str) -> Vec<u8> {
+    let s = lang.strings();
+    let strings = [
+        ("about", s.about),
+        ("soon", s.soon),
+        ("left", s.left),
+        ("next", s.you_next),
+        ("turn", s.turn),
+        ("longer", s.longer),
+        ("lost", s.lost),
+        ("back", s.back),
+        ("down", s.down),
+        ("sent", s.sent),
+        ("headline", s.waiting.headline),
+        ("message", s.waiting.message),
+    ];
+    let mut out = b"<script type=\"application/json\" id=\"tidegate-text\">{".to_vec();
+    for (i, (name, value)) in strings.into_iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        out.extend_from_slice(format!("{comma}\"{name}\":\"").as_bytes());
+        escape::json(value, &mut out);
+        out.push(b'"');
+    }
+    out.extend_from_slice(format!("}}</script>\n<script>{js}</script>").as_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests;

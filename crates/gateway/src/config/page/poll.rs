@@ -1,0 +1,153 @@
+//! When a waiting page asks again.
+//!
+//! Far from its turn a page learns nothing by asking often, near to it every second counts: so the interval is an
+//! eighth of the wait, between 1 s and the room's longest (20 s, down to 0.3 s while the capacity is being looked for), which
+//! makes about 20 questions in half an hour. Where so many wait that they would ask more than 20,000 times a second (and eight
+//! times for each visitor let in), the room's shortest interval holds, which is another one for those near their turn ([`AskEvery`]). Jitter of a fifth either
+//! way keeps a crowd that came in one second from asking in one second. A fixed interval (the 20 s of other rooms)
+//! was rejected: it lets places fall due unclaimed at the end and loads the gate at the beginning.
+
+use std::time::Duration;
+
+use tidegate_core::room::PollIntervals;
+
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Time until a page with `wait` left should ask again; `every` is the room's
+/// ([`Desk::ask_every`](tidegate_core::desk::Desk::ask_every)), `unit_random` is uniform in 0..1.
+///
+/// Never sooner than `every` allows, nor than 0.3 s, so that a room whose origin is behind is not asked in a tight loop;
+/// else never later than 0.1 to 0.3 s after the turn has come.
+pub fn poll_interval(wait: Duration, every: &PollIntervals, unit_random: f64) -> Duration {
+    let random = if unit_random.is_finite() { unit_random.clamp(0.0, 1.0) } else { 0.5 };
+    let within = every.within;
+    let distance = (wait / 8).min(within).max(SHORTEST.min(within)).mul_f64(0.8 + 0.4 * random);
+    let due = wait.saturating_add(Duration::from_secs_f64(0.1 + 0.2 * random));
+    let least = every.least(wait).mul_f64(1.0 + 0.2 * random);
+    distance.min(due).max(least).max(Duration::from_millis(300))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::room::{Arrival, LONGEST_POLL_INTERVAL, Room, RoomConfig, RoomTargets, TicketStatus};
+    use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn the_interval_scales_with_the_distance() {
+        let table = [
+            (0, 0.0, 300),
+            (0, 1.0, 300),
+            (500, 0.5, 700),
+            (800, 0.0, 800),
+            (5_000, 0.5, 1_000),
+            (8_000, 0.5, 1_000),
+            (40_000, 0.5, 5_000),
+            (40_000, 0.0, 4_000),
+            (40_000, 1.0, 6_000),
+            (1_800_000, 0.5, 20_000),
+            (1_800_000, f64::NAN, 20_000),
+        ];
+        for (wait, random, expected) in table {
+            let got = poll_interval(Duration::from_millis(wait), &PollIntervals::default(), random);
+            assert_eq!(got.as_millis(), expected, "wait {wait} ms, random {random}");
+        }
+        let sooner =
+            poll_interval(Duration::from_secs(1_800), &PollIntervals::new(Duration::from_secs(2), 0, 0), 0.5);
+        assert_eq!(sooner, Duration::from_secs(2), "while the capacity is looked for");
+        let soonest =
+            poll_interval(Duration::from_secs(1_800), &PollIntervals::new(Duration::ZERO, 0, 0), 0.5);
+        assert_eq!(soonest, Duration::from_millis(300), "however short the room's longest");
+        assert!(poll_interval(Duration::MAX, &PollIntervals::default(), 1.0) <= Duration::from_secs(24));
+    }
+
+    /// Questions a second of so many pages, if each asks again and again at the wait it has.
+    fn questions_per_s(waits: &[Duration], every: &PollIntervals) -> f64 {
+        let at = |i: usize| (i % 100) as f64 / 100.0;
+        waits.iter().enumerate().map(|(i, wait)| 1.0 / poll_interval(*wait, every, at(i)).as_secs_f64()).sum()
+    }
+
+    #[test]
+    fn all_together_ask_no_more_than_they_may_however_their_waits_are_spread() {
+        type Spread = fn(f64) -> f64;
+        let spreads: [(&str, Spread); 6] = [
+            ("all at their turn", |_| 0.0),
+            ("all within a second", |x| x),
+            ("all just beyond the near", |x| 8.0 + x),
+            ("evenly over half an hour", |x| 1_800.0 * x),
+            ("half of them near", |x| if x < 0.5 { 8.0 * x } else { 900.0 }),
+            ("many near, few far", |x| 1_800.0 * x.powi(8)),
+        ];
+        for (name, spread) in spreads {
+            for n in [100u32, 10_000, 50_000, 300_000] {
+                for within in [Duration::ZERO, Duration::from_secs(1), LONGEST_POLL_INTERVAL] {
+                    let waits: Vec<_> = (0..n)
+                        .map(|i| Duration::from_secs_f64(spread(f64::from(i) / f64::from(n))))
+                        .collect();
+                    let horizon = PollIntervals::new(within, 0, u64::from(n)).horizon();
+                    let near = waits.iter().filter(|wait| **wait <= horizon).count() as u64;
+                    let every = PollIntervals::new(within, near, u64::from(n));
+                    let asked = questions_per_s(&waits, &every);
+                    assert!(asked <= 20_000.0, "{n} {name}, {within:?}: {asked:.0}/s");
+                    let late = waits.iter().filter(|w| **w > horizon).map(|w| {
+                        poll_interval(*w, &every, 1.0).saturating_sub(*w + Duration::from_millis(300))
+                    });
+                    assert!(late.max().unwrap_or_default() <= horizon / 5, "{n} {name}: late for the turn");
+                }
+            }
+        }
+        // Where they are few, nobody is kept from asking.
+        assert_eq!(
+            PollIntervals::new(LONGEST_POLL_INTERVAL, 2_000, 3_000).least(Duration::from_secs(1)),
+            Duration::from_millis(200)
+        );
+    }
+
+    /// The same of what a room publishes for those who wait in it, by the waits it tells them.
+    #[test]
+    fn a_room_tells_its_pages_how_often_they_may_ask() {
+        let start = Timestamp::from_secs(1_800_000_000);
+        for per_s in [50.0, 1_000.0, 20_000.0] {
+            let config = RoomConfig { max_wait: Duration::from_secs(7_200), ..RoomConfig::default() };
+            let rate = Rate::per_second(per_s).expect("a rate");
+            let room = Room::new(config, rate, start);
+            let tickets: Vec<_> = (0..100_000)
+                .filter_map(|nonce| match room.arrive(ClassId(0), nonce, None, start) {
+                    Arrival::Wait(ticket, _) => Some(ticket),
+                    _ => None,
+                })
+                .collect();
+            for tick in 1..30u32 {
+                let now = start + Duration::from_millis(100) * tick;
+                // The capacity is found to be another one, and is looked for on and off.
+                if tick == 15 {
+                    room.set_targets(&RoomTargets::from(Rate::per_second(per_s / 3.0).expect("a rate")), now);
+                }
+                room.tick(now, Cost::ZERO);
+                room.look_out(tick % 7 == 0, now);
+                let waits: Vec<_> = tickets
+                    .iter()
+                    .map(|ticket| match room.status(ticket, now) {
+                        TicketStatus::Wait(wait) => wait.wait,
+                        _ => Duration::from_secs(1),
+                    })
+                    .collect();
+                let asked = questions_per_s(&waits, &room.poll_intervals());
+                let most = 20_000.0 + 8.0 * if tick < 15 { per_s } else { per_s / 3.0 };
+                assert!(asked <= most, "{per_s}/s, tick {tick}: {asked:.0}/s of {most:.0}/s");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_late_never_frantic(wait_ms in 0u64..4_000_000, within_ms in 0u64..20_000, random: f64) {
+            let wait = Duration::from_millis(wait_ms);
+            let interval = poll_interval(wait, &PollIntervals::new(Duration::from_millis(within_ms), 0, 0), random);
+            proptest::prop_assert!(interval >= Duration::from_millis(300));
+            proptest::prop_assert!(interval <= wait.saturating_add(Duration::from_millis(300)));
+            proptest::prop_assert!(interval <= Duration::from_secs(24));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Templates of the waiting page: `{{slots}}` and `{{#sections}}…{{/sections}}`, ours and the operator's alike.
+//!
+//! A template is compiled at start into literal text and slots, once for every language and kind of page, so that a
+//! rendering copies segments and writes a few numbers. Whatever does not change between visitors (the words, the
+//! operator's title, sections that a kind leaves out) is already part of the literals. A general template engine was
+//! rejected: it would interpret on every request, and it could not say which slots a waiting page must have.
+
+use super::PageError;
+
+/// What is filled in per visitor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slot {
+    Wait,
+    WaitText,
+    Place,
+    Waited,
+    Left,
+    Level,
+    Target,
+    Data,
+    Refresh,
+    Form,
+    // The same for every visitor, but large: shared between the pages instead of copied into each.
+    Style,
+    Script,
+}
+
+/// Slots an operator's template may use, and whether they are filled in per visitor.
+const SLOTS: [(&str, Option<Slot>); 24] = [
+    ("lang", None),
+    ("dir", None),
+    ("title", None),
+    ("logo", None),
+    ("headline", None),
+    ("message", None),
+    ("notice", None),
+    ("next", None),
+    ("text_expected", None),
+    ("text_ahead", None),
+    ("text_waited", None),
+    ("text_retry", None),
+    ("wait", Some(Slot::Wait)),
+    ("wait_text", Some(Slot::WaitText)),
+    ("place", Some(Slot::Place)),
+    ("waited", Some(Slot::Waited)),
+    ("left", Some(Slot::Left)),
+    ("level", Some(Slot::Level)),
+    ("target", Some(Slot::Target)),
+    ("data", Some(Slot::Data)),
+    ("refresh", Some(Slot::Refresh)),
+    ("form", Some(Slot::Form)),
+    ("style", Some(Slot::Style)),
+    ("script", Some(Slot::Script)),
+];
+
+/// Sections: kept or left out by kind of page or by what the operator configured.
+const SECTIONS: [&str; 5] = ["has_place", "has_notice", "has_title", "is_full", "is_forbidden"];
+
+/// Slots without which a visitor would be stuck, and why.
+const MANDATORY: [(&str, &str); 3] = [
+    ("wait", "visitors must see how long it takes"),
+    ("refresh", "the page must work without JavaScript"),
+    ("form", "it holds the way on for visitors without JavaScript, and what they entered"),
+];
+
+#[derive(Debug, PartialEq)]
+enum Piece {
+    Text(String),
+    /// Index into [`SLOTS`].
+    Slot(usize),
+    /// Start of a section: index into [`SECTIONS`].
+    Open(usize),
+    Close,
+}
+
+/// A checked template.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// A template with everything filled in that does not depend on the visitor.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// All literals, one after the other.
+    text: Vec<u8>,
+    /// Where each slot stands in `text`.
+    slots: Vec<(usize, Slot)>,
+}
+
+impl Compiled {
+    /// The literal bytes: what rendering copies at least.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Writes the page; `fill` writes the slots.
+    pub(crate) fn render(&self, out: &mut Vec<u8>, mut fill: impl FnMut(Slot, &mut Vec<u8>)) {
+        let mut from = 0;
+        for (at, slot) in &self.slots {
+            out.extend_from_slice(&self.text[from..*at]);
+            fill(*slot, out);
+            from = *at;
+        }
+        out.extend_from_slice(&self.text[from..]);
+    }
+}
+
+impl Template {
+    /// Reads a template. `path` is for the messages.
+    pub(crate) fn parse(path: &str, source: &str) -> Result<Self, PageError> {
+        let mut pieces = Vec::new();
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        let mut rest = source;
+        let mut line = 1;
+        while let Some(at) = rest.find("{{") {
+            let (text, tail) = rest.split_at(at);
+            line += text.matches('\n').count();
+            let fault = |expected: String| PageError::Template { path: path.into(), line, expected };
+            let Some(end) = tail.find("}}").filter(|end| !tail[..*end].contains('\n')) else {
+                return Err(fault("`}}` on the line that has `{{`".into()));
+            };
+            if !text.is_empty() {
+                pieces.push(Piece::Text(text.to_owned()));
+            }
+            let name = tail[2..end].trim();
+            pieces.push(if let Some(name) = name.strip_prefix('#') {
+                let section = find(name, SECTIONS.into_iter(), "section").map_err(fault)?;
+                open.push((section, line));
+                Piece::Open(section)
+            } else if let Some(name) = name.strip_prefix('/') {
+                let expected = open.pop().map(|(section, _)| SECTIONS[section]);
+                if expected != Some(name) {
+                    let expected = expected.map_or("no".to_owned(), |e| format!("`{{{{/{e}}}}}`"));
+                    return Err(fault(format!("{expected} end of a section, found `{{{{/{name}}}}}`")));
+                }
+                Piece::Close
+            } else {
+                Piece::Slot(find(name, SLOTS.iter().map(|s| s.0), "slot").map_err(fault)?)
+            });
+            rest = &tail[end + 2..];
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.to_owned()));
+        }
+        if let Some((section, line)) = open.pop() {
+            let expected = format!("`{{{{/{}}}}}` for the section that begins here", SECTIONS[section]);
+            return Err(PageError::Template { path: path.into(), line, expected });
+        }
+        let template = Self { pieces };
+        template.check(path)?;
+        Ok(template)
+    }
+
+    fn check(&self, path: &str) -> Result<(), PageError> {
+        let has = |name: &str| self.pieces.iter().any(|p| matches!(p, Piece::Slot(i) if SLOTS[*i].0 == name));
+        if let Some((slot, why)) = MANDATORY.into_iter().find(|(name, _)| !has(name)) {
+            return Err(PageError::Missing { path: path.into(), slot, why });
+        }
+        if has("script") && !has("data") {
+            let why = "{{script}} reads the visitor's figures from the element that bears it";
+            return Err(PageError::Missing { path: path.into(), slot: "data", why });
+        }
+        Ok(())
+    }
+
+    /// Whether the template uses a slot.
+    pub(crate) fn uses(&self, slot: Slot) -> bool {
+        self.pieces.iter().any(|p| matches!(p, Piece::Slot(i) if SLOTS[*i].1 == Some(slot)))
+    }
+
+    /// Bodies of inline `<script>` and `<style>` elements, for the content security policy.
+    ///
+    /// A slot inside of one is refused: what is escaped for HTML is not safe in a script, and its hash would change.
+    pub(crate) fn inline(&self, path: &str, element: &str) -> Result<Vec<String>, PageError> {
+        // Slots become a character that no template holds, so that they are seen inside the elements.
+        const HOLE: char = '\0';
+        let text: String =
+            self.pieces.iter().map(|p| if let Piece::Text(t) = p { t.as_str() } else { "\0" }).collect();
+        let lower = text.to_ascii_lowercase();
+        let (open, close) = (format!("<{element}"), format!("</{element}"));
+        let mut bodies = Vec::new();
+        let mut from = 0;
+        while let Some(start) = lower[from..].find(&open).map(|i| from + i) {
+            let body = lower[start..].find('>').map_or(text.len(), |i| start + i + 1);
+            let end = lower[body..].find(&close).map_or(text.len(), |i| body + i);
+            if text[start..end].contains(HOLE) {
+                return Err(PageError::InScript { path: path.into(), element: element.into() });
+            }
+            bodies.push(text[body..end].to_owned());
+            from = end;
+        }
+        Ok(bodies)
+    }
+
+    /// Fills in what does not depend on the visitor: `word` gives the text of a slot by name, `keep` whether a
+    /// section stays.
+    pub(crate) fn compile(&self, word: impl Fn(&str) -> String, keep: impl Fn(&str) -> bool) -> Compiled {
+        let mut compiled = Compiled { text: Vec::new(), slots: Vec::new() };
+        let mut kept = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Open(section) => kept.push(keep(SECTIONS[*section])),
+                Piece::Close => drop(kept.pop()),
+                _ if kept.contains(&false) => {}
+                Piece::Text(text) => compiled.text.extend_from_slice(text.as_bytes()),
+                Piece::Slot(index) => match SLOTS[*index] {
+                    (_, Some(slot)) => compiled.slots.push((compiled.text.len(), slot)),
+                    (name, None) => compiled.text.extend_from_slice(word(name).as_bytes()),
+                },
+            }
+        }
+        compiled
+    }
+}
+
+/// Index of `name`, or what was expected instead.
+fn find(name: &str, known: impl Iterator<Item = &'static str> + Clone, what: &str) -> Result<usize, String> {
+    known.clone().position(|k| k == name).ok_or_else(|| {
+        let nearest = known.clone().min_by_key(|k| distance(name, k)).filter(|k| distance(name, k) <= 2);
+        let all = known.collect::<Vec<_>>().join(", ");
+        match nearest {
+            Some(nearest) => format!("a {what}, found `{name}`; did you mean `{nearest}`?"),
+            None => format!("a {what}, found `{name}`; known: {all}"),
+        }
+    })
+}
+
+/// Levenshtein distance, capped by the length of what somebody may have typed.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 32 {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Takes the indentation, empty lines and whole-line comments out of one of our own assets, which are written for
+/// readers but sent to everybody. The assets keep to the rule this needs: no comment shares a line with anything
+/// else, no text spans lines.
+pub(crate) fn squeeze(asset: &str) -> String {
+    let comment = |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
+    let lines = asset.lines().map(str::trim).filter(|line| !line.is_empty() && !comment(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "{{wait}}{{refresh}}{{form}}";
+
+    fn fault(source: &str) -> String {
+        Template::parse("page.html", source).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn mistakes_are_told_with_line_and_remedy() {
+        let table = [
+            ("a\nb {{palce}}", "page.html:2: expected a slot, found `palce`; did you mean `place`?"),
+            (
+                "{{#has_palce}}",
+                "page.html:1: expected a section, found `has_palce`; did you mean `has_place`?",
+            ),
+            ("\n\n{{wait", "page.html:3: expected `}}` on the line that has `{{`"),
+            ("{{wait\n}}", "page.html:1: expected `}}` on the line that has `{{`"),
+            ("{{#is_full}}\n", "page.html:1: expected `{{/is_full}}` for the section that begins here"),
+            (
+                "{{#is_full}}{{/has_place}}",
+                "page.html:1: expected `{{/is_full}}` end of a section, found `{{/has_place}}`",
+            ),
+            ("{{/is_full}}", "page.html:1: expected no end of a section, found `{{/is_full}}`"),
+            (
+                "{{wait}}{{form}}",
+                "page.html: the slot `{{refresh}}` is missing: the page must work without JavaScript",
+            ),
+        ];
+        for (source, expected) in table {
+            assert_eq!(fault(source), expected, "{source}");
+        }
+        assert!(fault("{{zzzzzzzzzz}}").contains("known: lang, dir,"));
+        assert!(fault(&format!("{LEAST}{{{{script}}}}")).contains("`{{data}}` is missing"));
+    }
+
+    #[test]
+    fn sections_stay_or_go_and_slots_are_filled_in_order() {
+        let source = format!(
+            "{LEAST}<{{{{ headline }}}}{{{{#is_full}}}}F{{{{place}}}}{{{{/is_full}}}}|{{{{target}}}}>"
+        );
+        let template = Template::parse("t", &source).unwrap();
+        for (full, expected) in [
+            (true, "[Wait][Refresh][Form]<HF[Place]|[Target]>"),
+            (false, "[Wait][Refresh][Form]<H|[Target]>"),
+        ] {
+            let compiled = template.compile(|_| "H".into(), |_| full);
+            let mut out = Vec::new();
+            compiled.render(&mut out, |slot, out| out.extend_from_slice(format!("[{slot:?}]").as_bytes()));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn inline_code_is_found_and_holds_no_slots() {
+        let template =
+            Template::parse("t", &format!("{LEAST}<STYLE>a</style><style media=x>b</style >")).unwrap();
+        assert_eq!(template.inline("t", "style").unwrap(), ["a", "b"]);
+        assert!(template.inline("t", "script").unwrap().is_empty());
+        let template =
+            Template::parse("t", &format!("{LEAST}<script>x = '{{{{target}}}}'</script>")).unwrap();
+        assert!(matches!(template.inline("t", "script"), Err(PageError::InScript { .. })));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_template_is_taken_or_refused(source in "(\\{\\{|\\}\\}|#|/|wait|form|refresh|is_full|\n|<script>|é| ){0,12}") {
+            if let Ok(template) = Template::parse("t", &source) {
+                let _ = template.inline("t", "script");
+                let _ = template.compile(|_| String::new(), |_| true);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the pages are told about a visitor.
+
+use std::time::Duration;
+
+use super::{KeptForm, Lang};
+
+/// Why the visitor sees the page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Waits for the turn.
+    Waiting,
+    /// No place is left within `max_wait`; `wait` is the time until trying again makes sense.
+    Full,
+    /// The ticket was used before; this is a new place.
+    Replaced,
+    /// The turn had passed; this is a new place.
+    Late,
+    /// The origin does not answer; the place is kept.
+    Unavailable,
+    /// The ticket is forged.
+    Forbidden,
+    /// A rule refuses the request; `wait` is the time until trying again makes sense.
+    Overloaded,
+}
+
+impl Kind {
+    /// Every kind, in the order of their indices.
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Full,
+        Self::Replaced,
+        Self::Late,
+        Self::Unavailable,
+        Self::Forbidden,
+        Self::Overloaded,
+    ];
+
+    /// Whether the visitor holds a place in the room.
+    pub(crate) const fn has_place(self) -> bool {
+        !matches!(self, Self::Full | Self::Forbidden | Self::Overloaded)
+    }
+}
+
+/// One visitor's situation. Everything in it may come from outside; all of it is escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Why the page is shown.
+    pub kind: Kind,
+    /// Its language.
+    pub lang: Lang,
+    /// The HTTP status it is sent with: RFC 9457 repeats it in the body.
+    pub status: u16,
+    /// Time until the turn; for a full room, until another try.
+    pub wait: Duration,
+    /// People ahead.
+    pub place: u64,
+    /// Time waited so far.
+    pub waited: Duration,
+    /// When the page asks for its status first: see [`super::poll_interval`].
+    pub poll: Duration,
+    /// Path and query to return to. One that leads elsewhere becomes `/`.
+    pub target: &'a str,
+    /// The ticket, only for clients without cookies: the page's URLs then carry it as `tg=`.
+    pub ticket: Option<&'a str>,
+    /// Path and query of the status document.
+    pub status_path: &'a str,
+    /// The form to be sent when the turn comes.
+    pub form: Option<&'a KeptForm>,
+    /// How often the page reloads without JavaScript. Unused with a form, which a reload would lose. Send no
+    /// `Refresh` header field beside it: that would reload the page of everybody who has JavaScript too.
+    pub refresh: Option<Duration>,
+}
+
+/// Where a visitor stands, for the status document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not yet.
+    Waiting,
+    /// The turn has come: the page goes to its target.
+    Ready,
+    /// The turn has passed.
+    Expired,
+    /// The ticket was used, in another tab perhaps.
+    Redeemed,
+    /// No place within `max_wait`.
+    Full,
+    /// The origin does not answer; the place is kept.
+    Unavailable,
+}
+
+/// The status document.
+#[derive(Clone, Copy, Debug)]
+pub struct Status<'a> {
+    /// Where the visitor stands.
+    pub state: State,
+    /// Time until the turn.
+    pub wait_ms: u64,
+    /// People ahead.
+    pub place: u64,
+    /// When to ask again: see [`super::poll_interval`].
+    pub poll_ms: u64,
+    /// Time waited so far.
+    pub waited_ms: u64,
+    /// The ticket that takes the old one's place, for clients without cookies; empty: cookies do, the URLs need none.
+    pub ticket: Option<&'a str>,
+}

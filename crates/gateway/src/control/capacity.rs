@@ -1,0 +1,309 @@
+//! Performs the capacity stage of the control side: runs the estimator on the ticks, keeps what it said last, and does to it
+//! what an operator may (set, look anew, reconfigure).
+//!
+//! The decisions are `tidegate_core::capacity`'s and `tidegate_core::control`'s. A reload keeps what was learned: a new
+//! ceiling or floor touches no estimator, and a new estimator starts from the capacity in force.
+
+use tidegate_core::capacity::{Estimate, GateLoad, Phase, Sample, State};
+use tidegate_core::control::{Change, Control as Steering, Tunables};
+use tidegate_core::gate::Totals;
+use tidegate_core::units::{ClassId, Rate, Timestamp};
+
+use crate::config::Config;
+use crate::shared::Shared;
+use tidegate_settings::Role;
+
+/// The estimator at work.
+pub struct Capacity {
+    steering: Steering,
+    tunables: Tunables,
+    estimate: Estimate,
+    rediscoveries: u64,
+    /// Since it began to search last.
+    has_settled: bool,
+}
+
+/// Why the capacity cannot be changed or looked for here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotHere {
+    /// WebQ's second half.
+    #[error("the capacity is kept by the tokengen process: ask there")]
+    TokenCheck,
+    /// Nothing is discovered.
+    #[error(
+        "the capacity is given (capacity.rate, or PUT /v1/capacity), not discovered: \
+         there is nothing to look for; capacity.estimator chooses an algorithm"
+    )]
+    Given,
+}
+
+impl Capacity {
+    /// An estimator that has seen nothing.
+    pub fn new(live: &Config, now: Timestamp) -> Self {
+        let mut steering = live.steering();
+        let (tunables, estimate) = steering.tick(&[], &GateLoad::default(), now);
+        Self { steering, tunables, estimate, rediscoveries: 0, has_settled: false }
+    }
+
+    /// One tick: learns from `samples` and what the gate has kept since, and sets room and gate accordingly.
+    pub fn tick(&mut self, shared: &Shared, samples: &mut Vec<Sample>, now: Timestamp) -> Totals {
+        let gate = shared.gate.totals();
+        shared.gate.take_samples(samples);
+        shared.sessions.tick(shared, &gate, self.estimate.confidence > 0.0, now);
+        let usable = shared.has_somewhere_to_go(&shared.config.load().settings.role);
+        (self.tunables, self.estimate) = self.steering.steer(&shared.admission, &gate, usable, samples, now);
+        // What all usable replicas together may work on.
+        shared.gate.set_limit(seated(self.tunables.max_in_flight, shared));
+        self.count();
+        gate
+    }
+
+    fn count(&mut self) {
+        match self.estimate.phase {
+            Phase::Settled => self.has_settled = true,
+            Phase::Searching if self.has_settled => {
+                self.has_settled = false;
+                self.rediscoveries += 1;
+            }
+            Phase::Searching | Phase::Configured | Phase::Paused => {}
+        }
+    }
+
+    /// An operator says what the capacity is; in force at once.
+    ///
+    /// # Errors
+    /// The estimator works elsewhere.
+    pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
+        if let Role::TokenCheck { .. } = shared.config.load().settings.role {
+            return Err(NotHere::TokenCheck);
+        }
+        self.steering.set_capacity(rate, now);
+        self.tick(shared, &mut Vec::new(), now);
+        Ok(())
+    }
+
+    /// An operator wants the capacity looked for anew.
+    ///
+    /// # Errors
+    /// It is not discovered, or not here.
+    pub fn rediscover(&mut self, live: &Config, now: Timestamp) -> Result<(), NotHere> {
+        match live.settings.role {
+            Role::TokenCheck { .. } => Err(NotHere::TokenCheck),
+            _ if !live.settings.discovers() => Err(NotHere::Given),
+            _ => {
+                self.steering.rediscover(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Follows a reload. In force from the next tick.
+    pub fn reconfigure(&mut self, old: &Config, new: &Config, now: Timestamp) {
+        let is_same = old.settings.estimator() == new.settings.estimator();
+        let (before, after) = (&old.settings.capacity, &new.settings.capacity);
+        // The operator's limit bounds the search.
+        let is_bounded_alike = old.bounds().max_in_flight == new.bounds().max_in_flight;
+        let is_tuned_alike = after.is_tuned_like(before, new.settings.estimator()) && is_bounded_alike;
+        if !is_same || (new.settings.discovers() && !is_tuned_alike) {
+            // "Unlimited" is nobody's finding.
+            let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
+            self.steering.replace(new.estimator(known));
+        } else if before.rate != after.rate && !new.settings.discovers() {
+            match after.given() {
+                Some(rate) => self.steering.set_capacity(rate, now),
+                None => self.steering.replace(new.estimator(None)),
+            }
+        }
+        self.steering.reconfigure(new.bounds());
+    }
+
+    /// A class's id is another class's from now on.
+    pub fn forget(&mut self, class: ClassId) {
+        self.steering.forget(class);
+    }
+
+    /// What follows from the last estimate under changed bounds, without waiting for a tick: estimators that step by ticks are
+    /// not shown one that is none. A new estimator, or one that was told a number, has said nothing yet and is asked.
+    pub fn put_in_force(&mut self, shared: &Shared, now: Timestamp) {
+        match self.steering.reapply(&shared.admission, now) {
+            Some(tunables) => {
+                self.tunables = tunables;
+                shared.gate.set_limit(seated(tunables.max_in_flight, shared));
+            }
+            None => drop(self.tick(shared, &mut Vec::new(), now)),
+        }
+    }
+
+    /// The in-flight limit under `live`'s bounds: the operator's or the last estimate, whichever is less.
+    pub fn limit(&self, live: &Config) -> Option<u32> {
+        [live.bounds().max_in_flight, self.estimate.max_in_flight].into_iter().flatten().min()
+    }
+
+    /// What is in force.
+    pub fn tunables(&self) -> Tunables {
+        self.tunables
+    }
+
+    /// What the estimator said last.
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// How it came about.
+    pub fn state(&self) -> State {
+        self.steering.state()
+    }
+
+    /// The changes of the capacity in force, the latest last.
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Change> {
+        self.steering.history()
+    }
+
+    /// How often it began to look anew after it had settled, by itself or because it was told to.
+    pub fn rediscoveries(&self) -> u64 {
+        self.rediscoveries
+    }
+}
+
+/// No more than all usable replicas together may work on.
+pub(crate) fn seated(limit: Option<u32>, shared: &Shared) -> Option<u32> {
+    [limit, shared.replicas.seats()].into_iter().flatten().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use tidegate_core::units::Cost;
+    use tidegate_settings::Settings;
+
+    fn live(capacity: &str) -> Config {
+        let text = format!("origin.replicas = \"a:1\"\norigin.max_in_flight = 50\n[capacity]\n{capacity}\n");
+        Config::new(Settings::parse(&text, "test").unwrap(), &[format!("1:{}", "00".repeat(32))]).unwrap()
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + ms)
+    }
+
+    /// A gate's estimator, and the configuration that a reload has put in force.
+    struct Reloaded {
+        capacity: Capacity,
+        live: Config,
+        ms: u64,
+    }
+
+    impl Reloaded {
+        fn start(text: &str) -> Self {
+            let live = live(text);
+            Self { capacity: Capacity::new(&live, at(0)), live, ms: 0 }
+        }
+
+        /// What is in force after a tick with these samples.
+        fn tick(&mut self, samples: &[Sample]) -> Tunables {
+            self.ms += 100;
+            let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
+            let (tunables, estimate) = self.capacity.steering.tick(samples, &load, at(self.ms));
+            (self.capacity.tunables, self.capacity.estimate) = (tunables, estimate);
+            self.capacity.count();
+            tunables
+        }
+
+        fn reload(&mut self, text: &str) -> Tunables {
+            let new = live(text);
+            self.capacity.reconfigure(&self.live, &new, at(self.ms));
+            self.live = new;
+            self.tick(&[])
+        }
+
+        fn samples(&self) -> u64 {
+            self.capacity.state().samples
+        }
+    }
+
+    /// An origin that answers in 50 ms, four at a time.
+    fn served(ms: u64) -> Sample {
+        Sample {
+            class: ClassId(0),
+            cost: Cost::ONE,
+            count: 1,
+            ended: at(ms),
+            response: Duration::from_millis(50),
+            lingered: Duration::ZERO,
+            in_flight: 4,
+            ok: true,
+            backlog: true,
+        }
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_learned() {
+        let mut gate = Reloaded::start("rate = 80\nestimator = \"bottleneck\"");
+        for k in 0..5 {
+            let samples: Vec<_> = (0..8).map(|i| served(100 * k + 12 * i)).collect();
+            gate.tick(&samples);
+        }
+        let learned = gate.samples();
+        assert!(learned > 20, "{learned}");
+        let bounded =
+            gate.reload("rate = 90\nestimator = \"bottleneck\"\nceiling = 20\npower_ratio.epoch = \"4s\"");
+        assert_eq!(
+            (gate.samples(), bounded.capacity.get()),
+            (learned, 20.0),
+            "bounds and other laws' parameters"
+        );
+        let changes = gate.capacity.history().count();
+        let found = gate.capacity.estimate().capacity.get();
+        let tuned = gate.reload("estimator = \"bottleneck\"\nbottleneck.start_in_flight = 5");
+        assert_eq!(gate.samples(), 0, "another estimator");
+        assert!(
+            (tuned.capacity.get() / found - 1.0).abs() < 0.05,
+            "from the capacity in force: {tuned:?}, {found}"
+        );
+        assert!(gate.capacity.history().count() > changes, "the history stays");
+    }
+
+    #[test]
+    fn a_given_capacity_follows_the_configuration() {
+        let mut gate = Reloaded::start("rate = 80");
+        assert_eq!(gate.tick(&[]).capacity.get(), 80.0);
+        assert_eq!(gate.reload("rate = 60\nfloor = 1").capacity.get(), 60.0);
+        gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(gate.ms));
+        assert_eq!(gate.reload("rate = 60\nfloor = 2").capacity.get(), 70.0, "what an operator set stays");
+        assert_eq!(gate.reload("estimator = \"fixed\"").capacity, Rate::MAX);
+        let cold = gate.reload("");
+        assert!(cold.capacity.get() < 1_000.0, "unlimited is nobody's finding: {cold:?}");
+    }
+
+    #[test]
+    fn the_limit_in_force_outlives_a_reload() {
+        let mut gate = Reloaded::start("estimator = \"bottleneck\"");
+        let limit = gate.tick(&[]).max_in_flight.unwrap();
+        assert!(limit < 50, "{limit}");
+        assert_eq!(gate.capacity.limit(&live("rate = 5")), Some(limit));
+        let mut given = Reloaded::start("rate = 5");
+        given.tick(&[]);
+        assert_eq!(given.capacity.limit(&given.live), Some(50));
+    }
+
+    #[test]
+    fn looking_anew_counts_once_a_search() {
+        let mut gate = Reloaded::start("rate = 5");
+        use Phase::{Paused, Searching, Settled};
+        for (phase, count) in [
+            (Searching, 0),
+            (Settled, 0),
+            (Paused, 0),
+            (Searching, 1),
+            (Paused, 1),
+            (Searching, 1),
+            (Settled, 1),
+            (Searching, 2),
+        ] {
+            gate.capacity.estimate.phase = phase;
+            gate.capacity.count();
+            assert_eq!(gate.capacity.rediscoveries(), count);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick never waits.
+//!
+//! An answer has a deadline and a size, and is looked into on a thread for such work. What fails says so on the board; what was said
+//! before holds for its time to live.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, HOST, USER_AGENT};
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::look::{Found, Looker};
+use crate::config::congestion_plan::Plan;
+use crate::control::driver::Control;
+use tidegate_settings::{Detector, Watched};
+
+/// Largest answer: some ten times that of a node_exporter on a large machine.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// The tasks that ask, one a source.
+#[derive(Default)]
+pub struct Sources {
+    plan: Option<Arc<Plan>>,
+    running: BTreeMap<String, (Vec<Detector>, JoinHandle<()>)>,
+}
+
+impl Sources {
+    /// Has exactly the sources asked that the configuration in force names. One whose detectors are the same goes on.
+    pub fn follow(&mut self, control: &Arc<Control>) {
+        let plan = control.shared.config.load().plan.clone();
+        if self.plan.as_ref().is_some_and(|old| Arc::ptr_eq(old, &plan)) {
+            return;
+        }
+        let mut wanted = BTreeMap::<String, Vec<Detector>>::new();
+        for detector in plan.detectors.iter().filter(|detector| detector.kind == Watched::Host) {
+            wanted.entry(detector.source.clone()).or_default().push(detector.clone());
+        }
+        self.running.retain(|source, (detectors, task)| {
+            let stays = wanted.get(source) == Some(detectors);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (source, detectors) in wanted {
+            self.running.entry(source.clone()).or_insert_with(|| {
+                let task = tokio::spawn(ask_for_ever(control.clone(), source, detectors.clone()));
+                (detectors, task)
+            });
+        }
+        self.plan = Some(plan);
+    }
+}
+
+async fn ask_for_ever(control: Arc<Control>, source: String, detectors: Vec<Detector>) {
+    let every = detectors.iter().map(|detector| detector.every).min().unwrap_or(Duration::from_secs(1));
+    let timeout = detectors.iter().map(|detector| detector.timeout).max().unwrap_or(every);
+    let mut looker = Looker::new(&detectors);
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let answer = match source.as_str() {
+            "" => Ok(None),
+            url => match tokio::time::timeout(timeout, fetch(url)).await {
+                Ok(answer) => answer.map(Some).map_err(|e| e.to_string()),
+                Err(_) => Err(format!("no answer within {timeout:?}")),
+            },
+        };
+        let now = control.shared.clock.now();
+        let found: Found = match answer {
+            Ok(answer) => {
+                // Some megabytes take their time.
+                let look = tokio::task::spawn_blocking(move || {
+                    let found = match &answer {
+                        Some(answer) => looker.read(answer, now),
+                        None => looker.local(now),
+                    };
+                    (looker, found)
+                });
+                match look.await {
+                    Ok((back, found)) => {
+                        looker = back;
+                        found
+                    }
+                    Err(e) => {
+                        looker = Looker::new(&detectors);
+                        failed(&detectors, &format!("the answer could not be looked into: {e}"))
+                    }
+                }
+            }
+            Err(why) => failed(&detectors, &why),
+        };
+        // A configuration that came meanwhile may mean something else by the name.
+        let plan = control.shared.config.load().plan.clone();
+        let is_asked =
+            |name: &str| plan.detectors.iter().any(|one| one.name == name && detectors.contains(one));
+        for (detector, value) in found.into_iter().filter(|(name, _)| is_asked(name)) {
+            note(&control, &source, &detector, value);
+        }
+    }
+}
+
+fn failed(detectors: &[Detector], why: &str) -> Found {
+    detectors.iter().map(|detector| (detector.name.clone(), Some(Err(why.to_owned())))).collect()
+}
+
+/// Puts on the board what was found.
+fn note(control: &Control, source: &str, detector: &str, value: Option<Result<f64, String>>) {
+    let board = &control.board;
+    match value {
+        Some(Ok(value)) => {
+            if board.trouble(detector).is_some() {
+                tracing::info!(detector, source, "the source is back");
+            }
+            // For how long it holds is the detector's to say.
+            board.say(detector, value, control.shared.clock.now(), Duration::MAX);
+        }
+        Some(Err(why)) if board.fail(detector, why.clone()) => {
+            tracing::warn!(detector, source, "the source cannot be read: {why}");
+        }
+        // No news: it goes on failing, or it takes a second look.
+        Some(Err(_)) | None => {}
+    }
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn fetch(url: &str) -> Result<Bytes, BoxError> {
+    let uri: Uri = url.parse()?;
+    let authority = uri.authority().ok_or("the URL has no host")?.as_str().to_owned();
+    let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with this call, also when its time is over.
+    let mut driver = JoinSet::new();
+    driver.spawn(async move { drop(connection.await) });
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header(HOST, authority)
+        .header(USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, "text/plain;version=0.0.4, application/json;q=0.9, */*;q=0.1")
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let answer = sender.send_request(request).await?;
+    if !answer.status().is_success() {
+        return Err(format!("it answered {}", answer.status()).into());
+    }
+    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+    Ok(body
+        .map_err(|e| format!("the answer is cut off or larger than {MAX_ANSWER_BYTES} bytes: {e}"))?
+        .to_bytes())
+}

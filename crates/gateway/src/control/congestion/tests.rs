@@ -1,0 +1,385 @@
+//! The tick in virtual time: from what is measured to the orders that workers see, over reloads and tuning.
+
+use tidegate_core::measure::Shard;
+use tidegate_core::policies::{Policy, PolicyDecision, PolicyRequest, TierId};
+use tidegate_core::units::{ClassId, Cost};
+
+use super::*;
+use crate::config::Config;
+use tidegate_settings::Settings;
+
+struct Bench {
+    live: Config,
+    congestion: Congestion,
+    board: Readings,
+    enforcement: PublishedPolicies,
+    wake: watch::Sender<Drain>,
+    shard: Shard,
+    connections: u64,
+    now: Timestamp,
+}
+
+fn live(text: &str) -> Config {
+    let text = format!("[origin]\nreplicas = [\"app:80\"]\n{text}");
+    let settings = Settings::parse(&text, "test").unwrap_or_else(|mistakes| {
+        panic!("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    });
+    let key = crate::proxy::stages::room::new_key().expect("randomness");
+    Config::new(settings, &[key]).expect("a configuration")
+}
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let live = live(text);
+        Self {
+            congestion: Congestion::new(live.plan.clone()),
+            live,
+            board: Readings::default(),
+            enforcement: PublishedPolicies::default(),
+            wake: watch::Sender::new(Drain::No),
+            shard: Shard::new(4),
+            connections: 0,
+            now: Timestamp::from_secs(1_800_000_000),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now = self.now + Duration::from_millis(100);
+        let snapshot = Snapshot::take([&self.shard], self.now);
+        let measured = Measured {
+            snapshot: &snapshot,
+            connections: self.connections,
+            sessions: None,
+            board: &self.board,
+        };
+        let publish = Publish { enforcement: &self.enforcement, wake: &self.wake };
+        self.congestion.tick(&self.live.plan, &measured, &publish, self.now);
+    }
+
+    fn run(&mut self, seconds: usize) {
+        (0..seconds * 10).for_each(|_| self.tick());
+    }
+
+    fn reload(&mut self, text: &str) {
+        let mut new = live(text);
+        new.follow(&self.live, &Snapshot::take([&self.shard], self.now), |_| true);
+        new.succeed(&self.live, self.now);
+        self.live = new;
+        self.tick();
+    }
+
+    fn tune(&mut self, name: &str, value: &str) {
+        let (settings, _) = self.live.settings.tuned(&[(name, value)]).unwrap();
+        let mut new = self.live.tuned(settings).unwrap();
+        new.succeed(&self.live, self.now);
+        self.live = new;
+        self.tick();
+    }
+
+    /// Names of the rules in force, highest precedence first.
+    fn in_force(&self) -> Vec<String> {
+        let orders = self.enforcement.standing();
+        let name = |order: &tidegate_core::policies::ActivePolicy| {
+            orders.told(order).expect("told").rule.to_string()
+        };
+        orders.orders.iter().map(name).collect()
+    }
+
+    fn told(&self, rule: usize) -> Arc<PolicyRecord> {
+        let orders = self.enforcement.standing();
+        let order = orders.orders.iter().find(|order| usize::from(order.rule.0) == rule).expect("in force");
+        orders.told(order).expect("told").clone()
+    }
+}
+
+const CROWDED: &str = "
+[[detector]]
+name = \"crowd\"
+kind = \"connections\"
+red = 100
+orange = 50
+period = \"0s\"
+calm = \"0s\"
+[[rule]]
+name = \"close\"
+when = 'levels.crowd == \"red\"'
+hold = \"0s\"
+visitors = \"new\"
+except = [\"/checkout/**\"]
+";
+
+fn asked(path: &str) -> PolicyRequest<'_> {
+    PolicyRequest {
+        path,
+        class: ClassId(0),
+        cost: Cost::ONE,
+        tier: TierId(0),
+        is_new_session: true,
+        is_plain: true,
+    }
+}
+
+#[test]
+fn a_level_puts_a_rule_in_force_and_takes_it_back() {
+    let mut bench = Bench::new(CROWDED);
+    bench.run(2);
+    assert!(bench.in_force().is_empty() && bench.enforcement.word() == 0);
+    bench.connections = 120;
+    bench.run(2);
+    assert_eq!(bench.in_force(), ["close"]);
+    let told = bench.told(0);
+    assert_eq!((&*told.rule, &*told.level, &*told.figures), ("close", "red", "crowd=120"));
+    let refuses = |path: &str| {
+        let orders = bench.enforcement.standing();
+        matches!(orders.orders.decide(&asked(path), 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
+    };
+    assert!(refuses("/") && !refuses("/checkout/pay"));
+    bench.connections = 10;
+    bench.run(2);
+    assert!(bench.in_force().is_empty());
+}
+
+#[test]
+fn what_is_told_of_a_rule_in_force_is_of_now() {
+    let mut bench = Bench::new(CROWDED);
+    bench.connections = 120;
+    bench.run(2);
+    bench.connections = 130;
+    bench.run(3);
+    assert_eq!(&*bench.told(0).figures, "crowd=130");
+}
+
+#[test]
+fn a_signal_holds_for_its_time() {
+    let mut bench = Bench::new(
+        "[[detector]]\nname = \"alarm\"\nkind = \"signal\"\ntime_to_live = \"3s\"\n\
+         [[rule]]\nname = \"r\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\n",
+    );
+    bench.run(1);
+    assert!(bench.in_force().is_empty());
+    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.tick();
+    assert_eq!(bench.in_force(), ["r"]);
+    bench.run(2);
+    assert_eq!(bench.in_force(), ["r"]);
+    bench.run(1);
+    assert!(bench.in_force().is_empty(), "it is unknown, and so ignored");
+    // Taken back: at once, though it was to hold longer.
+    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.tick();
+    bench.board.say("alarm", 0.0, bench.now, Duration::ZERO);
+    bench.tick();
+    assert!(bench.in_force().is_empty());
+}
+
+#[test]
+fn what_unknown_means_is_the_rules_to_say() {
+    let rule = |name: &str| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\nunknown = \"{name}\"\n"
+        )
+    };
+    let text = format!(
+        "[[detector]]\nname = \"alarm\"\nkind = \"signal\"\ntime_to_live = \"2s\"\n{}{}{}",
+        rule("ignore"),
+        rule("hold"),
+        rule("apply")
+    );
+    let mut bench = Bench::new(&text);
+    bench.tick();
+    assert_eq!(bench.in_force(), ["apply"]);
+    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.tick();
+    assert_eq!(bench.in_force(), ["ignore", "hold", "apply"]);
+    bench.run(3);
+    assert_eq!(bench.in_force(), ["hold", "apply"]);
+    bench.board.say("alarm", 0.0, bench.now, Duration::MAX);
+    bench.tick();
+    assert!(bench.in_force().is_empty());
+}
+
+#[test]
+fn what_was_said_of_something_else_is_forgotten_with_a_reload() {
+    let detector = |figure: &str, red: &str| {
+        format!("[[detector]]\nname = \"db\"\nkind = \"host\"\nfigure = \"{figure}\"\nred = {red}\n")
+    };
+    let mut bench = Bench::new(&detector("memory", "1e12"));
+    bench.board.say("db", 1e10, bench.now, Duration::MAX);
+    bench.tick();
+    let level = |bench: &Bench| bench.congestion.watches[0].resource.verdict().level;
+    assert_eq!(level(&bench), Level::Green);
+    bench.reload(&detector("memory", "1e9"));
+    bench.tick();
+    assert_eq!(level(&bench), Level::Red, "the same figure by another threshold");
+    bench.reload(&detector("cpu", "0.9"));
+    bench.tick();
+    assert_eq!(level(&bench), Level::Unknown, "no share of processors was read yet");
+    bench.board.say("db", 0.5, bench.now, Duration::MAX);
+    bench.tick();
+    assert_eq!(level(&bench), Level::Green);
+}
+
+#[test]
+fn a_reload_ends_nothing_that_stays() {
+    let mut bench = Bench::new(CROWDED);
+    bench.connections = 120;
+    bench.run(2);
+    // Another rule before it, another detector before its: it holds, by its new number.
+    let before = "[[detector]]\nname = \"new\"\nkind = \"request-rate\"\nred = 5\n\
+                  [[rule]]\nname = \"first\"\nwhen = \"true\"\nthen = \"limit\"\nrate = 5\npriority = 200\n";
+    bench.reload(&format!("{before}{CROWDED}"));
+    assert_eq!(bench.in_force(), ["first", "close"]);
+    assert_eq!(bench.told(1).rule.as_ref(), "close");
+    let (_, standing) = bench.congestion.rules().nth(1).unwrap();
+    assert_eq!((standing.in_force, standing.times), (true, 1));
+    bench.reload("");
+    assert!(bench.in_force().is_empty());
+    assert_eq!((bench.congestion.rules().count(), bench.congestion.detectors().count()), (0, 0));
+}
+
+#[test]
+fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
+    let class = |name: &str| format!("[[class]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\n");
+    let rest = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nclass = [\"search\"]\n\
+                [[detector]]\nname = \"d\"\nkind = \"request-rate\"\nclass = \"search\"\nred = 5\n";
+    let mut bench = Bench::new(&format!("{}{rest}", class("search")));
+    let refuses_only = |bench: &Bench, name: &str| {
+        let (orders, id) = (bench.enforcement.standing(), bench.live.named(name).unwrap());
+        let refuses = |class| {
+            let asked = PolicyRequest { class, ..asked("/") };
+            matches!(orders.orders.decide(&asked, 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
+        };
+        (0..4).map(ClassId).all(|class| refuses(class) == (class == id))
+    };
+    let level = |bench: &mut Bench| {
+        let id = bench.live.named("search").unwrap();
+        for _ in 0..20 {
+            bench.shard.arrived(id);
+            bench.tick();
+        }
+        bench.congestion.detectors().next().unwrap().1.level
+    };
+    assert_eq!(level(&mut bench), Level::Red);
+    assert!(refuses_only(&bench, "search"));
+    // Another class before it, and then without it.
+    bench.reload(&format!("{}{}{rest}", class("cart"), class("search")));
+    assert!(refuses_only(&bench, "search"));
+    assert_eq!(level(&mut bench), Level::Red);
+    bench.reload(&format!("{}{rest}", class("search")));
+    assert!(refuses_only(&bench, "search"));
+    assert_eq!(level(&mut bench), Level::Red);
+}
+
+#[test]
+fn a_detector_that_stays_keeps_what_it_knows() {
+    let mut bench =
+        Bench::new("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
+    for _ in 0..200 {
+        (0..10).for_each(|_| bench.shard.arrived(ClassId(0)));
+        bench.tick();
+    }
+    let level = |bench: &Bench| bench.congestion.detectors().next().map(|(_, verdict, _)| verdict.level);
+    assert_eq!(level(&bench), Some(Level::Red));
+    bench.reload("[queue]\nmax_wait = \"7s\"\n[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
+    assert_eq!(level(&bench), Some(Level::Red));
+    bench.reload("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 60\nperiod = \"10s\"\n");
+    assert_eq!(level(&bench), Some(Level::Unknown), "it is another");
+}
+
+#[test]
+fn rules_are_tuned_while_they_hold() {
+    let mut bench = Bench::new(CROWDED);
+    bench.connections = 120;
+    bench.run(2);
+    bench.tune("rule.close.shadow", "true");
+    assert!(bench.enforcement.standing().orders.iter().all(|order| order.is_shadow));
+    assert_eq!(bench.in_force(), ["close"]);
+    let standing = |bench: &Bench| *bench.congestion.rules().next().unwrap().1;
+    assert_eq!(standing(&bench).times, 1, "it did not end in between");
+    bench.tune("rule.close.enabled", "false");
+    assert!(bench.in_force().is_empty());
+    bench.tune("rule.close.enabled", "true");
+    assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
+    // The condition is not a tunable, and unknown names are told.
+    for (name, hint) in [
+        ("rule.close.when", "a key that takes a changed file and a reload"),
+        ("rule.close.enabeld", "Did you mean `rule.close.enabled`?"),
+        ("rule.colse.enabled", "The rules are \"close\"."),
+    ] {
+        let mistakes = bench.live.settings.tuned(&[(name, "true")]).unwrap_err();
+        assert!(mistakes[0].to_string().contains(hint), "{}", mistakes[0]);
+    }
+}
+
+#[test]
+fn a_rate_goes_on_where_it_stood() {
+    let text = "[[rule]]\nname = \"slow\"\nwhen = \"true\"\nthen = \"limit\"\nrate = 0.2\n";
+    let mut bench = Bench::new(text);
+    bench.tick();
+    let passes = |bench: &Bench| {
+        let orders = bench.enforcement.standing();
+        matches!(orders.orders.decide(&asked("/"), 0, bench.now, &mut |_| ()), PolicyDecision::Pass)
+    };
+    assert!(passes(&bench) && !passes(&bench));
+    bench.tune("queue.max_wait", "\"9s\"");
+    assert!(!passes(&bench));
+    bench.tune("rule.slow.priority", "3");
+    assert!(!passes(&bench), "a change of another key fills no bucket");
+    bench.tune("rule.slow.rate", "0.4");
+    bench.reload(text);
+    assert!(matches!(bench.enforcement.standing().orders.iter().next().unwrap().policy, Policy::Limit(_)));
+    assert!(!passes(&bench));
+}
+
+#[test]
+fn figures_are_short() {
+    for (x, text) in
+        [(0.0, "0"), (0.123_456, "0.1235"), (1234.56, "1235"), (99_999.0, "100000"), (1e-9, "0.000000001")]
+    {
+        assert_eq!(rounded(x).to_string(), text);
+    }
+    assert!(rounded(f64::NAN).is_nan());
+    assert!(rounded(f64::MIN_POSITIVE).is_finite() && rounded(f64::MAX).is_finite());
+}
+
+#[test]
+fn what_a_rule_names_is_found_by_its_name_after_a_reload() {
+    let tier =
+        |name: &str, more: &str| format!("[[tier]]\nname = \"{name}\"\nclient = \"192.0.2.0/24\"\n{more}");
+    let lighter = |name: &str| format!("[[lighter]]\nname = \"{name}\"\nto = \"/{name}\"\n");
+    let application = |name: &str| format!("[[application]]\nname = \"{name}\"\nurl = \"http://{name}:1\"\n");
+    let rules = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nspare = [\"gold\"]\nurls = [\"/r\"]\n\
+                 [[rule]]\nname = \"l\"\nwhen = \"true\"\nthen = \"reroute\"\nto = \"lite\"\nurls = [\"/l\"]\n\
+                 [[rule]]\nname = \"a\"\nwhen = \"true\"\nthen = \"ask\"\napplication = \"fraud\"\nurls = [\"/a\"]\n";
+    let seen = |bench: &Bench| {
+        let (standing, s) = (bench.enforcement.standing(), &bench.live.settings);
+        let decide = |path, tier| {
+            standing.orders.decide(&PolicyRequest { tier, ..asked(path) }, 0, bench.now, &mut |_| ())
+        };
+        let PolicyDecision::Reroute { route, .. } = decide("/l", TierId(0)) else { panic!("not rerouted") };
+        let PolicyDecision::Ask { application, .. } = decide("/a", TierId(0)) else { panic!("not asked") };
+        let passes = |name: &&str| matches!(decide("/r", s.tier_id(name).unwrap()), PolicyDecision::Pass);
+        let spared: Vec<_> = s.tier_names().into_iter().filter(passes).map(str::to_owned).collect();
+        let (to, whom) = (usize::from(route.0), usize::from(application.0));
+        (s.lighter_names()[to].to_owned(), s.application_names()[whom].to_owned(), spared)
+    };
+    let known = |spared: &[&str]| {
+        ("lite".to_owned(), "fraud".to_owned(), spared.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let one = [tier("gold", ""), lighter("lite"), application("fraud")].concat();
+    let mut bench = Bench::new(&format!("{one}{rules}"));
+    bench.tick();
+    assert_eq!(seen(&bench), known(&["gold"]));
+    // Others before them; one level is spared by all rules. In force with the reload, not with the tick after it.
+    let others =
+        [tier("crew", "exempt = true\n"), tier("tin", ""), lighter("other"), application("other")].concat();
+    let mut new = live(&format!("{others}{one}{rules}"));
+    new.follow(&bench.live, &Snapshot::take([&bench.shard], bench.now), |_| true);
+    new.succeed(&bench.live, bench.now);
+    bench.live = new;
+    let publish = Publish { enforcement: &bench.enforcement, wake: &bench.wake };
+    bench.congestion.go_over(&bench.live.plan, &bench.board, &publish, bench.now);
+    assert_eq!(seen(&bench), known(&["crew", "gold"]));
+    bench.tick();
+    assert_eq!(seen(&bench), known(&["crew", "gold"]));
+}

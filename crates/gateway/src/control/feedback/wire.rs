@@ -1,0 +1,223 @@
+//! Reports and orders as JSON. What a sender of another version does not tell is taken as it was before there was a word for it.
+//!
+//! ```text
+//! report  {"admitted": N, "over_ms": MS, "queued": N, "shown": [[SECOND, N], ...],
+//!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null, "forwarded": N,
+//!          "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
+//!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
+//!          "lingered": [[SAMPLE, LINGERED_US], ...],
+//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null}
+//! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
+//!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true, "measured": true}
+//! ```
+//! `N` is work in hundredths of a cost unit; `AGE_US` is how long before the report the last of them ended, since the hosts'
+//! clocks may differ; `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is a place in `samples`, counted from 0: those without a row did not linger. A ninth number in
+//! their own rows would have made an older tokengen refuse the report.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::capacity::Sample;
+use tidegate_core::gate::Totals;
+use tidegate_core::room::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
+use tidegate_core::session::SessionPace;
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_core::virtual_clock::VirtualTime;
+
+/// Longest time a report is believed to cover: a night with tokengen down. Also the oldest sample, the longest response.
+const MAX_OVER: Duration = Duration::from_secs(24 * 3600);
+/// When reports are, on a clock that nobody reads: only differences count.
+const REPORTED_AT: Timestamp = Timestamp::from_secs(MAX_OVER.as_secs());
+
+pub(crate) fn parse(report: &Value) -> Option<Feedback> {
+    let shown = report.get("shown")?.as_array()?;
+    let shown = shown.iter().map(|pair| Some((pair.get(0)?.as_u64()?, cost(pair.get(1)?)?)));
+    let over = match report.get("over_ms") {
+        Some(ms) => Duration::from_millis(ms.as_u64()?).min(MAX_OVER),
+        None => REPORT_EVERY,
+    };
+    let queued = cost(report.get("queued")?)?;
+    let gate = match report.get("gate") {
+        Some(gate) => Some(parse_gate(gate, queued)?),
+        None => None,
+    };
+    let mut samples: Vec<Sample> = match report.get("samples") {
+        Some(rows) => {
+            rows.as_array()?.iter().take(MAX_REPORTED_SAMPLES).map(parse_sample).collect::<Option<_>>()?
+        }
+        None => Vec::new(),
+    };
+    if let Some(rows) = report.get("lingered") {
+        for row in rows.as_array()?.iter().take(MAX_REPORTED_SAMPLES) {
+            let at = usize::try_from(row.get(0)?.as_u64()?).ok()?;
+            let lingered = time(row.get(1)?)?;
+            // Of a sample beyond those taken in nothing is told.
+            if let Some(sample) = samples.get_mut(at) {
+                sample.lingered = lingered;
+            }
+        }
+    }
+    Some(Feedback {
+        from: optional(report, "from", Value::as_u64)?.unwrap_or(0),
+        at: REPORTED_AT,
+        admitted: cost(report.get("admitted")?)?,
+        over,
+        queued,
+        shown: shown.collect::<Option<_>>()?,
+        gate,
+        sessions: optional(report, "sessions", parse_pace)?,
+        is_origin_gone: optional(report, "origin_gone", Value::as_bool)?.unwrap_or(false),
+        samples,
+    })
+}
+
+pub(crate) fn write(report: &Feedback) -> Value {
+    let shown: Vec<_> = report.shown.iter().map(|(s, c)| json!([s, c.hundredths()])).collect();
+    let mut wire = json!({
+        "admitted": report.admitted.hundredths(),
+        "over_ms": millis(report.over),
+        "queued": report.queued.hundredths(),
+        "shown": shown,
+        "from": report.from,
+    });
+    if let Some(gate) = &report.gate {
+        wire["gate"] = json!({
+            "queued": gate.queued,
+            "in_flight": gate.in_flight,
+            "limit": gate.limit,
+            "forwarded": gate.forwarded_cost.hundredths(),
+            "max_queue": gate.max_queue,
+            "max_queue_wait_ms": millis(gate.max_queue_wait),
+        });
+        wire["origin_gone"] = json!(report.is_origin_gone);
+        wire["samples"] = report.samples.iter().map(|sample| write_sample(sample, report.at)).collect();
+        let lingered = report.samples.iter().enumerate().filter(|(_, sample)| !sample.lingered.is_zero());
+        wire["lingered"] = lingered.map(|(at, sample)| json!([at, micros(sample.lingered)])).collect();
+    }
+    if let Some(pace) = &report.sessions {
+        wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s, "next_s": pace.next_s });
+    }
+    wire
+}
+
+fn parse_pace(pace: &Value) -> Option<SessionPace> {
+    let free = optional(pace, "free", Value::as_u64)?;
+    let per_s = pace.get("per_s")?.as_f64()?;
+    // An older tokencheck does not tell.
+    let next_s = optional(pace, "next_s", Value::as_f64)?.unwrap_or(0.0);
+    let is_known = |number: f64| number.is_finite() && number >= 0.0;
+    let free = free.map(|free| u32::try_from(free).unwrap_or(u32::MAX));
+    (is_known(per_s) && is_known(next_s)).then_some(SessionPace { free, per_s, next_s })
+}
+
+fn parse_gate(gate: &Value, queued_cost: Cost) -> Option<Totals> {
+    let count = |name: &str| gate.get(name)?.as_u64();
+    let limit = optional(gate, "limit", Value::as_u64)?;
+    Some(Totals {
+        queued: usize::try_from(count("queued")?).ok()?,
+        queued_cost,
+        in_flight: u32::try_from(count("in_flight")?).ok()?,
+        limit: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        forwarded_cost: Cost::from_hundredths(count("forwarded")?),
+        max_queue: usize::try_from(count("max_queue")?).ok()?,
+        max_queue_wait: Duration::from_millis(count("max_queue_wait_ms")?).min(MAX_OVER),
+        ..Totals::default()
+    })
+}
+
+fn parse_sample(row: &Value) -> Option<Sample> {
+    let row = row.as_array()?;
+    let [class, cost, count, age_us, response_us, in_flight, ok, backlog] = row.as_slice() else {
+        return None;
+    };
+    let flag = |v: &Value| Some(v.as_u64()? != 0);
+    Some(Sample {
+        class: ClassId(u8::try_from(class.as_u64()?).ok()?),
+        cost: Cost::from_hundredths(cost.as_u64()?.min(Cost::MAX.hundredths())),
+        count: u64::from(u32::try_from(count.as_u64()?).ok()?),
+        ended: REPORTED_AT.saturating_sub(time(age_us)?),
+        response: time(response_us)?,
+        lingered: Duration::ZERO,
+        in_flight: u32::try_from(in_flight.as_u64()?).ok()?,
+        ok: flag(ok)?,
+        backlog: flag(backlog)?,
+    })
+}
+
+fn write_sample(sample: &Sample, at: Timestamp) -> Value {
+    let Sample { class, cost, count, ended, response, lingered: _, in_flight, ok, backlog } = *sample;
+    json!([
+        class.0,
+        cost.hundredths(),
+        count,
+        micros(at.since(ended)),
+        micros(response),
+        in_flight,
+        u8::from(ok),
+        u8::from(backlog),
+    ])
+}
+
+pub(crate) fn write_orders(orders: &ControlUpdate) -> Value {
+    json!({
+        "capacity": orders.capacity.get(),
+        "hand_us": orders.hand.at.as_micros(),
+        "follows_clock": orders.hand.follows_clock,
+        "max_in_flight": orders.max_in_flight,
+        "keeps_queue": orders.keeps_queue,
+        "ceiling": orders.ceiling.get(),
+        "waited": orders.is_waited,
+        "measured": orders.is_measured,
+    })
+}
+
+pub(crate) fn read_orders(orders: &Value) -> Option<ControlUpdate> {
+    let limit = optional(orders, "max_in_flight", Value::as_u64)?;
+    Some(ControlUpdate {
+        capacity: rate(orders.get("capacity")?.as_f64()?)?,
+        hand: VirtualTime {
+            at: Timestamp::from_micros(orders.get("hand_us")?.as_u64()?),
+            follows_clock: orders.get("follows_clock")?.as_bool()?,
+        },
+        max_in_flight: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        keeps_queue: optional(orders, "keeps_queue", Value::as_bool)?.unwrap_or(false),
+        ceiling: match optional(orders, "ceiling", Value::as_f64)? {
+            Some(ceiling) => rate(ceiling)?,
+            None => Rate::MAX,
+        },
+        is_waited: optional(orders, "waited", Value::as_bool)?.unwrap_or(false),
+        is_measured: optional(orders, "measured", Value::as_bool)?.unwrap_or(true),
+    })
+}
+
+/// Taken for zero, a rate below it would close the room on the word of a broken sender.
+fn rate(per_second: f64) -> Option<Rate> {
+    if per_second < 0.0 { None } else { Rate::per_second(per_second) }
+}
+
+fn cost(v: &Value) -> Option<Cost> {
+    v.as_u64().map(Cost::from_hundredths)
+}
+
+fn time(us: &Value) -> Option<Duration> {
+    Some(Duration::from_micros(us.as_u64()?).min(MAX_OVER))
+}
+
+/// What may be missing or null, but not of another kind.
+fn optional<T>(from: &Value, name: &str, read: impl Fn(&Value) -> Option<T>) -> Option<Option<T>> {
+    match from.get(name) {
+        None | Some(Value::Null) => Some(None),
+        Some(value) => read(value).map(Some),
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Active health checks: asks every replica for a path, now and then, and tells the balancer who is up.
+//!
+//! One task for all workers, on the control runtime. A replica that was up goes down after `fall` failures in a
+//! row, and comes back after `rise` successes in a row. Each check uses its own connection, so that it sees what a
+//! newcomer would see: a full accept queue, a dead process behind a live load balancer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::http::socket::Socket;
+use crate::upstream::balance::{Replica, Replicas};
+
+/// Checks the replicas for ever; returns at once if no path is configured. Abort it and start anew to change the
+/// settings: what is known of a replica's state stays, counts in a row start over.
+///
+/// Times are spread by ±10 %, so that many gates do not check in step.
+pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
+    if health.path.is_empty() {
+        return;
+    }
+    let mut streaks: Vec<(u64, Streak)> = Vec::new();
+    loop {
+        let list = replicas.list();
+        streaks.retain(|(id, _)| list.iter().any(|r| r.id() == *id));
+        let mut checks = JoinSet::new();
+        for replica in list.iter().cloned() {
+            let health = health.clone();
+            checks.spawn(async move {
+                let found = check(&replica, &health).await;
+                (replica, found)
+            });
+        }
+        while let Some(done) = checks.join_next().await {
+            let Ok((replica, found)) = done else { continue };
+            let i = streaks.iter().position(|(id, _)| *id == replica.id()).unwrap_or_else(|| {
+                streaks.push((replica.id(), Streak::default()));
+                streaks.len() - 1
+            });
+            note(&replica, &mut streaks[i].1, found, &health);
+        }
+        tokio::time::sleep(jitter(health.every)).await;
+    }
+}
+
+/// Results in a row of one kind.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Streak {
+    successes: u32,
+    failures: u32,
+}
+
+impl Streak {
+    /// Counts a result; the new state if it changes.
+    pub fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
+        if ok {
+            self.failures = 0;
+            self.successes = self.successes.saturating_add(1);
+            (!up && self.successes >= rise).then_some(true)
+        } else {
+            self.successes = 0;
+            self.failures = self.failures.saturating_add(1);
+            (up && self.failures >= fall).then_some(false)
+        }
+    }
+}
+
+fn note(
+    replica: &Replica,
+    streak: &mut Streak,
+    found: Result<(), String>,
+    health: &tidegate_settings::Health,
+) {
+    let change = streak.count(found.is_ok(), replica.is_healthy(), health.rise, health.fall);
+    let Some(up) = change else { return };
+    replica.set_healthy(up);
+    match found {
+        Ok(()) => tracing::info!(replica = replica.authority(), "replica is up"),
+        Err(why) => tracing::warn!(replica = replica.authority(), "replica is down: {why}"),
+    }
+}
+
+/// Whether the replica answers 2xx or 3xx in time; else what it did.
+async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
+    match tokio::time::timeout(health.timeout, ask(replica, &health.path)).await {
+        Ok(Ok(status)) if status.is_success() || status.is_redirection() => Ok(()),
+        Ok(Ok(status)) => Err(format!("it answered {status}")),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(_) => Err(format!("no answer within {:?}", health.timeout)),
+    }
+}
+
+async fn ask(
+    replica: &Arc<Replica>,
+    path: &str,
+) -> Result<http::StatusCode, crate::upstream::body::BoxError> {
+    let addresses = replica.addresses().await?;
+    let socket = Socket(TcpStream::connect(addresses.as_slice()).await?);
+    let (mut sender, connection) = http1::handshake(socket).await?;
+    let request = Request::get(path)
+        .header(header::HOST, replica.authority())
+        .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request);
+    // The connection is driven here and closed when the head is there: the body does not matter.
+    tokio::select! {
+        biased;
+        response = response => Ok(response?.status()),
+        _ = async { drop(connection.await); std::future::pending::<()>().await } => unreachable!("pending"),
+    }
+}
+
+fn jitter(every: Duration) -> Duration {
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    every.mul_f64(0.9 + 0.2 * f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rises_and_falls_after_so_many_in_a_row() {
+        let cases: &[(&str, &str)] = &[
+            // results, states after each; starts up, rise 2, fall 3
+            ("ff.ff.fff", "uuuuuuuud"),
+            ("fff.f..f", "uudddduu"),
+            (".........", "uuuuuuuuu"),
+        ];
+        for (results, expected) in cases {
+            let (mut up, mut streak) = (true, Streak::default());
+            let got: String = results
+                .chars()
+                .map(|c| {
+                    up = streak.count(c == '.', up, 2, 3).unwrap_or(up);
+                    if up { 'u' } else { 'd' }
+                })
+                .collect();
+            assert_eq!(got, *expected, "{results}");
+        }
+    }
+
+    #[test]
+    fn jitter_stays_within_a_tenth() {
+        for _ in 0..1000 {
+            let d = jitter(Duration::from_secs(10));
+            assert!((9.0..=11.0).contains(&d.as_secs_f64()), "{d:?}");
+        }
+    }
+}

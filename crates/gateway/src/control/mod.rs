@@ -1,0 +1,13 @@
+//! The control side: what happens once a tick, and what changes while the gate runs.
+
+pub mod driver;
+
+pub mod capacity;
+pub mod congestion;
+pub mod health;
+pub mod observe;
+
+pub mod tune;
+pub mod tuners;
+
+pub mod feedback;

@@ -1,0 +1,122 @@
+//! What the control tick saw of the last second, as a row of the history. Only builds it; nothing here waits or reads.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_core::measure::ClassTotals;
+use tidegate_core::units::ClassId;
+
+use crate::config::ClassFacts;
+use crate::history::archive::{Second, Series};
+use crate::history::metrics::{ClassSecond, GateSecond, class_values, gate_values};
+use crate::shared::Shared;
+use crate::shared::figures::Figures;
+use crate::shared::sessions;
+
+/// What is remembered from second to second.
+#[derive(Default)]
+pub struct Observer {
+    classes: Vec<(ClassId, Arc<str>, Series)>,
+    abandoned: u64,
+    /// The second that was seen last.
+    last: Option<u64>,
+}
+
+/// A tick that comes late has seen several seconds as one; up to so many are kept as alike. More is a gap: the machine slept, or
+/// its clock was set.
+const LATE: u64 = 5;
+
+impl Observer {
+    /// Gives `keep` the seconds that ended since these figures were taken last: one, unless the tick came late.
+    pub fn observe(&mut self, f: &Figures, shared: &Shared, mut keep: impl FnMut(Second)) {
+        let second = self.second(f, shared);
+        for at in unseen(self.last.replace(second.at), second.at) {
+            keep(Second { at, ..second.clone() });
+        }
+        keep(second);
+    }
+
+    fn second(&mut self, f: &Figures, shared: &Shared) -> Second {
+        let span = f.window.span.as_secs_f64();
+        let gone = f.gate.abandoned.saturating_sub(std::mem::replace(&mut self.abandoned, f.gate.abandoned));
+        let gate = GateSecond {
+            tunables: f.tunables,
+            estimate: f.estimate,
+            room: f.room,
+            gate: f.gate,
+            abandoned_per_s: if span > 0.0 { gone as f64 / span } else { 0.0 },
+            connections: shared.connections.load(Ordering::Relaxed),
+            sessions: sessions::counted(shared).map(|table| table.count().open),
+        };
+        let mut series = vec![(Series::gate(), gate_values(&gate)), (Series::all(), class_values(&all(f)))];
+        let live = shared.config.load();
+        for shown in f.classes(&live) {
+            if let (Some(its), Some(values)) =
+                (self.series(shown.id, shown.facts), class(f, shown.id.index()))
+            {
+                series.push((its, class_values(&values)));
+            }
+        }
+        Second { at: f.at.second().saturating_sub(1), series }
+    }
+
+    /// A class's series. `None`: its number was another's in the second before, which counts both under one number.
+    fn series(&mut self, id: ClassId, facts: &ClassFacts) -> Option<Series> {
+        let known = self.classes.iter_mut().find(|(known, ..)| *known == id);
+        match known {
+            Some((_, name, series)) if *name == facts.name => return Some(series.clone()),
+            Some((_, name, series)) => {
+                (*name, *series) = (facts.name.clone(), Series::class(&facts.name));
+                return None;
+            }
+            None => self.classes.push((id, facts.name.clone(), Series::class(&facts.name))),
+        }
+        self.classes.last().map(|(.., series)| series.clone())
+    }
+}
+
+/// The last second of all requests together.
+pub(crate) fn all(f: &Figures) -> ClassSecond {
+    ClassSecond {
+        figures: f.window.total(),
+        in_flight: f.total.classes().iter().map(ClassTotals::in_flight).sum(),
+        queued: Some(f.gate.queued as u64),
+    }
+}
+
+/// The last second of one class; `None`: it is not counted apart.
+pub(crate) fn class(f: &Figures, id: usize) -> Option<ClassSecond> {
+    let totals = f.total.classes().get(id)?;
+    let figures = f.window.class(ClassId(id as u8));
+    let queued = f.lines.get(id).map(|(queued, _)| *queued as u64);
+    Some(ClassSecond { figures, in_flight: totals.in_flight(), queued })
+}
+
+/// Seconds between the one seen last and `now` that a late tick has seen together with `now`.
+fn unseen(last: Option<u64>, now: u64) -> Range<u64> {
+    match last {
+        Some(last) if last < now && now - last <= LATE => last + 1..now,
+        _ => now..now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_tick_leaves_no_gap_and_a_sleeping_machine_does() {
+        for (last, now, seconds) in [
+            (None, 100, vec![]),
+            (Some(99), 100, vec![]),
+            (Some(97), 100, vec![98, 99]),
+            (Some(95), 100, vec![96, 97, 98, 99]),
+            (Some(94), 100, vec![]),
+            (Some(100), 100, vec![]),
+            (Some(200), 100, vec![]),
+        ] {
+            assert_eq!(Vec::from_iter(unseen(last, now)), seconds, "{last:?}");
+        }
+    }
+}

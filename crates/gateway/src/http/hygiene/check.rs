@@ -1,0 +1,146 @@
+//! Who and what a request asks for, or why it is not carried (RFC 9110 7.2, 7.6.2, 10.1.1; RFC 9112 3.2).
+
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, Method, Version, header};
+
+use crate::http::wire::is_authority;
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To the origin.
+    Origin,
+    /// The gate itself answers, as the last recipient: OPTIONS or TRACE with `Max-Forwards: 0` (RFC 9110 7.6.2).
+    Gate,
+}
+
+/// Why a request is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// `Host` is no host, or empty.
+    #[error("malformed Host")]
+    Host,
+    /// `Host` is not the authority of the absolute-form target. RFC 9112 3.2.2 lets the target win; whoever is in
+    /// front of us may have let the field win.
+    #[error("Host differs from the request target")]
+    HostMismatch,
+    /// The target's form does not fit the method.
+    #[error("request target does not fit the method")]
+    Form,
+    /// The path, once its escapes are resolved, has a control character or a backslash.
+    #[error("character in the path is not allowed")]
+    Path,
+    /// CONNECT: the gate is no forward proxy.
+    #[error("CONNECT is not supported")]
+    Connect,
+    /// TRACE shows the visitor fields that are not theirs to see (RFC 9110 9.3.8).
+    #[error("TRACE is not supported")]
+    Trace,
+    /// An expectation other than `100-continue`.
+    #[error("expectation not known")]
+    Expect,
+    /// `Max-Forwards` is no number.
+    #[error("malformed Max-Forwards")]
+    MaxForwards,
+}
+
+impl Reject {
+    /// The status of the answer. 405 wants `Allow` with it.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Connect | Self::Trace => 405,
+            Self::Expect => 417,
+            _ => 400,
+        }
+    }
+}
+
+/// Judges a request head that has passed the wire; lowers `Max-Forwards` where it counts.
+pub fn check(parts: &mut Parts) -> Result<Target, Reject> {
+    if parts.method == Method::CONNECT {
+        return Err(Reject::Connect);
+    }
+    check_host(parts)?;
+    check_form(parts)?;
+    if !path_is_clean(parts.uri.path()) {
+        return Err(Reject::Path);
+    }
+    if parts.version > Version::HTTP_10 && parts.headers.contains_key(header::EXPECT) {
+        check_expect(&parts.headers)?;
+    }
+    if parts.method == Method::TRACE {
+        return Err(Reject::Trace);
+    }
+    if parts.method == Method::OPTIONS && parts.headers.contains_key(header::MAX_FORWARDS) {
+        return max_forwards(&mut parts.headers);
+    }
+    Ok(Target::Origin)
+}
+
+fn check_host(parts: &Parts) -> Result<(), Reject> {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.as_bytes(),
+        (None, _) if parts.version < Version::HTTP_11 => return Ok(()),
+        _ => return Err(Reject::Host),
+    };
+    if !is_authority(host) {
+        return Err(Reject::Host);
+    }
+    let Some(authority) = parts.uri.authority() else { return Ok(()) };
+    let default_port = if parts.uri.scheme_str() == Some("https") { 443 } else { 80 };
+    if same_authority(authority, host, default_port) { Ok(()) } else { Err(Reject::HostMismatch) }
+}
+
+/// Compared without regard to case; a missing port is the scheme's.
+fn same_authority(authority: &Authority, host: &[u8], default_port: u16) -> bool {
+    let Ok(host) = Authority::try_from(host) else { return false };
+    let ports = (authority.port_u16().unwrap_or(default_port), host.port_u16().unwrap_or(default_port));
+    authority.host().eq_ignore_ascii_case(host.host()) && ports.0 == ports.1
+}
+
+fn check_form(parts: &Parts) -> Result<(), Reject> {
+    let uri = &parts.uri;
+    let ok = match uri.path() {
+        "*" => parts.method == Method::OPTIONS && uri.query().is_none() && uri.authority().is_none(),
+        // An absolute-form target without path: "/" to `http`, OPTIONS aside (RFC 9112 3.2.4).
+        path => path.starts_with('/'),
+    };
+    if ok { Ok(()) } else { Err(Reject::Form) }
+}
+
+/// `%00`, other escaped controls and backslashes end strings or separate segments at some origins, not at others.
+fn path_is_clean(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    memchr::memchr_iter(b'%', bytes).all(|at| {
+        let escape = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match escape.map(|hex| (hex, u8::from_str_radix(hex, 16))) {
+            // `from_str_radix` takes a sign.
+            Some((hex, Ok(b))) if !hex.starts_with('+') => b >= 0x20 && b != 0x7f && b != b'\\',
+            _ => false,
+        }
+    })
+}
+
+fn check_expect(headers: &HeaderMap) -> Result<(), Reject> {
+    let known = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if headers.get_all(header::EXPECT).iter().all(known) { Ok(()) } else { Err(Reject::Expect) }
+}
+
+fn max_forwards(headers: &mut HeaderMap) -> Result<Target, Reject> {
+    let mut values = headers.get_all(header::MAX_FORWARDS).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(Reject::MaxForwards) };
+    let digits = value.to_str().map_err(|_| Reject::MaxForwards)?;
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Reject::MaxForwards);
+    }
+    // "the lesser of the value and the recipient's maximum": ours is what fits.
+    match digits.parse::<u32>().unwrap_or(u32::MAX) {
+        0 => Ok(Target::Gate),
+        n => {
+            headers.insert(header::MAX_FORWARDS, (n - 1).into());
+            Ok(Target::Origin)
+        }
+    }
+}

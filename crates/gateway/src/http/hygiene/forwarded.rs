@@ -1,0 +1,121 @@
+//! `Forwarded` (RFC 7239) and `X-Forwarded-For`: written, and read only as far as they can be trusted.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderMap;
+use ipnet::IpNet;
+
+use crate::http::wire::is_token;
+
+/// Entries looked at, from the right. Longer chains of trusted proxies do not exist; longer fields are attacks.
+const MAX_HOPS: usize = 32;
+
+/// A node of `Forwarded`: an IPv6 address in brackets and quotes (RFC 7239 6).
+pub fn node(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("\"[{v6}]\""),
+    }
+}
+
+/// Appends `value` as a token if it is one, else as a quoted string (RFC 9110 5.6.4).
+pub(crate) fn push_token_or_quoted(value: &str, out: &mut Vec<u8>) {
+    if !value.is_empty() && value.bytes().all(is_token) {
+        return out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'"');
+    for b in value.bytes() {
+        if matches!(b, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(b);
+    }
+    out.push(b'"');
+}
+
+/// Who asks: the peer, or, if the peer is a trusted proxy, whom it names; and so on while these are trusted too.
+///
+/// Walks from the right, because only the rightmost entry was written by the peer; what stands left of the first
+/// untrusted address is that address's own claim. `Forwarded` counts only where `X-Forwarded-For` is absent: nearly
+/// every proxy writes the latter and lets the former pass, so a visitor could write what is to be believed. (A proxy
+/// that writes `Forwarded` alone must remove the other for the same reason.) An entry that is no address (`unknown`,
+/// obfuscated) ends the walk at the last address known.
+pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
+    let mut ip = peer.to_canonical();
+    if !is_trusted(ip) {
+        return ip;
+    }
+    let by_forwarded = !headers.contains_key("x-forwarded-for");
+    let entries = headers
+        .get_all(if by_forwarded { "forwarded" } else { "x-forwarded-for" })
+        .iter()
+        .rev()
+        .flat_map(|value| split_list(value.to_str().unwrap_or("unknown")).into_iter().rev());
+    for entry in entries.take(MAX_HOPS) {
+        let entry = if by_forwarded { for_parameter(entry) } else { Some(entry) };
+        match entry.and_then(parse_node) {
+            Some(next) => ip = next,
+            None => return ip,
+        }
+        if !is_trusted(ip) {
+            return ip;
+        }
+    }
+    ip
+}
+
+/// Elements of a comma-separated list, commas in quoted strings aside.
+fn split_list(value: &str) -> Vec<&str> {
+    split(value, b',').into_iter().filter(|e| !e.is_empty()).collect()
+}
+
+fn split(value: &str, separator: u8) -> Vec<&str> {
+    let (mut parts, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, b) in value.bytes().enumerate() {
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if b == separator && !quoted => {
+                parts.push(value[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(value[start..].trim());
+    parts
+}
+
+fn for_parameter(element: &str) -> Option<&str> {
+    split(element, b';').into_iter().find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.eq_ignore_ascii_case("for").then(|| value.trim_matches('"'))
+    })
+}
+
+/// What a line of `Forwarded` says beside addresses: every parameter but `for`, and that one too where a lenient reader might
+/// take it for more than an address.
+pub fn beside_addresses(line: &str) -> impl Iterator<Item = &str> {
+    let parameters = split_list(line).into_iter().flat_map(|element| split(element, b';'));
+    parameters.filter(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if name.eq_ignore_ascii_case("for") => {
+            let inner = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+            parse_node(inner).is_none() && !inner.bytes().all(is_token)
+        }
+        _ => true,
+    })
+}
+
+/// An address with or without port and brackets.
+fn parse_node(node: &str) -> Option<IpAddr> {
+    if let Ok(ip) = node.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
+    }
+    if let Ok(address) = node.parse::<SocketAddr>() {
+        return Some(address.ip().to_canonical());
+    }
+    let inner = node.strip_prefix('[')?.strip_suffix(']')?;
+    inner.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}

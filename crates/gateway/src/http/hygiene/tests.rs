@@ -1,0 +1,300 @@
+//! Tables of heads: what is refused, what is passed on, what is taken out.
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
+use ipnet::IpNet;
+
+use super::*;
+
+type Fields = &'static [(&'static str, &'static str)];
+
+fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+    let pairs =
+        fields.iter().map(|(n, v)| (n.parse::<HeaderName>().unwrap(), HeaderValue::from_str(v).unwrap()));
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        map.append(name, value);
+    }
+    map
+}
+
+fn parts(method: &str, target: &str, fields: &[(&str, &str)]) -> Parts {
+    let mut parts = Request::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
+    parts.headers = headers(fields);
+    parts
+}
+
+fn all(map: &HeaderMap, name: &str) -> Vec<String> {
+    map.get_all(name).iter().map(|v| v.to_str().unwrap().to_owned()).collect()
+}
+
+const CTX: ForwardContext<'static> = ForwardContext {
+    peer: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    trusted: false,
+    scheme: "http",
+    via: "tidegate",
+    forwarded: true,
+    host: "",
+    request_id: "id-1",
+    keep_upgrade: false,
+    is_own_cookie: |name| matches!(name, "tg" | "tg_pass"),
+};
+
+#[test]
+#[rustfmt::skip]
+fn requests_are_checked() {
+    use Reject::*;
+    type Case = (&'static str, &'static str, Fields, Result<Target, Reject>);
+    let cases: &[Case] = &[
+        ("GET", "/", &[("host", "a")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "shop.example:8080")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "192.0.2.1:80")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "[2001:db8::1]:80")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "")], Err(Host)),
+        ("GET", "/", &[], Err(Host)),
+        ("GET", "/", &[("host", "a"), ("host", "a")], Err(Host)),
+        ("GET", "/", &[("host", "a/b")], Err(Host)),
+        ("GET", "/", &[("host", "a b")], Err(Host)),
+        ("GET", "/", &[("host", "a,b")], Err(Host)),
+        ("GET", "/", &[("host", "u@a")], Err(Host)),
+        ("GET", "/", &[("host", "a:b")], Err(Host)),
+        ("GET", "/", &[("host", "a:")], Err(Host)),
+        ("GET", "/", &[("host", "a:99999")], Err(Host)),
+        ("GET", "/", &[("host", "2001:db8::1")], Err(Host)),
+        ("GET", "/", &[("host", "[::1")], Err(Host)),
+        ("GET", "/", &[("host", "[::zz]")], Err(Host)),
+        ("GET", "/", &[("host", "[::1]x")], Err(Host)),
+        ("GET", "/", &[("host", "a%00b")], Err(Host)),
+        ("GET", "http://a/x", &[("host", "a")], Ok(Target::Origin)),
+        ("GET", "http://A/x", &[("host", "a:80")], Ok(Target::Origin)),
+        ("GET", "https://a:443/x", &[("host", "a")], Ok(Target::Origin)),
+        ("GET", "http://a/x", &[("host", "b")], Err(HostMismatch)),
+        ("GET", "http://a/x", &[("host", "a:81")], Err(HostMismatch)),
+        ("OPTIONS", "*", &[("host", "a")], Ok(Target::Origin)),
+        ("GET", "*", &[("host", "a")], Err(Form)),
+        ("CONNECT", "a:443", &[("host", "a:443")], Err(Connect)),
+        ("TRACE", "/", &[("host", "a")], Err(Trace)),
+        ("TRACE", "/", &[("host", "a"), ("max-forwards", "0")], Err(Trace)),
+        ("OPTIONS", "/", &[("host", "a"), ("max-forwards", "0")], Ok(Target::Gate)),
+        ("OPTIONS", "/", &[("host", "a"), ("max-forwards", "3")], Ok(Target::Origin)),
+        ("OPTIONS", "/", &[("host", "a"), ("max-forwards", "-1")], Err(MaxForwards)),
+        ("OPTIONS", "/", &[("host", "a"), ("max-forwards", "1"), ("max-forwards", "2")], Err(MaxForwards)),
+        ("GET", "/", &[("host", "a"), ("max-forwards", "0")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "a"), ("expect", "100-Continue")], Ok(Target::Origin)),
+        ("GET", "/", &[("host", "a"), ("expect", "200-ok")], Err(Expect)),
+        ("GET", "/", &[("host", "a"), ("expect", "100-continue"), ("expect", "x")], Err(Expect)),
+        ("GET", "/a%00b", &[("host", "a")], Err(Path)),
+        ("GET", "/a%0d%0ab", &[("host", "a")], Err(Path)),
+        ("GET", "/a%5cb", &[("host", "a")], Err(Path)),
+        ("GET", "/a%7F", &[("host", "a")], Err(Path)),
+        ("GET", "/a%2", &[("host", "a")], Err(Path)),
+        ("GET", "/a%zz", &[("host", "a")], Err(Path)),
+        ("GET", "/a%+1", &[("host", "a")], Err(Path)),
+        ("GET", "/a%20b%2Fc%C3%A9", &[("host", "a")], Ok(Target::Origin)),
+        ("GET", "/?a=%00", &[("host", "a")], Ok(Target::Origin)),
+    ];
+    for (method, target, fields, expected) in cases {
+        let mut p = parts(method, target, fields);
+        assert_eq!(check(&mut p), *expected, "{method} {target} {fields:?}");
+    }
+    let mut p = parts("GET", "/", &[]);
+    p.version = Version::HTTP_10;
+    assert_eq!(check(&mut p), Ok(Target::Origin));
+    let mut p = parts("OPTIONS", "/", &[("host", "a"), ("max-forwards", "3")]);
+    check(&mut p).unwrap();
+    assert_eq!(all(&p.headers, "max-forwards"), ["2"]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn hop_by_hop_fields_go_and_nothing_else_can_be_named_away() {
+    let mut p = parts("GET", "/", &[
+        ("host", "a"), ("connection", "keep-alive, X-Hop, Cookie"), ("connection", "Authorization, host, X-Forwarded-For, content-length"),
+        ("x-hop", "1"), ("cookie", "a=b"), ("authorization", "Basic x"), ("content-length", "3"), ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"), ("te", "gzip"), ("upgrade", "h2c"), ("http2-settings", "x"), ("trailer", "x-sum"),
+        ("proxy-authorization", "Basic y"),
+    ]);
+    prepare_request(&mut p, &CTX);
+    for gone in ["connection", "x-hop", "keep-alive", "proxy-connection", "te", "upgrade", "http2-settings", "proxy-authorization"] {
+        assert_eq!(all(&p.headers, gone), [""; 0], "{gone}");
+    }
+    for (kept, value) in [("host", "a"), ("cookie", "a=b"), ("authorization", "Basic x"), ("content-length", "3"), ("trailer", "x-sum")] {
+        assert_eq!(all(&p.headers, kept), [value], "{kept}");
+    }
+    assert_eq!(all(&p.headers, "x-forwarded-for"), ["192.0.2.1"]);
+}
+
+#[test]
+fn te_trailers_is_kept() {
+    let mut p = parts("GET", "/", &[("host", "a"), ("te", "gzip;q=0.5, Trailers"), ("connection", "te")]);
+    prepare_request(&mut p, &CTX);
+    assert_eq!(all(&p.headers, "te"), ["trailers"]);
+    assert_eq!(all(&p.headers, "connection"), ["te"]);
+}
+
+#[test]
+fn upgrade_is_passed_on_only_to_tunnel() {
+    let fields = [("host", "a"), ("connection", "Upgrade"), ("upgrade", "websocket")];
+    for (keep, expected) in [(true, &["websocket"][..]), (false, &[])] {
+        let mut p = parts("GET", "/", &fields);
+        prepare_request(&mut p, &ForwardContext { keep_upgrade: keep, ..CTX });
+        assert_eq!(all(&p.headers, "upgrade"), expected);
+        assert_eq!(p.headers.contains_key("connection"), keep);
+    }
+    let mut p = parts("GET", "/", &[("host", "a"), ("upgrade", "websocket")]);
+    prepare_request(&mut p, &ForwardContext { keep_upgrade: true, ..CTX });
+    assert_eq!(all(&p.headers, "upgrade"), [""; 0], "not named by Connection: not meant for us");
+}
+
+#[test]
+#[rustfmt::skip]
+fn forwarding_fields_are_replaced_or_extended() {
+    let fields = [
+        ("host", "shop.example:8080"), ("x-forwarded-for", "10.0.0.1"), ("x-forwarded-for", "10.0.0.2"), ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil"), ("x-forwarded-port", "1"), ("x-real-ip", "10.0.0.3"), ("forwarded", "for=10.0.0.1"), ("via", "1.0 cdn"),
+        ("X_Forwarded_For", "10.9.9.9"), ("x-request-id", "theirs"),
+    ];
+    let mut p = parts("GET", "/", &fields);
+    prepare_request(&mut p, &CTX);
+    let expect = [
+        ("x-forwarded-for", "192.0.2.1"), ("x-forwarded-proto", "http"), ("x-forwarded-host", "shop.example:8080"),
+        ("forwarded", "for=192.0.2.1;proto=http;host=\"shop.example:8080\""), ("via", "1.0 cdn, 1.1 tidegate"), ("x-request-id", "id-1"),
+    ];
+    for (name, value) in expect {
+        assert_eq!(all(&p.headers, name), [value], "{name}");
+    }
+    for name in ["x-forwarded-port", "x-real-ip", "x_forwarded_for"] {
+        assert!(!p.headers.contains_key(name), "{name}");
+    }
+
+    let mut p = parts("GET", "/", &fields);
+    prepare_request(&mut p, &ForwardContext { trusted: true, peer: "2001:db8::1".parse().unwrap(), ..CTX });
+    let expect = [
+        ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 2001:db8::1"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "evil"),
+        ("forwarded", "for=10.0.0.1, for=\"[2001:db8::1]\";proto=http;host=\"shop.example:8080\""), ("x-forwarded-port", "1"),
+    ];
+    for (name, value) in expect {
+        assert_eq!(all(&p.headers, name), [value], "{name}");
+    }
+    assert!(!p.headers.contains_key("x_forwarded_for"));
+
+    let mut p = parts("GET", "/", &fields);
+    prepare_request(&mut p, &ForwardContext { trusted: true, forwarded: false, via: "", host: "origin", ..CTX });
+    assert!(!p.headers.contains_key("forwarded"));
+    assert_eq!((all(&p.headers, "via"), all(&p.headers, "host")), (vec!["1.0 cdn".into()], vec!["origin".into()]));
+}
+
+#[test]
+#[rustfmt::skip]
+fn what_is_the_gates_own_does_not_reach_the_origin() {
+    let cases = [
+        ("/a?tgx=1", "/a?tgx=1"), ("/a?", "/a?"),
+        ("/a?&&b", "/a?&&b"), ("http://h/a?b", "/a?b"), ("http://h", "/"), ("http://h/?q", "/?q"),
+    ];
+    for (before, after) in cases {
+        let mut p = parts("GET", before, &[("host", "h")]);
+        prepare_request(&mut p, &CTX);
+        assert_eq!(p.uri.to_string(), after, "{before}");
+    }
+    let cookies: &[(&[&str], &[&str])] = &[
+        (&["a=b; tg=1; c=d"], &["a=b; c=d"]), (&["tg=1"], &[]), (&["tg_pass=1;tg=2", "x=tg"], &["x=tg"]), (&["tgx=1; xtg=2"], &["tgx=1; xtg=2"]),
+    ];
+    for (before, after) in cookies {
+        let fields: Vec<_> = std::iter::once(("host", "h")).chain(before.iter().map(|c| ("cookie", *c))).collect();
+        let mut p = parts("GET", "/", &fields);
+        prepare_request(&mut p, &CTX);
+        assert_eq!(all(&p.headers, "cookie"), *after, "{before:?}");
+    }
+}
+
+#[test]
+fn request_ids_come_from_trusted_peers_only() {
+    let long = "x".repeat(129);
+    let cases = [
+        ("abc", true, "abc"),
+        ("abc", false, "new"),
+        ("a b", true, "new"),
+        ("", true, "new"),
+        (&long, true, "new"),
+    ];
+    for (given, trusted, expected) in cases {
+        assert_eq!(
+            request_id(&headers(&[("x-request-id", given)]), trusted, "new"),
+            expected,
+            "{given:?} {trusted}"
+        );
+    }
+    assert_eq!(request_id(&HeaderMap::new(), true, "new"), "new");
+}
+
+#[test]
+#[rustfmt::skip]
+fn the_client_is_found_from_the_right() {
+    let trusted: Vec<IpNet> = ["10.0.0.0/8", "2001:db8::/32"].iter().map(|n| n.parse().unwrap()).collect();
+    let cases: &[(&str, Fields, &str)] = &[
+        ("192.0.2.9", &[("x-forwarded-for", "1.1.1.1")], "192.0.2.9"),
+        ("10.0.0.1", &[], "10.0.0.1"),
+        ("10.0.0.1", &[("x-forwarded-for", "1.1.1.1")], "1.1.1.1"),
+        ("10.0.0.1", &[("x-forwarded-for", "6.6.6.6, 1.1.1.1, 10.0.0.2")], "1.1.1.1"),
+        ("10.0.0.1", &[("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "1.1.1.1")], "1.1.1.1"),
+        ("10.0.0.1", &[("x-forwarded-for", "10.0.0.3, 10.0.0.2")], "10.0.0.3"),
+        ("10.0.0.1", &[("x-forwarded-for", "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
+        ("10.0.0.1", &[("x-forwarded-for", "1.1.1.1:1234")], "1.1.1.1"),
+        ("::ffff:10.0.0.1", &[("x-forwarded-for", "1.1.1.1")], "1.1.1.1"),
+        ("10.0.0.1", &[("forwarded", "for=6.6.6.6, for=\"[2001:db8::7]:80\";proto=http")], "6.6.6.6"),
+        ("10.0.0.1", &[("forwarded", "for=6.6.6.6"), ("x-forwarded-for", "7.7.7.7")], "7.7.7.7"),
+        ("10.0.0.1", &[("forwarded", "For=\"1.1.1.1:80\";by=x")], "1.1.1.1"),
+        ("10.0.0.1", &[("forwarded", "for=\"a,for=6.6.6.6\"")], "10.0.0.1"),
+        ("10.0.0.1", &[("forwarded", "proto=http")], "10.0.0.1"),
+    ];
+    for (peer, fields, expected) in cases {
+        let got = client_ip(peer.parse().unwrap(), &headers(fields), &trusted);
+        assert_eq!(got, expected.parse::<IpAddr>().unwrap(), "{peer} {fields:?}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn responses_are_made_fit() {
+    use BadResponse::*;
+    type Case = (u16, Fields, Result<&'static [&'static str], BadResponse>);
+    let cases: &[Case] = &[
+        (200, &[("content-length", "3")], Ok(&["3"])),
+        (200, &[("content-length", "3, 3")], Ok(&["3"])),
+        (200, &[("content-length", "3"), ("content-length", "3")], Ok(&["3"])),
+        (200, &[("content-length", "3"), ("content-length", "4")], Err(ContentLength)),
+        (200, &[("content-length", "+3")], Err(ContentLength)),
+        (200, &[("content-length", "")], Err(ContentLength)),
+        (200, &[("content-length", "99999999999999999999")], Err(ContentLength)),
+        (200, &[("content-length", "3"), ("transfer-encoding", "Chunked")], Ok(&[])),
+        (200, &[("transfer-encoding", "gzip, chunked")], Err(TransferCoding)),
+        (200, &[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], Err(TransferCoding)),
+        (204, &[("content-length", "0")], Ok(&[])),
+        (205, &[("content-length", "0")], Ok(&[])),
+        (304, &[("content-length", "9")], Ok(&["9"])),
+        (599, &[], Ok(&[])),
+        (600, &[], Err(Status)),
+        (999, &[], Err(Status)),
+        (101, &[("upgrade", "x")], Err(Status)),
+        (102, &[], Err(Status)),
+    ];
+    for (status, fields, expected) in cases {
+        let mut r = Response::builder().status(*status).body(()).unwrap().into_parts().0;
+        r.headers = headers(fields);
+        let got = prepare_response(&mut r, &Method::GET, "tidegate", false);
+        let got = got.map(|()| all(&r.headers, "content-length"));
+        assert_eq!(got, expected.map(|l| l.iter().map(|s| s.to_string()).collect()), "{status} {fields:?}");
+    }
+    let mut r = Response::builder().status(101).body(()).unwrap().into_parts().0;
+    r.headers = headers(&[("upgrade", "websocket"), ("connection", "Upgrade, x-hop"), ("x-hop", "1"), ("sec-websocket-accept", "x")]);
+    r.version = Version::HTTP_11;
+    prepare_response(&mut r, &Method::GET, "tidegate", true).unwrap();
+    assert_eq!((all(&r.headers, "upgrade"), all(&r.headers, "connection")), (vec!["websocket".into()], vec!["upgrade".into()]));
+    assert_eq!((all(&r.headers, "x-hop"), all(&r.headers, "via")), (vec![], vec!["1.1 tidegate".to_string()]));
+
+    let mut t = headers(&[("x-sum", "1"), ("content-length", "5"), ("set_cookie", "a"), ("server-timing", "x")]);
+    prepare_trailers(&mut t);
+    assert_eq!(t.len(), 2);
+}

@@ -1,0 +1,166 @@
+//! What the wire refuses, and the status each refusal is answered with.
+
+use std::error::Error;
+use std::io;
+
+/// A request head that does not reach the service: the wire answers it itself and closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// A line ended in LF without CR (RFC 9112 2.2 allows to accept it; front and back may then disagree).
+    #[error("line ended by a bare LF")]
+    BareLf,
+    /// CR without LF inside a line (RFC 9112 2.2).
+    #[error("bare CR in the request head")]
+    BareCr,
+    /// NUL, another control character or DEL.
+    #[error("control character in the request head")]
+    Control,
+    /// A field line that starts with white space (RFC 9112 5.2).
+    #[error("folded header line")]
+    Fold,
+    /// Field name empty or not a token, white space before the colon, or no colon (RFC 9112 5.1).
+    #[error("malformed field name")]
+    FieldName,
+    /// The request line is not `method SP target SP version`.
+    #[error("malformed request line")]
+    RequestLine,
+    /// The method is not a token.
+    #[error("malformed method")]
+    Method,
+    /// The method is longer than any that is registered.
+    #[error("method too long")]
+    MethodTooLong,
+    /// The request target has a character or a form that RFC 9112 3.2 does not allow.
+    #[error("malformed request target")]
+    Target,
+    /// Not HTTP/1.0 or HTTP/1.1.
+    #[error("HTTP version not supported")]
+    Version,
+    /// HTTP/1.1 without a `Host` field (RFC 9112 3.2).
+    #[error("Host is missing")]
+    NoHost,
+    /// More than one `Host` field (RFC 9112 3.2).
+    #[error("more than one Host")]
+    ManyHosts,
+    /// `Content-Length` is not one decimal number below 2^63.
+    #[error("malformed Content-Length")]
+    ContentLength,
+    /// More than one `Content-Length` field, equal or not.
+    #[error("more than one Content-Length")]
+    ManyContentLengths,
+    /// `Transfer-Encoding` is not exactly one `chunked` (RFC 9112 6.1).
+    #[error("malformed Transfer-Encoding")]
+    TransferEncoding,
+    /// A transfer coding before `chunked` that the gate does not know (RFC 9112 6.1 asks for 501).
+    #[error("transfer coding not implemented")]
+    TransferCoding,
+    /// `Transfer-Encoding` next to `Content-Length` (RFC 9112 6.1).
+    #[error("both Transfer-Encoding and Content-Length")]
+    TwoFramings,
+    /// The target is longer than the limit.
+    #[error("request target too long")]
+    TargetTooLong,
+    /// The head is longer than the limit.
+    #[error("request head too large")]
+    HeadTooLarge,
+    /// More fields than the limit.
+    #[error("too many header fields")]
+    TooManyFields,
+    /// `Content-Length` is above the limit on bodies.
+    #[error("request body too large")]
+    BodyTooLarge,
+    /// The head was not complete in time.
+    #[error("request head not complete in time")]
+    TooSlow,
+}
+
+impl Refusal {
+    /// The status of the answer, with its reason phrase.
+    pub const fn status(self) -> (u16, &'static str) {
+        match self {
+            Self::MethodTooLong | Self::TransferCoding => (501, "Not Implemented"),
+            Self::Version => (505, "HTTP Version Not Supported"),
+            Self::TargetTooLong => (414, "URI Too Long"),
+            Self::HeadTooLarge | Self::TooManyFields => (431, "Request Header Fields Too Large"),
+            Self::BodyTooLarge => (413, "Content Too Large"),
+            Self::TooSlow => (408, "Request Timeout"),
+            _ => (400, "Bad Request"),
+        }
+    }
+
+    /// The whole answer: minimal, and the last on its connection.
+    pub(crate) fn response(self) -> Vec<u8> {
+        let (status, phrase) = self.status();
+        let reason = self.to_string();
+        format!(
+            "HTTP/1.1 {status} {phrase}\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\n\
+             content-length: {}\r\n\r\n{reason}\n",
+            reason.len() + 1
+        )
+        .into_bytes()
+    }
+}
+
+/// A request body that broke off: what a service finds with [`is_bad_body`] in the error of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BadBody {
+    /// A chunk size that is not 1 to 16 hexadecimal digits.
+    #[error("malformed chunk size")]
+    ChunkSize,
+    /// A chunk extension with a control character, or too many bytes of extensions.
+    #[error("malformed or oversized chunk extension")]
+    ChunkExtension,
+    /// Where CRLF must stand, something else does; a bare LF too.
+    #[error("chunk not ended by CRLF")]
+    ChunkEnd,
+    /// A trailer line that is not a field, or a trailer section beyond its limits.
+    #[error("malformed or oversized trailer section")]
+    Trailer,
+    /// A field that must not come in a trailer: framing, routing, authentication, content (RFC 9110 6.5.1).
+    #[error("field not allowed in a trailer")]
+    ForbiddenTrailer,
+    /// More bytes than the limit on bodies.
+    #[error("request body too large")]
+    TooLarge,
+    /// The visitor stopped sending in the middle.
+    #[error("request body not sent in time")]
+    TooSlow,
+}
+
+impl BadBody {
+    /// The status the request deserves.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::TooLarge => 413,
+            Self::TooSlow => 408,
+            _ => 400,
+        }
+    }
+
+    pub(crate) fn into_io(self) -> io::Error {
+        let kind = match self {
+            Self::TooSlow => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, self)
+    }
+}
+
+/// Whether `error`, or what caused it, is the wire's verdict on a request body.
+///
+/// hyper hands the wire's `io::Error` to the reader of the body as the source of a `hyper::Error`.
+pub fn is_bad_body(error: &(dyn Error + 'static)) -> Option<BadBody> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(bad) = error.downcast_ref::<BadBody>() {
+            return Some(*bad);
+        }
+        if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref)
+            && let Some(bad) = inner.downcast_ref::<BadBody>()
+        {
+            return Some(*bad);
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,238 @@
+//! What the service and the connection tell each other beside hyper: facts about the request, interim responses,
+//! the end of a response, the departure of the visitor.
+//!
+//! Everything here belongs to one connection, and so to one thread; it is atomic all the same, because hyper's
+//! upgrades ask for `Send`. Uncontended, that costs nothing measurable.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Buf;
+use http::{HeaderMap, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// Bytes of interim responses that may wait for the visitor to read; what comes on top is dropped. An interim
+/// response is a hint, never worth memory.
+const MAX_INTERIM: usize = 16 << 10;
+
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) http_11: AtomicBool,
+    pub(crate) expect_continue: AtomicBool,
+    pub(crate) pass_through: AtomicBool,
+    pub(crate) gone: AtomicBool,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    /// The first byte of the present request's final response has been written.
+    pub(crate) final_started: AtomicBool,
+    /// The present response has a [`Tracked`] body.
+    pub(crate) tracked: AtomicBool,
+    /// hyper has let go of that body: everything it had to say is in hyper's buffer.
+    pub(crate) body_done: AtomicBool,
+    pub(crate) interim_waits: AtomicBool,
+    pub(crate) interim: Mutex<Vec<u8>>,
+    pub(crate) waker: Mutex<Option<Waker>>,
+    /// A request is in hand: from its head to the end of its response.
+    pub(crate) busy: AtomicBool,
+    /// Nothing more is written.
+    pub(crate) muted: AtomicBool,
+    /// Nothing more is done at all, not even a farewell.
+    pub(crate) aborted: AtomicBool,
+    left: Notify,
+}
+
+impl Shared {
+    /// Remembers whom to wake when the service has something to write.
+    pub(crate) fn remember(&self, waker: &Waker) {
+        let mut slot = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if !slot.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn set_gone(&self) {
+        if !self.gone.swap(true, Relaxed) {
+            self.left.notify_waiters();
+        }
+    }
+
+    pub(crate) fn next_request(&self, http_11: bool, expect_continue: bool) {
+        self.busy.store(true, Relaxed);
+        self.http_11.store(http_11, Relaxed);
+        self.expect_continue.store(expect_continue, Relaxed);
+        self.final_started.store(false, Relaxed);
+        self.tracked.store(false, Relaxed);
+        self.body_done.store(false, Relaxed);
+        if self.interim_waits.swap(false, Relaxed) {
+            self.interim.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// Whether everything of the present response is on its way: to be asked when hyper has nothing left to write.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.final_started.load(Relaxed) && (!self.tracked.load(Relaxed) || self.body_done.load(Relaxed))
+    }
+}
+
+/// The service's end of a connection's wire. Cheap to clone.
+#[derive(Clone)]
+pub struct WireHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl WireHandle {
+    /// Version of the present request: HTTP/1.1 or HTTP/1.0.
+    pub fn version(&self) -> Version {
+        if self.shared.http_11.load(Relaxed) { Version::HTTP_11 } else { Version::HTTP_10 }
+    }
+
+    /// Whether the present request asked for `100 Continue`. hyper sends it when the body is first polled.
+    pub fn expect_continue(&self) -> bool {
+        self.shared.expect_continue.load(Relaxed)
+    }
+
+    /// Bytes received on this connection so far.
+    pub fn bytes_in(&self) -> u64 {
+        self.shared.bytes_in.load(Relaxed)
+    }
+
+    /// Bytes sent on this connection so far.
+    pub fn bytes_out(&self) -> u64 {
+        self.shared.bytes_out.load(Relaxed)
+    }
+
+    /// What follows the present request is no HTTP any more: to be called before answering 101 (RFC 9110 7.8).
+    pub fn pass_through(&self) {
+        self.shared.pass_through.store(true, Relaxed);
+    }
+
+    /// Whether the visitor's side of the connection is closed or reset.
+    pub fn is_gone(&self) -> bool {
+        self.shared.gone.load(Relaxed)
+    }
+
+    /// Whether a request is in hand: its response has not been written to its end.
+    pub fn is_busy(&self) -> bool {
+        self.shared.busy.load(Relaxed)
+    }
+
+    /// From now on nothing is written: what hyper has to say is swallowed, and the connection closes as after any response.
+    pub fn mute(&self) {
+        self.shared.muted.store(true, Relaxed);
+    }
+
+    /// As [`WireHandle::mute`], and the connection closes without a farewell: how the kernel does that is the socket's
+    /// business.
+    pub fn abort(&self) {
+        self.mute();
+        self.shared.aborted.store(true, Relaxed);
+    }
+
+    /// Completes when the visitor closes or resets the connection while the response is pending.
+    ///
+    /// Needed by work outside the service's future only: that future itself is dropped by hyper one poll later.
+    pub async fn gone(&self) {
+        loop {
+            let left = self.shared.left.notified();
+            if self.is_gone() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Sends an interim response (RFC 9110 15.2) before the present request's final one.
+    ///
+    /// False, and nothing is sent, if the visitor speaks HTTP/1.0, the final response has begun, `status` is not
+    /// 1xx or is 101, or too many already wait.
+    pub fn informational(&self, status: StatusCode, fields: &HeaderMap) -> bool {
+        let shared = &*self.shared;
+        let allowed = status.is_informational()
+            && status != StatusCode::SWITCHING_PROTOCOLS
+            && shared.http_11.load(Relaxed)
+            && !shared.final_started.load(Relaxed)
+            && !shared.pass_through.load(Relaxed)
+            && !shared.gone.load(Relaxed);
+        if !allowed {
+            return false;
+        }
+        let mut out = shared.interim.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = out.len();
+        write_interim(&mut out, status, fields);
+        if out.len() > MAX_INTERIM {
+            out.truncate(before);
+            return false;
+        }
+        drop(out);
+        shared.interim_waits.store(true, Relaxed);
+        shared.wake();
+        true
+    }
+
+    /// Wraps the body of the present request's response, so that the wire knows when the response has ended: the
+    /// next pipelined request is not shown to hyper before. Every response should carry one.
+    pub fn track<B>(&self, body: B) -> Tracked<B> {
+        self.shared.tracked.store(true, Relaxed);
+        Tracked { body, shared: self.shared.clone() }
+    }
+}
+
+fn write_interim(out: &mut Vec<u8>, status: StatusCode, fields: &HeaderMap) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    // The phrase may be empty, the space before it may not (RFC 9112 4).
+    out.extend_from_slice(status.canonical_reason().unwrap_or("").as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in fields {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A response body that tells the wire when hyper has taken all of it: see [`WireHandle::track`].
+pub struct Tracked<B> {
+    body: B,
+    shared: Arc<Shared>,
+}
+
+impl<B> Drop for Tracked<B> {
+    fn drop(&mut self) {
+        self.shared.body_done.store(true, Relaxed);
+    }
+}
+
+impl<B: Body + Unpin> Body for Tracked<B>
+where
+    B::Data: Buf,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

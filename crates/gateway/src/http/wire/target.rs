@@ -1,0 +1,90 @@
+//! The request target on raw bytes (RFC 9112 3.2).
+//!
+//! Only what RFC 3986 allows, and the few characters browsers send unescaped in a query (WHATWG URL: `|`, `^`, `{`,
+//! `}`, a backtick, a backslash); never `#`, never bytes above 126. Everything accepted here is a URI to the `http`
+//! crate as well: a target that hyper would refuse never reaches it.
+
+const PATH: u8 = 1;
+const QUERY: u8 = 2;
+const HOST: u8 = 4;
+
+static CLASS: [u8; 256] = {
+    let mut class = [0u8; 256];
+    let mut b = 0x21;
+    while b < 0x7f {
+        let c = b as u8;
+        if !matches!(c, b'#' | b'<' | b'>' | b'"') {
+            class[b] |= QUERY;
+            if !matches!(c, b'`' | b'?' | b'\\' | b'{' | b'}') {
+                class[b] |= PATH;
+            }
+        }
+        // Names of DNS and IPv4 addresses. RFC 3986 has `%` and sub-delims in a reg-name too; no resolver does, and
+        // every parser reads them differently.
+        if c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_') {
+            class[b] |= HOST;
+        }
+        b += 1;
+    }
+    class
+};
+
+fn all(bytes: &[u8], class: u8) -> bool {
+    bytes.iter().fold(class, |acc, &b| acc & CLASS[b as usize]) == class
+}
+
+/// Path and query of an origin-form or absolute-form target.
+fn is_path_and_query(bytes: &[u8]) -> bool {
+    match memchr::memchr(b'?', bytes) {
+        Some(at) => all(&bytes[..at], PATH) && all(&bytes[at + 1..], QUERY),
+        None => all(bytes, PATH),
+    }
+}
+
+/// `host [":" port]`: a name, an IPv4 address, or an IPv6 address in brackets; no user information, not empty.
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+    let (host_ok, rest) = if bytes.first() == Some(&b'[') {
+        let Some(close) = memchr::memchr(b']', bytes) else { return false };
+        let literal = std::str::from_utf8(&bytes[1..close]).ok();
+        let ok = literal.is_some_and(|s| s.parse::<std::net::Ipv6Addr>().is_ok());
+        (ok, &bytes[close + 1..])
+    } else {
+        let end = memchr::memchr(b':', bytes).unwrap_or(bytes.len());
+        (end > 0 && all(&bytes[..end], HOST), &bytes[end..])
+    };
+    host_ok
+        && match rest.split_first() {
+            None => true,
+            Some((b':', port)) => is_port(port),
+            Some(_) => false,
+        }
+}
+
+fn is_port(digits: &[u8]) -> bool {
+    if digits.is_empty() || digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    digits.iter().fold(0u32, |n, d| n * 10 + u32::from(d - b'0')) <= 65_535
+}
+
+/// The part after `http://` or `https://`, whatever the case.
+fn after_scheme(target: &[u8]) -> Option<&[u8]> {
+    [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
+        let (head, rest) = target.split_at_checked(scheme.len())?;
+        head.eq_ignore_ascii_case(scheme).then_some(rest)
+    })
+}
+
+/// Whether `target` has one of the four forms.
+pub(crate) fn is_target(method: &[u8], target: &[u8]) -> bool {
+    match target {
+        _ if method == b"CONNECT" => is_authority(target),
+        [b'/', rest @ ..] => is_path_and_query(rest),
+        // `OPTIONS *` is the only use; the service tells the others apart.
+        b"*" => true,
+        _ => after_scheme(target).is_some_and(|rest| {
+            let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+            is_authority(&rest[..end]) && is_path_and_query(&rest[end..])
+        }),
+    }
+}

@@ -1,0 +1,14 @@
+//! One request, from its connection to its answer.
+
+pub mod accept;
+
+pub mod serve;
+pub mod stages;
+
+pub mod cookies;
+pub mod navigation;
+
+pub mod respond;
+pub mod response_body;
+
+pub mod access_entry;

@@ -1,0 +1,137 @@
+//! What kind of request this is for the room: a page, a part of a page, a form, a program's call.
+
+use bytes::BytesMut;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, Method, request};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use crate::config::page;
+use crate::config::page::KeptForm;
+
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Whether a browser says that this is no page but a part of one (W3C Fetch Metadata).
+///
+/// Only what says so is a part: clients that say nothing (programs, load tests) meet the room. What a script
+/// fetches (`empty`) is a part too: it comes from a page that was let in.
+pub fn is_part_of_page(headers: &HeaderMap) -> bool {
+    let Some(dest) = headers.get(SEC_FETCH_DEST) else { return false };
+    !matches!(dest.as_bytes(), b"document" | b"iframe" | b"frame" | b"embed" | b"object" | b"fencedframe")
+}
+
+/// Whether to answer with a page: a browser's navigation; everything else gets JSON.
+pub fn wants_html(headers: &HeaderMap) -> bool {
+    if let Some(mode) = headers.get(SEC_FETCH_MODE)
+        && mode != "navigate"
+    {
+        return false;
+    }
+    let quality = |wanted| quality(headers, wanted);
+    let html = quality("text/html").max(quality("application/xhtml+xml"));
+    html > 0.0 && html >= quality("application/json")
+}
+
+/// Whether whoever asks can wait for a place and come back for it: a browser's navigation, whose page does that, or a program that
+/// says it understands the room's answer (RFC 9457). A program that says nothing is taken for one that would not: most
+/// do not keep what an error holds.
+pub fn can_return(headers: &HeaderMap) -> bool {
+    wants_html(headers) || quality(headers, "application/problem+json") > 0.0
+}
+
+/// How much a kind of answer is wanted, if it is named (RFC 9110 12.5.1); 0: it is not.
+fn quality(headers: &HeaderMap, wanted: &str) -> f32 {
+    let Some(accept) = headers.get(ACCEPT).and_then(|v| v.to_str().ok()) else { return 0.0 };
+    accept
+        .split(',')
+        .filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let named = parts.next()?.eq_ignore_ascii_case(wanted);
+            let q = parts.find_map(|p| p.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
+            named.then(|| q.unwrap_or(0.0))
+        })
+        .fold(0.0, f32::max)
+}
+
+/// The request's form, if it is one that can be kept over the wait: at most `max` bytes, urlencoded, a POST.
+pub async fn kept_form(parts: &request::Parts, mut body: Incoming, max: usize) -> Option<KeptForm> {
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok())?;
+    let declared = body.size_hint().lower();
+    if parts.method != Method::POST || declared > max as u64 || !is_form(kind) {
+        return None;
+    }
+    let mut bytes = BytesMut::with_capacity(declared as usize);
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.ok()?.into_data() {
+            if bytes.len() + data.len() > max {
+                return None;
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    page::keep(kind, &bytes, max)
+}
+
+fn is_form(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    #[test]
+    fn pages_get_html_and_programs_json() {
+        let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+        let cases: [(&[(&str, &str)], bool); 9] = [
+            (&[], false),
+            (&[("accept", "*/*")], false),
+            (&[("accept", chrome)], true),
+            (&[("accept", chrome), ("sec-fetch-mode", "navigate")], true),
+            (&[("accept", chrome), ("sec-fetch-mode", "cors")], false),
+            (&[("accept", "application/json")], false),
+            (&[("accept", "application/json, text/html;q=0.9")], false),
+            (&[("accept", "text/html;q=0.9, application/json;q=0.1")], true),
+            (&[("accept", "text/html;q=0")], false),
+        ];
+        for (fields, expected) in cases {
+            let fields: Vec<(&'static str, &'static str)> = fields.to_vec();
+            assert_eq!(wants_html(&headers(&fields)), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_come_back_says_nothing_of_it() {
+        let cases = [
+            ("text/html,*/*;q=0.8", true),
+            ("application/json", false),
+            ("*/*", false),
+            ("application/json, application/problem+json", true),
+            ("application/problem+json;q=0", false),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(can_return(&headers(&[("accept", accept)])), expected, "{accept}");
+        }
+        assert!(!can_return(&headers(&[])));
+        assert!(!can_return(&headers(&[("accept", "text/html"), ("sec-fetch-mode", "cors")])));
+    }
+
+    #[test]
+    fn only_what_says_so_is_part_of_a_page() {
+        for part in ["image", "style", "script", "font", "empty", "audio"] {
+            assert!(is_part_of_page(&headers(&[("sec-fetch-dest", part)])), "{part}");
+        }
+        for page in ["document", "iframe", "frame", "object", "embed"] {
+            assert!(!is_part_of_page(&headers(&[("sec-fetch-dest", page)])), "{page}");
+        }
+        assert!(!is_part_of_page(&headers(&[])));
+    }
+}

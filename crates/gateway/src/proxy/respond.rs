@@ -1,0 +1,345 @@
+//! Verdicts become HTTP here, and only here.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
+    REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tidegate_core::gate::ShedReason;
+use tidegate_core::units::ClassId;
+
+use crate::config::page;
+use crate::config::page::{Kind, View};
+use crate::config::{ClassTag, Config};
+use crate::http::hygiene::Reject;
+use crate::http::wire;
+use crate::proxy::stages::room::WaitingAnswer;
+use crate::upstream::body::BoxError;
+use crate::upstream::dispatch::DispatchError;
+
+/// The answer over the connection cap, written before any HTTP is spoken.
+pub const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n\
+    Content-Type: text/plain\r\nContent-Length: 22\r\nConnection: close\r\n\r\nToo many connections.\n";
+
+/// Where the status document of a waiting visitor is; the class is added.
+pub const STATUS_PATH: &str = "/.tidegate/status";
+
+/// Tells a program where the status document is.
+pub const STATUS_FIELD: HeaderName = HeaderName::from_static("x-tidegate-status");
+
+/// The longest a page without JavaScript shows old numbers, and the longest Retry-After of a waiting answer.
+const MAX_REFRESH: Duration = Duration::from_secs(20);
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// A request as its answer must know it.
+pub struct AnswerRequest<'a> {
+    /// The class that waits.
+    pub class: ClassId,
+    /// Path and query, without the gate's own parameter.
+    pub target: &'a str,
+    /// A browser's navigation; others get problem JSON.
+    pub html: bool,
+    /// `Accept-Language`.
+    pub language: Option<&'a str>,
+    /// A form that is kept over the wait.
+    pub form: Option<&'a page::KeptForm>,
+}
+
+/// The waiting room's answer.
+pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Response<Bytes> {
+    let status_path = status_path(live.class(asked.class).mark);
+    let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
+    let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
+    let refresh = refresh(w.wait);
+    let view = View {
+        kind: w.kind,
+        lang: live.pages.language(asked.language),
+        status: status.as_u16(),
+        poll: w.poll,
+        wait: w.wait,
+        place: w.place,
+        waited: w.waited,
+        target: asked.target,
+        ticket: w.url_ticket.as_ref().map(|t| t.as_str()),
+        status_path: &status_path,
+        form: asked.form,
+        refresh: (w.kind != Kind::Forbidden && asked.form.is_none()).then_some(refresh),
+    };
+    let mut out = Vec::new();
+    let content_type = if asked.html {
+        live.pages.waiting(&view, &mut out);
+        HTML
+    } else {
+        live.pages.api(&view, &mut out);
+        PROBLEM
+    };
+    let mut response = Response::new(Bytes::from(out));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.reserve(10 + w.cookies.len());
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    if w.kind != Kind::Forbidden {
+        headers.insert(RETRY_AFTER, retry_after(w.wait).as_secs().into());
+    }
+    if has_place(w.kind)
+        && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))
+    {
+        headers.insert(STATUS_FIELD, value);
+    }
+    if asked.html {
+        page_fields(headers, live.pages.policy(asked.form.is_some()));
+    }
+    for cookie in w.cookies {
+        headers.append(SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// When a page without JavaScript loads itself again.
+pub fn refresh(wait: Duration) -> Duration {
+    retry_after(wait.min(MAX_REFRESH))
+}
+
+/// When a program is asked to come again: whole seconds, not before its turn.
+pub fn retry_after(wait: Duration) -> Duration {
+    Duration::from_secs(page::retry_after(wait).max(1))
+}
+
+/// Full and forbidden visitors have no place to ask about.
+fn has_place(kind: Kind) -> bool {
+    !matches!(kind, Kind::Full | Kind::Forbidden | Kind::Overloaded)
+}
+
+fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
+    headers.insert(CONTENT_SECURITY_POLICY, policy.clone());
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
+}
+
+fn status_path(class: ClassTag) -> String {
+    let mut path = String::with_capacity(96);
+    path.push_str(STATUS_PATH);
+    path.push_str("?c=");
+    path.push_str(itoa::Buffer::new().format(class.0));
+    path
+}
+
+/// For programs, which are not told by a page: the path as they have to ask for it.
+fn with_ticket(mut path: String, w: &WaitingAnswer) -> String {
+    if let Some(ticket) = &w.url_ticket {
+        path.push_str("&tg=");
+        path.push_str(ticket.as_str());
+    }
+    path
+}
+
+fn waiting_status(live: &Config, kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Forbidden => StatusCode::FORBIDDEN,
+        Kind::Replaced => StatusCode::CONFLICT,
+        Kind::Unavailable | Kind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Waiting | Kind::Late | Kind::Full => {
+            StatusCode::from_u16(live.settings.room.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
+        }
+    }
+}
+
+/// The tiny document that a waiting page polls.
+pub fn status_document(
+    live: &Config,
+    state: page::State,
+    wait: Duration,
+    place: u64,
+    poll: Duration,
+    waited: Duration,
+    ticket: Option<&str>,
+) -> Response<Bytes> {
+    let mut out = Vec::with_capacity(96);
+    let [wait_ms, poll_ms, waited_ms] = [wait, poll, waited].map(|d| d.as_millis() as u64);
+    live.pages.status(&page::Status { state, wait_ms, place, poll_ms, waited_ms, ticket }, &mut out);
+    let mut response = Response::new(Bytes::from(out));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// Sends the visitor elsewhere (the two-process form).
+pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
+    let Ok(location) = HeaderValue::from_str(url) else {
+        return plain(StatusCode::INTERNAL_SERVER_ERROR, "The redirect is not a URL.\n");
+    };
+    // 307: the method and the body stay what they were.
+    let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
+    response.headers_mut().insert(LOCATION, location);
+    for cookie in cookies {
+        response.headers_mut().append(SET_COOKIE, cookie.clone());
+    }
+    response
+}
+
+/// Lets the connection end with this answer. 101 says itself what becomes of the connection.
+pub fn close<B>(response: &mut Response<B>) {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// A request that breaks HTTP or the gate's limits.
+pub fn reject(reject: Reject) -> Response<Bytes> {
+    let status = StatusCode::from_u16(reject.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = text(status, format!("{reject}\n"));
+    // Whoever sends what may be read in two ways is not believed about what comes next on this connection.
+    close(&mut response);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, METHODS);
+    }
+    response
+}
+
+/// A request that tier 2 refuses.
+pub fn shed(reason: ShedReason) -> Response<Bytes> {
+    let text = match reason {
+        ShedReason::QueueFull => "The service is busy and its queue is full. Please try again shortly.\n",
+        ShedReason::QueueTimeout | ShedReason::Patience => {
+            "The service is busy and did not come to this request in time.\n"
+        }
+        ShedReason::CoDel => "The service is busy and too many wait for it. Please try again shortly.\n",
+    };
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// A request that its class's ingress bucket refuses.
+pub fn throttled(retry_after: Duration) -> Response<Bytes> {
+    let mut response = plain(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "More of these requests come than are let in. Please try again shortly.\n",
+    );
+    // Whole seconds, rounded up: who comes on time is let in.
+    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    response
+}
+
+/// A request that a rule refuses: problem JSON (RFC 9457) that names the rule.
+pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<Bytes> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let seconds = retry_after(wait).as_secs();
+    let body = serde_json::json!({
+        "type": "urn:tidegate:problem:refused", "title": "Refused to keep the service up for others",
+        "status": status.as_u16(), "rule": rule, "request_id": id, "retry_after": seconds,
+    });
+    let mut response = text(status, body.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    response
+}
+
+/// A request beyond the quota of its service level.
+pub fn over_quota(wait: Duration) -> Response<Bytes> {
+    let words = "More requests came from you than were agreed on. Please try again shortly.\n";
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, words);
+    response.headers_mut().insert(RETRY_AFTER, retry_after(wait).as_secs().into());
+    response
+}
+
+/// Where a lighter version is. 302: for now.
+pub fn lighter(uri: &http::Uri) -> Response<Bytes> {
+    let Some(Ok(location)) = uri.path_and_query().map(|target| HeaderValue::from_str(target.as_str())) else {
+        return not_found();
+    };
+    let mut response = plain(StatusCode::FOUND, "");
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// Nothing: the wire sends none of it, and the connection ends. The status is for the log.
+pub fn unsent() -> Response<Bytes> {
+    /// As nginx logs a connection closed without an answer.
+    const CLOSED: u16 = 444;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::from_u16(CLOSED).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    close(&mut response);
+    response
+}
+
+/// The whole request took longer than it may.
+pub fn request_timeout() -> Response<Bytes> {
+    plain(StatusCode::GATEWAY_TIMEOUT, "The request took longer than it may.\n")
+}
+
+/// Something failed between the gate and the origin, or in the visitor's body.
+pub fn failed(error: &DispatchError) -> Response<Bytes> {
+    let (status, text) = match error {
+        DispatchError::NoReplica => {
+            (StatusCode::SERVICE_UNAVAILABLE, "No server of this service is available.\n")
+        }
+        DispatchError::ConnectTimeout => (StatusCode::GATEWAY_TIMEOUT, "The service cannot be reached.\n"),
+        DispatchError::FirstByteTimeout => {
+            (StatusCode::GATEWAY_TIMEOUT, "The service did not answer in time.\n")
+        }
+        DispatchError::ConnectFailed(_) => (StatusCode::BAD_GATEWAY, "The service cannot be reached.\n"),
+        DispatchError::Reset(_) => (StatusCode::BAD_GATEWAY, "The service ended the connection.\n"),
+        DispatchError::BadResponse(_) => {
+            (StatusCode::BAD_GATEWAY, "The service's answer is not valid HTTP.\n")
+        }
+        DispatchError::RequestBody(error) => bad_body(error),
+    };
+    let mut response = plain(status, text);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    response
+}
+
+/// What was wrong with the visitor's body.
+fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
+    let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
+    match status {
+        413 => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than this service takes.\n"),
+        408 => (StatusCode::REQUEST_TIMEOUT, "The request's body did not come.\n"),
+        _ => (StatusCode::BAD_REQUEST, "The request's body is not valid HTTP.\n"),
+    }
+}
+
+/// A panic was caught: this request fails, the gate lives.
+pub fn internal_error() -> Response<Bytes> {
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong in the gate.\n")
+}
+
+/// Answers of the gate's own paths and of methods it answers itself.
+pub fn not_found() -> Response<Bytes> {
+    plain(StatusCode::NOT_FOUND, "There is nothing here.\n")
+}
+
+/// The gate answers OPTIONS itself when `Max-Forwards` says that it goes no further (RFC 9110 7.6.2).
+pub fn last_recipient() -> Response<Bytes> {
+    let mut response = plain(StatusCode::NO_CONTENT, "");
+    response.headers_mut().insert(ALLOW, METHODS);
+    response
+}
+
+fn plain(status: StatusCode, words: &'static str) -> Response<Bytes> {
+    text(status, words)
+}
+
+fn text(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(words.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    // Caches keep some of these statuses without being told to (404, 405, 414, 501; RFC 9110 15.1).
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}

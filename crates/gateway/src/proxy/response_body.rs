@@ -1,0 +1,124 @@
+//! The body of a visitor's response: the gate's own bytes, or the origin's as they come.
+//!
+//! Whatever way the origin's body ends, its [`Completion`] runs exactly once: that is how the place at the gate is
+//! given back and the exchange is measured and logged.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::shared::coalesce::SharedBody;
+use crate::shared::sessions::SessionGuard;
+use crate::upstream::body::Outcome;
+use crate::upstream::dispatch::{BodyError, UpstreamBody};
+
+/// What runs when the origin's body has ended.
+pub trait Completion {
+    /// `bytes` of data went towards the visitor; `error` is what broke the body off.
+    fn complete(self, bytes: u64, outcome: Outcome, error: Option<&BodyError>);
+}
+
+/// The body of a visitor's response.
+pub enum ResponseBody<C: Completion> {
+    /// The gate's own.
+    Own(Bytes),
+    /// The origin's.
+    Origin(Watched<C>),
+    /// The origin's, and others'; and what keeps its visitor's session alive as long as it is under way.
+    Shared(SharedBody, Option<SessionGuard>),
+}
+
+/// The origin's body and what runs at its end.
+pub struct Watched<C: Completion> {
+    body: UpstreamBody,
+    bytes: u64,
+    /// When it must have ended; allocated only where `limits.request_timeout` is set.
+    deadline: Option<Pin<Box<Sleep>>>,
+    completion: Option<C>,
+}
+
+impl<C: Completion> ResponseBody<C> {
+    /// The origin's body, broken off at `deadline`; `completion` runs when it has ended.
+    pub fn origin(body: UpstreamBody, deadline: Option<Instant>, completion: C) -> Self {
+        let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
+        Self::Origin(Watched { body, bytes: 0, deadline, completion: Some(completion) })
+    }
+}
+
+impl<C: Completion> Watched<C> {
+    fn end(&mut self, outcome: Outcome, error: Option<&BodyError>) {
+        if let Some(completion) = self.completion.take() {
+            completion.complete(self.bytes, outcome, error);
+        }
+    }
+}
+
+impl<C: Completion> Drop for Watched<C> {
+    fn drop(&mut self) {
+        // hyper does not ask again once it knows the end from the length.
+        let outcome = if self.body.is_end_stream() { Outcome::Complete } else { Outcome::Aborted };
+        self.end(outcome, None);
+    }
+}
+
+impl<C: Completion> From<Bytes> for ResponseBody<C> {
+    fn from(bytes: Bytes) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+// Nothing is pinned structurally: the origin's body is `Unpin`.
+impl<C: Completion> Unpin for ResponseBody<C> {}
+
+impl<C: Completion> Body for ResponseBody<C> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let watched = match &mut *self {
+            Self::Own(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Self::Own(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Origin(watched) => watched,
+            Self::Shared(shared, _) => return Pin::new(shared).poll_frame(cx),
+        };
+        if watched.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready()) {
+            watched.end(Outcome::Failed, Some(&BodyError::Overdue));
+            return Poll::Ready(Some(Err(BodyError::Overdue)));
+        }
+        let frame = ready!(Pin::new(&mut watched.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                watched.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if watched.body.is_end_stream() {
+                    watched.end(Outcome::Complete, None);
+                }
+            }
+            Some(Err(error)) => watched.end(Outcome::Failed, Some(error)),
+            None => watched.end(Outcome::Complete, None),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(bytes) => bytes.is_empty(),
+            Self::Origin(watched) => watched.body.is_end_stream(),
+            Self::Shared(shared, _) => shared.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Origin(watched) => watched.body.size_hint(),
+            Self::Shared(shared, _) => shared.size_hint(),
+        }
+    }
+}

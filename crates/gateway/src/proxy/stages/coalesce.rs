@@ -1,0 +1,200 @@
+//! A request that takes part in URL multicast; and the task that asks for all.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::header::AGE;
+use http::{HeaderName, Response, request};
+use http_body::Body as _;
+use tidegate_core::measure::Event;
+
+use crate::proxy::response_body::ResponseBody;
+use crate::proxy::serve::RequestContext;
+use crate::proxy::stages::forward::{Forwarded, Refused, TicketGuard};
+use crate::proxy::stages::policies::DECISION;
+use crate::shared::coalesce::flight::{Flight, Head, Match, Reader, Word};
+use crate::shared::coalesce::rules;
+use crate::shared::coalesce::rules::NOT_FOR_ALL;
+use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cookies, key};
+use crate::upstream::body::RequestBody;
+use tidegate_settings::Role;
+
+/// How often a request looks for an answer that suits it: once for the one it waited for, once more when it learned from that
+/// what `Vary` names.
+const ROUNDS: usize = 3;
+
+/// Fields that the gate gives every answer of its own.
+const PER_ANSWER: [HeaderName; 3] =
+    [HeaderName::from_static("x-request-id"), HeaderName::from_static("server-timing"), DECISION];
+
+impl RequestContext {
+    /// The answer that this request shares with others; `None`: it must ask for itself.
+    pub(crate) async fn share(
+        &mut self,
+        parts: &request::Parts,
+        period: Duration,
+    ) -> Option<Response<ResponseBody<Forwarded>>> {
+        let shared = self.worker.shared.clone();
+        let multicast = &shared.coalescer;
+        // Tokengen forwards nothing.
+        let forwards = !matches!(self.config.settings.role, Role::TokenGen { .. });
+        let found = match forwards && rules::may_share(parts) {
+            true => self.seek(parts, period).await,
+            false => None,
+        };
+        let Some((reader, head)) = found else {
+            multicast.alone.fetch_add(1, Relaxed);
+            return None;
+        };
+        multicast.shared.fetch_add(1, Relaxed);
+        Some(self.shared_answer(reader, &head, parts.uri.path()))
+    }
+
+    async fn seek(&self, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
+        let multicast = &self.worker.shared.coalescer;
+        let mut sent = for_all(parts);
+        self.prepare(&mut sent, false);
+        let key = key(parts, &sent.headers);
+        let seeking = Seeking {
+            headers: &sent.headers,
+            has_cookies: has_cookies(&sent.headers),
+            standing: RequesterStanding { class: self.class, lane: self.lane() },
+        };
+        for _ in 0..ROUNDS {
+            match multicast.join(&key, &seeking, period, self.worker.now()) {
+                Joined::Alone => return None,
+                Joined::Lead(reader) => {
+                    multicast.upstream.fetch_add(1, Relaxed);
+                    let pump = Fetcher { flight: reader.flight.clone(), key: key.clone() };
+                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts)));
+                    // Its own answer, whoever else may have it.
+                    return reader.landed().await.map(|head| (reader, head));
+                }
+                Joined::Follow(reader) => {
+                    let Some(head) = reader.landed().await else { continue };
+                    match reader.flight.suits(&seeking) {
+                        Match::Suits => return Some((reader, head)),
+                        Match::NotForIt => return None,
+                        Match::Other => {}
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The exchange of the request that is made for all: the visitor's own goes on without it.
+    fn for_all(&self) -> Self {
+        Self {
+            worker: self.worker.clone(),
+            conn: self.conn.clone(),
+            config: self.config.clone(),
+            started: self.worker.now(),
+            client: self.client,
+            trusted: self.trusted,
+            class: self.class,
+            tier: self.tier,
+            id: self.id.clone(),
+            log: None,
+            deadline: self.deadline,
+            shadow: None,
+            for_all: Some(self.lane()),
+            session: None,
+        }
+    }
+
+    fn shared_answer(
+        &mut self,
+        reader: Reader,
+        head: &Head,
+        path: &str,
+    ) -> Response<ResponseBody<Forwarded>> {
+        let age = self.worker.now().since(reader.flight.sent).as_secs();
+        let stay = self.session.as_mut().and_then(|seat| seat.take_stay());
+        let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers.clone();
+        // RFC 9111 5.1: what was not asked of the origin for this request tells its age.
+        if age > 0 {
+            response.headers_mut().insert(AGE, age.into());
+        }
+        self.tell_shadow(response.headers_mut());
+        if let Some(event) = head.refused {
+            self.explain(response.headers_mut(), event, path);
+        }
+        self.log_shared(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default());
+        response
+    }
+}
+
+/// The request as it is sent for all: without what only its own visitor has a use for.
+fn for_all(parts: &request::Parts) -> request::Parts {
+    let (mut all, ()) = http::Request::new(()).into_parts();
+    all.method = parts.method.clone();
+    all.uri = parts.uri.clone();
+    all.version = parts.version;
+    all.headers = parts.headers.clone();
+    for name in &NOT_FOR_ALL {
+        all.headers.remove(name);
+    }
+    all
+}
+
+/// Carries one upstream request for all who want its answer.
+struct Fetcher {
+    flight: Arc<Flight>,
+    key: Key,
+}
+
+impl Drop for Fetcher {
+    /// However it ends: nobody waits for what will not come.
+    fn drop(&mut self) {
+        self.flight.end(false);
+    }
+}
+
+impl Fetcher {
+    async fn run(self, exchange: RequestContext, parts: request::Parts) {
+        let shared = exchange.worker.shared.clone();
+        exchange.worker.shared.admission.charge(exchange.config.class(exchange.class).cost);
+        let claim = TicketGuard::new(&exchange.worker, None);
+        let response = exchange.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), claim).await;
+        let (mut head, mut body) = response.into_parts();
+        for name in &PER_ANSWER {
+            head.headers.remove(name);
+        }
+        let word = match (head.extensions.get(), &body) {
+            (Some(Refused(event)), _) => Word::Refusal(*event),
+            (None, ResponseBody::Own(_)) => Word::Failure,
+            _ => Word::Origins,
+        };
+        let sharing = self.flight.land(head.status, head.headers, word, body.is_end_stream());
+        let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
+        shared.coalescer.keep_apart(&self.key, sharing, until);
+        drop(shared);
+        loop {
+            let next = poll_fn(|cx| match self.flight.poll_unwanted(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => Pin::new(&mut body).poll_frame(cx).map(Some),
+            });
+            let frame = match next.await {
+                // An answer may have no end, and its origin nothing to say for long.
+                None | Some(Some(Err(_))) => return,
+                Some(None) => break,
+                Some(Some(Ok(frame))) => frame,
+            };
+            // Trailers are nobody's need: few clients see them.
+            if let Ok(chunk) = frame.into_data()
+                && !chunk.is_empty()
+                && !self.flight.push(chunk).await
+            {
+                return;
+            }
+        }
+        self.flight.end(true);
+    }
+}

@@ -1,0 +1,401 @@
+//! Performs what was admitted: the gate's queue, the origin, and the bookkeeping at the end of the answer.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
+use tidegate_core::gate::Lane;
+use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::ticket::Ticket;
+use tidegate_core::units::Timestamp;
+
+use crate::base::guard::within;
+use crate::http::hygiene;
+use crate::http::hygiene::ForwardContext;
+use crate::http::target;
+use crate::proxy::respond;
+use crate::proxy::response_body::{Completion, ResponseBody};
+use crate::proxy::serve::{RequestContext, own};
+use crate::shared::Worker;
+use crate::shared::gate_keeper::InFlightSlot;
+use crate::upstream::body;
+use crate::upstream::body::RequestBody;
+use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
+use tidegate_settings::is_gate_cookie;
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
+const NOT_IN_INTERIM: [HeaderName; 7] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
+pub struct Forwarded {
+    exchange: RequestContext,
+    /// Given back at the end; a while after the head if that comes first; at the head of an answer without end.
+    place: Option<InFlightSlot>,
+    sent: Timestamp,
+    /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
+    outcome: Cell<Outcome>,
+    is_over: bool,
+}
+
+impl Forwarded {
+    fn end(&mut self, bytes: u64) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let x = &self.exchange;
+        let now = x.worker.now();
+        let outcome = self.outcome.get();
+        if outcome == Outcome::ClientGone {
+            x.worker.count(Event::ClientGone);
+        }
+        x.worker.shard.ended(x.class, outcome, now.since(self.sent));
+        if let (Some(log), Some(access)) = (&x.log, &x.worker.shared.access) {
+            log.write(access, x, bytes, now.since(x.started));
+        }
+        if let Some(place) = self.place.take()
+            && outcome != Outcome::ClientGone
+        {
+            place.complete(self.sent, outcome == Outcome::Served);
+        }
+    }
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        self.end(0);
+    }
+}
+
+impl Completion for Forwarded {
+    fn complete(mut self, bytes: u64, outcome: body::Outcome, error: Option<&BodyError>) {
+        match outcome {
+            body::Outcome::Complete => {}
+            body::Outcome::Aborted => self.outcome.set(Outcome::ClientGone),
+            body::Outcome::Failed => {
+                self.outcome.set(Outcome::OriginError);
+                self.exchange.worker.count(match error {
+                    Some(BodyError::Timeout) => Event::OriginReadTimeout,
+                    Some(BodyError::Overdue) => Event::RequestTimeout,
+                    _ => Event::OriginReset,
+                });
+            }
+        }
+        self.end(bytes);
+    }
+}
+
+/// A redeemed ticket until its request has gone to the origin. However the request ends before (no place in the queue,
+/// the visitor reloads, no connection), the visitor has had nothing for the wait and keeps the place.
+pub(crate) struct TicketGuard(Option<(Rc<Worker>, Ticket)>);
+
+impl TicketGuard {
+    pub(crate) fn new(worker: &Rc<Worker>, ticket: Option<Ticket>) -> Self {
+        Self(ticket.map(|ticket| (worker.clone(), ticket)))
+    }
+
+    /// The ticket is used up, unless it turns out that nothing was sent.
+    fn spend(mut self) -> SpentTicket {
+        SpentTicket(self.0.take())
+    }
+}
+
+/// Says in an answer to a request for all that the gate has refused it, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) Event);
+
+struct SpentTicket(Option<(Rc<Worker>, Ticket)>);
+
+impl SpentTicket {
+    fn restore(self) -> TicketGuard {
+        TicketGuard(self.0)
+    }
+}
+
+impl Drop for TicketGuard {
+    fn drop(&mut self) {
+        if let Some((worker, ticket)) = &self.0 {
+            worker.shared.admission.give_back(ticket);
+        }
+    }
+}
+
+impl RequestContext {
+    /// Through the gate to the origin and back.
+    pub(crate) async fn forward(
+        mut self,
+        parts: request::Parts,
+        body: RequestBody,
+        by: Event,
+        cookies: Vec<HeaderValue>,
+        claim: TicketGuard,
+    ) -> Response<ResponseBody<Forwarded>> {
+        let cost = self.config.class(self.class).cost;
+        let limit = self.config.settings.limits.request_timeout;
+        let until = (!limit.is_zero()).then(|| self.started + limit);
+        let lane = self.lane();
+        let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
+        let place = match entered {
+            Ok(place) => place,
+            Err(reason) => {
+                let event = reason.event();
+                self.worker.count(event);
+                self.worker.shard.shed(self.class, event);
+                let mut refused = self.refused_by_gate(respond::shed(reason), event, parts.uri.path());
+                if self.for_all.is_some() {
+                    refused.extensions_mut().insert(Refused(event));
+                }
+                return refused;
+            }
+        };
+        self.worker.shard.forwarded(self.class, place.queued);
+        if let Some(log) = &mut self.log {
+            log.verdict = by.name();
+            log.queued = place.queued;
+        }
+        let method = parts.method.clone();
+        let (request, context) = self.outbound(parts, body);
+        let upgrades = context.upgrade.is_some();
+        let upstream = self.worker.upstream.clone();
+        let mut forwarded = Forwarded {
+            sent: self.worker.now(),
+            exchange: self,
+            place: Some(place),
+            outcome: Cell::new(Outcome::ClientGone),
+            is_over: false,
+        };
+        // From here on the origin may be working on it, whatever becomes of the visitor.
+        let spent = claim.spend();
+        forwarded.reaches(true);
+        let deadline = forwarded.exchange.deadline;
+        let Some(answer) = within(deadline, upstream.send(request, context)).await else {
+            forwarded.keeps_session();
+            return forwarded.overdue(cookies);
+        };
+        match answer {
+            Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
+            Err(error) if was_never_sent(&error) => {
+                drop(spent.restore());
+                forwarded.reaches(false);
+                forwarded.failed(&error, Vec::new())
+            }
+            Err(error) => {
+                forwarded.keeps_session();
+                forwarded.failed(&error, cookies)
+            }
+        }
+    }
+
+    /// Where it stands in the gate's queue.
+    pub(crate) fn lane(&self) -> Lane {
+        self.for_all.unwrap_or(if self.has_seat() { Lane::Admitted } else { Lane::Ordinary })
+    }
+
+    /// The request as the origin gets it.
+    fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
+        let http_11 = parts.version == Version::HTTP_11;
+        // hyper offers an upgrade where the request asks for one.
+        let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
+        let keep_upgrade = upgrade.is_some();
+        let context = SendContext {
+            expect_continue: self.for_all.is_none() && self.conn.wire.expect_continue(),
+            // What is asked for all is no connection's own: the visitor's may be at its next request.
+            on_informational: (http_11 && self.for_all.is_none()).then(|| {
+                let wire = self.conn.wire.clone();
+                let relay: OnInformational = Rc::new(move |status, fields| {
+                    if status == StatusCode::CONTINUE {
+                        return; // hyper says it itself when the body is asked for
+                    }
+                    let mut fields = fields.clone();
+                    for name in NOT_IN_INTERIM {
+                        fields.remove(name);
+                    }
+                    wire.informational(status, &fields);
+                });
+                relay
+            }),
+            line: keep_upgrade.then(|| self.conn.control.line()),
+            upgrade,
+        };
+        self.prepare(&mut parts, keep_upgrade);
+        (Request::from_parts(parts, body), context)
+    }
+
+    /// Makes a head the one that the origin gets.
+    pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
+        let settings = &self.config.settings;
+        let scheme = target::scheme(&parts.headers, self.trusted);
+        let context = ForwardContext {
+            peer: self.conn.peer.ip(),
+            trusted: self.trusted,
+            scheme,
+            via: &settings.proxy.via,
+            forwarded: settings.proxy.forwarded,
+            host: &settings.origin.host,
+            request_id: &self.id,
+            keep_upgrade,
+            is_own_cookie: is_gate_cookie,
+        };
+        hygiene::prepare_request(parts, &context);
+    }
+}
+
+impl Forwarded {
+    fn reaches(&mut self, has_reached: bool) {
+        if let Some(seat) = &mut self.exchange.session {
+            seat.reaches(has_reached);
+        }
+    }
+
+    fn keeps_session(&mut self) {
+        if let Some(seat) = &mut self.exchange.session {
+            seat.keep();
+        }
+    }
+
+    fn answered(
+        mut self,
+        response: Response<UpstreamBody>,
+        method: &Method,
+        upgrades: bool,
+        mut cookies: Vec<HeaderValue>,
+    ) -> Response<ResponseBody<Self>> {
+        let (mut parts, body) = response.into_parts();
+        let x = &mut self.exchange;
+        x.answered(&mut parts.headers, &mut cookies);
+        if let Err(bad) =
+            hygiene::prepare_response(&mut parts, method, &x.config.settings.proxy.via, upgrades)
+        {
+            return self.failed(&DispatchError::BadResponse(bad.into()), cookies);
+        }
+        let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(log) = &mut x.log {
+            log.status = parts.status.as_u16();
+            log.replica = body.replica().cloned();
+        }
+        if !cookies.is_empty() {
+            // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not hand one
+            // visitor's pass, or the end of one visitor's ticket, to all.
+            parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+        }
+        for cookie in cookies {
+            parts.headers.append(SET_COOKIE, cookie);
+        }
+        if x.config.settings.proxy.server_timing {
+            let queued = self.place.as_ref().map_or(0, |p| p.queued.as_micros() as u64);
+            let origin = x.worker.now().since(self.sent).as_micros() as u64;
+            parts.headers.append(SERVER_TIMING, server_timing(queued, origin));
+            if let Ok(id) = HeaderValue::from_str(&x.id) {
+                parts.headers.insert(REQUEST_ID, id);
+            }
+        }
+        x.tell_shadow(&mut parts.headers);
+        if tunnel {
+            x.conn.wire.pass_through();
+            x.worker.count(Event::Upgrades);
+            if let Some(tunnel) = x.conn.control.tunnel() {
+                tunnel.hold(x.session.as_mut().and_then(|seat| seat.take_stay()));
+            }
+        }
+        let failed = parts.status.is_server_error();
+        self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
+        // An answer without end would hold its place for ever, and one that takes long for long: its head is what the origin
+        // worked for.
+        if let Some(mut place) = self.place.take() {
+            if tunnel || is_event_stream(&parts.headers) {
+                place.streams(self.sent, !failed);
+            } else {
+                if !body.is_end_stream() {
+                    place.answers(self.sent, self.exchange.worker.now(), !failed);
+                }
+                self.place = Some(place);
+            }
+        }
+        // A tunnel has the limits of its own kind.
+        let deadline = self.exchange.deadline.filter(|_| !tunnel);
+        Response::from_parts(parts, ResponseBody::origin(body, deadline, self))
+    }
+
+    fn failed(self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+        let x = &self.exchange;
+        let event = match error {
+            DispatchError::NoReplica => Event::NoReplica,
+            DispatchError::ConnectFailed(_) => Event::OriginConnectFailed,
+            DispatchError::ConnectTimeout => Event::OriginConnectTimeout,
+            DispatchError::FirstByteTimeout => Event::OriginFirstByteTimeout,
+            DispatchError::Reset(_) => Event::OriginReset,
+            DispatchError::BadResponse(_) => Event::OriginBadResponse,
+            DispatchError::RequestBody(_) => Event::ClientGone,
+        };
+        let of_origin = !matches!(error, DispatchError::RequestBody(_));
+        if of_origin {
+            x.worker.count(event);
+            tracing::debug!(id = %x.id, %error, "the origin failed a request");
+        }
+        self.outcome.set(if of_origin { Outcome::OriginError } else { Outcome::ClientGone });
+        self.instead(respond::failed(error), cookies)
+    }
+
+    /// `limits.request_timeout` has passed without an answer: the origin's fault, not the visitor's.
+    fn overdue(self, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+        self.exchange.worker.count(Event::RequestTimeout);
+        self.outcome.set(Outcome::OriginError);
+        self.instead(respond::request_timeout(), cookies)
+    }
+
+    /// Ends the request with an answer of the gate's own.
+    fn instead(
+        mut self,
+        mut response: Response<Bytes>,
+        cookies: Vec<HeaderValue>,
+    ) -> Response<ResponseBody<Self>> {
+        // A session that has begun goes on after a failure of one request.
+        for cookie in cookies {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        if let Some(log) = &mut self.exchange.log {
+            log.status = response.status().as_u16();
+        }
+        self.end(response.body().len() as u64);
+        own(response)
+    }
+}
+
+fn was_never_sent(error: &DispatchError) -> bool {
+    matches!(
+        error,
+        DispatchError::NoReplica | DispatchError::ConnectFailed(_) | DispatchError::ConnectTimeout
+    )
+}
+
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// `gate;dur=0.0, origin;dur=12.3`: milliseconds in the queue and until the origin's first byte.
+fn server_timing(queued_us: u64, origin_us: u64) -> HeaderValue {
+    let mut text = String::with_capacity(48);
+    for (name, us) in [("gate;dur=", queued_us), (", origin;dur=", origin_us)] {
+        let tenths = us / 100;
+        text.push_str(name);
+        text.push_str(itoa::Buffer::new().format(tenths / 10));
+        text.push('.');
+        text.push_str(itoa::Buffer::new().format(tenths % 10));
+    }
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}

@@ -1,0 +1,324 @@
+//! One upstream request for many: its answer as it comes, and those who read it, on whatever thread.
+//!
+//! Chunks are kept from the first on while there is room, so that whoever comes within the period gets the answer from its
+//! beginning. When it outgrows its room it is no longer open to newcomers and becomes a window of [`WINDOW`] bytes: from then on
+//! the origin is read as fast as the fastest reader reads, and whoever falls behind the window is cut off. So a slow reader
+//! stalls nobody and costs little memory. While all the room there is is taken, windows are small ([`SMALL_WINDOW`]). What nobody
+//! will read any more is let go of at once.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode};
+use tidegate_core::measure::Event;
+use tidegate_core::units::Timestamp;
+
+use super::rules::{self, Sharing};
+use super::{MAX_ANSWER, MAX_KEPT, RequesterStanding, Seeking, lock};
+
+mod reader;
+
+pub(crate) use reader::Reader;
+pub use reader::SharedBody;
+
+/// What a reader may be behind in an answer that is not kept whole: a second of a fast line.
+const WINDOW: usize = 1 << 20;
+/// The same while more than [`MAX_KEPT`] is held: what a connection's own buffers hold.
+const SMALL_WINDOW: usize = 64 << 10;
+/// What a field of a head takes beside its text, about.
+const FIELD: usize = 128;
+
+/// The head of the answer.
+pub(crate) struct Head {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    vary: Vec<HeaderName>,
+    pub(crate) sharing: Sharing,
+    pub(crate) refused: Option<Event>,
+}
+
+/// Whose word an answer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    Origins,
+    /// The gate's: the origin has failed.
+    Failure,
+    /// The gate's: its queue refuses.
+    Refusal(Event),
+}
+
+/// How an answer stands to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Match {
+    /// It is its answer too, or may be: it has not come yet.
+    Suits,
+    /// It is for others.
+    NotForIt,
+    /// It is another selection.
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    Broken,
+}
+
+#[derive(Default)]
+struct State {
+    head: Option<Arc<Head>>,
+    chunks: VecDeque<Bytes>,
+    /// Number of the first of them.
+    first: u64,
+    /// Their bytes, and those of the heads.
+    held: usize,
+    heads: usize,
+    /// Bytes that have come, that the fastest reader has taken, and that are not kept any more.
+    come: u64,
+    taken: u64,
+    gone: u64,
+    /// Not kept from the beginning any more.
+    is_window: bool,
+    /// Given to nobody who comes now: its period is over, say.
+    is_closed: bool,
+    end: Option<End>,
+    /// Readers by the number of their next chunk.
+    at: BTreeMap<u64, usize>,
+    next_reader: u64,
+    wakers: HashMap<u64, Waker>,
+    pump: Option<Waker>,
+}
+
+/// One upstream request and its answer.
+pub(crate) struct Flight {
+    /// The leader's head as the origin gets it: what `Vary` is held against.
+    asked: HeaderMap,
+    with_cookies: bool,
+    standing: RequesterStanding,
+    pub(crate) period: Duration,
+    pub(crate) sent: Timestamp,
+    /// Bytes of all flights.
+    kept: Arc<AtomicUsize>,
+    state: Mutex<State>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let held = {
+            let state = self.lock();
+            state.held + state.heads
+        };
+        self.kept.fetch_sub(held, Relaxed);
+    }
+}
+
+impl Flight {
+    pub(crate) fn new(
+        asked: &Seeking<'_>,
+        period: Duration,
+        sent: Timestamp,
+        kept: Arc<AtomicUsize>,
+    ) -> Arc<Self> {
+        let (standing, with_cookies, asked) = (asked.standing, asked.has_cookies, asked.headers.clone());
+        let heads = weight(&asked);
+        kept.fetch_add(heads, Relaxed);
+        let state = Mutex::new(State { heads, ..State::default() });
+        Arc::new(Self { asked, with_cookies, standing, period, sent, kept, state })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Whether it is still given to newcomers: while its head has not come, and then for the period from when it was sent.
+    pub(crate) fn is_current(&self, now: Timestamp) -> bool {
+        let state = self.lock();
+        match &state.head {
+            None => state.end.is_none(),
+            Some(head) => now.since(self.sent) < rules::kept(head.status.as_u16(), self.period),
+        }
+    }
+
+    /// How it stands to a request.
+    pub(crate) fn suits(&self, seeking: &Seeking<'_>) -> Match {
+        match &self.lock().head {
+            None => Match::Suits,
+            // Another class or lane may be let through.
+            Some(head) if head.refused.is_some() && self.standing != seeking.standing => Match::Other,
+            Some(head) if !rules::same(&head.vary, &self.asked, seeking.headers) => Match::Other,
+            Some(head) => match (head.sharing, seeking.has_cookies) {
+                (Sharing::All, _) | (Sharing::Cookieless, false) => Match::Suits,
+                // Another without cookies may lead, and have more luck.
+                (Sharing::None { cookieless: false }, false) => Match::Other,
+                _ => Match::NotForIt,
+            },
+        }
+    }
+
+    /// Nobody will come for it any more: whoever reads it reads on, and without readers it ends.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        self.shrink(&mut state);
+        state.wake_pump_if_unwanted();
+    }
+
+    /// Ready when nobody reads it nor ever will. Wakes the task that carries it then.
+    pub(crate) fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.is_unwanted() {
+            return Poll::Ready(());
+        }
+        state.pump = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Another reader from the beginning on; `None`: that is gone, or nobody's who comes now.
+    pub(crate) fn read(self: &Arc<Self>) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return None;
+        }
+        state.is_at(0);
+        state.next_reader += 1;
+        Some(Reader { flight: self.clone(), id: state.next_reader, next: 0, taken: 0, is_over: false })
+    }
+
+    /// The head has come. `is_whole`: nothing follows.
+    pub(crate) fn land(&self, status: StatusCode, headers: HeaderMap, word: Word, is_whole: bool) -> Sharing {
+        let vary = rules::vary(&headers).unwrap_or_default();
+        let sharing = match word {
+            Word::Origins => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+            Word::Failure | Word::Refusal(_) => Sharing::All,
+        };
+        let refused = if let Word::Refusal(event) = word { Some(event) } else { None };
+        let heads = weight(&headers);
+        self.kept.fetch_add(heads, Relaxed);
+        let mut state = self.lock();
+        state.heads += heads;
+        state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused }));
+        // Nobody but the leader will come for it.
+        if matches!(sharing, Sharing::None { .. }) {
+            state.become_window();
+        }
+        state.end = is_whole.then_some(End::Complete);
+        state.wake_all();
+        sharing
+    }
+
+    /// Takes the next chunk in, and waits until there is room for another. False: nobody wants it any more.
+    pub(crate) async fn push(&self, chunk: Bytes) -> bool {
+        {
+            let mut state = self.lock();
+            let length = chunk.len();
+            state.come += length as u64;
+            state.held += length;
+            state.chunks.push_back(chunk);
+            let all = self.kept.fetch_add(length, Relaxed) + length;
+            if state.held > MAX_ANSWER || all > MAX_KEPT {
+                state.become_window();
+            }
+            self.shrink(&mut state);
+            state.wake_all();
+        }
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.is_unwanted() {
+                return Poll::Ready(false);
+            }
+            // Half a window: the fastest is never cut off.
+            if !state.is_window || state.come - state.taken <= self.window() as u64 / 2 {
+                return Poll::Ready(true);
+            }
+            state.pump = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// What the fastest reader may be ahead, and the origin ahead of it.
+    fn window(&self) -> usize {
+        if self.kept.load(Relaxed) > MAX_KEPT { SMALL_WINDOW } else { WINDOW }
+    }
+
+    fn shrink(&self, state: &mut State) {
+        self.kept.fetch_sub(state.shrink(self.window()), Relaxed);
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self, is_complete: bool) {
+        let mut state = self.lock();
+        if state.end.is_none() {
+            state.end = Some(if is_complete { End::Complete } else { End::Broken });
+        }
+        state.wake_all();
+    }
+}
+
+impl State {
+    fn wake_all(&mut self) {
+        self.wakers.drain().for_each(|(_, waker)| waker.wake());
+    }
+
+    fn become_window(&mut self) {
+        (self.is_window, self.is_closed) = (true, true);
+    }
+
+    fn is_unwanted(&self) -> bool {
+        self.is_closed && self.slowest().is_none()
+    }
+
+    fn wake_pump_if_unwanted(&mut self) {
+        if self.is_unwanted()
+            && let Some(pump) = self.pump.take()
+        {
+            pump.wake();
+        }
+    }
+
+    fn is_at(&mut self, next: u64) {
+        *self.at.entry(next).or_default() += 1;
+    }
+
+    fn leaves(&mut self, next: u64) {
+        if let Some(readers) = self.at.get_mut(&next) {
+            *readers -= 1;
+            if *readers == 0 {
+                self.at.remove(&next);
+            }
+        }
+    }
+
+    /// The next chunk of the slowest reader, but for those who are cut off.
+    fn slowest(&self) -> Option<u64> {
+        self.at.range(self.first..).next().map(|(next, _)| *next)
+    }
+
+    /// Lets go of what everybody has read if nobody else comes, and of what is further than the window behind the fastest reader;
+    /// how many bytes that were.
+    fn shrink(&mut self, window: usize) -> usize {
+        let before = self.held;
+        while let Some(length) = self.chunks.front().map(Bytes::len) {
+            let is_read = self.is_closed && self.slowest().is_none_or(|next| next > self.first);
+            let is_behind = self.is_window && self.gone + (length + window) as u64 <= self.taken;
+            if !is_read && !is_behind {
+                break;
+            }
+            self.chunks.pop_front();
+            self.held -= length;
+            self.gone += length as u64;
+            self.first += 1;
+        }
+        before - self.held
+    }
+}
+
+/// What a head takes, about.
+fn weight(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
+}

@@ -1,0 +1,194 @@
+//! What may be given to whom.
+//!
+//! Of requests: `GET` and `HEAD` without a body, and with no other fields than those that browsers and proxies send ([`USUAL`]).
+//! An origin that answers by another field and does not say so (`X-Original-URL`, a key of an API) would let one visitor choose
+//! what all others see. `Authorization`, `Range`, `Origin`, `Upgrade` and `Expect` are not among them. Conditions (`If-None-Match`
+//! and the like) are not sent upstream: a whole answer is always right, a 304 only for whoever has the rest. Nor is `Referer`.
+//!
+//! What a trusted proxy says of the visitor's connection (`X-Forwarded-Host` and the like, not the address) is part of the URL
+//! ([`forwarded`]).
+//!
+//! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
+//! the asker (401, 403, 407, 412, 416, 429, 304), nor an event stream, which has no end and is begun by each anew. `no-cache` and
+//! `max-age` say how old an answer may be, not whose it is: for how old it may be the rule's period is the operator's word.
+//!
+//! **Cookies.** An origin that writes a visitor's name into a page because of a cookie does not always say so (`Vary: Cookie`,
+//! `private`). So cookies are taken for a reason: an answer to a request with cookies is given to nobody else, and one to a
+//! request without is given to nobody with cookies, unless the origin says that it is for everybody, with `Cache-Control:
+//! public` or `s-maxage`: those words allow a shared cache to do the same even for requests with credentials (RFC 9111 3.5).
+//!
+//! What a request has or has not is told from its head as the origin gets it ([`crate::http::hygiene`]): without the gate's own cookies
+//! and what `Connection` names away, with the address that the gate adds. The origin goes by that, and so does its `Vary`.
+//!
+//! **Errors.** 404, 410 and what the origin or the gate fails (5xx) are shared, because a failing service is what the crowd must
+//! be kept from, but kept for [`ERRORS`] at most. What the gate's queue refuses is for the same class and lane: see [`super::flight`].
+
+use std::time::Duration;
+
+use http::header::{
+    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
+    CONTENT_LENGTH, CONTENT_RANGE, COOKIE, DNT, FORWARDED, HOST, HeaderName, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, REFERER, SET_COOKIE, TE, UPGRADE_INSECURE_REQUESTS,
+    USER_AGENT, VARY, VIA,
+};
+use http::{HeaderMap, Method, request};
+
+use crate::http::hygiene::beside_addresses;
+use crate::proxy::stages::forward::is_event_stream;
+
+/// Longest time for which an error is given to others.
+pub(crate) const ERRORS: Duration = Duration::from_secs(1);
+
+/// Fields of a request whose answer may be another's; beside them `Sec-Fetch-*`, `Sec-CH-*` and `X-Forwarded-*`, which the gate
+/// takes away where they are not a trusted proxy's.
+const USUAL: [HeaderName; 22] = [
+    ACCEPT,
+    ACCEPT_CHARSET,
+    ACCEPT_ENCODING,
+    ACCEPT_LANGUAGE,
+    CACHE_CONTROL,
+    CONNECTION,
+    CONTENT_LENGTH,
+    COOKIE,
+    DNT,
+    FORWARDED,
+    HOST,
+    PRAGMA,
+    TE,
+    UPGRADE_INSECURE_REQUESTS,
+    USER_AGENT,
+    VIA,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("priority"),
+    HeaderName::from_static("sec-gpc"),
+    HeaderName::from_static("sec-purpose"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-request-id"),
+];
+const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
+
+/// Fields that are not sent upstream for all.
+pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
+    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
+
+/// Who may have an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// Everybody.
+    All,
+    /// Those without cookies.
+    Cookieless,
+    /// Who asked. `cookieless`: what speaks against it holds for those without cookies too.
+    None {
+        /// As said.
+        cookieless: bool,
+    },
+}
+
+/// Whether the answer to this request might be another's.
+pub(crate) fn may_share(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && parts.headers.keys().all(|name| {
+            USUAL.contains(name)
+                || NOT_FOR_ALL.contains(name)
+                || USUAL_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+        })
+}
+
+/// What proxies, the gate among them, say of the visitor's connection beside its address, as the origin gets it: the host,
+/// scheme or prefix that it writes into links and redirects, seldom with a `Vary`, or whom a proxy has let in.
+pub(crate) fn forwarded(sent: &HeaderMap) -> Box<[u8]> {
+    let names = sent.keys().map(HeaderName::as_str);
+    let mut names: Vec<&str> =
+        names.filter(|name| name.starts_with("x-forwarded-") && *name != "x-forwarded-for").collect();
+    names.sort_unstable();
+    let mut said = Vec::new();
+    let mut say = |name: &str, value: &[u8]| {
+        said.extend_from_slice(name.as_bytes());
+        said.push(b':');
+        said.extend_from_slice(value);
+        said.push(b'\n');
+    };
+    for name in names {
+        sent.get_all(name).iter().for_each(|value| say(name, value.as_bytes()));
+    }
+    for line in sent.get_all(FORWARDED) {
+        match line.to_str() {
+            Ok(text) => beside_addresses(text).for_each(|parameter| say("", parameter.as_bytes())),
+            Err(_) => say("", line.as_bytes()),
+        }
+    }
+    said.into()
+}
+
+/// Who may have this answer to a request with or without cookies.
+pub(crate) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool) -> Sharing {
+    let nobody = Sharing::None { cookieless: true };
+    let says = |word: &str| has_directive(headers, word);
+    let too_large = length(headers).is_some_and(|length| length > super::MAX_ANSWER as u64);
+    if headers.contains_key(SET_COOKIE)
+        || headers.contains_key(CONTENT_RANGE)
+        || says("private")
+        || says("no-store")
+        || vary(headers).is_none()
+        || too_large
+        || is_event_stream(headers)
+    {
+        return nobody;
+    }
+    let is_public = says("public") || says("s-maxage");
+    let by_status = match status {
+        200 | 203 | 204 | 300 | 301 | 308 | 404 | 410 | 500..=599 => true,
+        206 | 304 | 401 | 403 | 407 | 412 | 416 | 429 => false,
+        _ => is_public,
+    };
+    match (by_status, is_public, asked_with_cookies) {
+        (false, ..) => nobody,
+        (true, true, _) => Sharing::All,
+        (true, false, false) => Sharing::Cookieless,
+        (true, false, true) => Sharing::None { cookieless: false },
+    }
+}
+
+/// The fields that select this answer; `None`: everything does (`Vary: *`).
+pub(crate) fn vary(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let mut names = Vec::new();
+    for value in headers.get_all(VARY) {
+        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            // `*` is no field name either.
+            names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
+        }
+    }
+    // Said or not: whoever did not offer the coding cannot read it.
+    if headers.contains_key(CONTENT_ENCODING) {
+        names.push(ACCEPT_ENCODING);
+    }
+    Some(names)
+}
+
+/// Whether two requests have the same in these fields.
+pub(crate) fn same(names: &[HeaderName], one: &HeaderMap, other: &HeaderMap) -> bool {
+    names.iter().all(|name| one.get_all(name).iter().eq(other.get_all(name).iter()))
+}
+
+/// For how long an answer is given to others.
+pub(crate) fn kept(status: u16, period: Duration) -> Duration {
+    if status >= 400 { period.min(ERRORS) } else { period }
+}
+
+/// What the answer says of its length.
+pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether `Cache-Control` has a directive of this name, with or without an argument. A field that cannot be read counts as
+/// forbidding: it has `private` and `no-store`, but not what allows.
+fn has_directive(headers: &HeaderMap, word: &str) -> bool {
+    headers.get_all(CACHE_CONTROL).iter().any(|value| match value.to_str() {
+        Ok(text) => text.split(',').any(|directive| {
+            let name = directive.split('=').next().unwrap_or_default().trim();
+            name.eq_ignore_ascii_case(word)
+        }),
+        Err(_) => matches!(word, "private" | "no-store"),
+    })
+}

@@ -1,0 +1,238 @@
+//! What all threads share, and what each worker keeps for itself.
+
+pub mod coalesce;
+pub mod figures;
+pub mod gate_keeper;
+pub mod policies;
+pub mod sessions;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tidegate_core::measure::{Event, Shard};
+use tidegate_core::units::Timestamp;
+use tokio::sync::watch;
+
+use crate::base::access_log::AccessWriter;
+use crate::base::clock::Clock;
+use crate::config::Config;
+use crate::shared::coalesce::Coalescer;
+use crate::shared::gate_keeper::GateKeeper;
+use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
+use crate::shared::sessions::VisitorSessions;
+use crate::upstream::balance::Replicas;
+use crate::upstream::dispatch::{Dispatcher, Stats};
+use tidegate_core::admission::Admission;
+use tidegate_settings::Role;
+
+/// What all threads share.
+pub struct Shared {
+    /// The only clock.
+    pub clock: Arc<Clock>,
+    /// The configuration in force.
+    pub config: ArcSwap<Config>,
+    /// Counts reloads, so that workers notice one without touching `live`.
+    pub generation: AtomicU64,
+    /// The waiting room, or this process's half of it.
+    pub admission: Admission,
+    /// Tier 2.
+    pub gate: Arc<GateKeeper>,
+    /// Admitted sessions.
+    pub sessions: VisitorSessions,
+    /// What rules in force order: published by the control tick.
+    pub policies: PublishedPolicies,
+    /// Answers that several visitors share.
+    pub coalescer: Coalescer,
+    /// The origin's replicas.
+    pub replicas: Arc<Replicas>,
+    /// Counters, one shard a worker.
+    pub shards: Vec<Arc<Shard>>,
+    /// Visitor connections open now.
+    pub connections: AtomicUsize,
+    /// Workers that take in connections: while one does, that no connection is open does not mean that nobody is left.
+    pub accepting: AtomicUsize,
+    /// Since when visitors wait, in µs since the Unix epoch; 0: nobody does. Kept by the control tick.
+    pub busy_since_us: AtomicU64,
+    /// SIGTERM came: connections end after their present request.
+    pub draining: AtomicBool,
+    /// Wakes accept loops and idle connections when draining starts, and when its grace is over.
+    pub drain: watch::Sender<Drain>,
+    /// What the workers' dispatchers count, one each.
+    pub upstream: Mutex<Vec<Arc<Stats>>>,
+    /// Access log, if any.
+    pub access: Option<AccessWriter>,
+}
+
+/// How far the shutdown is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Drain {
+    /// Serving.
+    No,
+    /// No new connections; answers close theirs.
+    Accepting,
+    /// Idle connections are closed too.
+    Idle,
+    /// Nobody is left, or the deadline has passed: worker threads end.
+    Over,
+}
+
+/// Waits until the shutdown is as far as `stage`.
+///
+/// The value that `wait_for` returns holds the channel's lock: kept over an await, as a branch of `select!` would, it
+/// stops whoever wants to say that the shutdown goes on.
+pub async fn reached(drain: &mut watch::Receiver<Drain>, stage: Drain) {
+    // The sender lives as long as `Shared`; were it gone, everything would be over.
+    let _ = drain.wait_for(|now| *now >= stage).await;
+}
+
+impl Shared {
+    /// One of the dispatchers' counters, over all workers.
+    pub fn upstream(&self, counter: impl Fn(&Stats) -> &AtomicU64) -> u64 {
+        let all = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|stats| counter(stats).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether what is admitted here has somewhere to go. Tokengen forwards nothing, and needs no replicas.
+    pub fn has_somewhere_to_go(&self, role: &Role) -> bool {
+        matches!(role, Role::TokenGen { .. }) || self.replicas.any_usable()
+    }
+
+    /// Whether SIGTERM came.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The configuration in force as one worker holds it: requests count their references to it in the worker's own
+/// memory, not in a word that all cores write.
+pub struct WorkerConfig(Arc<Config>);
+
+impl std::ops::Deref for WorkerConfig {
+    type Target = Config;
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
+/// The orders in force as one worker holds them, as [`InForce`].
+pub struct WorkerPolicies {
+    word: u64,
+    standing: Arc<PoliciesInForce>,
+}
+
+impl std::ops::Deref for WorkerPolicies {
+    type Target = PoliciesInForce;
+    fn deref(&self) -> &PoliciesInForce {
+        &self.standing
+    }
+}
+
+/// One worker: a thread with its own listener, upstream connections, counters and randomness.
+pub struct Worker {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// This worker's counters.
+    pub shard: Arc<Shard>,
+    /// Connections to the origin.
+    pub upstream: Dispatcher,
+    /// Nonces and binding cookies: seeded by the operating system, cryptographic.
+    pub rng: RefCell<StdRng>,
+    standing: RefCell<Rc<WorkerPolicies>>,
+    live: RefCell<Rc<WorkerConfig>>,
+    generation: Cell<u64>,
+    next_request: Cell<u64>,
+    request_prefix: u64,
+}
+
+impl Worker {
+    /// Worker number `index`.
+    ///
+    /// # Errors
+    /// The operating system has no randomness to give.
+    pub fn new(shared: Arc<Shared>, index: usize) -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        let mut rng = StdRng::from_seed(seed);
+        let live = shared.config.load_full();
+        let upstream = Dispatcher::new(shared.replicas.clone(), &live.settings.origin);
+        shared.upstream.lock().unwrap_or_else(PoisonError::into_inner).push(upstream.stats());
+        Ok(Self {
+            shard: shared.shards[index].clone(),
+            upstream,
+            request_prefix: rand::RngCore::next_u64(&mut rng),
+            rng: RefCell::new(rng),
+            generation: Cell::new(shared.generation.load(Ordering::Acquire)),
+            standing: RefCell::new(Rc::new(WorkerPolicies { word: 0, standing: Arc::default() })),
+            live: RefCell::new(Rc::new(WorkerConfig(live))),
+            next_request: Cell::new(0),
+            shared,
+        })
+    }
+
+    /// The configuration in force: a local counter, no traffic between cores.
+    pub fn config(&self) -> Rc<WorkerConfig> {
+        let generation = self.shared.generation.load(Ordering::Acquire);
+        if generation != self.generation.get() {
+            let live = self.shared.config.load_full();
+            self.upstream.reconfigure(&live.settings.origin);
+            self.live.replace(Rc::new(WorkerConfig(live)));
+            self.generation.set(generation);
+        }
+        self.live.borrow().clone()
+    }
+
+    /// What there is to obey; 0: nothing. The one load that a request pays while no order is in force.
+    pub fn policy_version(&self) -> u64 {
+        self.shared.policies.word()
+    }
+
+    /// The orders in force, by what [`Worker::orders`] said.
+    pub fn policies(&self, word: u64) -> Option<Rc<WorkerPolicies>> {
+        if !policies::is_in_force(word) {
+            return None;
+        }
+        if self.standing.borrow().word != word {
+            let standing = self.shared.policies.standing();
+            self.standing.replace(Rc::new(WorkerPolicies { word, standing }));
+        }
+        Some(self.standing.borrow().clone())
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Counts one event.
+    pub fn count(&self, event: Event) {
+        self.shard.count(event);
+    }
+
+    /// A request id: unique over workers and restarts, and cheap.
+    pub fn request_id(&self) -> [u8; 16] {
+        let n = self.next_request.get();
+        self.next_request.set(n.wrapping_add(1));
+        // An odd multiplier permutes: ids of one worker never repeat and do not tell how many there were.
+        hex(self.request_prefix ^ n.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+}
+
+/// Sixteen digits.
+fn hex(n: u64) -> [u8; 16] {
+    std::array::from_fn(|i| b"0123456789abcdef"[(n >> (60 - 4 * i)) as usize & 15])
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_request_id_is_sixteen_hexadecimal_digits() {
+        for n in [0, 1, 0xfedc_ba98_7654_3210, u64::MAX] {
+            assert_eq!(super::hex(n), format!("{n:016x}").as_bytes());
+        }
+    }
+}

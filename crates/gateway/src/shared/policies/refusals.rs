@@ -1,0 +1,125 @@
+//! The last refusals, by request id: why was this request refused?
+//!
+//! A ring of fixed records. Writing one takes the next place (one atomic addition) and that place's own lock, which nobody else
+//! holds unless somebody reads just this record or the ring has gone round meanwhile. Nothing is allocated for a refusal: texts
+//! are kept by the rule's publication, which all refusals of a tick share.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use serde_json::{Value, json};
+use tidegate_core::measure::Event;
+use tidegate_core::policies::TierId;
+use tidegate_core::units::{ClassId, Timestamp};
+
+use super::PolicyRecord;
+use super::stats::Done;
+use crate::config::Config;
+
+/// Refusals kept: some 24 MB, allocated with the first.
+pub const KEPT: usize = 100_000;
+
+/// A text of at most `N` bytes, without memory of its own; the rest is cut off.
+#[derive(Clone, Copy)]
+struct Short<const N: usize> {
+    bytes: [u8; N],
+    len: u8,
+}
+
+impl<const N: usize> Short<N> {
+    fn new(text: &str) -> Self {
+        let len = (0..=text.len().min(N)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        let mut bytes = [0; N];
+        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+        Self { bytes, len: len as u8 }
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+/// What refused a request.
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// A rule's order.
+    Rule(Arc<PolicyRecord>, Done),
+    /// The gate, the room or an ingress bucket.
+    Gate(Event),
+    /// The quota of its service level.
+    Quota,
+}
+
+/// One refusal.
+#[derive(Clone)]
+pub struct Refusal {
+    id: Short<64>,
+    path: Short<96>,
+    at: Timestamp,
+    class: ClassId,
+    tier: TierId,
+    retry_after_s: u32,
+    cause: Cause,
+}
+
+impl Refusal {
+    /// Of the request with this id and path. Longer ones are cut off after 64 and 96 bytes.
+    pub fn new(id: &str, path: &str, class: ClassId, tier: TierId, cause: Cause, at: Timestamp) -> Self {
+        Self { id: Short::new(id), path: Short::new(path), at, class, tier, retry_after_s: 0, cause }
+    }
+
+    /// With what was told of when to come again.
+    pub fn retry_after(self, seconds: u64) -> Self {
+        Self { retry_after_s: u32::try_from(seconds).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// As the API tells it.
+    pub fn json(&self, live: &Config) -> Value {
+        let (by, rule, action, level, figures) = match &self.cause {
+            Cause::Rule(told, done) => {
+                ("rule", Some(&*told.rule), Some(done.name()), Some(&*told.level), Some(&*told.figures))
+            }
+            Cause::Gate(event) => (event.name(), None, None, None, None),
+            Cause::Quota => ("quota", None, None, None, None),
+        };
+        json!({
+            "id": self.id.as_str(), "at_ms": self.at.as_millis(), "path": self.path.as_str(),
+            "class": &*live.class(self.class).name,
+            "tier": live.tiers.get(self.tier).map_or(tidegate_settings::DEFAULT, |tier| &tier.name),
+            "by": by, "rule": rule, "action": action, "level": level, "figures": figures,
+            "retry_after_s": self.retry_after_s,
+        })
+    }
+}
+
+/// The ring.
+#[derive(Default)]
+pub struct Refusals {
+    places: OnceLock<Box<[Mutex<Option<Refusal>>]>>,
+    next: AtomicU64,
+}
+
+impl Refusals {
+    /// Keeps one, in the place of the oldest.
+    pub fn keep(&self, refusal: Refusal) {
+        let places = self.places.get_or_init(|| (0..KEPT).map(|_| Mutex::new(None)).collect());
+        let at = self.next.fetch_add(1, Relaxed) % KEPT as u64;
+        *places[at as usize].lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+    }
+
+    /// The latest of this request, if it is among them. Looks at all of them: for a thread of its own.
+    pub fn find(&self, id: &str) -> Option<Refusal> {
+        let places = self.places.get()?;
+        let id = Short::<64>::new(id);
+        let of_id = |place: &Mutex<Option<Refusal>>| {
+            let kept = place.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.as_ref().filter(|refusal| refusal.id.as_str() == id.as_str()).cloned()
+        };
+        places.iter().filter_map(of_id).max_by_key(|refusal| refusal.at)
+    }
+
+    /// How many there were since the start.
+    pub fn count(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+}

@@ -1,0 +1,156 @@
+//! Publication, and what is kept of refusals.
+
+use std::time::Duration;
+
+use tidegate_core::classify::Paths;
+use tidegate_core::policies::{AuthoriserId, RuleId};
+
+use super::*;
+use crate::shared::policies::refusals::{Cause, KEPT, Refusal};
+use crate::shared::policies::stats::Done;
+
+fn order(action: Action) -> ActivePolicy {
+    ActivePolicy {
+        rule: RuleId(0),
+        scope: Scope::default(),
+        policy: Policy::Refuse,
+        action,
+        is_shadow: false,
+    }
+}
+
+fn orders(list: Vec<ActivePolicy>) -> PolicySet {
+    PolicySet::new(list)
+}
+
+fn hand() -> ConnControl {
+    ConnControl::new(-1)
+}
+
+fn asked(tier: TierId) -> PolicyRequest<'static> {
+    PolicyRequest {
+        path: "/",
+        class: ClassId(0),
+        cost: Cost::ONE,
+        tier,
+        is_new_session: true,
+        is_plain: true,
+    }
+}
+
+const NOW: Timestamp = Timestamp::from_secs(1);
+
+#[test]
+fn nothing_in_force_is_a_word_of_zero() {
+    let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
+    assert_eq!(enforcement.word(), 0);
+    enforcement.publish(
+        orders(vec![order(Action::Close)]),
+        vec![Some(enforcement.told("r", "red", "cpu=1"))],
+        &wake,
+    );
+    let word = enforcement.word();
+    assert!(is_in_force(word) && !is_watched(word));
+    assert_eq!(enforcement.standing().told(&order(Action::Close)).unwrap().rule.as_ref(), "r");
+    enforcement.publish(PolicySet::default(), Vec::new(), &wake);
+    assert_eq!(enforcement.word(), 0);
+    enforcement.watch(true);
+    assert!(is_watched(enforcement.word()) && !is_in_force(enforcement.word()));
+    enforcement.publish(orders(vec![order(Action::Close)]), Vec::new(), &wake);
+    assert!(
+        enforcement.word() != word && is_watched(enforcement.word()),
+        "two publications never look the same"
+    );
+}
+
+#[test]
+fn connections_are_woken_when_what_is_cut_off_changes_and_not_on_every_tick() {
+    let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
+    let mut woken = wake.subscribe();
+    let mut publish = |list: Vec<ActivePolicy>| {
+        let told = vec![Some(enforcement.told("r", "red", ""))];
+        enforcement.publish(orders(list), told, &wake);
+        let is_woken = woken.has_changed().unwrap();
+        woken.mark_unchanged();
+        (is_woken, enforcement.cuts())
+    };
+    assert_eq!(publish(vec![order(Action::Answer { status: 503 })]), (false, 0));
+    assert_eq!(publish(vec![order(Action::Stop)]), (true, 1));
+    assert_eq!(publish(vec![order(Action::Stop)]), (false, 1));
+    assert_eq!(publish(vec![order(Action::End)]), (true, 2));
+    assert_eq!(publish(vec![ActivePolicy { is_shadow: true, ..order(Action::End) }]), (true, 3));
+    assert_eq!(publish(Vec::new()), (false, 3));
+}
+
+#[test]
+fn an_order_is_asked_about_the_request_in_hand() {
+    let mut of_downloads = order(Action::Stop);
+    of_downloads.scope.urls = Some(Paths::compile(["/files/**"]).unwrap());
+    let standing =
+        |orders: Vec<ActivePolicy>| PoliciesInForce { orders: PolicySet::new(orders), told: Box::default() };
+    let (hand, target) = (hand(), PathAndQuery::from_static("/files/a?b"));
+    let some = standing(vec![of_downloads]);
+    assert!(hand.cut_by(&some, NOW).is_none(), "nothing is known of the request");
+    hand.take(&asked(TierId(0)), Some(&target));
+    assert!(hand.cut_by(&some, NOW).is_some());
+    hand.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
+    assert!(hand.cut_by(&some, NOW).is_none());
+    let mut spared = order(Action::End);
+    spared.scope.spared = 1 << 2;
+    hand.take(&asked(TierId(2)), Some(&target));
+    assert!(hand.cut_by(&standing(vec![spared]), NOW).is_none());
+    // Whoever was let in stays.
+    let mut newcomers = order(Action::Stop);
+    newcomers.scope.new_sessions = true;
+    let newcomers = standing(vec![newcomers]);
+    assert!(hand.cut_by(&newcomers, NOW).is_some());
+    hand.take(&PolicyRequest { is_new_session: false, ..asked(TierId(0)) }, Some(&target));
+    assert!(hand.cut_by(&newcomers, NOW).is_none());
+    assert!(
+        super::ConnControl::new(-1).cut_by(&standing(vec![order(Action::End)]), NOW).is_some(),
+        "everybody"
+    );
+    assert!(hand.cut_by(&standing(vec![order(Action::Close)]), NOW).is_none(), "only what ends an answer");
+}
+
+#[test]
+fn an_answer_under_way_has_been_asked_about_and_is_shared_or_not() {
+    let before = |policy: Policy| ActivePolicy { policy, ..order(Action::Answer { status: 503 }) };
+    let standing = |first: Policy| PoliciesInForce {
+        orders: PolicySet::new(vec![before(first), order(Action::Stop)]),
+        told: Box::default(),
+    };
+    let hand = hand();
+    hand.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
+    let (ask, multicast) =
+        (Policy::Ask(AuthoriserId(0)), Policy::Multicast { period: Duration::from_secs(1) });
+    let (ask, multicast) = (standing(ask), standing(multicast));
+    let is_cut = |by: &PoliciesInForce| hand.cut_by(by, NOW).is_some();
+    assert!(is_cut(&ask) && is_cut(&multicast), "who was let in by the one and is alone for the other");
+    hand.share();
+    assert!(is_cut(&ask) && !is_cut(&multicast), "whose answer is others' too");
+    assert!(!is_cut(&standing(Policy::Room)) && !is_cut(&standing(Policy::Refuse)), "decided by another");
+}
+
+#[test]
+fn the_last_refusals_are_found_and_the_ring_is_bounded() {
+    let enforcement = PublishedPolicies::default();
+    assert!(enforcement.refusals.find("none").is_none());
+    let told = enforcement.told("cpu", "red", &"é".repeat(500));
+    assert_eq!(told.figures.len(), MAX_FIGURES);
+    let refusal = |id: usize| {
+        let cause = Cause::Rule(told.clone(), Done::Answer);
+        let at = NOW + Duration::from_micros(id as u64);
+        Refusal::new(&format!("id-{id}"), "/", ClassId(0), TierId(0), cause, at).retry_after(5)
+    };
+    for id in 0..=KEPT {
+        enforcement.refusals.keep(refusal(id));
+    }
+    assert!(enforcement.refusals.find("id-0").is_none(), "the oldest has given its place");
+    assert!(enforcement.refusals.find("id-1").is_some());
+    assert!(enforcement.refusals.find(&format!("id-{KEPT}")).is_some());
+    assert!(enforcement.refusals.find("id").is_none(), "a part of an id is no id");
+    assert_eq!(enforcement.refusals.count(), KEPT as u64 + 1);
+    // What a place costs: the figure in the documentation.
+    assert!(size_of::<Mutex<Option<Refusal>>>() <= 240, "{}", size_of::<Mutex<Option<Refusal>>>());
+}

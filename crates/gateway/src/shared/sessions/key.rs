@@ -1,0 +1,189 @@
+//! Whose session a request is of: what it shows becomes a key of the table.
+//!
+//! A key is a 128-bit number that nobody outside can choose: the nonce of a pass, which the gate has made and signed, or
+//! HMAC-SHA-256 (RFC 2104), cut to half as RFC 2104 section 5 permits, of what the client or the network chose, under a secret
+//! of this process. So no cookie value falls into one shard or bucket on purpose, no two values of different kinds are one key, and
+//! the keys that operators see tell nothing of the cookies behind them. The secret is never kept: neither is the table.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
+use http::header::SET_COOKIE;
+use sha2::Sha256;
+use tidegate_core::session::SessionKey;
+use tidegate_core::units::Timestamp;
+
+use crate::config::tiers::cookies;
+use crate::proxy::stages::set_cookie::value_kept;
+use tidegate_settings::{Session, SessionBy};
+
+/// Longest cookie value that is a session's: what browsers keep (RFC 6265 6.1). More costs time and is nobody's.
+const MAX_VALUE: usize = 4096;
+/// Bits of an IPv6 address that tell one client: addresses within it are for the client to choose (RFC 4291 2.5.4).
+const V6_CLIENT: u32 = 64;
+/// Bits kept of the address of one client's network: as of tickets.
+const V4_PREFIX: u32 = 24;
+const V6_PREFIX: u32 = 56;
+
+/// Makes keys.
+pub(crate) struct Keys(Hmac<Sha256>);
+
+impl Keys {
+    /// With a secret of this process.
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        let Ok(mac) = Hmac::new_from_slice(secret) else { unreachable!("any length will do") };
+        Self(mac)
+    }
+
+    /// Of the value of the application's cookie.
+    pub(crate) fn of_cookie(&self, value: &[u8]) -> Option<SessionKey> {
+        // Applications clear a cookie by emptying it.
+        let is_one = !value.is_empty() && value.len() <= MAX_VALUE;
+        is_one.then(|| self.hashed(b'c', value))
+    }
+
+    /// Of the request's head: by the application's cookie or the address. `None`: it shows none.
+    pub(crate) fn shown(
+        &self,
+        session: &Session,
+        headers: &HeaderMap,
+        client: IpAddr,
+        connection: u64,
+    ) -> Option<SessionKey> {
+        match session.key {
+            SessionBy::Pass => None,
+            SessionBy::Cookie => {
+                cookies(headers, &session.cookie).next().and_then(|value| self.of_cookie(unquoted(value)))
+            }
+            SessionBy::Ip => Some(self.of_address(b'i', client, 32, V6_CLIENT)),
+            SessionBy::IpPrefix => Some(self.of_address(b'p', client, V4_PREFIX, V6_PREFIX)),
+            SessionBy::Connection => Some(self.hashed(b'n', &connection.to_be_bytes())),
+        }
+    }
+
+    /// Of the application's cookie that an answer sets; the last of several is what a browser keeps. `None`: it sets none, or takes it
+    /// away.
+    pub(crate) fn set(&self, name: &str, headers: &HeaderMap, now: Timestamp) -> Option<SessionKey> {
+        let mut values = headers.get_all(SET_COOKIE).iter().filter_map(|field| value_kept(field, name, now));
+        self.of_cookie(values.next_back()?)
+    }
+
+    fn of_address(&self, kind: u8, client: IpAddr, v4_bits: u32, v6_bits: u32) -> SessionKey {
+        match client.to_canonical() {
+            IpAddr::V4(v4) => {
+                let kept = Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - v4_bits)));
+                self.hashed(kind, &kept.octets())
+            }
+            IpAddr::V6(v6) => {
+                let kept = Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - v6_bits)));
+                self.hashed(kind, &kept.octets())
+            }
+        }
+    }
+
+    /// The kind stands first: a cookie with the bytes of an address is another session.
+    fn hashed(&self, kind: u8, value: &[u8]) -> SessionKey {
+        let mut mac = self.0.clone();
+        mac.update(&[kind]);
+        mac.update(value);
+        let tag = mac.finalize().into_bytes();
+        let mut half = [0; 16];
+        half.copy_from_slice(&tag[..16]);
+        SessionKey(u128::from_be_bytes(half))
+    }
+}
+
+/// RFC 6265 4.1.1 lets a server put a value in quotes; browsers send them back, other clients may not.
+pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::COOKIE;
+
+    use super::*;
+
+    const SECRET: [u8; 32] = [7; 32];
+
+    fn by(key: SessionBy) -> Session {
+        Session { key, cookie: "JSESSIONID".into(), ..Session::default() }
+    }
+
+    fn of(session: &Session, cookies: &str, client: &str) -> Option<SessionKey> {
+        let headers = [(COOKIE, HeaderValue::from_str(cookies).unwrap())].into_iter().collect();
+        Keys::new(&SECRET).shown(session, &headers, client.parse().unwrap(), 1)
+    }
+
+    #[test]
+    fn a_cookie_s_value_is_the_key_and_its_secret_the_process_s() {
+        let session = by(SessionBy::Cookie);
+        let one = of(&session, "a=b; JSESSIONID=one; c=d", "192.0.2.1");
+        assert!(one.is_some());
+        assert_eq!(one, of(&session, "JSESSIONID=one", "2001:db8::1"), "wherever it comes from");
+        assert_eq!(one, of(&session, "JSESSIONID=\"one\"", "192.0.2.1"));
+        assert_ne!(one, of(&session, "JSESSIONID=two", "192.0.2.1"));
+        assert_ne!(one, Keys::new(&[8; 32]).of_cookie(b"one"));
+        for none in ["", "jsessionid=one", "XJSESSIONID=one", "JSESSIONID=", "JSESSIONID=\"\""] {
+            assert_eq!(of(&session, none, "192.0.2.1"), None, "{none}");
+        }
+        assert_eq!(of(&session, &format!("JSESSIONID={}", "x".repeat(MAX_VALUE + 1)), "192.0.2.1"), None);
+    }
+
+    #[test]
+    fn what_an_answer_sets_is_what_comes_back() {
+        let session = by(SessionBy::Cookie);
+        let keys = Keys::new(&SECRET);
+        let fields = ["other=1", "JSESSIONID=old; Path=/", "JSESSIONID=new; Path=/; HttpOnly"];
+        let headers = fields.map(|f| (SET_COOKIE, HeaderValue::from_static(f))).into_iter().collect();
+        let now = Timestamp::from_secs(1_795_331_289);
+        assert_eq!(keys.set("JSESSIONID", &headers, now), of(&session, "JSESSIONID=new", "192.0.2.1"));
+        for cleared in [
+            "JSESSIONID=; Max-Age=0",
+            "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0",
+            "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT",
+        ] {
+            let set = ["JSESSIONID=old", cleared].map(|f| (SET_COOKIE, HeaderValue::from_static(f)));
+            let cleared_last: HeaderMap = set.iter().cloned().collect();
+            assert_eq!(keys.set("JSESSIONID", &cleared_last, now), None, "{cleared}");
+            let renewed: HeaderMap = set.into_iter().rev().collect();
+            assert_eq!(keys.set("JSESSIONID", &renewed, now), of(&session, "JSESSIONID=old", "192.0.2.1"));
+        }
+        assert_eq!(keys.set("JSESSIONID", &HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn addresses_are_told_apart_as_far_as_clients_cannot_choose_them() {
+        use SessionBy::{Ip, IpPrefix};
+        for (key, one, other, is_same) in [
+            (Ip, "192.0.2.1", "192.0.2.1", true),
+            (Ip, "192.0.2.1", "::ffff:192.0.2.1", true),
+            (Ip, "192.0.2.1", "192.0.2.2", false),
+            (Ip, "2001:db8::1", "2001:db8::ffff:2", true),
+            (Ip, "2001:db8::1", "2001:db8:0:1::1", false),
+            (IpPrefix, "192.0.2.1", "192.0.2.200", true),
+            (IpPrefix, "192.0.2.1", "192.0.3.1", false),
+            (IpPrefix, "2001:db8::1", "2001:db8:0:ff::1", true),
+            (IpPrefix, "2001:db8::1", "2001:db8:0:100::1", false),
+        ] {
+            let session = by(key);
+            assert_eq!(of(&session, "", one) == of(&session, "", other), is_same, "{key:?} {one} {other}");
+        }
+        assert_ne!(of(&by(Ip), "", "192.0.2.0"), of(&by(IpPrefix), "", "192.0.2.0"), "kinds are apart");
+        assert!(of(&by(SessionBy::Pass), "tgp=x", "192.0.2.0").is_none());
+    }
+
+    #[test]
+    fn connections_are_sessions_of_their_own() {
+        let keys = Keys::new(&SECRET);
+        let of = |connection| {
+            let client = [192, 0, 2, 1].into();
+            keys.shown(&by(SessionBy::Connection), &HeaderMap::new(), client, connection)
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+}

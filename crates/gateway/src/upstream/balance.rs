@@ -1,0 +1,299 @@
+//! Which replica gets a request: the better of two chosen at random.
+//!
+//! *Power of two choices* (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 12(10),
+//! 2001): take two usable replicas at random, send to the one with fewer requests in flight. The longest queue is
+//! O(log log n) instead of O(log n / log log n) for one random choice, without a shared order to contend for.
+//! Rejected: round robin (blind to a slow replica), least of all (every worker sends its next request to the same
+//! replica), latency averages (they lag behind; requests in flight are the delay that is happening now).
+//!
+//! *Passive ejection*: `failures` failures in a row (refused, reset or silent before the first byte) take a replica
+//! out for `for_`, doubled with every ejection in a row up to ten times; one success resets both. When its time
+//! is over, the first failure ejects it again. One that refuses connections is tried again after a second at most: the trial
+//! costs a round trip and the request goes to another replica, while one that has come back and is left out costs its share
+//! of the capacity for as long. One request at a time makes the trial: the others go elsewhere until it is answered, or for a
+//! second, as if the replica were still out.
+//!
+//! *A limit per replica* (`origin.max_in_flight_per_replica`): one that works on as many as it may is not chosen. The gate lets
+//! at most that many times the usable replicas through, so that there is one; where answers that stream hold replicas
+//! longer than the gate's places, a request waits until one ends.
+//!
+//! When nothing is usable: replicas found down by active checks are not tried, since a probe looks after them; if
+//! all are, the answer is "no replica", and the room keeps people waiting. Replicas that are merely ejected are a
+//! guess from past traffic, and refusing everyone on a guess would make an outage of a hiccup: the one whose
+//! ejection ends first is tried.
+
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+
+use crate::upstream::dispatch::retry::Miss;
+
+pub use self::replica::{InFlight, Replica};
+
+use self::replica::Seats;
+
+mod replica;
+
+/// An ejection lasts at most this many times `origin.eject.for`.
+pub const MAX_EJECTION_FACTOR: u32 = 10;
+/// And for one that refuses connections at most this long, in microseconds: the retry budget allows so many trials without requests.
+const REFUSED_US: u64 = 1_000_000;
+/// A trial that is not answered for so long does not keep others from trying. (Its visitor may have left, and nobody tells.)
+const TRIAL_US: u64 = 1_000_000;
+
+/// All replicas of the origin, shared by all workers.
+pub struct Replicas {
+    list: ArcSwap<Vec<Arc<Replica>>>,
+    seats: Arc<Seats>,
+    eject: Eject,
+    next_id: AtomicU64,
+    start: Instant,
+}
+
+/// [`tidegate_settings::Eject`], changeable while running.
+struct Eject {
+    failures: AtomicU32,
+    for_us: AtomicU64,
+}
+
+impl Replicas {
+    /// The replicas named in `origin`, all presumed usable.
+    pub fn new(origin: &tidegate_settings::Origin) -> Arc<Self> {
+        let this = Self {
+            list: ArcSwap::default(),
+            seats: Arc::default(),
+            eject: Eject { failures: AtomicU32::new(0), for_us: AtomicU64::new(0) },
+            next_id: AtomicU64::new(1),
+            start: Instant::now(),
+        };
+        this.reconfigure(origin);
+        Arc::new(this)
+    }
+
+    /// Takes over another configuration. Replicas that stay keep their state and counters; those that go get no
+    /// new request, and their connections close when the requests on them have ended.
+    ///
+    /// Called by the control side only, never by two threads at once.
+    pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
+        self.seats.set(origin.max_in_flight_per_replica);
+        self.eject.failures.store(origin.eject.failures, Relaxed);
+        self.eject.for_us.store(as_us(origin.eject.for_), Relaxed);
+        let old = self.list.load_full();
+        let mut new: Vec<Arc<Replica>> = Vec::with_capacity(origin.replicas.len());
+        for authority in &origin.replicas {
+            if new.iter().any(|r| r.authority() == authority) {
+                continue;
+            }
+            let kept = old.iter().find(|r| r.authority() == authority).cloned();
+            new.push(kept.unwrap_or_else(|| {
+                let id = self.next_id.fetch_add(1, Relaxed);
+                Arc::new(Replica::new(id, authority.clone(), self.seats.clone()))
+            }));
+        }
+        for gone in old.iter().filter(|o| !new.iter().any(|n| Arc::ptr_eq(n, o))) {
+            gone.retire();
+        }
+        if origin.health.path.is_empty() {
+            // Nobody would ever declare them up again.
+            new.iter().for_each(|r| r.set_healthy(true));
+        }
+        self.list.store(Arc::new(new));
+    }
+
+    /// The present replicas, in the order of the configuration.
+    pub fn list(&self) -> Arc<Vec<Arc<Replica>>> {
+        self.list.load_full()
+    }
+
+    /// Whether any replica can be sent to now.
+    pub fn any_usable(&self) -> bool {
+        self.any_usable_at(|| self.now_us())
+    }
+
+    /// As [`Self::any_usable`], at a time in microseconds since any origin; it is asked for only while some replica is in
+    /// trouble.
+    pub fn any_usable_at(&self, now_us: impl FnOnce() -> u64) -> bool {
+        let list = self.list.load();
+        if list.iter().any(|r| r.is_untroubled()) {
+            return true;
+        }
+        let now_us = now_us();
+        list.iter().any(|r| r.is_usable(now_us))
+    }
+
+    /// How many can be sent to, and how many there are.
+    pub fn usable(&self) -> (usize, usize) {
+        let (list, now) = (self.list.load(), self.now_us());
+        (list.iter().filter(|r| r.is_usable(now)).count(), list.len())
+    }
+
+    /// Requests that those can work on at once that can be sent to now; `None`: no limit is set, or there are none of them.
+    pub fn seats(&self) -> Option<u32> {
+        self.seats_at(|| self.now_us())
+    }
+
+    /// As [`Self::seats`], at a time in microseconds since any origin.
+    pub fn seats_at(&self, now_us: impl FnOnce() -> u64) -> Option<u32> {
+        let most = self.seats.most();
+        if most == 0 {
+            return None;
+        }
+        let (now_us, list) = (now_us(), self.list.load());
+        let count = |fits: &dyn Fn(&Arc<Replica>) -> bool| list.iter().filter(|r| fits(r)).count();
+        let open = count(&|r| r.is_usable(now_us) && !r.is_on_trial(now_us));
+        // Where every one is on trial, all are tried.
+        let sent_to = if open > 0 { open } else { count(&|r| r.is_usable(now_us)) };
+        let seats = most.saturating_mul(sent_to);
+        (seats > 0).then(|| u32::try_from(seats).unwrap_or(u32::MAX))
+    }
+
+    /// The replica for the next request, with the request counted there. While every one that is well works on as many as it
+    /// may (answers that go on hold a replica longer than the gate), it waits for one, at most for `patience`.
+    pub async fn enter(
+        &self,
+        random: impl Fn() -> u64,
+        avoid: Option<u64>,
+        patience: Duration,
+    ) -> Option<InFlight> {
+        let give_up = Instant::now() + patience;
+        loop {
+            let freed = self.seats.freed();
+            if let Some(replica) = self.pick(random(), avoid) {
+                match InFlight::seated(&replica) {
+                    Some(flight) => return Some(flight),
+                    // Another worker was faster.
+                    None => continue,
+                }
+            }
+            let list = self.list();
+            if !list.iter().any(|r| r.is_healthy()) {
+                return None;
+            }
+            // One has become free since.
+            if list.iter().any(|r| r.is_healthy() && r.has_seat()) {
+                continue;
+            }
+            drop(list);
+            tokio::time::timeout_at(give_up, freed).await.ok()?;
+        }
+    }
+
+    /// The replica for the next request; not `avoid` (an id) if there is another. `None`: every replica is down.
+    ///
+    /// `random` is 64 fresh random bits. The clock is only read while some replica is ejected.
+    pub fn pick(&self, random: u64, avoid: Option<u64>) -> Option<Arc<Replica>> {
+        self.pick_at(random, avoid, || self.now_us())
+    }
+
+    /// As [`Self::pick`], at a time in microseconds since any origin.
+    pub fn pick_at(
+        &self,
+        random: u64,
+        avoid: Option<u64>,
+        now_us: impl FnOnce() -> u64,
+    ) -> Option<Arc<Replica>> {
+        let list = self.list.load();
+        if avoid.is_none() {
+            // The usual case: nothing is wrong with anyone.
+            match list.as_slice() {
+                [] => return None,
+                [only] if only.is_untroubled() && only.has_seat() => return Some(only.clone()),
+                [_] => {}
+                all => {
+                    let (i, j) = two_of(all.len(), random);
+                    let is_fine = |r: &Replica| r.is_untroubled() && r.has_seat();
+                    if is_fine(&all[i]) && is_fine(&all[j]) {
+                        return Some(better(&all[i], &all[j]).clone());
+                    }
+                }
+            }
+        }
+        choose(&list, random, avoid, now_us())
+    }
+
+    /// A request was answered by `replica`.
+    pub fn succeeded(&self, replica: &Replica) {
+        replica.clear_failures();
+    }
+
+    /// A request failed at `replica` before the first byte of its response. True if that ejects it.
+    pub fn failed(&self, replica: &Replica, miss: Miss) -> bool {
+        self.failed_at(replica, miss, self.now_us())
+    }
+
+    /// As [`Self::failed`], at a time in microseconds since any origin.
+    pub fn failed_at(&self, replica: &Replica, miss: Miss, now_us: u64) -> bool {
+        let limit = self.eject.failures.load(Relaxed);
+        let ejected = replica.note_failure(limit, self.eject.for_us.load(Relaxed), miss, now_us);
+        if let Some(us) = ejected {
+            tracing::warn!(
+                replica = replica.authority(),
+                for_ms = us / 1000,
+                "replica ejected after {limit} failures in a row"
+            );
+        }
+        ejected.is_some()
+    }
+
+    fn now_us(&self) -> u64 {
+        as_us(self.start.elapsed())
+    }
+}
+
+fn as_us(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Two different indices below `n` (at least 2) from 64 random bits; the bias is below n / 2^32.
+fn two_of(n: usize, random: u64) -> (usize, usize) {
+    let i = (((random >> 32) * n as u64) >> 32) as usize;
+    let j = (((random & 0xffff_ffff) * (n as u64 - 1)) >> 32) as usize;
+    (i, if j >= i { j + 1 } else { j })
+}
+
+fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
+    if b.in_flight() < a.in_flight() { b } else { a }
+}
+
+/// The slow way: some replica is in trouble or to be avoided.
+fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
+    let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
+    let open = |r: &Arc<Replica>| wanted(r) && !r.is_on_trial(now_us);
+    // Whoever loses a trial to another worker looks again: at most once a replica, for then it is on trial.
+    for _ in 0..=list.len() {
+        match one_of(list, random, open) {
+            Some(replica) if replica.begin_trial(now_us) => return Some(replica),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    if let Some(replica) = one_of(list, random, wanted) {
+        return Some(replica);
+    }
+    // The one to be avoided, if it is well, is better than one that is ejected.
+    let healthy = list.iter().filter(|r| r.is_healthy() && r.has_seat());
+    healthy.min_by_key(|r| r.ejected_until_us().saturating_sub(now_us)).cloned()
+}
+
+/// The better of two of those that fit.
+fn one_of(list: &[Arc<Replica>], random: u64, fits: impl Fn(&Arc<Replica>) -> bool) -> Option<Arc<Replica>> {
+    let fitting = || list.iter().filter(|r| fits(r));
+    match fitting().count() {
+        0 => None,
+        1 => fitting().next().cloned(),
+        n => {
+            let (i, j) = two_of(n, random);
+            let (a, b) = (fitting().nth(i)?, fitting().nth(j)?);
+            Some(better(a, b).clone())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

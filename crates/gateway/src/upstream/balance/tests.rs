@@ -1,0 +1,218 @@
+//! Choice, ejection and reconfiguration of replicas.
+
+use super::*;
+use proptest::prelude::*;
+
+fn origin(replicas: &[&str], failures: u32) -> tidegate_settings::Origin {
+    tidegate_settings::Origin {
+        replicas: replicas.iter().map(|r| (*r).to_string()).collect(),
+        eject: tidegate_settings::Eject { failures, for_: Duration::from_secs(5) },
+        ..tidegate_settings::Origin::default()
+    }
+}
+
+fn replicas(n: usize) -> Vec<Arc<Replica>> {
+    (0..n).map(|i| Arc::new(Replica::new(i as u64, format!("10.0.0.{i}:80"), Arc::default()))).collect()
+}
+
+const SEC: u64 = 1_000_000;
+
+#[test]
+fn ejections_double_up_to_ten_times_and_one_success_resets() {
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
+    let mut now = SEC;
+    for _ in 0..4 {
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), None);
+    }
+    for expected in [5, 10, 20, 40, 50, 50, 50] {
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), Some(expected * SEC));
+        assert!(!r.is_usable(now) && !r.is_usable(now + expected * SEC - 1));
+        // Stragglers of before do not lengthen it.
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now + 1), None);
+        now += expected * SEC;
+        assert!(r.is_usable(now));
+    }
+    r.clear_failures();
+    assert!(r.is_untroubled());
+    for _ in 0..4 {
+        assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), None);
+    }
+    assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), Some(5 * SEC));
+}
+
+#[test]
+fn who_refuses_connections_is_tried_again_every_second() {
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
+    assert_eq!(r.note_failure(2, 5 * SEC, Miss::Refused, SEC), None);
+    for after in 1..100 {
+        let now = after * SEC;
+        assert_eq!(r.note_failure(2, 5 * SEC, Miss::Refused, now), Some(SEC));
+        assert!(!r.is_usable(now + SEC - 1) && r.is_usable(now + SEC));
+    }
+    let quick = Replica::new(2, "10.0.0.2:80".into(), Arc::default());
+    assert_eq!(
+        quick.note_failure(1, SEC / 2, Miss::Refused, SEC),
+        Some(SEC / 2),
+        "never longer than configured"
+    );
+}
+
+#[test]
+fn zero_failures_means_never_ejected() {
+    let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
+    assert!((0..1000).all(|_| r.note_failure(0, SEC, Miss::Lost, 1).is_none()));
+    assert!(r.is_untroubled());
+}
+
+#[test]
+fn fewer_in_flight_wins_and_avoid_is_avoided() {
+    let list = replicas(2);
+    let _busy = InFlight::new(list[0].clone());
+    for random in [0, 1 << 32, u64::MAX, 0x8000_0000_0000_0000] {
+        assert_eq!(choose(&list, random, None, 0).unwrap().id(), 1);
+        assert_eq!(choose(&list, random, Some(1), 0).unwrap().id(), 0);
+    }
+    let alone = replicas(1);
+    assert_eq!(choose(&alone, 7, Some(0), 0).unwrap().id(), 0, "the only one is tried again");
+}
+
+#[test]
+fn all_down_is_no_replica_all_ejected_is_the_soonest() {
+    let list = replicas(3);
+    for (r, for_us) in list.iter().zip([9 * SEC, 3 * SEC, 6 * SEC]) {
+        r.note_failure(1, for_us, Miss::Lost, 1);
+    }
+    assert_eq!(choose(&list, 1, None, 2).unwrap().id(), 1);
+    list[1].set_healthy(false);
+    assert_eq!(choose(&list, 1, None, 2).unwrap().id(), 2);
+    list.iter().for_each(|r| r.set_healthy(false));
+    assert!(choose(&list, 1, None, 2).is_none());
+    assert!(choose(&[], 1, None, 2).is_none());
+}
+
+#[test]
+fn one_request_at_a_time_tries_who_was_ejected() {
+    let all = Replicas::new(&origin(&["a:1", "b:1", "c:1"], 1));
+    let list = all.list();
+    let refused = &list[1];
+    let mut now = SEC;
+    assert!(all.failed_at(refused, Miss::Refused, now));
+    let tries = |now: u64| {
+        let chosen = (0..1_000u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let chosen = chosen.map(|random| all.pick_at(random, None, || now).expect("there are others").id());
+        chosen.filter(|id| *id == refused.id()).count()
+    };
+    assert_eq!(tries(now + SEC - 1), 0, "out");
+    for _ in 0..3 {
+        now += SEC;
+        assert_eq!(tries(now), 1, "of a thousand requests at once");
+        // It refuses again: out for another second.
+        assert!(all.failed_at(refused, Miss::Refused, now));
+    }
+    now += SEC;
+    assert_eq!((tries(now), tries(now + SEC - 1)), (1, 0));
+    // The visitor whose request it was has left, and nobody has told: another one tries.
+    now += SEC;
+    assert_eq!(tries(now), 1);
+    all.succeeded(refused);
+    assert!(tries(now) > 100, "back");
+}
+
+#[test]
+fn where_everyone_refuses_everybody_tries() {
+    let all = Replicas::new(&tidegate_settings::Origin {
+        max_in_flight_per_replica: 5,
+        ..origin(&["a:1", "b:1"], 1)
+    });
+    let list = all.list();
+    for replica in &*list {
+        assert!(all.failed_at(replica, Miss::Refused, SEC));
+    }
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || SEC + 1).is_some()), "a guess refuses nobody");
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).is_some()));
+    assert_eq!((all.any_usable_at(|| 2 * SEC), all.seats_at(|| 2 * SEC)), (true, Some(10)));
+    // One is back: nobody else needs to try the other.
+    all.succeeded(&list[0]);
+    assert_eq!(all.seats_at(|| 2 * SEC), Some(5));
+    assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).unwrap().id() == list[0].id()));
+}
+
+#[test]
+fn reconfiguring_keeps_who_stays() {
+    let all = Replicas::new(&origin(&["a:1", "b:1", "b:1"], 5));
+    let before = all.list();
+    assert_eq!(before.len(), 2, "a replica named twice is one");
+    all.failed(&before[1], Miss::Lost);
+    all.reconfigure(&origin(&["b:1", "c:1"], 5));
+    let after = all.list();
+    assert!(Arc::ptr_eq(&after[0], &before[1]));
+    assert_eq!((after[0].errors(), after[0].is_retired()), (1, false));
+    assert!(before[0].is_retired());
+    assert_ne!(after[1].id(), before[0].id());
+}
+
+proptest! {
+    #[test]
+    fn two_of_are_two(n in 2usize..10_000, random: u64) {
+        let (i, j) = two_of(n, random);
+        prop_assert!(i < n && j < n && i != j);
+    }
+
+    /// Whatever the states are, a usable replica is chosen if there is one, and a down one never.
+    #[test]
+    fn choice_is_usable_if_any_is(
+        states in prop::collection::vec((any::<bool>(), any::<bool>()), 0..8),
+        random: u64,
+        avoid in prop::option::of(0u64..8),
+    ) {
+        let list = replicas(states.len());
+        for (r, (down, ejected)) in list.iter().zip(&states) {
+            r.set_healthy(!down);
+            if *ejected {
+                r.note_failure(1, SEC, Miss::Lost, 1);
+            }
+        }
+        let chosen = choose(&list, random, avoid, 2);
+        let usable = |r: &Arc<Replica>| r.is_usable(2);
+        prop_assert_eq!(chosen.is_some(), list.iter().any(|r| r.is_healthy()));
+        if let Some(r) = chosen {
+            prop_assert!(r.is_healthy());
+            prop_assert!(usable(&r) || !list.iter().any(usable));
+            let other = list.iter().any(|o| usable(o) && Some(o.id()) != avoid);
+            prop_assert!(!other || Some(r.id()) != avoid);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_at_its_limit_is_not_chosen_and_waited_for() {
+    let origin = tidegate_settings::Origin { max_in_flight_per_replica: 2, ..origin(&["a:1", "b:1"], 5) };
+    let replicas = Replicas::new(&origin);
+    assert_eq!(replicas.seats(), Some(4));
+    let second = Duration::from_secs(1);
+    let mut at = Vec::new();
+    for random in 0..4u64 {
+        at.push(replicas.enter(|| random << 60, None, second).await.expect("a seat"));
+    }
+    assert!(replicas.list().iter().all(|r| r.in_flight() == 2));
+    assert!(replicas.pick(7, None).is_none() && replicas.pick(7, Some(1)).is_none());
+    assert!(replicas.enter(|| 7, None, second).await.is_none(), "nobody leaves in time");
+    let freed = at.pop().expect("four").replica().id();
+    let waits = replicas.enter(|| 7, None, second);
+    assert_eq!(waits.await.expect("its place").replica().id(), freed);
+    // Another configuration: no limit.
+    replicas.reconfigure(&self::origin(&["a:1", "b:1"], 5));
+    assert!(replicas.seats().is_none() && replicas.pick(7, None).is_some());
+}
+
+#[tokio::test]
+async fn a_seat_that_is_freed_goes_to_who_waits_for_it() {
+    let origin = tidegate_settings::Origin { max_in_flight_per_replica: 1, ..origin(&["a:1"], 5) };
+    let replicas = Replicas::new(&origin);
+    let first = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a seat");
+    let other = replicas.clone();
+    let waits = tokio::spawn(async move { other.enter(|| 0, None, Duration::from_secs(60)).await.is_some() });
+    tokio::task::yield_now().await;
+    drop(first);
+    assert!(waits.await.unwrap());
+}

@@ -1,0 +1,265 @@
+//! Connections to the replicas, one pool per worker.
+//!
+//! Idle connections are kept per replica, last in first out: the most recently used one is the least likely to
+//! have been closed by the other side, and the surplus of a busy time grows old at the bottom and is closed.
+//! Each connection is driven by one task for its whole life; a request only exchanges messages with it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use hyper::client::conn::http1::{Builder, SendRequest};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::http::socket::Socket;
+use crate::upstream::balance::Replica;
+use crate::upstream::body::RequestBody;
+use crate::upstream::deadline::{Slot, Ticks};
+use crate::upstream::dispatch::stats::{Stats, bump};
+
+/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood of them must cost no memory.
+const MAX_INFORMATIONAL: usize = 16;
+
+/// A connection could not be established.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody answered in time.
+    #[error("no connection within the time limit")]
+    Timeout,
+    /// Refused, unreachable, or the name has no address.
+    #[error("cannot connect: {0}")]
+    Failed(#[from] io::Error),
+    /// The HTTP layer refused it; does not happen with HTTP/1.1.
+    #[error("cannot set up HTTP: {0}")]
+    Handshake(#[from] hyper::Error),
+}
+
+/// A connection, owned by one request or by the idle list.
+pub(crate) struct Conn {
+    pub(crate) sender: SendRequest<RequestBody>,
+    /// Its time limit: first byte, then silence in the body.
+    pub(crate) slot: Rc<Slot>,
+    /// Where its 1xx responses arrive.
+    pub(crate) relay: Arc<Relay>,
+    /// It has carried a request before.
+    pub(crate) reused: bool,
+    idle_since: u64,
+}
+
+/// 1xx responses on their way from a connection's task to the request's.
+///
+/// Both run on the same thread; the lock is there because hyper asks callbacks to be `Sync`, and is never waited for.
+#[derive(Default)]
+pub(crate) struct Relay(Mutex<RelayState>);
+
+#[derive(Default)]
+struct RelayState {
+    queue: Vec<(StatusCode, HeaderMap)>,
+    seen: usize,
+    waker: Option<Waker>,
+}
+
+impl Relay {
+    fn with<R>(&self, f: impl FnOnce(&mut RelayState) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap) {
+        self.with(|s| {
+            s.seen += 1;
+            if s.seen <= MAX_INFORMATIONAL {
+                s.queue.push((status, headers.clone()));
+            }
+            if let Some(waker) = s.waker.take() {
+                waker.wake();
+            }
+        });
+    }
+
+    /// What has arrived since the last call; `waker` is woken by the next.
+    pub(crate) fn take(&self, waker: &Waker) -> Vec<(StatusCode, HeaderMap)> {
+        self.with(|s| {
+            if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+                s.waker = Some(waker.clone());
+            }
+            std::mem::take(&mut s.queue)
+        })
+    }
+
+    /// Forgets everything, for the next request.
+    pub(crate) fn reset(&self) {
+        self.with(|s| *s = RelayState::default());
+    }
+}
+
+/// The connections of one worker.
+pub(crate) struct Pool {
+    idle: RefCell<HashMap<u64, Idle>>,
+    pub(crate) ticks: Ticks,
+    ticking: Cell<bool>,
+    connect_timeout: Cell<Duration>,
+    idle_ticks: Cell<u64>,
+    max_idle: Cell<usize>,
+    stats: Arc<Stats>,
+    me: Weak<Self>,
+}
+
+struct Idle {
+    replica: Arc<Replica>,
+    /// The oldest first.
+    conns: Vec<Conn>,
+}
+
+impl Pool {
+    pub(crate) fn new(origin: &tidegate_settings::Origin, stats: Arc<Stats>) -> Rc<Self> {
+        let limits = [origin.first_byte_timeout, origin.read_timeout, origin.idle_timeout];
+        let pool = Rc::new_cyclic(|me| Self {
+            idle: RefCell::default(),
+            ticks: Ticks::new(Ticks::grain_for(&limits)),
+            ticking: Cell::new(false),
+            connect_timeout: Cell::default(),
+            idle_ticks: Cell::default(),
+            max_idle: Cell::default(),
+            stats,
+            me: me.clone(),
+        });
+        pool.reconfigure(origin);
+        pool
+    }
+
+    pub(crate) fn reconfigure(&self, origin: &tidegate_settings::Origin) {
+        self.connect_timeout.set(origin.connect_timeout);
+        self.idle_ticks.set(self.ticks.cover(origin.idle_timeout));
+        self.max_idle.set(origin.max_idle);
+    }
+
+    /// Idle connections, all replicas together.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.borrow().values().map(|i| i.conns.len()).sum()
+    }
+
+    /// An idle connection to `replica` that is ready to send and was idle for at most `max_age` ticks.
+    pub(crate) fn checkout(&self, replica: &Replica, max_age: u64) -> Option<Conn> {
+        let mut idle = self.idle.borrow_mut();
+        let conns = &mut idle.get_mut(&replica.id())?.conns;
+        let now = self.ticks.now();
+        for i in (0..conns.len()).rev() {
+            let conn = &conns[i];
+            if now.saturating_sub(conn.idle_since) > max_age.min(self.idle_ticks.get()) {
+                return None;
+            }
+            if conn.sender.is_ready() {
+                bump(&self.stats.reused);
+                return Some(conns.remove(i));
+            }
+            if conn.sender.is_closed() {
+                conns.remove(i);
+            }
+            // Else its task has not yet seen the end of the last exchange: it will be ready in a moment.
+        }
+        None
+    }
+
+    /// Gives a connection back after a complete exchange.
+    pub(crate) fn checkin(&self, replica: &Arc<Replica>, mut conn: Conn) {
+        if conn.sender.is_closed() || replica.is_retired() {
+            return;
+        }
+        conn.slot.rest();
+        conn.reused = true;
+        conn.idle_since = self.ticks.now();
+        let mut idle = self.idle.borrow_mut();
+        let entry =
+            idle.entry(replica.id()).or_insert_with(|| Idle { replica: replica.clone(), conns: Vec::new() });
+        if entry.conns.len() < self.max_idle.get() {
+            entry.conns.push(conn);
+        }
+    }
+
+    /// A fresh connection.
+    pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, ConnectError> {
+        bump(&self.stats.connects);
+        let limit = self.connect_timeout.get();
+        let stream = if limit.is_zero() {
+            open(replica, None).await?
+        } else {
+            let all = open(replica, Some(Instant::now() + limit));
+            tokio::time::timeout(limit, all).await.map_err(|_| ConnectError::Timeout)??
+        };
+        stream.set_nodelay(true)?;
+        let (sender, connection) = Builder::new().handshake(Socket(stream)).await?;
+        // Its errors reach whoever uses the connection; nobody is interested in those of an idle one.
+        tokio::task::spawn_local(async move { drop(connection.with_upgrades().await) });
+        let slot = self.ticks.slot();
+        self.start_ticking();
+        Ok(Conn { sender, slot, relay: Arc::default(), reused: false, idle_since: 0 })
+    }
+
+    /// One task per worker, as long as there are connections: time limits and the sweep of idle connections.
+    fn start_ticking(&self) {
+        if self.ticking.replace(true) {
+            return;
+        }
+        self.ticks.advance();
+        let (me, grain) = (self.me.clone(), self.ticks.grain());
+        tokio::task::spawn_local(async move {
+            let mut interval = tokio::time::interval(grain);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                interval.tick().await;
+                let Some(pool) = me.upgrade() else { return };
+                pool.sweep();
+                if !pool.ticks.advance() {
+                    pool.ticking.set(false);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Closes what was idle too long, was closed by the other side, or leads to a replica that is gone.
+    fn sweep(&self) {
+        let (now, limit) = (self.ticks.now(), self.idle_ticks.get());
+        self.idle.borrow_mut().retain(|_, idle| {
+            if idle.replica.is_retired() {
+                return false;
+            }
+            idle.conns.retain(|c| !c.sender.is_closed() && now.saturating_sub(c.idle_since) <= limit);
+            !idle.conns.is_empty()
+        });
+    }
+}
+
+/// Connects to the first address that answers. Each gets an equal part of the time left, so that one that
+/// swallows packets leaves the others a chance.
+async fn open(replica: &Arc<Replica>, deadline: Option<Instant>) -> Result<TcpStream, ConnectError> {
+    let addresses = replica.addresses().await?;
+    let addresses = addresses.as_slice();
+    let mut last = ConnectError::Timeout;
+    for (i, address) in addresses.iter().enumerate() {
+        let part =
+            deadline.map(|d| d.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32);
+        match open_one(*address, part).await {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+async fn open_one(address: SocketAddr, limit: Option<Duration>) -> Result<TcpStream, ConnectError> {
+    match limit {
+        None => Ok(TcpStream::connect(address).await?),
+        Some(limit) => match tokio::time::timeout(limit, TcpStream::connect(address)).await {
+            Ok(stream) => Ok(stream?),
+            Err(_) => Err(ConnectError::Timeout),
+        },
+    }
+}

@@ -1,0 +1,12 @@
+//! The gateway from outside, over real sockets: one binary for all of its integration tests.
+
+mod hygiene_hyper;
+mod log;
+mod upstream_expect;
+mod upstream_failures;
+mod upstream_messages;
+mod upstream_replicas;
+mod upstream_support;
+mod upstream_upgrade;
+mod whole;
+mod wire;

@@ -1,0 +1,199 @@
+//! Upgrades: both connections joined, early bytes kept, tunnels ended in time.
+
+use super::upstream_support;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use tidegate_gateway::http::socket::Socket;
+use tidegate_gateway::upstream::balance::Replicas;
+use tidegate_gateway::upstream::body::RequestBody;
+use tidegate_gateway::upstream::dispatch::{Dispatcher, SendContext};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use upstream_support::*;
+
+const ASK: &[u8] = b"GET /chat HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+
+/// A bare gate: hyper's server in front of the dispatcher.
+async fn gate(d: Dispatcher) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::task::spawn_local(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let d = d.clone();
+            let serve = service_fn(move |mut req: Request<Incoming>| {
+                let d = d.clone();
+                async move {
+                    let upgrade = req.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut req));
+                    let ctx = SendContext { upgrade, ..SendContext::default() };
+                    let response = d.send(req.map(RequestBody::incoming), ctx).await;
+                    Ok::<_, Infallible>(match response {
+                        Ok(response) => response.map(RequestBody::boxed_response),
+                        Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),
+                    })
+                }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(Socket(stream), serve)
+                .with_upgrades();
+            tokio::task::spawn_local(async move { drop(connection.await) });
+        }
+    });
+    address
+}
+
+trait BoxedResponse {
+    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody;
+}
+
+impl BoxedResponse for RequestBody {
+    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody {
+        use http_body_util::BodyExt;
+        RequestBody::boxed(body.map_err(Into::into))
+    }
+}
+
+/// A hyper origin that echoes after the upgrade.
+async fn echo_origin() -> Origin {
+    Origin::start(|_, stream| async move {
+        let serve = service_fn(|mut req: Request<Incoming>| async move {
+            assert_eq!(req.headers()["upgrade"], "echo");
+            assert_eq!(req.headers()["connection"], "upgrade");
+            let upgrade = hyper::upgrade::on(&mut req);
+            tokio::task::spawn_local(async move {
+                let upgraded = upgrade.await.unwrap();
+                let parts = upgraded.downcast::<Socket>().unwrap();
+                let mut stream = parts.io.0;
+                stream.write_all(&parts.read_buf).await.unwrap();
+                let (mut read, mut write) = stream.split();
+                drop(tokio::io::copy(&mut read, &mut write).await);
+                drop(write.shutdown().await);
+            });
+            let switch = Response::builder().status(101).header("upgrade", "echo");
+            Ok::<_, Infallible>(switch.header("connection", "upgrade").body(Empty::<Bytes>::new()).unwrap())
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .serve_connection(Socket(stream), serve)
+            .with_upgrades();
+        drop(connection.await);
+    })
+    .await
+}
+
+async fn connect(address: SocketAddr, first: &[u8]) -> TcpStream {
+    let mut visitor = TcpStream::connect(address).await.unwrap();
+    visitor.write_all(first).await.unwrap();
+    let head = read_head(&mut visitor).await.unwrap();
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    assert!(head.contains("\r\nupgrade: echo\r\n") && head.contains("\r\nconnection: upgrade\r\n"), "{head}");
+    visitor
+}
+
+#[test]
+fn echoes_through_both_connections() {
+    worker(async {
+        let origin = echo_origin().await;
+        let settings = settings_for(&[origin.address]);
+        let replicas = Replicas::new(&settings);
+        let d = Dispatcher::new(replicas.clone(), &settings);
+        let address = gate(d.clone()).await;
+        // Early bytes ride in the same packet as the request.
+        let mut visitor = connect(address, &[ASK, b"early "].concat()).await;
+        visitor.write_all(b"late").await.unwrap();
+        assert_eq!(read_n(&mut visitor, 10).await, b"early late");
+        assert_eq!((replicas.list()[0].in_flight(), d.stats().tunnels_open.load(Relaxed)), (1, 1));
+
+        let big = vec![7u8; 4 << 20];
+        let (mut read, mut write) = visitor.split();
+        let sending = async {
+            write.write_all(&big).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        let mut back = Vec::new();
+        let (n, ()) = tokio::join!(read.read_to_end(&mut back), sending);
+        assert_eq!(n.unwrap(), big.len());
+        assert!(back == big);
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+        let bytes = (10 + big.len()) as u64;
+        assert_eq!(d.stats().tunnel_bytes_up.load(Relaxed), bytes);
+        assert_eq!(d.stats().tunnel_bytes_down.load(Relaxed), bytes);
+        assert_eq!((replicas.list()[0].in_flight(), d.idle_connections()), (0, 0));
+    });
+}
+
+#[test]
+fn the_origins_early_bytes_arrive() {
+    worker(async {
+        let origin = Origin::start(|_, mut stream| async move {
+            read_head(&mut stream).await;
+            stream.write_all(&[SWITCH, b"hello"].concat()).await.unwrap();
+            drop(stream.read_to_end(&mut Vec::new()).await);
+        })
+        .await;
+        let address = gate(dispatcher(&[origin.address])).await;
+        let mut visitor = connect(address, ASK).await;
+        assert_eq!(read_n(&mut visitor, 5).await, b"hello");
+    });
+}
+
+/// An origin that switches and then says nothing.
+async fn silent_origin() -> Origin {
+    Origin::start(|_, mut stream| async move {
+        read_head(&mut stream).await;
+        stream.write_all(SWITCH).await.unwrap();
+        drop(stream.read_to_end(&mut Vec::new()).await);
+    })
+    .await
+}
+
+#[test]
+fn idle_tunnels_end() {
+    worker(async {
+        let origin = silent_origin().await;
+        let limit = Duration::from_millis(30);
+        let d = with(tidegate_settings::Origin { read_timeout: limit, ..settings_for(&[origin.address]) });
+        let mut visitor = connect(gate(d.clone()).await, ASK).await;
+        assert_eq!(visitor.read(&mut [0]).await.unwrap_or(0), 0);
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+    });
+}
+
+#[test]
+fn the_drain_deadline_ends_tunnels() {
+    worker(async {
+        let origin = silent_origin().await;
+        let d = dispatcher(&[origin.address]);
+        let address = gate(d.clone()).await;
+        let mut visitor = connect(address, ASK).await;
+        until(|| d.stats().tunnels_open.load(Relaxed) == 1).await;
+        d.close_tunnels();
+        assert_eq!(visitor.read(&mut [0]).await.unwrap_or(0), 0);
+        // One that comes after the deadline ends at once.
+        let mut late = connect(address, ASK).await;
+        assert_eq!(late.read(&mut [0]).await.unwrap_or(0), 0);
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+    });
+}
+
+#[test]
+fn a_refused_upgrade_is_an_ordinary_response() {
+    worker(async {
+        let origin = Origin::answering(b"HTTP/1.1 426 No\r\ncontent-length: 2\r\n\r\nno").await;
+        let d = dispatcher(&[origin.address]);
+        let mut visitor = TcpStream::connect(gate(d.clone()).await).await.unwrap();
+        visitor.write_all(ASK).await.unwrap();
+        let head = read_head(&mut visitor).await.unwrap();
+        assert!(head.starts_with("http/1.1 426 "), "{head}");
+        assert_eq!(read_n(&mut visitor, 2).await, b"no");
+        until(|| d.idle_connections() == 1).await;
+    });
+}

@@ -1,0 +1,306 @@
+//! A whole gate in this process, before an origin that does as it is told.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use tidegate_core::measure::{Event, Snapshot};
+use tidegate_gateway::server::{Server, Source};
+use tidegate_settings::{Capacity, Override, Settings};
+
+/// A test that hangs fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers every request; those for `/hold` not before [`Origin::release`].
+pub struct Origin {
+    pub address: SocketAddr,
+    held: Arc<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Origin {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let held = Arc::<Held>::default();
+        let shared = held.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (held, stream) = (shared.clone(), stream.unwrap());
+                std::thread::spawn(move || answer(stream, &held));
+            }
+        });
+        Self { address, held }
+    }
+
+    /// Waits until a request is held.
+    pub fn holds(&self) {
+        let state = self.held.state.lock().unwrap();
+        let (_state, wait) =
+            self.held.changed.wait_timeout_while(state, PATIENCE, |(held, _)| *held == 0).unwrap();
+        assert!(!wait.timed_out(), "no request came to be held");
+    }
+
+    pub fn release(&self) {
+        self.held.state.lock().unwrap().1 = true;
+        self.held.changed.notify_all();
+    }
+}
+
+fn answer(mut stream: TcpStream, held: &Held) {
+    while let Some(head) = read_head(&mut stream) {
+        if head.starts_with("GET /hold") {
+            let mut state = held.state.lock().unwrap();
+            state.0 += 1;
+            held.changed.notify_all();
+            drop(held.changed.wait_while(state, |(_, released)| !*released).unwrap());
+        }
+        if head.starts_with("GET /drip") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n");
+            let _ = stream.read(&mut [0]); // until the gate gives up
+            return;
+        }
+        if head.starts_with("GET /tunnel") {
+            let _ = stream.write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n",
+            );
+            let mut bytes = [0; 64];
+            while let Ok(n @ 1..) = stream.read(&mut bytes) {
+                let _ = stream.write_all(&bytes[..n]);
+            }
+            return;
+        }
+        if head.starts_with("GET /lite") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlite");
+            continue;
+        }
+        let fields =
+            if head.starts_with("GET /public") { "Cache-Control: public, max-age=60\r\n" } else { "" };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n{fields}\r\nserved");
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A head, whole; `None` at the end.
+pub fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
+/// A gate with its state in a directory of its own; stopped at the end of the test.
+pub struct Gate {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+    server: Option<Server>,
+    state: PathBuf,
+}
+
+impl Gate {
+    /// `toml` goes on top of ephemeral ports and one worker; `ORIGIN` in it is the origin's address.
+    pub fn start(origin: &Origin, toml: &str) -> Self {
+        Self::start_with(origin, toml, |_| Vec::new())
+    }
+
+    /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
+    pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
+        Self::begin(origin.address, toml, |state| Source { file: None, overrides: overrides(state) })
+    }
+
+    /// As [`Gate::start_with`], before any origin.
+    pub fn before(origin: SocketAddr, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
+        Self::begin(origin, toml, |state| Source { file: None, overrides: overrides(state) })
+    }
+
+    fn begin(origin: SocketAddr, toml: &str, source: impl FnOnce(&Path) -> Source) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
+        let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
+        // Everybody is let in, unless a test says otherwise.
+        if settings.capacity == Capacity::default() {
+            settings.capacity.estimator = "fixed".into();
+        }
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        settings.listen.http = loopback;
+        settings.listen.admin = loopback;
+        settings.listen.workers = 1;
+        settings.room.state_dir = Some(state.clone());
+        let server = Server::start(settings, source(&state)).unwrap();
+        Self { http: server.http(), admin: server.admin(), server: Some(server), state }
+    }
+
+    /// As [`Gate::start`], from a file, which [`Gate::reload`] changes.
+    pub fn start_from_file(origin: &Origin, toml: &str) -> Self {
+        Self::begin(origin.address, toml, |state| Source {
+            file: Some(state.join("gate.toml")),
+            overrides: Vec::new(),
+        })
+    }
+
+    /// Reads this in place of the file.
+    pub fn reload(&self, origin: &Origin, toml: &str) {
+        let text = toml.replace("ORIGIN", &origin.address.to_string());
+        std::fs::write(self.state.join("gate.toml"), text).unwrap();
+        self.server().control().reload().unwrap();
+    }
+
+    /// `GET` of the admin API, as JSON.
+    pub fn admin(&self, target: &str) -> serde_json::Value {
+        let answer = ask(
+            self.admin,
+            &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        );
+        let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
+    }
+
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    /// How often `event` happened so far.
+    pub fn count(&self, event: Event) -> u64 {
+        let shared = self.server().shared();
+        Snapshot::take(shared.shards.iter().map(|s| &**s), shared.clock.now()).event(event)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+        }
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+/// Connects with a time limit on everything.
+pub fn connect(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// One request on a connection of its own, which it must ask to be closed; the whole answer.
+pub fn ask(to: SocketAddr, request: &str) -> String {
+    let mut stream = connect(to);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A program's GET with these cookies.
+pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
+    ask(
+        to,
+        &format!(
+            "GET {target} HTTP/1.1\r\nHost: shop.example\r\nCookie: {cookies}\r\nConnection: close\r\n\r\n"
+        ),
+    )
+}
+
+/// What the admin API says.
+pub fn admin(gate: &Gate, target: &str) -> String {
+    ask(gate.admin, &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))
+}
+
+/// What a browser would send back of an answer's cookies.
+pub fn cookies(answer: &str) -> String {
+    let set = answer
+        .lines()
+        .filter_map(|l| l.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case("set-cookie")));
+    set.map(|(_, v)| v.split(';').next().unwrap_or_default()).collect::<Vec<_>>().join("; ")
+}
+
+/// Asks until `good` says so of the answer, or time is over.
+#[expect(clippy::disallowed_methods, reason = "a test's own patience")]
+pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> String {
+    let start = std::time::Instant::now();
+    loop {
+        let answer = ask();
+        if good(&answer) {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "still: {answer}");
+    }
+}
+
+/// A server whose answers a function makes of heads: whole, with their framing. Tells how many came.
+pub struct Scripted {
+    pub address: SocketAddr,
+    pub came: Arc<AtomicU32>,
+}
+
+impl Scripted {
+    /// `answer` gets the head and how many came before.
+    pub fn start(answer: impl Fn(&str, u32, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (came, answer) = (Arc::new(AtomicU32::new(0)), Arc::new(answer));
+        let counter = came.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, counter, mut stream) = (answer.clone(), counter.clone(), stream.unwrap());
+                std::thread::spawn(move || {
+                    while let Some(head) = read_head(&mut stream) {
+                        let n = counter.fetch_add(1, Ordering::SeqCst);
+                        answer(&head, n, &mut stream);
+                    }
+                });
+            }
+        });
+        Self { address, came }
+    }
+
+    pub fn came(&self) -> u32 {
+        self.came.load(Ordering::SeqCst)
+    }
+}
+
+/// Sends an answer with a length.
+pub fn reply(stream: &mut TcpStream, status: &str, fields: &str, body: &str) {
+    let length = body.len();
+    let _ = stream
+        .write_all(format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n{body}").as_bytes());
+}
+
+/// Opens when it is told to.
+#[derive(Default)]
+pub struct Latch {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Latch {
+    pub fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    pub fn wait(&self) {
+        let guard = self.is_open.lock().unwrap();
+        let (_guard, late) = self.changed.wait_timeout_while(guard, PATIENCE, |open| !*open).unwrap();
+        assert!(!late.timed_out(), "the latch was not opened");
+    }
+}

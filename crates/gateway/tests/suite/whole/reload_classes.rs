@@ -1,0 +1,119 @@
+//! A class stays what it is over reloads that put others before it or take them away: whoever is of it, wherever they are.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::whole::harness::{Gate, Origin, ask, connect, cookies, get, until};
+
+const BEFORE: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+[capacity]
+estimator = "fixed"
+"#;
+
+fn class(name: &str) -> String {
+    format!("[[class]]\nname = \"{name}\"\nmatch = {{ path = \"/**{name}*\" }}\nmax_in_flight = 1\n")
+}
+
+fn file(classes: &[&str]) -> String {
+    format!("{BEFORE}{}", classes.iter().map(|name| class(name)).collect::<String>())
+}
+
+fn send(gate: &Gate, target: &str) -> TcpStream {
+    let mut stream = connect(gate.http);
+    let head = format!("GET {target} HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+fn metrics(gate: &Gate) -> String {
+    ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+}
+
+fn answer(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Waits until the state says this of the class; `null`: there is none of that name.
+fn wait_for(gate: &Gate, class: &str, said: &Value) {
+    let of = |state: &Value| {
+        let all = state["classes"].as_array().expect("classes").clone();
+        let one = all.into_iter().find(|one| one["name"] == class).unwrap_or_default();
+        let figure = |name: &str| (name.to_owned(), one[name].clone());
+        match one.is_null() {
+            true => Value::Null,
+            false => ["queued", "in_flight", "served"].into_iter().map(figure).collect(),
+        }
+    };
+    let state = until(|| gate.admin("/v1/state").to_string(), |text| of(&text.parse().unwrap()) == *said);
+    let metrics = metrics(gate);
+    let series = format!("tidegate_class_in_flight{{class=\"{class}\"}}");
+    assert_eq!(metrics.contains(&series), !said.is_null(), "{class} in {state}");
+}
+
+#[test]
+fn a_class_keeps_its_requests_its_counts_and_its_queue() {
+    let origin = Origin::start();
+    let gate = Gate::start_from_file(&origin, &file(&["a", "b"]));
+    let held = send(&gate, "/hold/a");
+    origin.holds();
+    let queued = send(&gate, "/then/a");
+    wait_for(&gate, "a", &json!({ "queued": 1, "in_flight": 1, "served": 0 }));
+    // Another in front of it.
+    gate.reload(&origin, &file(&["new", "a", "b"]));
+    wait_for(&gate, "new", &json!({ "queued": 0, "in_flight": 0, "served": 0 }));
+    wait_for(&gate, "a", &json!({ "queued": 1, "in_flight": 1, "served": 0 }));
+    assert!(get(gate.http, "/new", "").ends_with("served"), "which is in nobody's way");
+    let third = send(&gate, "/third/a");
+    wait_for(&gate, "a", &json!({ "queued": 2, "in_flight": 1, "served": 0 }));
+    // It goes, and so does the one in front: who is there is served as before.
+    gate.reload(&origin, &file(&["b"]));
+    wait_for(&gate, "new", &Value::Null);
+    wait_for(&gate, "a", &json!({ "queued": 2, "in_flight": 1, "served": 0 }));
+    assert!(get(gate.http, "/else/a", "").ends_with("served"), "of the default class now");
+    wait_for(&gate, "default", &json!({ "queued": 0, "in_flight": 0, "served": 1 }));
+    origin.release();
+    for stream in [held, queued, third] {
+        assert!(answer(stream).ends_with("served"));
+    }
+    wait_for(&gate, "a", &Value::Null);
+    // It comes back, to what it was.
+    gate.reload(&origin, &file(&["b", "a"]));
+    wait_for(&gate, "a", &json!({ "queued": 0, "in_flight": 0, "served": 3 }));
+    let totals = gate.server().shared().gate.totals();
+    assert_eq!((totals.arrived, totals.finished, totals.in_flight), (5, 5, 0));
+}
+
+#[test]
+fn a_number_that_is_given_out_again_brings_no_counts_along() {
+    let origin = Origin::start();
+    let gate = Gate::start_from_file(&origin, &file(&["c0"]));
+    for n in 1..40 {
+        let (old, new) = (format!("c{}", n - 1), format!("c{n}"));
+        assert!(get(gate.http, &format!("/{old}"), "").ends_with("served"));
+        gate.reload(&origin, &file(&[&new]));
+        let metrics = metrics(&gate);
+        let count = |class: &str| format!("tidegate_class_served_total{{class=\"{class}\"}}");
+        let of_new = metrics.lines().find(|line| line.starts_with(&count(&new)));
+        assert_eq!(of_new, Some(&*format!("{} 0", count(&new))), "after {n} reloads");
+    }
+}
+
+#[test]
+fn a_place_in_the_room_outlives_a_reload_that_moves_its_class() {
+    let origin = Origin::start();
+    let slow = "[capacity]\nestimator = \"fixed\"\nrate = 0.5\n[room]\nclasses = [\"page\"]\n";
+    let file = |classes: &[&str]| file(classes).replace("[capacity]\nestimator = \"fixed\"\n", slow);
+    let gate = Gate::start_from_file(&origin, &file(&["page"]));
+    let waiting = until(|| get(gate.http, "/page", "a=b"), |answer| answer.contains("set-cookie: tg"));
+    let ticket = cookies(&waiting);
+    gate.reload(&origin, &file(&["new", "page"]));
+    let again = get(gate.http, "/page", &ticket);
+    assert!(!again.contains("set-cookie: tg") && again.starts_with("HTTP/1.1 503"), "a new place: {again}");
+    until(|| get(gate.http, "/page", &ticket), |answer| answer.ends_with("served"));
+}

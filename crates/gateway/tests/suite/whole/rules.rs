@@ -1,0 +1,304 @@
+//! Detectors and rules in a whole gate: sources over sockets, a real node_exporter, signals over the API, what the state shows.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::whole::harness::{Gate, Origin, ask, read_head, until};
+
+/// What a source does with a request.
+#[derive(Clone)]
+enum Mood {
+    Says(String),
+    /// Takes the request and answers nothing.
+    Hangs,
+    /// Goes on without end, a little at a time.
+    Drips,
+    /// More than anybody wants to know.
+    Floods,
+    Refuses,
+    Closes,
+}
+
+/// A source over a socket that does as it is told.
+struct Source {
+    address: SocketAddr,
+    mood: Arc<Mutex<Mood>>,
+}
+
+impl Source {
+    fn start(mood: Mood) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mood = Arc::new(Mutex::new(mood));
+        let shared = mood.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, mood) = (stream.unwrap(), shared.clone());
+                std::thread::spawn(move || play(stream, &mood));
+            }
+        });
+        Self { address, mood }
+    }
+
+    fn becomes(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+}
+
+fn play(mut stream: TcpStream, mood: &Mutex<Mood>) {
+    if read_head(&mut stream).is_none() {
+        return;
+    }
+    let mood = mood.lock().unwrap().clone();
+    let answer = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    };
+    _ = match mood {
+        Mood::Says(body) => stream.write_all(answer("200 OK", &body).as_bytes()),
+        Mood::Refuses => stream.write_all(answer("500 Internal Server Error", "{\"cpu\": 1}").as_bytes()),
+        Mood::Hangs => stream.read(&mut [0]).map(drop),
+        Mood::Closes => Ok(()),
+        Mood::Drips => {
+            _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{");
+            stream.read(&mut [0]).map(drop)
+        }
+        Mood::Floods => {
+            let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+            while sent.is_ok() {
+                sent = stream.write_all(&[b' '; 65_536]);
+            }
+            Ok(())
+        }
+    };
+}
+
+fn look(gate: &Gate, path: &str) -> String {
+    ask(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+}
+
+fn state(gate: &Gate) -> Value {
+    let answer = look(gate, "/v1/state");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+fn named(list: &Value, name: &str) -> Value {
+    let all = list.as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|one| one["name"] == name).unwrap_or_default()
+}
+
+/// Waits until the detector and the only rule are so; the state then.
+fn becomes(gate: &Gate, detector: &str, level: &str, in_force: bool) -> Value {
+    is_told(gate, detector, in_force, |detector| detector["level"] == level)
+}
+
+/// Waits until this is told of the detector, and the only rule is so; the state then.
+fn is_told(gate: &Gate, detector: &str, in_force: bool, of: impl Fn(&Value) -> bool) -> Value {
+    let ask = || state(gate).to_string();
+    let good = |answer: &str| {
+        let state: Value = serde_json::from_str(answer).unwrap_or_default();
+        of(&named(&state["detectors"], detector)) && state["rules"][0]["in_force"] == in_force
+    };
+    serde_json::from_str(&until(ask, good)).unwrap()
+}
+
+fn shop(source: SocketAddr) -> String {
+    format!(
+        r#"
+[origin]
+replicas = ["ORIGIN"]
+[[detector]]
+name = "origin_cpu"
+kind = "host"
+source = "http://{source}/load?a=b"
+figure = "/cpu"
+every = "100ms"
+timeout = "200ms"
+time_to_live = "700ms"
+period = "0s"
+calm = "0s"
+orange = 0.7
+red = 0.9
+[[rule]]
+name = "busy"
+when = 'levels.origin_cpu == "red"'
+hold = "0s"
+"#
+    )
+}
+
+#[test]
+fn a_source_that_fails_in_any_way_makes_the_level_unknown_and_the_rule_ends() {
+    let (origin, red) = (Origin::start(), Mood::Says("{\"cpu\": 0.95}".into()));
+    let source = Source::start(red.clone());
+    let gate = Gate::start(&origin, &shop(source.address));
+    for (mood, trouble) in [
+        (Mood::Hangs, "no answer within 200ms"),
+        (Mood::Drips, "no answer within 200ms"),
+        (Mood::Floods, "larger than"),
+        (Mood::Refuses, "it answered 500"),
+        (Mood::Closes, ""),
+        (Mood::Says("{\"cpu\": -1}".into()), "it said -1"),
+        (Mood::Says("{\"cpu\": 1e300}".into()), "it said 1000"),
+        (Mood::Says("{\"cpu\": NaN}".into()), "not JSON"),
+        (Mood::Says("{\"cpu\": \"many\"}".into()), "neither a number"),
+        (Mood::Says("{}".into()), "there is no /cpu"),
+        (Mood::Says(String::new()), "not JSON"),
+    ] {
+        // A machine that is busy makes a source slow, whatever else it does: that goes by with the next look.
+        source.becomes(red.clone());
+        is_told(&gate, "origin_cpu", true, |detector| {
+            detector["level"] == "red" && detector["figure"] == 0.95 && detector["trouble"].is_null()
+        });
+        source.becomes(mood);
+        let state = is_told(&gate, "origin_cpu", false, |detector| {
+            let told = detector["trouble"].as_str().unwrap_or_default();
+            detector["level"] == "unknown" && told.contains(trouble) && !told.is_empty()
+        });
+        assert_eq!(state["rules"][0]["when"], "unknown");
+    }
+}
+
+#[test]
+fn a_source_that_hangs_holds_up_nobody() {
+    let origin = Origin::start();
+    let (bad, good) = (Source::start(Mood::Hangs), Source::start(Mood::Says("{\"cpu\": 0.95}".into())));
+    let other = format!(
+        "[[detector]]\nname = \"other\"\nkind = \"host\"\nsource = \"http://{}/\"\nfigure = \"/x\"\nred = 1\ntimeout = \"30s\"\n",
+        bad.address
+    );
+    let gate = Gate::start(&origin, &format!("{}{other}", shop(good.address)));
+    becomes(&gate, "origin_cpu", "red", true);
+    good.becomes(Mood::Says("{\"cpu\": 0.1}".into()));
+    becomes(&gate, "origin_cpu", "green", false);
+}
+
+/// Debian's node_exporter.
+struct Exporter(Child);
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_node_exporter_is_understood() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let exporter = Command::new("prometheus-node-exporter")
+        .args([format!("--web.listen-address={address}"), "--log.level=error".into()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("prometheus-node-exporter (apt-get install prometheus-node-exporter)");
+    let _exporter = Exporter(exporter);
+    let origin = Origin::start();
+    let figures =
+        ["cpu", "memory", "load", "node_load1", "node_memory_MemTotal_bytes", "node_context_switches_total"];
+    let detector = |(i, figure): (usize, &&str)| {
+        format!(
+            "[[detector]]\nname = \"d{i}\"\nkind = \"host\"\nsource = \"http://{address}/metrics\"\nfigure = \"{figure}\"\n\
+             every = \"200ms\"\ntimeout = \"10s\"\nred = 1e15\n"
+        )
+    };
+    let detectors: String = figures.iter().enumerate().map(detector).collect();
+    let gate = Gate::start(&origin, &format!("[origin]\nreplicas = [\"ORIGIN\"]\n{detectors}"));
+    let all_known = |answer: &str| {
+        let state: Value = serde_json::from_str(answer).unwrap_or_default();
+        let detectors = state["detectors"].as_array().cloned().unwrap_or_default();
+        detectors.len() == figures.len() && detectors.iter().all(|detector| detector["level"] == "green")
+    };
+    let known: Value = serde_json::from_str(&until(|| state(&gate).to_string(), all_known)).unwrap();
+    let figure = |i: usize| known["detectors"][i]["figure"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&figure(0)) && (0.0..=1.0).contains(&figure(1)), "{known}");
+    assert!(figure(4) > 1e6 && figure(5) > 0.0, "{known}");
+}
+
+#[test]
+fn this_host_is_read_without_a_source() {
+    let origin = Origin::start();
+    let text = "[origin]\nreplicas = [\"ORIGIN\"]\n[[detector]]\nname = \"memory\"\nkind = \"host\"\nfigure = \"memory\"\n\
+                every = \"100ms\"\nred = 1e-9\n[[rule]]\nname = \"r\"\nwhen = 'levels.memory == \"red\" && figures.memory > 0'\n";
+    let gate = Gate::start(&origin, text);
+    let state = becomes(&gate, "memory", "red", true);
+    assert!(state["rules"][0]["figures"].as_str().unwrap().starts_with("memory=0."), "{state}");
+}
+
+const ALARM: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[[detector]]\nname = \"alarm\"\nkind = \"signal\"\ntime_to_live = \"1h\"\n\
+                     [[rule]]\nname = \"r\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\n";
+
+fn signal(gate: &Gate, method: &str, name: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let answer = ask(
+        gate.admin,
+        &format!(
+            "{method} /v1/signals/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        ),
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+#[test]
+fn another_application_says_so_over_the_api() {
+    let (origin, text) = (Origin::start(), ALARM);
+    let gate = Gate::start(&origin, text);
+    becomes(&gate, "alarm", "unknown", false);
+    let (status, said) = signal(&gate, "PUT", "alarm", "{\"value\": \"red\", \"why\": \"drill\"}");
+    assert_eq!((status, &said["value"], &said["good_for_s"]), (200, &json!(1.0), &json!(3600.0)));
+    becomes(&gate, "alarm", "red", true);
+    let metrics = look(&gate, "/metrics");
+    for line in [
+        "tidegate_detector_level{detector=\"alarm\",level=\"red\"} 1",
+        "tidegate_detector_level{detector=\"alarm\",level=\"unknown\"} 0",
+        "tidegate_detector_fraction{detector=\"alarm\"} 1",
+        "tidegate_rule_in_force{rule=\"r\"} 1",
+        "tidegate_rule_times_total{rule=\"r\"} 1",
+    ] {
+        assert!(metrics.lines().any(|l| l == line), "{line}: {metrics}");
+    }
+    assert_eq!(gate.server().shared().policies.standing().orders.iter().count(), 1, "workers see it");
+    // A short word is over by itself.
+    assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": true, \"ttl\": \"300ms\"}").1["good_for_s"], 0.3);
+    becomes(&gate, "alarm", "unknown", false);
+    for value in ["0.5", "0.625", "0.5"] {
+        signal(&gate, "PUT", "alarm", &format!("{{\"value\": {value}}}"));
+    }
+    becomes(&gate, "alarm", "orange", false);
+    assert_eq!(signal(&gate, "DELETE", "alarm", "").0, 200);
+    becomes(&gate, "alarm", "unknown", false);
+    // What goes by: who said what, but not every time.
+    let audit = look(&gate, "/v1/audit");
+    assert!(audit.contains("\"signal.alarm\"") && audit.contains("drill"), "{audit}");
+    assert!(audit.contains("0.5") && !audit.contains("0.625"), "a figure moves all the time: {audit}");
+}
+
+#[test]
+fn a_signal_is_refused_like_any_mistake() {
+    let (origin, text) = (Origin::start(), ALARM);
+    let gate = Gate::start(&origin, text);
+    for (method, name, body, status, told) in [
+        ("PUT", "alram", "{\"value\": 1}", 404, "Did you mean `alarm`?"),
+        ("DELETE", "x", "", 404, "there is no signal"),
+        ("PUT", "alarm", "{\"value\": \"purple\"}", 400, "expected a number, true"),
+        ("PUT", "alarm", "{\"value\": 1, \"ttl\": \"soon\"}", 400, "expected a duration"),
+        ("PUT", "alarm", "{\"value\": null}", 400, "value"),
+        ("PUT", "alarm", "{}", 400, "value"),
+        ("PUT", "alarm", "{\"value\": 1e999}", 400, ""),
+        ("PUT", "alarm", "{\"value\": 1, \"tll\": \"1s\"}", 400, "tll"),
+    ] {
+        let (got, problem) = signal(&gate, method, name, body);
+        assert_eq!(got, status, "{method} {name} {body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap_or_default().contains(told), "{problem}");
+    }
+    // Lies are taken, and not believed.
+    assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": -1}").0, 200);
+    let state = becomes(&gate, "alarm", "unknown", false);
+    assert_eq!(state["rules"][0]["times"], 0);
+}

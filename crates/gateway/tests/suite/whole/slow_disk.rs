@@ -1,0 +1,144 @@
+//! A disk that hangs keeps only those who wait for it. A pipe that nobody reads, or writes, hangs as long as the test wants.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::whole::harness::{Gate, Origin, PATIENCE, ask, connect, get, until};
+
+const PLAIN: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nestimator = \"fixed\"\n";
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Sends a change, whose answer is not waited for.
+fn send(gate: &Gate, method: &str, target: &str, body: &str) -> std::net::TcpStream {
+    let mut stream = connect(gate.admin);
+    let length = body.len();
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
+    stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();
+    stream
+}
+
+fn answer(mut stream: std::net::TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The tick goes on, visitors are served, and whoever only looks is answered.
+fn goes_on(gate: &Gate) {
+    let at = |state: &serde_json::Value| state["at_ms"].as_u64().expect("a time");
+    let before = at(&gate.admin("/v1/state"));
+    until(|| gate.admin("/v1/state").to_string(), |state| at(&state.parse().unwrap()) > before + 2_000);
+    assert!(get(gate.http, "/", "").ends_with("served"));
+    assert!(gate.admin("/v1/tunables")["generation"].is_u64());
+    assert!(gate.admin("/v1/tunables/queue.max_wait")["value"].is_string());
+}
+
+/// A gate whose next record has to wait until somebody reads what it wrote.
+fn with_full_record(origin: &Origin) -> (Gate, File) {
+    let gate = Gate::start_with(origin, PLAIN, |state| {
+        // Not usable at first: the gate opens it when there is something to record.
+        std::fs::create_dir_all(state.join("audit.jsonl")).unwrap();
+        Vec::new()
+    });
+    let path = gate.state().join("audit.jsonl");
+    std::fs::remove_dir(&path).unwrap();
+    pipe(&path);
+    let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    let mut filler = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    while filler.write(&[b'\n'; 4096]).is_ok() {}
+    (gate, reader)
+}
+
+#[test]
+fn whoever_asked_for_a_drain_is_answered_before_the_gate_ends() {
+    let origin = Origin::start();
+    let (gate, mut reader) = with_full_record(&origin);
+    let admin = gate.admin;
+    let asked = send(&gate, "POST", "/v1/drain", "");
+    until(|| gate.admin("/v1/state").to_string(), |state| state.contains("\"draining\":true"));
+    let end = std::thread::spawn(move || drop(gate));
+    until(|| std::net::TcpStream::connect(admin).is_err().to_string(), |refused| refused == "true");
+    // Nobody is left but the one whose answer waits for its record.
+    while reader.read(&mut [0; 65_536]).is_ok_and(|n| n > 0) {}
+    assert!(answer(asked).starts_with("HTTP/1.1 200"));
+    end.join().unwrap();
+}
+
+#[test]
+fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
+    let origin = Origin::start();
+    let (gate, mut reader) = with_full_record(&origin);
+    let first = send(&gate, "PUT", "/v1/tunables/queue.max_wait", r#"{"value": "7s"}"#);
+    until(|| gate.admin("/v1/tunables/queue.max_wait").to_string(), |one| one.contains("\"7s\""));
+    // Behind it.
+    let second = send(&gate, "DELETE", "/v1/tunables/queue.max_wait", "");
+    let third = send(&gate, "PUT", "/v1/capacity", r#"{"rate": 500}"#);
+    goes_on(&gate);
+    for stream in [&first, &second, &third] {
+        stream.set_nonblocking(true).unwrap();
+        let unanswered = stream.peek(&mut [0]).unwrap_err();
+        assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "answered before it was on record");
+        stream.set_nonblocking(false).unwrap();
+    }
+    // The disk comes back.
+    let mut record = String::new();
+    let mut look = || {
+        let mut bytes = [0; 65_536];
+        if let Ok(n) = reader.read(&mut bytes) {
+            record.push_str(std::str::from_utf8(&bytes[..n]).unwrap());
+        }
+        record.clone()
+    };
+    let whole = until(&mut look, |record| record.matches("\"action\"").count() == 3);
+    for stream in [first, second, third] {
+        assert!(answer(stream).starts_with("HTTP/1.1 200"));
+    }
+    let lines: Vec<serde_json::Value> =
+        whole.lines().filter(|line| !line.is_empty()).map(|line| line.parse().unwrap()).collect();
+    let news: Vec<_> = lines.iter().map(|line| line["new"].clone()).collect();
+    assert_eq!(news[0], json!("7s"), "in the order in which they took effect");
+    assert!(news.contains(&json!("30s")) && news.contains(&json!(500.0)), "{news:?}");
+}
+
+#[test]
+fn a_file_that_hangs_keeps_the_reload_waiting_and_nothing_else() {
+    let origin = Origin::start();
+    let gate = Gate::start_from_file(&origin, PLAIN);
+    // A key ring in a pipe: read at a reload, by a name that is no configuration's.
+    let keys = gate.state().join("keys");
+    let ring = std::fs::read(&keys).unwrap();
+    std::fs::remove_file(&keys).unwrap();
+    pipe(&keys);
+    std::fs::write(
+        gate.state().join("gate.toml"),
+        PLAIN.replace("ORIGIN", &origin.address.to_string()) + "[queue]\nmax_wait = \"9s\"\n",
+    )
+    .unwrap();
+    let reload = send(&gate, "POST", "/v1/reload", "");
+    // It has come so far that it waits for the ring.
+    let mut writer = None;
+    until(
+        || {
+            let open = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&keys);
+            writer = open.ok();
+            String::from(if writer.is_some() { "read" } else { "not read" })
+        },
+        |state| state == "read",
+    );
+    goes_on(&gate);
+    assert!(gate.admin("/v1/tunables/queue.max_wait")["value"] == "30s");
+    writer.take().unwrap().write_all(&ring).unwrap();
+    reload.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(answer(reload).starts_with("HTTP/1.1 200"));
+    assert!(gate.admin("/v1/tunables/queue.max_wait")["value"] == "9s");
+    let drained = ask(gate.admin, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(drained.starts_with("HTTP/1.1 200"));
+}

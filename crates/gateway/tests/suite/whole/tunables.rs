@@ -1,0 +1,239 @@
+//! Keys that change while the gate runs: every one of them is bounded, a change is in force when it is answered, and nobody
+//! overwrites what they have not seen.
+
+use std::io::{BufRead, BufReader, Write};
+
+use serde_json::{Value, json};
+
+use crate::whole::harness::{Gate, Origin, ask, connect, get};
+
+const SHOP: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+
+[[class]]
+name = "search"
+match = { path = "/search*" }
+cost = 3.0
+"#;
+
+/// Status, head and document.
+fn api(gate: &Gate, method: &str, path: &str, fields: &str, body: &Value) -> (u16, String, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n");
+    let answer = ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
+    (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+fn tunables(gate: &Gate) -> Vec<Value> {
+    let (status, _, document) = api(gate, "GET", "/v1/tunables", "", &Value::Null);
+    assert_eq!(status, 200);
+    document["tunables"].as_array().expect("a list").clone()
+}
+
+/// Values that a key with this schema must refuse.
+fn bad_values(schema: &Value) -> Vec<Value> {
+    let mut bad = vec![json!([[1]]), Value::Null, json!({})];
+    if schema["type"] != "string" || !schema["enum"].is_null() || !schema["format"].is_null() {
+        bad.push(json!("no such thing"));
+    }
+    let is = |kind: &str| {
+        schema["type"] == kind || schema["type"].as_array().is_some_and(|k| k.contains(&json!(kind)))
+    };
+    if is("integer") || is("number") {
+        bad.extend([json!(-1), json!(-0.5), json!(1e300), json!("1e9999"), json!(true), json!("NaN")]);
+        bad.extend(schema["minimum"].as_f64().map(|least| json!(least - 1.0)));
+        bad.extend(schema["maximum"].as_f64().map(|most| json!(most * 2.0 + 1.0)));
+        bad.extend(schema["maximum"].as_u64().map(|most| json!(most + 1)));
+    }
+    if schema["type"] == "integer" {
+        bad.push(json!(2.5));
+    }
+    if schema["type"] == "boolean" {
+        bad.extend([json!(0), json!("true"), json!("yes")]);
+    }
+    if let Some(most) = schema["x-maximum-ms"].as_u64() {
+        bad.extend([json!(30), json!("30"), json!("-1s"), json!("1s1h"), json!(format!("{}ms", most + 1))]);
+        let least = schema["x-minimum-ms"].as_u64().unwrap_or(0);
+        if least > 1 {
+            bad.push(json!(format!("{}ms", least - 1)));
+        }
+        if least > 0 && schema["x-zero"] == false {
+            bad.push(json!("0s"));
+        }
+    }
+    bad
+}
+
+#[test]
+fn every_tunable_refuses_what_is_out_of_its_bounds_and_keeps_what_it_has() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, SHOP);
+    let before = tunables(&gate);
+    assert!(before.len() > 60, "{}", before.len());
+    for wanted in [
+        "capacity.ceiling",
+        "capacity.estimator",
+        "capacity.bottleneck.memory",
+        "origin.max_in_flight",
+        "queue.max_wait",
+        "room.burst",
+        "room.overbook_max",
+        "limits.request_timeout",
+        "class.search.cost",
+        "class.search.priority",
+    ] {
+        assert!(before.iter().any(|tunable| tunable["name"] == wanted), "{wanted}");
+    }
+    for fixed in
+        ["listen.admin_token", "room.keys", "class.search.name", "class.search.match.path", "origin.replicas"]
+    {
+        assert!(!before.iter().any(|tunable| tunable["name"] == fixed), "{fixed}");
+        let (status, _, problem) =
+            api(&gate, "PATCH", "/v1/tunables", "", &json!({ "changes": { fixed: "x" } }));
+        assert_eq!(status, 422, "{problem}");
+        assert_eq!(problem["mistakes"][0]["expected"], "a tunable", "{problem}");
+    }
+    let mut refused = 0;
+    for tunable in &before {
+        let name = tunable["name"].as_str().expect("a name");
+        let path = format!("/v1/tunables/{name}");
+        assert!(tunable["schema"]["type"] != Value::Null, "{name} has no schema");
+        for bad in bad_values(&tunable["schema"]) {
+            let (status, _, problem) = api(&gate, "PUT", &path, "", &json!({ "value": bad }));
+            assert!(status == 422 || status == 400, "{name} = {bad}: {status} {problem}");
+            let reason = problem["detail"].as_str().unwrap_or_default();
+            assert!(reason.contains("expected") && reason.contains("got"), "{name} = {bad}: {reason}");
+            refused += 1;
+        }
+        // What it has it may be told again.
+        let (status, _, same) = api(&gate, "PUT", &path, "", &json!({ "value": tunable["value"] }));
+        assert_eq!((status, &same), (200, tunable), "{name}");
+    }
+    assert!(refused > 5 * before.len(), "{refused}");
+    assert_eq!(tunables(&gate), before, "nothing has changed");
+}
+
+#[test]
+fn a_change_is_whole_in_force_when_answered_and_on_record() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, SHOP);
+    let long = format!("/{}", "x".repeat(400));
+    assert!(get(gate.http, &long, "").starts_with("HTTP/1.1 200"));
+    let both = |uri: Value, wait: &str| {
+        let changes = json!({ "limits.max_uri_bytes": uri, "queue.max_wait": wait });
+        api(&gate, "PATCH", "/v1/tunables", "", &json!({ "changes": changes, "why": "a drill" }))
+    };
+    let (status, _, problem) = both(json!(300), "2 weeks");
+    assert_eq!(status, 422);
+    assert_eq!(problem["mistakes"].as_array().map(Vec::len), Some(1), "{problem}");
+    assert!(get(gate.http, &long, "").starts_with("HTTP/1.1 200"), "all or nothing");
+    let (status, head, changed) = both(json!(300), "5s");
+    assert_eq!(status, 200, "{changed}");
+    assert!(head.to_lowercase().contains("etag: \""), "{head}");
+    assert_eq!(changed["changed"][0]["name"], "limits.max_uri_bytes", "{changed}");
+    // On a new connection, and on any worker: the answer came after it was in force.
+    assert!(get(gate.http, &long, "").starts_with("HTTP/1.1 414"));
+    assert_eq!(gate.server().shared().gate.totals().max_queue_wait.as_secs(), 5);
+    let (_, _, one) = api(&gate, "GET", "/v1/tunables/queue.max_wait", "", &Value::Null);
+    assert_eq!((&one["value"], &one["file"]), (&json!("5s"), &json!("30s")));
+    assert_eq!(one["tuned"]["why"], "a drill", "{one}");
+    let (status, _, back) = api(&gate, "DELETE", "/v1/tunables/queue.max_wait", "", &Value::Null);
+    assert_eq!((status, &back["value"], &back["tuned"]), (200, &json!("30s"), &Value::Null), "{back}");
+    let (_, _, audit) = api(&gate, "GET", "/v1/audit?limit=2", "", &Value::Null);
+    let records = audit["changes"].as_array().expect("records");
+    assert_eq!(
+        (&records[0]["key"], &records[0]["old"], &records[0]["new"]),
+        (&json!("queue.max_wait"), &json!("5s"), &json!("30s")),
+    );
+    assert!(records[1]["who"].as_str().is_some_and(|who| who.starts_with("local@127.0.0.1:")), "{audit}");
+    assert_eq!((&records[1]["why"], &records[1]["action"]), (&json!("a drill"), &json!("tune")));
+    let (_, _, rest) = api(&gate, "GET", &format!("/v1/audit?before={}", audit["next"]), "", &Value::Null);
+    assert_eq!(rest["changes"].as_array().map(Vec::len), Some(1), "{rest}");
+    assert_eq!(rest["next"], Value::Null);
+}
+
+#[test]
+fn a_ceiling_holds_at_once_and_asks_no_estimator() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, &format!("{SHOP}\n[capacity]\nestimator = \"bottleneck\"\n"));
+    let capacity = || gate.server().shared().admission.capacity().get();
+    let found = capacity();
+    for ceiling in [found / 2.0, found / 4.0, found / 3.0] {
+        let (status, _, _) =
+            api(&gate, "PUT", "/v1/tunables/capacity.ceiling", "", &json!({ "value": ceiling }));
+        assert_eq!((status, capacity()), (200, ceiling));
+    }
+    // The operator's limit is the gate's at once, whatever the estimator would have.
+    api(&gate, "PUT", "/v1/tunables/origin.max_in_flight", "", &json!({ "value": 2 }));
+    assert_eq!(gate.server().shared().gate.totals().limit, Some(2));
+    let (status, _, problem) =
+        api(&gate, "PUT", "/v1/tunables/capacity.floor", "", &json!({ "value": found }));
+    assert_eq!(status, 422, "keys that must agree are checked together: {problem}");
+    assert!(problem["detail"].as_str().is_some_and(|d| d.contains("capacity.ceiling")), "{problem}");
+}
+
+#[test]
+fn nobody_overwrites_what_they_have_not_seen() {
+    const EACH: u64 = 25;
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, SHOP);
+    let path = "/v1/tunables/queue.max_length";
+    let start = api(&gate, "GET", path, "", &Value::Null).2["value"].as_u64().expect("a number");
+    // Four counters on one number: without `If-Match` some steps would be lost.
+    let lost: u64 = std::thread::scope(|scope| {
+        let counters: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut done, mut lost) = (0, 0);
+                    while done < EACH {
+                        let (_, head, now) = api(&gate, "GET", path, "", &Value::Null);
+                        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("an ETag");
+                        let next = json!({ "value": now["value"].as_u64().expect("a number") + 1 });
+                        match api(&gate, "PUT", path, &format!("If-Match: {tag}\r\n"), &next).0 {
+                            200 => done += 1,
+                            412 => lost += 1,
+                            other => panic!("{other}"),
+                        }
+                    }
+                    lost
+                })
+            })
+            .collect();
+        counters.into_iter().map(|counter| counter.join().expect("a counter")).sum()
+    });
+    let end = api(&gate, "GET", path, "", &Value::Null).2["value"].as_u64();
+    assert_eq!(end, Some(start + 4 * EACH), "{lost} races lost and run again");
+    let (status, head, _) = api(&gate, "PUT", path, "If-Match: \"0-0\"\r\n", &json!({ "value": 1 }));
+    assert_eq!(status, 412);
+    assert!(head.contains("etag: \""), "the present one comes along: {head}");
+    assert_eq!(api(&gate, "PUT", path, "If-Match: *\r\n", &json!({ "value": 1 })).0, 200);
+}
+
+#[test]
+fn the_state_of_every_second_comes_by_itself_until_the_gate_drains() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, SHOP);
+    let mut stream = connect(gate.admin);
+    stream.write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    assert!(lines.next().is_some_and(|line| line.contains("200")));
+    let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert!(head.iter().any(|line| line == "content-type: text/event-stream"), "{head:?}");
+    assert_eq!(lines.next().as_deref(), Some("retry: 1000"));
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let line = lines.next().expect("an event");
+        if let Some(data) = line.strip_prefix("data: ") {
+            let state: Value = serde_json::from_str(data).expect("a document");
+            seen.push(state["at_ms"].as_u64().expect("a time"));
+        }
+    }
+    assert!(seen[0] <= seen[1] && seen[1] < seen[2], "{seen:?}");
+    gate.server().control().drain();
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line == "event: end"), "{rest:?}");
+}

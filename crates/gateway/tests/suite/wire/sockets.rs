@@ -1,0 +1,56 @@
+//! Over real sockets: what only the kernel does.
+
+use std::convert::Infallible;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tidegate_gateway::http::wire::Wire;
+
+use super::harness::{LIMITS, statuses};
+
+/// Serves one connection and returns what the visitor got.
+fn over_tcp(visit: impl FnOnce(TcpStream) -> String + Send + 'static) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let visitor = std::thread::spawn(move || visit(TcpStream::connect(address).unwrap()));
+        let (socket, _) = listener.accept().await.unwrap();
+        let (wire, handle) = Wire::new(socket, LIMITS, |_| {});
+        let service = service_fn(move |_: Request<Incoming>| {
+            let body = handle.track(Full::new(Bytes::from_static(b"early")));
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let _ = http1::Builder::new().serve_connection(wire, service).await;
+        visitor.join().unwrap()
+    })
+}
+
+fn send_all_then_read(mut socket: TcpStream, head: &str, junk: usize) -> String {
+    socket.write_all(head.as_bytes()).unwrap();
+    // Unread bytes make a plain close a reset, which would destroy the answer.
+    let _ = socket.write_all(&vec![b'x'; junk]);
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut raw = String::new();
+    socket.read_to_string(&mut raw).expect("no reset");
+    raw
+}
+
+#[test]
+fn a_refusal_survives_what_the_visitor_goes_on_sending() {
+    let raw = over_tcp(|socket| send_all_then_read(socket, "GET / HTTP/1.1\nHost: a\r\n\r\n", 700 << 10));
+    assert_eq!(statuses(&raw), [400]);
+}
+
+#[test]
+fn an_answer_to_an_unread_upload_survives_it() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n";
+    let raw = over_tcp(move |socket| send_all_then_read(socket, head, 700_000));
+    assert_eq!(statuses(&raw), [200]);
+}

@@ -1,0 +1,41 @@
+//! Mutated streams of requests through the whole server: nothing panics, every request that the wire lets through is
+//! seen by the service exactly once, and hyper never finds fault with what the wire found good.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tidegate_gateway::http::wire::WireEvent;
+
+use super::harness::{converse, run};
+
+const STREAM: &str = "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n00b\r\nhello\r\nworl\r\n0\r\nX-Sum: 9\r\n\r\n\
+                      POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello\
+                      GET /3 HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n";
+const SPICE: &[u8] = b"\r\n\t\0 :;,0159afF/x\x7f\x80";
+
+#[test]
+fn mutated_streams() {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut whole = 0;
+    for _ in 0..5_000 {
+        let mut bytes = STREAM.as_bytes().to_vec();
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..bytes.len());
+            let spice = SPICE[rng.random_range(0..SPICE.len())];
+            match rng.random_range(0..3) {
+                0 => bytes[at] = spice,
+                1 => bytes.insert(at, spice),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        let got = run(converse(&[&bytes]));
+        let input = bytes.escape_ascii().to_string();
+        let requests = got.events.iter().filter(|e| **e == WireEvent::Request).count();
+        let refused = got.events.iter().filter(|e| matches!(e, WireEvent::Refused(_))).count();
+        assert_eq!(got.seen.len(), requests, "{input}\n{got:?}");
+        assert_eq!(got.statuses.len(), requests + refused, "{input}\n{got:?}");
+        assert!(!got.seen.iter().any(|s| s.contains("other")), "{input}\n{got:?}");
+        whole += usize::from(requests == 3);
+    }
+    // The test would be empty if every mutation were fatal.
+    assert!(whole > 500, "{whole}");
+}

@@ -1,0 +1,83 @@
+//! What comes over a replica's servers from time to time: pauses in which they stand still, neighbours who slow them.
+//!
+//! ```text
+//! speed  1 ──────┐     ┌────────────────┐     ┌──────        every: from begin to begin
+//!              0 └─────┘                └─────┘              lasts: from begin to end
+//! ```
+//!
+//! Both times are drawn anew each time. A spell that is due while the last one still lasts begins when that ends. The first one
+//! comes after a part of `every` that is drawn evenly, so that replicas with the same fixed times do not pause in step.
+//! A replica has a generator of its own for this: its demands are the same with and without spells.
+//!
+//! While nobody is served, spells go by unseen: nothing is due for their sake, so an idle replica costs nothing.
+
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::dist::Dist;
+use crate::scenario::{OriginSpec, Spell};
+
+/// Shortest time from begin to begin: what comes more often than a timer ticks is a slower server, not a pause.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Sets the draws here apart from those of demands.
+const SALT: u64 = 0x7765_6174_6865_7221;
+
+/// All spells of a replica.
+pub(super) struct Disturbances {
+    courses: Vec<Course>,
+    rng: SmallRng,
+}
+
+/// One kind of spell, now and next.
+struct Course {
+    spell: Spell,
+    is_on: bool,
+    /// When the present one ends, or the next one begins.
+    next_us: u64,
+    /// When the next one is due to begin, while one lasts.
+    again_us: u64,
+}
+
+impl Disturbances {
+    /// `None`: always fine.
+    pub fn new(spec: &OriginSpec, seed: u64) -> Option<Self> {
+        let mut rng = SmallRng::seed_from_u64(seed ^ SALT);
+        let mut course = |spell: Spell| {
+            let first = micros(&spell.every, &mut rng, SHORTEST) as f64 * rng.random::<f64>();
+            Course { spell, is_on: false, next_us: first as u64, again_us: 0 }
+        };
+        let courses: Vec<_> = [spec.pause, spec.neighbour].into_iter().flatten().map(&mut course).collect();
+        (!courses.is_empty()).then_some(Self { courses, rng })
+    }
+
+    /// When something changes.
+    pub fn next_us(&self) -> u64 {
+        self.courses.iter().map(|course| course.next_us).min().unwrap_or(u64::MAX)
+    }
+
+    /// What all spells together leave of a server's speed.
+    pub fn factor(&self) -> f64 {
+        self.courses.iter().filter(|course| course.is_on).map(|course| course.spell.speed).product()
+    }
+
+    /// Does what is due at `now_us`.
+    pub fn turn(&mut self, now_us: u64) {
+        for course in self.courses.iter_mut().filter(|course| course.next_us <= now_us) {
+            course.is_on = !course.is_on;
+            if course.is_on {
+                let every = micros(&course.spell.every, &mut self.rng, SHORTEST);
+                let lasts = micros(&course.spell.lasts, &mut self.rng, Duration::ZERO);
+                course.again_us = now_us.saturating_add(every);
+                course.next_us = now_us.saturating_add(lasts);
+            } else {
+                course.next_us = course.again_us.max(now_us);
+            }
+        }
+    }
+}
+
+fn micros(dist: &Dist, rng: &mut SmallRng, least: Duration) -> u64 {
+    u64::try_from(dist.sample(rng).max(least).as_micros()).unwrap_or(u64::MAX)
+}

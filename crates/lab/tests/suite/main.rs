@@ -1,0 +1,14 @@
+//! The lab from outside: one binary for all of its integration tests.
+
+mod bottleneck;
+mod classes;
+mod closed;
+mod demo;
+mod garbage;
+mod load;
+mod power_ratio;
+mod scenarios;
+mod sim;
+mod sim_sessions;
+mod sim_sweep;
+mod visitors;

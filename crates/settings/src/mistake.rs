@@ -1,0 +1,159 @@
+//! What is wrong with a configuration, said so that it can be put right without opening a manual.
+
+use std::fmt;
+
+use super::tree::{At, Source};
+
+/// One mistake in a configuration.
+///
+/// Its `Display` is one line like a compiler's (`shop.toml:12:12: room.max_wait: expected a duration …; got 30 (an
+/// integer). Write "30s"?`), followed by the offending line with a mark under the value. Secrets are never shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, or the option of the command line.
+    pub file: String,
+    /// Line, from 1; 0: the mistake has no place (something is missing, or the file could not be read).
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The full key, e.g. `room.max_wait`; empty for a syntax error.
+    pub key: String,
+    /// What would have been right.
+    pub expected: String,
+    /// What was found.
+    pub got: String,
+    /// A suggestion, as a whole sentence.
+    pub hint: Option<String>,
+    /// The line itself; `None` without a place, or where it holds a secret.
+    pub excerpt: Option<Excerpt>,
+}
+
+/// The offending line and what to mark in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The line, control characters made harmless.
+    pub text: String,
+    /// Characters to mark, from the mistake's column on.
+    pub width: usize,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut place = self.file.clone();
+        if self.line > 0 {
+            place.push_str(&format!(":{}:{}", self.line, self.column));
+        }
+        for part in [place.as_str(), &self.key].into_iter().filter(|part| !part.is_empty()) {
+            write!(f, "{part}: ")?;
+        }
+        write!(f, "expected {}; got {}.", self.expected, self.got)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " {hint}")?;
+        }
+        let Some(excerpt) = &self.excerpt else { return Ok(()) };
+        let number = self.line.to_string();
+        let pad = " ".repeat(number.len());
+        let before = " ".repeat(self.column.saturating_sub(1));
+        let carets = "^".repeat(excerpt.width.max(1));
+        write!(f, "\n{pad} |\n{number} | {}\n{pad} | {before}{carets}", excerpt.text)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// A mistake before its place is looked up.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// `None`: the mistake has no place.
+    pub at: Option<At>,
+    /// As in [`Mistake`].
+    pub key: String,
+    /// As in [`Mistake`].
+    pub expected: String,
+    /// As in [`Mistake`].
+    pub got: String,
+    /// As in [`Mistake`].
+    pub hint: Option<String>,
+    /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's secret.
+    pub cut: bool,
+}
+
+/// Most mistakes reported at once: nobody reads more, and a hostile file cannot make the report huge.
+pub(crate) const MAX_MISTAKES: usize = 100;
+
+/// Longest line shown, in characters.
+const MAX_LINE: usize = 160;
+
+/// Lines longer than this are not looked at: no person wrote them.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// Looks up the places: in the order of the text, at most 100. Lines that hold a secret are not shown.
+pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
+    found.sort_by_key(|m| m.at.unwrap_or_default());
+    let beyond = found.len().saturating_sub(MAX_MISTAKES);
+    found.truncate(MAX_MISTAKES);
+    let mut placed: Vec<_> = found.into_iter().map(|m| place_one(m, sources, secrets)).collect();
+    if let (Some(last), 1..) = (placed.last_mut(), beyond) {
+        let more = format!("(There are {beyond} more mistakes.)");
+        last.hint = Some(last.hint.take().map_or(more.clone(), |hint| format!("{hint} {more}")));
+    }
+    placed
+}
+
+/// Of mistakes that stand in no text: names and values that came one by one.
+pub(crate) fn unplaced(found: Vec<Found>) -> Vec<Mistake> {
+    place(found.into_iter().map(|m| Found { at: None, ..m }).collect(), &[], &[])
+}
+
+fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
+    let at = m.at.unwrap_or_default();
+    let file = sources.get(at.source).map_or_else(String::new, |s| s.name.clone());
+    let mut mistake = Mistake {
+        file,
+        line: 0,
+        column: 0,
+        key: m.key,
+        expected: m.expected,
+        got: m.got,
+        hint: m.hint,
+        excerpt: None,
+    };
+    let (Some(at), Some(source)) = (m.at, sources.get(at.source)) else { return mistake };
+    let text = source.text.as_str();
+    let start = floor(text, at.start);
+    let end = floor(text, at.end).max(start);
+    let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
+    let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
+    mistake.line = text[..line_start].matches('\n').count() + 1;
+    mistake.column = text[line_start..start].chars().count() + 1;
+    let line = text[line_start..line_end].trim_end_matches('\r');
+    let touches = |s: &At| s.source == at.source && s.start < line_end && line_start < s.end;
+    if line.len() > MAX_LINE_BYTES || secrets.iter().any(touches) || smells_secret(line) {
+        return mistake;
+    }
+    let mark_end = end.min(line_start + line.len()).max(start);
+    let width = text[start..mark_end].chars().count().max(1);
+    let shown = if m.cut { format!("{} …", &text[line_start..mark_end]) } else { line.to_owned() };
+    if mistake.column + width <= MAX_LINE {
+        let text = shown.chars().take(MAX_LINE).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        mistake.excerpt = Some(Excerpt { text, width });
+    }
+    mistake
+}
+
+/// The last character border not after `index`.
+fn floor(text: &str, index: usize) -> usize {
+    (0..=index.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
+}
+
+/// Lines that may hold a secret which the reader did not recognise as one: after a syntax error, or under a
+/// misspelt key. Better to show too little.
+fn smells_secret(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    let named = ["token", "keys", "secret", "passw"].iter().any(|word| {
+        let after = lower.find(word).map(|i| &lower[i..]);
+        after.is_some_and(|rest| rest.contains('='))
+    });
+    let hex_run = lower.split(|c: char| !c.is_ascii_hexdigit()).any(|run| run.len() >= 24);
+    named || hex_run
+}

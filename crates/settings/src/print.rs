@@ -1,0 +1,202 @@
+//! The configuration as text: the whole file with its comments, the reference page, and what differs between two.
+
+use std::fmt::Write as _;
+
+use super::Settings;
+use super::declare::{Block, Key, Section};
+use super::read::{LISTS, all_blocks, item_path};
+
+/// A key whose value differs between two configurations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The full key, e.g. `room.max_wait`, `class.search.cost`.
+    pub key: String,
+    /// The old value as TOML; `None`: the class is new. Secrets read `(secret)`.
+    pub old: Option<String>,
+    /// The new value as TOML; `None`: the class is gone. Secrets read `(secret)`.
+    pub new: Option<String>,
+    /// Whether a running gate cannot take it over.
+    pub restart: bool,
+}
+
+/// Longest line of the printed file, in characters.
+const MAX_WIDTH: usize = 118;
+
+const HEADER: &str = "\
+# Tidegate's configuration, whole: every key with its default.
+#
+# Every key may be left out. Durations are written \"250ms\", \"30s\", \"1h30m\"; sizes 4096, \"64KiB\", \"1MiB\";
+# where an array is expected, one value may stand alone. `tidegate check FILE` explains every mistake; a running
+# gate takes over a changed file on SIGHUP, except keys marked (restart).
+
+# What this process does: \"gate\" (everything), or one half of the two-process form: \"tokengen\" hands out places,
+# \"tokencheck\" checks them and forwards. (restart)
+role = ";
+
+const EXAMPLE_CLASS: &str = "
+# [[class]]
+# name = \"search\"
+# match = { path = \"/search*\", method = [\"GET\"] }
+# cost = 3.0
+# priority = 2
+";
+
+/// Sections that are printed as comments: they belong to other roles, or there may be any number of them.
+fn is_comment(path: &str) -> bool {
+    let first = path.split('.').next().unwrap_or_default();
+    matches!(first, "tokengen" | "tokencheck") || LISTS.contains(&first)
+}
+
+/// A documentation comment's lines, without the blank before each.
+fn lines<'d>(doc: &'d [&'d str]) -> impl Iterator<Item = &'d str> {
+    doc.iter().map(|line| line.trim())
+}
+
+/// [`Settings::print_default`].
+pub(crate) fn default_file() -> String {
+    let mut out = String::from(HEADER);
+    out.push_str("\"gate\"\n");
+    for block in all_blocks(&Settings::default()) {
+        let mark = if is_comment(&block.path) { "# " } else { "" };
+        out.push('\n');
+        lines(block.doc).for_each(|line| comment(&mut out, line));
+        let (open, close) = if LISTS.contains(&block.path.as_str()) { ("[[", "]]") } else { ("[", "]") };
+        let path = &block.path;
+        _ = writeln!(out, "{mark}{open}{path}{close}");
+        block.keys.iter().for_each(|key| print_key(&mut out, mark, key));
+    }
+    out.push_str("\n# An example of a class.");
+    out.push_str(EXAMPLE_CLASS);
+    out
+}
+
+/// A comment, broken at blanks.
+fn comment(out: &mut String, text: &str) {
+    let mut width = MAX_WIDTH;
+    for word in text.split(' ') {
+        width += word.chars().count() + 1;
+        if width > MAX_WIDTH {
+            out.push_str(if out.ends_with('\n') { "#" } else { "\n#" });
+            width = word.chars().count() + 2;
+        }
+        out.push(' ');
+        out.push_str(word);
+    }
+    out.push('\n');
+}
+
+fn print_key(out: &mut String, mark: &str, key: &Key) {
+    let restart = if key.restart { " (restart)" } else { "" };
+    let last = key.doc.len().saturating_sub(1);
+    for (i, line) in lines(key.doc).enumerate() {
+        comment(out, &format!("{line}{}", if i == last { restart } else { "" }));
+    }
+    comment(out, &format!("Takes {}.", key.expected));
+    _ = writeln!(out, "{mark}{} = {}", key.name, key.value);
+}
+
+/// [`Settings::reference`].
+pub(crate) fn reference() -> String {
+    let mut out = String::from(
+        "# Configuration\n\n\
+         One TOML file; every key has a default. `tidegate config default` prints it whole, `tidegate check FILE` explains\n\
+         every mistake, `--set section.key=value` overrides a key on the command line. Durations are written `\"250ms\"`,\n\
+         `\"30s\"`, `\"1h30m\"`; sizes `4096`, `\"64KiB\"`, `\"1MiB\"`; where an array is expected, one value may stand alone.\n\
+         A running gate takes over a changed file on SIGHUP; keys marked *restart* need a new process.\n\
+         Those marked *tunable* may also be changed one by one while it runs: see [tuning.md](tuning.md).\n\n\
+         This page is generated from the declarations that the program reads the file by.\n\n\
+         ## Top level\n\n| key | default | meaning |\n| --- | --- | --- |\n\
+         | `role` | `\"gate\"` | What this process does: `\"gate\"` (everything), `\"tokengen\"` (hands out places) or \
+         `\"tokencheck\"` (checks them and forwards). *restart* |\n",
+    );
+    for block in all_blocks(&Settings::default()) {
+        let many = LISTS.contains(&block.path.as_str());
+        let title = if many { format!("[[{}]]", block.path) } else { format!("[{}]", block.path) };
+        let doc: Vec<_> = lines(block.doc).collect();
+        _ = write!(
+            out,
+            "\n## `{title}`\n\n{}\n\n| key | default | meaning |\n| --- | --- | --- |\n",
+            doc.join(" ")
+        );
+        for key in &block.keys {
+            let doc: Vec<_> = lines(key.doc).collect();
+            let restart = match (key.restart, key.tunable) {
+                (true, _) => " *restart*",
+                (false, true) => " *tunable*",
+                (false, false) => "",
+            };
+            let text = format!("{} Takes {}.{restart}", doc.join(" "), key.expected).replace('|', "\\|");
+            _ = writeln!(out, "| `{}` | `{}` | {text} |", key.name, key.value);
+        }
+    }
+    out
+}
+
+/// [`Settings::diff`].
+pub(crate) fn diff(old: &Settings, new: &Settings) -> Vec<Change> {
+    let (before, after) = (flat(old), flat(new));
+    let find =
+        |all: &[(String, Key)], path: &str| all.iter().find(|(p, _)| p == path).map(|(_, key)| key.clone());
+    let shown = |key: &Key| if key.secret { "(secret)".to_owned() } else { key.value.clone() };
+    let mut changes = Vec::new();
+    for (path, key) in &before {
+        match find(&after, path) {
+            Some(now) if now.value == key.value => {}
+            now => changes.push(Change {
+                key: path.clone(),
+                old: Some(shown(key)),
+                new: now.as_ref().map(shown),
+                restart: key.restart,
+            }),
+        }
+    }
+    for (path, key) in after.iter().filter(|(path, _)| find(&before, path).is_none()) {
+        changes.push(Change { key: path.clone(), old: None, new: Some(shown(key)), restart: key.restart });
+    }
+    changes
+}
+
+/// Every key with its value; the classes' order counts as a key, because the first match wins.
+fn flat(settings: &Settings) -> Vec<(String, Key)> {
+    let top = |name, value, restart| Key {
+        name,
+        doc: &[],
+        value,
+        expected: String::new(),
+        schema: || serde_json::json!({}),
+        restart,
+        tunable: false,
+        secret: false,
+    };
+    let mut out = vec![("role".to_owned(), top("role", format!("\"{}\"", settings.role.name()), true))];
+    let mut blocks: Vec<Block> = all_blocks(settings);
+    blocks.retain(|block| !LISTS.contains(&block.path.split('.').next().unwrap_or_default()));
+    for (i, class) in settings.class.iter().enumerate() {
+        class.blocks(&item_path("class", &class.name, i), &mut blocks);
+    }
+    for (i, tier) in settings.tier.iter().enumerate() {
+        tier.blocks(&item_path("tier", &tier.name, i), &mut blocks);
+    }
+    for (i, lighter) in settings.lighter.iter().enumerate() {
+        lighter.blocks(&item_path("lighter", &lighter.name, i), &mut blocks);
+    }
+    for (i, application) in settings.application.iter().enumerate() {
+        application.blocks(&item_path("application", &application.name, i), &mut blocks);
+    }
+    for (i, detector) in settings.detector.iter().enumerate() {
+        detector.blocks(&item_path("detector", &detector.name, i), &mut blocks);
+    }
+    for (i, rule) in settings.rule.iter().enumerate() {
+        rule.blocks(&item_path("rule", &rule.name, i), &mut blocks);
+    }
+    for block in blocks {
+        out.extend(block.keys.into_iter().map(|key| (format!("{}.{}", block.path, key.name), key)));
+    }
+    let order: Vec<_> = settings.class.iter().map(|class| class.name.as_str()).collect();
+    out.push(("class".into(), top("class", format!("{order:?}"), false)));
+    let order: Vec<_> = settings.tier.iter().map(|tier| tier.name.as_str()).collect();
+    out.push(("tier".into(), top("tier", format!("{order:?}"), false)));
+    let order: Vec<_> = settings.rule.iter().map(|rule| rule.name.as_str()).collect();
+    out.push(("rule".into(), top("rule", format!("{order:?}"), false)));
+    out
+}
