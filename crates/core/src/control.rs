@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::admission::Admission;
 use crate::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::gate::Totals;
+use crate::mutants::{self, Mutant};
 use crate::room::{ControlUpdate, RemoteOrigin, Room, RoomTargets};
 use crate::units::{ClassId, Rate, Timestamp};
 
@@ -126,7 +127,10 @@ impl Control {
         room.order_limit(tunables.max_in_flight, self.last.is_none_or(|last| last.confidence > 0.0));
         // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
         let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
-        room.set_targets(&RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        if !mutants::is(Mutant::TargetsStayAsTheyWere) {
+            let targets = RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue };
+            room.set_targets(&targets, now);
+        }
         keeps_queue
     }
 

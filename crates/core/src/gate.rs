@@ -32,6 +32,7 @@
 use std::time::Duration;
 
 use crate::capacity::Sample;
+use crate::mutants::{self, Mutant};
 use crate::queue::{QueueHandle, Waiting};
 use crate::scheduler::Scheduler;
 use crate::scheduler::tournament::Tournament;
@@ -238,7 +239,7 @@ impl Gate {
         assert!(here.in_flight > 0, "finish without forward in class {}", class.0);
         let was_full = here.is_full();
         here.in_flight -= 1;
-        self.totals.in_flight -= 1;
+        self.totals.in_flight -= u32::from(!mutants::is(Mutant::FinishFreesNothing));
         self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
         self.totals.finished += 1;
         if was_full {
@@ -350,7 +351,8 @@ impl Gate {
     }
 
     fn has_room(&self) -> bool {
-        self.limit.is_none_or(|limit| self.totals.in_flight < limit)
+        let beyond = u32::from(mutants::is(Mutant::LimitOffByOne));
+        self.limit.is_none_or(|limit| self.totals.in_flight < limit + beyond)
     }
 
     /// What a class may not do by its own limits, for whoever checks the gate.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::bucket::SharedBucket;
 use crate::classify::Paths;
+use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A rule, by its place in the configuration.
@@ -242,6 +243,7 @@ impl PolicySet {
                 continue;
             }
             let decision = match &order.policy {
+                Policy::Refuse if mutants::is(Mutant::RuleRefusesNobody) => continue,
                 Policy::Refuse => PolicyDecision::Refuse { order, retry_after: None },
                 Policy::Limit(bucket) => match bucket.take(asked.cost, now) {
                     Ok(()) => continue,

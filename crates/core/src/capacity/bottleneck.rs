@@ -33,6 +33,7 @@
 //! the ramp where its samples vary little (half a thousandth of goodput, and wrong sooner with long tails).
 
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
+use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Rate, Timestamp};
 
 mod change;
@@ -321,9 +322,10 @@ impl Estimator for Bottleneck {
         };
         // Without a backlog the guess counts: what comes back tells of the load.
         let measured = self.hinge.is_some() || load.queued > 0;
+        let doubled = if mutants::is(Mutant::EstimateIsDoubled) { 2.0 } else { 1.0 };
         let capacity = if measured { self.capacity() } else { self.capacity().max(self.guess.rate()) };
         Estimate {
-            capacity: Rate::per_second(capacity).unwrap_or(Rate::ZERO),
+            capacity: Rate::per_second(doubled * capacity).unwrap_or(Rate::ZERO),
             gain: self.purpose.gain(self.ramp_round_s()) * self.starved,
             max_in_flight: Some(self.limit),
             phase: self.phase(),

@@ -3,6 +3,7 @@
 
 use super::{Discipline, End, List};
 use crate::gate::QueueConfig;
+use crate::mutants::{self, Mutant};
 use crate::units::Timestamp;
 
 /// First come, first served.
@@ -11,7 +12,7 @@ pub struct Fifo;
 
 impl Discipline for Fifo {
     fn next(&self, _list: &List, _now: Timestamp) -> End {
-        End::Oldest
+        if mutants::is(Mutant::QueueLifo) { End::Newest } else { End::Oldest }
     }
 
     fn configure(&mut self, _config: &QueueConfig) {}

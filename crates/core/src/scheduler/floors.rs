@@ -20,6 +20,7 @@
 //! What it gets beyond its share is not held against it: after a service S is at most W + c / g.
 
 use super::tournament::Tournament;
+use crate::mutants::{self, Mutant};
 use crate::units::{MAX_CLASSES, Share};
 
 /// Work is counted in 2^-32 of a hundredth, so that c / g is rounded by nothing that matters.
@@ -75,7 +76,7 @@ impl Floors {
 
     pub(super) fn ready(&mut self, class: usize, cost: u64) {
         let floor = &mut self.floors[class];
-        if floor.share == Share::ZERO {
+        if floor.share == Share::ZERO || mutants::is(Mutant::GuaranteeIsIgnored) {
             return;
         }
         if floor.cost.is_none() {
