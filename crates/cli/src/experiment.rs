@@ -13,7 +13,7 @@ use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
 use tidegate_lab::outcome::Way;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::MAX_SEED;
+use crate::parse::MAX_SEED;
 use crate::results::{directory, say};
 
 /// The name that stands for every experiment.
