@@ -41,7 +41,7 @@ pub fn detectors(congestion: &Congestion, board: &Readings, now: Timestamp) -> V
 pub fn rules(congestion: &Congestion) -> Value {
     let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
         json!({
-            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.order.is_shadow,
+            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.policy.is_shadow,
             "priority": rule.priority, "in_force": standing.in_force,
             "since_ms": standing.since.map(Timestamp::as_millis), "times": standing.times,
             "when": truth(standing.heard.when),
@@ -106,7 +106,7 @@ pub fn prometheus(out: &mut String, control: &Control) {
         for (rule, standing) in congestion.rules() {
             let value = match name {
                 "tidegate_rule_in_force" => u64::from(standing.in_force),
-                "tidegate_rule_shadow" => u64::from(rule.order.is_shadow),
+                "tidegate_rule_shadow" => u64::from(rule.policy.is_shadow),
                 _ => standing.times,
             };
             let _ = writeln!(out, "{name}{{rule=\"{}\"}} {value}", label(&rule.name));

@@ -223,7 +223,7 @@ impl Congestion {
     }
 
     fn publish(&mut self, publish: &Publish<'_>, now: Timestamp) {
-        let orders = self.book.orders();
+        let orders = self.book.policies();
         self.is_any = !orders.is_empty();
         self.published_at = now;
         let told = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {

@@ -1,34 +1,38 @@
-//! What is done when a round is over, or a test has fired: the fit, and where to go next.
+//! The steps of the estimator: what follows when a round is over or a test has fired, namely a fit and the
+//! next level.
 
-use super::plan::{self, Purpose};
-use super::{Bottleneck, Change, Hinge, Onset, Round, Timestamp, Work};
+use super::plan::{self, Purpose, RampRound};
+use super::{Bottleneck, Change, Fitted, Hinge, Onset, Round, Timestamp, Work, headroom};
 
-/// Nats per unit of dispersion by which a knee must be likelier than none to end a ramp, and to hold it for another round.
+/// Nats per unit of dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its
+/// round.
 const FOUND_NATS: f64 = 6.0;
 const PASSED_NATS: f64 = 2.0;
+/// Share of the level below which a fitted knee counts as passed.
+const PASSED: f64 = 0.85;
 /// Most that the knee moves per round; more while the cruise is new.
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
-/// Most that probes up may add to the headroom: where everybody is served at once they seem to gain what they do not.
-const ADJUSTED_MOST: f64 = 0.05;
-/// An origin is what it was if responses take what they took, to this factor.
+/// Most that probes up may add to the headroom: with processor sharing they seem to gain more than they do.
+const CORRECTION_MOST: f64 = 0.05;
+/// The origin has recovered if response times are the former ones, within this factor.
 const AS_BEFORE: f64 = 1.25;
-/// More workers let nobody take less than the base: who takes less than this share of it has faster ones.
+/// Added workers do not shorten responses below the base: below this share of it the workers are faster.
 const BELOW_BASE: f64 = 0.9;
-/// What was seen at another speed counts for so many samples below the knee, and above it.
+/// Samples taken at another speed count for so many below the knee, and above it.
 const KEPT: f64 = 150.0;
 /// Samples remembered below the knee and above it.
 const BELOW: f64 = 600.0;
 const ABOVE: f64 = 2000.0;
-/// Up to so many knees a sample tells of the throughput, under contention.
+/// With contention, a sample counts for the throughput up to so many knees.
 pub(super) const CONTENDING_RANGE: f64 = 1.2;
 
 impl Bottleneck {
-    /// The origin is not what it was.
+    /// A test for a change has fired.
     pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
-        let Some(hinge) = self.hinge else { return };
-        let n = onset.in_flight / onset.count;
+        let Some(Fitted { hinge, headroom }) = self.fitted else { return };
+        let n = onset.mean_in_flight();
         let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
         let since = Work {
             count: onset.count,
@@ -42,28 +46,30 @@ impl Bottleneck {
         if change != Change::Faster {
             self.kept = None;
         }
+        let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, headroom };
         match change {
             Change::Slower => {
                 self.meter.restart(since);
-                // A fit that has not been probed on both sides may simply have been wrong.
+                // A fit that was not probed on both sides may simply have been wrong.
                 if self.before.is_none() && self.rounds >= plan::DOWN_AT[1] {
-                    self.before = Some(hinge);
+                    self.before = self.fitted;
                     std::mem::swap(&mut self.curve, &mut self.spare);
                 }
                 self.curve.clear();
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
-                self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
+                self.fitted = Some(at_new_speed);
                 self.reason = "origin slower: looking below";
-                // It is about to be looked below, and then the throughput must be learned: the plan's first probes are left out.
+                // A probe down is next, and then the throughput must be measured: the plan's first probes are
+                // omitted.
                 self.rounds = plan::DOWN_AT[1];
-                // Told again while it stays: the same fall, seen better.
-                let is_again = self.purpose == Purpose::Stay;
+                // A second alarm while holding is the same fall, measured better.
+                let is_again = self.purpose == Purpose::Hold;
                 self.fallen = if is_again { self.fallen * ratio } else { ratio };
-                self.stays_since = if is_again { self.stays_since } else { now };
+                self.held_since = if is_again { self.held_since } else { now };
                 if hinge.contends() {
                     self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
                 } else {
-                    self.go(Purpose::Stay, self.wanted, now);
+                    self.go(Purpose::Hold, self.target, now);
                 }
             }
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
@@ -76,10 +82,10 @@ impl Bottleneck {
             Change::Faster => {
                 self.meter.restart(since);
                 self.keep_knee(hinge);
-                self.hinge = Some(Hinge { base_s: hinge.base_s * ratio, ..hinge });
+                self.fitted = Some(at_new_speed);
                 self.reason = "origin faster: holds its knee";
                 self.rounds = plan::AT_NEW_SPEED;
-                self.go(Purpose::Cruise, hinge.knee * plan::headroom(&hinge, self.adjusted), now);
+                self.go(Purpose::Cruise, plan::cruise(&at_new_speed, self.correction), now);
             }
             Change::Unsaturated => {
                 self.curve.clear_above(hinge.knee);
@@ -93,7 +99,8 @@ impl Bottleneck {
         self.dispersion.cut();
     }
 
-    /// An origin that works faster works on as many at once. What was seen of it waits for the first round at the new speed.
+    /// A faster origin works on as many requests at once as before. Its samples are kept until the first
+    /// round at the new speed.
     fn keep_knee(&mut self, hinge: Hinge) {
         if self.kept.is_none() {
             self.kept = Some(hinge);
@@ -102,10 +109,11 @@ impl Bottleneck {
         self.curve.clear();
     }
 
-    /// What was seen before the origin became faster, as it would be seen now: `round_s` is what a unit took in the first round since.
+    /// Brings back the samples from before the origin became faster, scaled to the new speed. `round_s` is
+    /// the response time per unit in the first round since.
     fn scale_kept(&mut self, round_s: f64) {
         let Some(kept) = self.kept.take() else { return };
-        let n = (self.round.limit - self.standing.level()).max(1.0);
+        let n = (self.round.limit - self.long_lived.level()).max(1.0);
         let ratio = round_s / (kept.base_s * kept.slowdown(n));
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
@@ -117,11 +125,12 @@ impl Bottleneck {
         self.curve.add(n, work.count, work.units / work.count, round_s * work.units / work.count);
     }
 
-    /// Whether responses take again what they took before the origin became slower. Asked once: the next rise is another one.
+    /// Whether response times are again those from before the origin became slower. If not, that fit is given
+    /// up.
     fn is_as_before(&mut self, onset: &Onset) -> bool {
-        let Some(before) = self.before else { return false };
-        let n = onset.in_flight / onset.count;
-        let ratio = onset.response_s / onset.units / (before.base_s * before.slowdown(n));
+        let Some(Fitted { hinge, .. }) = self.before else { return false };
+        let expected_s = hinge.base_s * hinge.slowdown(onset.mean_in_flight());
+        let ratio = onset.response_s / onset.units / expected_s;
         let is_so = (1.0 / AS_BEFORE..AS_BEFORE).contains(&ratio);
         if !is_so {
             self.before = None;
@@ -129,21 +138,20 @@ impl Bottleneck {
         is_so
     }
 
-    /// A neighbour has gone: what was known before needs no ramp to be found again.
+    /// The origin has recovered (a noisy neighbour is gone): the former knee needs no ramp to be found.
     fn restore(&mut self, since: Work, now: Timestamp) {
         let Some(before) = self.before.take() else { return };
         self.kept = None;
         self.meter.restart(since);
         std::mem::swap(&mut self.curve, &mut self.spare);
-        self.hinge = Some(before);
+        self.fitted = Some(before);
         self.reason = "origin as before";
-        let headroom = plan::headroom(&before, self.adjusted);
-        self.go(Purpose::Cruise, before.knee * headroom, now);
+        self.go(Purpose::Cruise, plan::cruise(&before, self.correction), now);
         self.changes.clear();
         self.dispersion.cut();
     }
 
-    /// The round is over: fits, and goes where the plan says.
+    /// The round is over: fits, and goes to the next level of the plan.
     pub(super) fn next_round(&mut self, now: Timestamp) {
         self.costs.anchor();
         if self.purpose == Purpose::Ramp
@@ -151,95 +159,112 @@ impl Bottleneck {
         {
             self.dispersion.learn(self.round.work.count, squared);
         }
-        if self.purpose == Purpose::Stay {
-            let knee = self.hinge.map_or(self.wanted, |hinge| hinge.knee);
+        if self.purpose == Purpose::Hold {
+            let knee = self.hinge().map_or(self.target, |hinge| hinge.knee);
             let least = plan::FALLEN / self.fallen;
             let depth = plan::depth(least, plan::FALLEN_CONTRAST, self.dispersion.get());
             return self.go(Purpose::Down, depth * knee, now);
         }
         let phi = self.dispersion.get();
-        // A cruise goes on from round to round: there the bins miss nobody.
+        // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
         let mut open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
-        let level = self.round.limit;
         if self.kept.is_some() {
             self.scale_kept((self.round.response_s + open_s) / self.round.work.units);
-            // It is in there.
+            // The scaled samples include it.
             open_s = 0.0;
         }
-        self.curve.add_failed(level, 1.0, open_s);
-        let fitted = self.curve.fit(phi);
-        self.curve.add_failed(level, 1.0, -open_s);
+        let fitted = self.fit(open_s, phi);
         self.test_saturation(phi);
         if self.purpose == Purpose::Ramp {
             return self.ramp_on(fitted, phi, now);
         }
         if self.purpose == Purpose::Up {
-            self.adjust();
+            self.correct_headroom();
         }
-        if let Some((change, onset)) = self.changes.fired(self.expected().0) {
+        if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
             return self.on_change(change, &onset, now);
         }
         match fitted {
             Some(fitted) => self.cruise_on(&fitted, phi, now),
-            None => self.go(self.purpose, self.wanted, now),
+            None => self.go(self.purpose, self.target, now),
         }
     }
 
-    /// Moves towards the fit and on in the plan.
-    fn cruise_on(&mut self, fitted: &Hinge, phi: f64, now: Timestamp) {
-        let old = self.hinge.unwrap_or(*fitted);
+    /// Fits the samples. `open_s` is the time of open requests, which counts for this fit only: they become
+    /// samples when they end.
+    fn fit(&mut self, open_s: f64, phi: f64) -> Option<Fitted> {
+        self.curve.add_failed(self.round.limit, 1.0, open_s);
+        let hinge = self.curve.fit(phi);
+        self.curve.add_failed(self.round.limit, 1.0, -open_s);
+        hinge.map(|hinge| Fitted {
+            hinge,
+            headroom: headroom::best_level(self.curve.fitted_points(), phi, &hinge),
+        })
+    }
+
+    /// Moves towards the fit, and on in the plan.
+    fn cruise_on(&mut self, fitted: &Fitted, phi: f64, now: Timestamp) {
+        let old = self.hinge().unwrap_or(fitted.hinge);
         let step = if self.rounds < FRESH_ROUNDS { FRESH_STEP } else { STEP };
-        let knee = fitted.knee.clamp(old.knee / step, old.knee * step);
-        let hinge = if knee == fitted.knee { *fitted } else { self.curve.fit_at(knee, *fitted) };
-        self.hinge = Some(hinge);
+        let Hinge { knee: fitted_knee, at_edge, .. } = fitted.hinge;
+        let knee = fitted_knee.clamp(old.knee / step, old.knee * step);
+        let hinge = if knee == fitted_knee { fitted.hinge } else { self.curve.fit_at(knee, fitted.hinge) };
+        let fitted = Fitted { hinge, headroom: fitted.headroom };
+        self.fitted = Some(fitted);
         self.curve.fade(knee, BELOW, ABOVE);
         self.rounds += 1;
         self.reason = "holds the knee";
         let mut purpose = plan::after(self.rounds, hinge.contends(), phi);
-        if fitted.at_edge && self.rounds % 3 == 1 {
+        if at_edge && self.rounds % 3 == 1 {
             purpose = Purpose::Down;
         }
         if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
             purpose = Purpose::Up;
         }
-        let cruise = knee * plan::headroom(&hinge, self.adjusted);
+        let cruise = plan::cruise(&fitted, self.correction);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
-            Purpose::Down if fitted.at_edge => plan::DOWN_AT_EDGE * knee,
+            Purpose::Down if at_edge => plan::DOWN_AT_EDGE * knee,
             Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
-            Purpose::Cruise | Purpose::Ramp | Purpose::Stay => cruise,
+            Purpose::Cruise | Purpose::Ramp | Purpose::Hold => cruise,
         };
         self.go(purpose, level, now);
     }
 
-    fn ramp_on(&mut self, fitted: Option<Hinge>, phi: f64, now: Timestamp) {
-        self.seen = self.throughput_of_round();
-        let level = self.wanted;
-        let beyond = |nats: f64| fitted.filter(|hinge| hinge.knee < 0.85 * level && hinge.gain / phi > nats);
-        if let Some(hinge) = beyond(FOUND_NATS) {
-            return self.found(hinge, now);
+    fn ramp_on(&mut self, fitted: Option<Fitted>, phi: f64, now: Timestamp) {
+        self.ramp_throughput = self.throughput_of_round();
+        let level = self.target;
+        let beyond = |nats: f64| {
+            fitted.filter(|Fitted { hinge, .. }| hinge.knee < PASSED * level && hinge.gain / phi > nats)
+        };
+        if let Some(fitted) = beyond(FOUND_NATS) {
+            return self.found(fitted, now);
         }
         let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
         if level >= most {
-            // It goes no further: what was seen is held and watched, and fades.
-            if let Some(hinge) = fitted.filter(|hinge| hinge.knee >= 0.85 * level) {
-                return self.found(hinge, now);
+            // The ramp ends here: the level is held and watched, and old samples fade.
+            if let Some(fitted) = fitted.filter(|fitted| fitted.hinge.knee >= PASSED * level) {
+                return self.found(fitted, now);
             }
             self.curve.fade(level, BELOW, ABOVE);
         }
-        let slowdown = fitted.map_or(1.0, |hinge| hinge.slowdown(level));
         // Chance among the first few samples must not hold the ramp.
-        let passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;
-        self.repeated = if passed { self.repeated + 1 } else { 0 };
-        let hurts = self.hinge.is_some_and(|old| old.contends());
-        let trips = self.round.work.count / self.round.limit;
-        self.go(Purpose::Ramp, level * plan::ramp_growth(slowdown, passed, hurts, trips), now);
+        let may_have_passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;
+        self.repeated = if may_have_passed { self.repeated + 1 } else { 0 };
+        let round = RampRound {
+            slowdown: fitted.map_or(1.0, |fitted| fitted.hinge.slowdown(level)),
+            may_have_passed,
+            contends: self.hinge().is_some_and(|old| old.contends()),
+            trips: self.round.work.count / self.round.limit,
+        };
+        self.go(Purpose::Ramp, level * round.growth(), now);
     }
 
-    /// The ramp has passed the knee: what it saw beyond is the first estimate of the throughput.
-    fn found(&mut self, hinge: Hinge, now: Timestamp) {
-        (self.hinge, self.before) = (Some(hinge), None);
-        (self.rounds, self.repeated, self.adjusted, self.gained) = (0, 0, 0.0, 0.0);
+    /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
+    fn found(&mut self, fitted: Fitted, now: Timestamp) {
+        (self.fitted, self.before) = (Some(fitted), None);
+        (self.rounds, self.repeated, self.correction, self.probe_gain) = (0, 0, 0.0, 0.0);
+        let hinge = fitted.hinge;
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
         let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
         seen.time_s += self.round.censored_s() / self.round.limit;
@@ -247,16 +272,16 @@ impl Bottleneck {
         self.meter.restart(seen);
         self.changes.clear();
         self.reason = "knee found";
-        self.go(Purpose::Cruise, hinge.knee * plan::headroom(&hinge, 0.0), now);
+        self.go(Purpose::Cruise, plan::cruise(&fitted, 0.0), now);
     }
 
-    /// Tests whether those beyond the knee still wait: round by round, for the sake of those that have not ended yet.
+    /// Tests whether requests beyond the knee still wait: by rounds, so that those still open count.
     fn test_saturation(&mut self, phi: f64) {
-        let (Some(hinge), round) = (self.hinge, &self.round) else { return };
+        let (Some(hinge), round) = (self.hinge(), &self.round) else { return };
         if self.purpose == Purpose::Ramp || round.work.count < 1.0 {
             return;
         }
-        let n = (round.limit - self.standing.level()).max(1.0);
+        let n = (round.limit - self.long_lived.level()).max(1.0);
         let onset = Onset {
             count: round.work.count,
             in_flight: n * round.work.count,
@@ -270,27 +295,28 @@ impl Bottleneck {
     }
 
     /// Compares the throughput of a probe up with that of the cruise.
-    fn adjust(&mut self) {
+    fn correct_headroom(&mut self) {
         let (round, Some(cruise)) = (&self.round, self.meter.rate()) else { return };
         let gain = (round.counted() / cruise).ln();
         if !gain.is_finite() {
             return;
         }
         let error = (self.dispersion.get() / round.work.count).sqrt();
-        self.gained += 0.15 * (gain.clamp(-0.3, 0.3) - self.gained);
-        let step = if self.gained > 0.03 && self.gained > 0.3 * error { 0.02 } else { -0.02 };
-        self.adjusted = (self.adjusted + step).clamp(0.0, ADJUSTED_MOST);
+        self.probe_gain += 0.15 * (gain.clamp(-0.3, 0.3) - self.probe_gain);
+        let step = if self.probe_gain > 0.03 && self.probe_gain > 0.3 * error { 0.02 } else { -0.02 };
+        self.correction = (self.correction + step).clamp(0.0, CORRECTION_MOST);
     }
 
+    /// Begins a round at a level.
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
         let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
         let level = if level.is_finite() { level } else { f64::from(self.limit) };
-        self.wanted = level.clamp(f64::from(least), f64::from(most.max(least)));
-        // The fraction is carried over, so that the mean over rounds is the level wanted.
-        let carried = self.wanted + self.standing.level() + self.carried;
+        self.target = level.clamp(f64::from(least), f64::from(most.max(least)));
+        // The fraction is carried over, so that the mean over the rounds is the target.
+        let exact = self.target + self.long_lived.level() + self.remainder;
         self.limit_before = self.limit;
-        self.limit = (carried.round() as u32).clamp(least, most.max(least));
-        self.carried = (carried - f64::from(self.limit)).clamp(-0.5, 0.5);
+        self.limit = (exact.round() as u32).clamp(least, most.max(least));
+        self.remainder = (exact - f64::from(self.limit)).clamp(-0.5, 0.5);
         let is_first = self.purpose != purpose || purpose != Purpose::Cruise;
         if is_first {
             self.dispersion.cut();

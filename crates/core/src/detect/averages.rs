@@ -1,29 +1,30 @@
-//! Figures over an exponentially weighted past, exact however irregularly they are sampled.
+//! Averages over an exponentially weighted past, exact however irregular the samples are.
 //!
-//! WAC 3.1: "the frequency can be implemented as the (exponentially weighted) ratio between the time period and the event
-//! interval". With n events in a stretch of Δ, and τ the period,
+//! WAC 3.1: "the frequency can be implemented as the (exponentially weighted) ratio between the time period
+//! and the event interval". With n events in an interval Δ, and the period τ,
 //!
 //! ```text
 //! k = e^(-Δ/τ)      R ← k R + (1 - k) n/Δ      W ← k W + (1 - k)      rate = R / W
 //! ```
 //!
-//! This is the solution of τ dR/dt = n/Δ - R and not a step towards it: cut in two, a stretch gives what it gives in one. W is the
-//! weight of what has been seen, 1 in the end; dividing by it, a rate does not start from a zero that nobody measured.
+//! This is the exact solution of τ dR/dt = n/Δ - R, not a numerical step: an interval cut in two gives the
+//! same result. W is the weight of the past seen so far, which tends to 1. Dividing by it keeps a rate from
+//! starting at zero.
 //!
-//! Rejected: a fixed gain per sample (its period would be the number of samples, and a late tick would count as any other), and
-//! windows that jump (a burst leaves them all at once, and a level with it).
+//! Rejected: a fixed gain per sample (its period would be a number of samples, and a late tick would count
+//! like any other), and windows that jump (a burst leaves them all at once, and the level jumps with it).
 
 use std::time::Duration;
 
-/// Share of the period that must have been seen before there is a figure: one request in the first tick is no rate.
+/// Share of the period after which there is a figure: one request in the first tick is no rate.
 const ENOUGH: f64 = 0.5;
 
-/// Share that is kept of a past `period` after a stretch of `span`.
+/// Weight that the past keeps after `span`, at an averaging time of `period`.
 pub(super) fn keep(span: Duration, period: Duration) -> f64 {
     if span.is_zero() {
         return 1.0;
     }
-    // A period of zero: nothing is kept.
+    // At a period of zero this is zero.
     (-span.as_secs_f64() / period.as_secs_f64()).exp()
 }
 
@@ -33,17 +34,17 @@ pub struct Weighted {
     period: Duration,
     rate: f64,
     weight: f64,
-    /// Came while no time passed.
+    /// Events counted while no time has passed.
     pending: u64,
 }
 
 impl Weighted {
-    /// Nothing seen yet.
+    /// An average without data.
     pub fn new(period: Duration) -> Self {
         Self { period, rate: 0.0, weight: 0.0, pending: 0 }
     }
 
-    /// So many events came in the last `span`.
+    /// Adds events of the last `span`.
     pub fn add(&mut self, events: u64, span: Duration) {
         self.pending = self.pending.saturating_add(events);
         if span.is_zero() {
@@ -62,7 +63,7 @@ impl Weighted {
     }
 }
 
-/// The mean of something that has a value at every time, like open connections.
+/// The mean of a figure that has a value at every time, such as open connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean {
     period: Duration,
@@ -70,12 +71,12 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Nothing seen yet.
+    /// An average without data.
     pub fn new(period: Duration) -> Self {
         Self { period, mean: None }
     }
 
-    /// It had this value during the last `span`. The first one is taken as it is.
+    /// Adds the value during the last `span`. The first value is the mean.
     pub fn add(&mut self, value: f64, span: Duration) {
         self.mean = Some(match self.mean {
             Some(mean) if !self.period.is_zero() => {
@@ -86,12 +87,12 @@ impl Mean {
         });
     }
 
-    /// `None` before the first.
+    /// `None` before the first value.
     pub fn get(&self) -> Option<f64> {
         self.mean
     }
 
-    /// As if nothing had been seen.
+    /// Forgets all values.
     pub fn forget(&mut self) {
         self.mean = None;
     }
