@@ -60,15 +60,15 @@ pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 /// The state machine. One per process, behind a mutex.
 ///
 /// ```
-/// use tidegate_core::gate::{Decision, Gate, GateConfig, Leaving, Request};
+/// use tidegate_core::gate::{Gate, GateConfig, Leaving, QueueDecision, Request};
 /// use tidegate_core::units::{ClassId, Cost, Timestamp};
 ///
 /// let config = GateConfig { max_in_flight: Some(1), max_queue: 10, ..GateConfig::default() };
 /// let (mut gate, now) = (Gate::new(&config), Timestamp::from_secs(1));
 /// let request = |id| Request { id, class: ClassId(0), cost: Cost::ONE };
 ///
-/// assert_eq!(gate.arrive(request(1), now), Decision::Forward);
-/// assert!(matches!(gate.arrive(request(2), now), Decision::Queued(_)));
+/// assert_eq!(gate.arrive(request(1), now), QueueDecision::Forward);
+/// assert!(matches!(gate.arrive(request(2), now), QueueDecision::Queued(_)));
 /// gate.finish(ClassId(0), Cost::ONE, now);
 /// assert!(matches!(gate.next(now), Some(Leaving::Forward(woken)) if woken.id == 2));
 /// assert_eq!(gate.next(now), None);
