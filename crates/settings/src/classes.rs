@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::gate::{BucketConfig, ClassConfig, DisciplineKind, QueueConfig, Scheduling};
+use tidegate_core::bucket::BucketConfig;
+use tidegate_core::gate::ClassConfig;
 use tidegate_core::ingress::{IngressConfig, Refusal};
+use tidegate_core::queue::{DisciplineKind, QueueConfig};
+use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{Cost, Rate, Share};
 
 use super::Settings;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tidegate_core::gate::{DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, Scheduling};
 use tidegate_core::ingress::Refusal;
+use tidegate_core::queue::{DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind};
+use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::Rate;
 
 use super::classes::Switch;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
