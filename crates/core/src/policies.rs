@@ -273,7 +273,7 @@ impl PolicySet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::BucketConfig;
+    use crate::bucket::BucketConfig;
     use crate::units::Rate;
 
     fn asked(path: &str) -> PolicyRequest<'_> {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tidegate_core::gate::{
-    BucketConfig, ClassConfig, DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, QueueConfig,
-};
+use tidegate_core::bucket::BucketConfig;
+use tidegate_core::gate::ClassConfig;
 use tidegate_core::ingress::{IngressConfig, Refusal};
+use tidegate_core::queue::{DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, QueueConfig};
 use tidegate_core::units::{Cost, Rate, Share};
 
 use super::Settings;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tidegate_core::gate::Scheduling;
+use tidegate_core::scheduler::Scheduling;
 
 use super::kinds::net::*;
 use super::kinds::quantity::{Count, DAY, HOUR, MIN, MS, Number, Portion, S, Size, span, span_or_zero};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::SharedBucket;
 use tidegate_core::classify::Paths;
 use tidegate_core::detect::{Criterion, SourceId};
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
 use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
