@@ -393,7 +393,7 @@ impl Inner {
         self.replicas.succeeded(flight.replica());
         let reusable = match head::check(&mut response, asked) {
             Ok(reusable) => reusable,
-            Err(why) => return Err(self.lost(DispatchError::BadResponse(why.into()))),
+            Err(why) => return Err(self.lost(DispatchError::BadResponse(why))),
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
             && let Some(visitor) = ctx.upgrade.take()
