@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_LENGTH, HeaderName};
+use http::header::{ALLOW, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -19,6 +19,7 @@ use super::routes::{Handler, Named, Param, Place, ROUTES, Route};
 use super::schema;
 use crate::base::audit::By;
 use crate::control::driver::Control;
+use crate::http::hygiene::content_length;
 use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
@@ -211,7 +212,7 @@ fn decoded(text: &str) -> Result<String, Problem> {
 
 /// The body, if it is what the table says; `Null` for none where none is needed.
 async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let announced = content_length(headers).map_err(|e| Problem::bad_request(e.to_string()))?;
     if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
     }

@@ -102,7 +102,11 @@ impl Control {
         };
         Self {
             tuners: Tuners::default(),
-            history: History::of(&shared, &state),
+            history: History::start(
+                &shared.config.load().settings.history,
+                state.path(),
+                shared.clock.clone(),
+            ),
             capacity: Mutex::new(capacity),
             congestion: Mutex::new(Congestion::new(plan)),
             board: Readings::default(),

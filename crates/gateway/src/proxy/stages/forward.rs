@@ -229,7 +229,7 @@ impl RequestContext {
                 });
                 relay
             }),
-            line: keep_upgrade.then(|| self.conn.control.line()),
+            tunnel: keep_upgrade.then(|| self.conn.control.line()),
             upgrade,
         };
         self.prepare(&mut parts, keep_upgrade);

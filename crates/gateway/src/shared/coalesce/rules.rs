@@ -33,7 +33,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, request};
 
-use crate::http::hygiene::beside_addresses;
+use crate::http::hygiene::{beside_addresses, content_length};
 use crate::proxy::stages::forward::is_event_stream;
 
 /// Longest time for which an error is given to others.
@@ -178,7 +178,7 @@ pub(crate) fn kept(status: u16, period: Duration) -> Duration {
 
 /// What the answer says of its length.
 pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    content_length(headers).ok()?
 }
 
 /// Whether `Cache-Control` has a directive of this name, with or without an argument. A field that cannot be read counts as

@@ -1,8 +1,6 @@
-//! What happened between this worker and the origin. Written by one worker, read by anyone.
+//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use super::DispatchError;
 
 /// Counters of one worker's dispatcher.
 #[derive(Default, Debug)]
@@ -19,19 +17,19 @@ pub struct Stats {
     pub retries: AtomicU64,
     /// Retries that the budget did not allow.
     pub retry_budget_empty: AtomicU64,
-    /// [`DispatchError::NoReplica`].
+    /// Requests that found no usable replica.
     pub no_replica: AtomicU64,
     /// Connections that failed: refused, unreachable, no address (retried ones included).
     pub connect_failed: AtomicU64,
     /// Connections that took too long (retried ones included).
     pub connect_timeout: AtomicU64,
-    /// [`DispatchError::FirstByteTimeout`].
+    /// Attempts without a first byte in time.
     pub first_byte_timeout: AtomicU64,
     /// Connections lost before the first byte of the response (retried ones included).
     pub reset: AtomicU64,
-    /// [`DispatchError::BadResponse`].
+    /// Responses that may not be passed on.
     pub bad_response: AtomicU64,
-    /// [`DispatchError::RequestBody`].
+    /// Requests whose body failed on the visitor's side.
     pub request_body: AtomicU64,
     /// Response bodies that the origin broke off.
     pub body_reset: AtomicU64,
@@ -47,21 +45,7 @@ pub struct Stats {
     pub tunnel_bytes_down: AtomicU64,
 }
 
-impl Stats {
-    pub(crate) fn error(&self, error: &DispatchError) {
-        bump(match error {
-            DispatchError::NoReplica => &self.no_replica,
-            DispatchError::ConnectFailed(_) => &self.connect_failed,
-            DispatchError::ConnectTimeout => &self.connect_timeout,
-            DispatchError::FirstByteTimeout => &self.first_byte_timeout,
-            DispatchError::Reset(_) => &self.reset,
-            DispatchError::BadResponse(_) => &self.bad_response,
-            DispatchError::RequestBody(_) => &self.request_body,
-        });
-    }
-}
-
-/// Adds one. There is one writer, so that a load and a store do, without a locked instruction.
+/// Adds one. There is one writer, so a load and a store suffice; a locked instruction is not needed.
 pub(crate) fn bump(counter: &AtomicU64) {
     add(counter, 1);
 }
