@@ -43,7 +43,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    server.control().steer_log(log);
+    server.control().store().steer_log(log);
     tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {
