@@ -67,7 +67,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
         Ok(server) => server,
         Err(e) => return fail(e),
     };
-    server.control().steer_log(log);
+    server.control().store().steer_log(log);
     tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {

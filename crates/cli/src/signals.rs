@@ -38,7 +38,7 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                     (false, _) => {
                         let control = control.clone();
                         tokio::task::spawn_blocking(move || {
-                            if let Err(e) = control.reload() {
+                            if let Err(e) = control.store().reload() {
                                 tracing::error!(
                                     "the configuration was not reloaded, the old one stays in force:\n{e}"
                                 );

@@ -2,7 +2,6 @@
 //!
 //! The decisions are `tidegate_core::room`'s; here are only cookies, query parameters and seals.
 
-use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tidegate_core::admission::{Admission, AdmissionRequest, Decision, Position, 
 use tidegate_core::measure::Event;
 use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
-use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
+use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::config::page;
@@ -374,15 +373,4 @@ fn taken_in(live: &Config, ticket: Ticket) -> Ticket {
 /// And the other way.
 fn handed_out(mark: ClassTag, ticket: &Ticket) -> Ticket {
     Ticket { class: ClassId(mark.0), ..*ticket }
-}
-
-/// A new key for the ring.
-///
-/// # Errors
-/// The operating system has no randomness to give.
-pub fn new_key() -> io::Result<String> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(io::Error::other)?;
-    let id = getrandom::u32().map_err(io::Error::other)? % 255 + 1;
-    Ok(KeyRing::entry(id as u8, &secret))
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
 use tidegate_core::measure::Event;
-use tidegate_core::session::{Ender, SessionKey, SessionRequest, SessionStatus};
+use tidegate_core::session::{Ender, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::proxy::cookies;
 use crate::proxy::cookies::Cookies;
 use crate::proxy::serve::RequestContext;
 use crate::proxy::stages::room::{RoomOutcome, RoomStage, Visitor, authentic_pass};
-use crate::shared::sessions::{RENEWALS, RequestSession, SessionGuard, SessionLink, of_nonce};
+use crate::shared::sessions::{RENEWALS, RequestSession, SessionGuard, of_nonce};
 use tidegate_settings::SessionBy;
 
 /// By which the origin ends a session.
@@ -152,15 +152,6 @@ impl RequestContext {
             // Nobody will ever show what it was admitted by: dropped, its place is free.
             None if is_untold => seat.stay = None,
             _ => seat.keep(),
-        }
-    }
-}
-
-impl SessionLink {
-    /// The session that a request has begun ends with the connection, if that is what tells it.
-    fn ends_with(&self, by: SessionBy, key: SessionKey) {
-        if by == SessionBy::Connection {
-            self.session.replace(Some(key));
         }
     }
 }

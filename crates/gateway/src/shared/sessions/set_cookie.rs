@@ -7,8 +7,6 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use tidegate_core::units::Timestamp;
 
-use crate::shared::sessions::key::unquoted;
-
 const MONTHS: [&[u8; 3]; 12] =
     [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
 
@@ -24,6 +22,12 @@ pub(crate) fn value_kept<'h>(field: &'h HeaderValue, name: &str, now: Timestamp)
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == b'=')?;
     Some((text[..at].trim_ascii(), text[at + 1..].trim_ascii()))
+}
+
+/// RFC 6265 4.1.1 lets a server quote a value. Browsers send the quotes back; other clients may not.
+pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 /// `Max-Age` counts before `Expires`; of several the last that can be read.

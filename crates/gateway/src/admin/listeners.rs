@@ -5,21 +5,16 @@
 //! at its start how soon to come back (`retry`), and ends in good order when the gate drains or the connection has
 //! reached its age, so that a client that follows the standard misses a second at most.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::answer::{Outcome, Problem, stream};
-use super::dispatch::Call;
-use super::routes::{Param, Place};
-use super::schema::whole_number;
-use crate::admin::metrics;
-
 /// Half of the admin API's connections: listeners alone can never shut an operator out.
-const MAX_LISTENERS: usize = 32;
+pub(super) const MAX_LISTENERS: usize = 32;
 /// Events kept for one listener beside what its socket holds.
 const MAX_UNREAD: usize = 8;
 /// Seconds without an event after which a comment keeps intermediaries from closing the connection.
@@ -27,21 +22,9 @@ const KEEP_ALIVE_S: u32 = 15;
 /// Whoever was cut off comes back after a second.
 const RETRY: &str = "retry: 1000\n\n";
 
-pub(super) const EVERY: Param = Param {
-    name: "every",
-    place: Place::Query,
-    about: "Seconds between two events; 1 if not given.",
-    schema: || whole_number(1, 3600, "Seconds."),
-};
-
-/// The media type of the stream.
-pub(super) const STREAM: &str = "text/event-stream";
-
 /// Who listens.
 #[derive(Default)]
-pub struct Events {
-    listeners: Mutex<Vec<Listener>>,
-}
+pub(super) struct Listeners(Mutex<Vec<Listener>>);
 
 struct Listener {
     to: mpsc::Sender<Bytes>,
@@ -75,10 +58,10 @@ impl Listener {
     }
 }
 
-impl Events {
+impl Listeners {
     /// Somebody listens: `None` if too many do.
-    fn listen(&self, every: u32, aged: Arc<AtomicBool>, now: Bytes) -> Option<mpsc::Receiver<Bytes>> {
-        let mut listeners = self.lock();
+    pub fn listen(&self, every: u32, aged: Arc<AtomicBool>, now: Bytes) -> Option<mpsc::Receiver<Bytes>> {
+        let mut listeners = self.0.lock();
         listeners.retain(|listener| !listener.to.is_closed());
         if listeners.len() >= MAX_LISTENERS {
             return None;
@@ -93,7 +76,7 @@ impl Events {
 
     /// A second has passed. Who does not keep up is dropped.
     pub fn publish(&self, state: impl FnOnce() -> Value) {
-        let mut listeners = self.lock();
+        let mut listeners = self.0.lock();
         if !listeners.is_empty() {
             let event = event(&state());
             listeners.retain_mut(|listener| listener.tell(&event));
@@ -102,30 +85,14 @@ impl Events {
 
     /// Ends all streams: the gate drains.
     pub fn close(&self) {
-        for listener in self.lock().drain(..) {
+        for listener in self.0.lock().drain(..) {
             let _ = listener.to.try_send(Bytes::from_static(b"event: end\ndata: draining\n\n"));
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-fn event(state: &Value) -> Bytes {
+pub(super) fn event(state: &Value) -> Bytes {
     Bytes::from(format!("event: state\nid: {}\ndata: {state}\n\n", state["at_ms"]))
-}
-
-pub(super) fn get(call: &Call) -> Outcome {
-    let control = &call.control;
-    if control.shared.is_draining() {
-        return Err(Problem::unavailable("draining"));
-    }
-    let every = call.query("every").and_then(Value::as_f64).map_or(1, |every| every as u32).max(1);
-    let now = event(&metrics::state(control));
-    let parts = control.events.listen(every, call.aged.clone(), now);
-    let parts = parts.ok_or_else(|| Problem::unavailable(format!("{MAX_LISTENERS} listen already")))?;
-    Ok(stream(STREAM, parts))
 }
 
 #[cfg(test)]
@@ -141,14 +108,14 @@ mod tests {
         String::from_utf8(all).unwrap()
     }
 
-    fn listen(events: &Events, every: u32) -> (mpsc::Receiver<Bytes>, Arc<AtomicBool>) {
+    fn listen(events: &Listeners, every: u32) -> (mpsc::Receiver<Bytes>, Arc<AtomicBool>) {
         let aged = Arc::new(AtomicBool::new(false));
         (events.listen(every, aged.clone(), event(&json!({ "at_ms": 0 }))).expect("a place"), aged)
     }
 
     #[test]
     fn who_does_not_read_is_dropped_and_the_others_are_not() {
-        let events = Events::default();
+        let events = Listeners::default();
         let (mut reads, _) = listen(&events, 1);
         let (mut sleeps, _) = listen(&events, 1);
         assert_eq!(text(&mut reads), "retry: 1000\n\nevent: state\nid: 0\ndata: {\"at_ms\":0}\n\n");
@@ -156,18 +123,18 @@ mod tests {
             events.publish(|| json!({ "at_ms": second }));
             assert!(text(&mut reads).contains(&format!("id: {second}\n")));
         }
-        assert_eq!(events.lock().len(), 1);
+        assert_eq!(events.0.lock().len(), 1);
         assert_eq!(text(&mut sleeps).matches("event:").count(), MAX_UNREAD - 1, "what was kept for it");
         assert!(sleeps.is_closed());
         drop(reads);
         events.publish(|| json!({}));
-        assert!(events.lock().is_empty());
+        assert!(events.0.lock().is_empty());
         events.publish(|| unreachable!("nobody listens"));
     }
 
     #[test]
     fn listeners_are_bounded_and_places_come_back() {
-        let events = Events::default();
+        let events = Listeners::default();
         let mut all: Vec<_> = (0..MAX_LISTENERS).map(|_| listen(&events, 1)).collect();
         assert!(events.listen(1, Arc::default(), Bytes::new()).is_none());
         all.pop();
@@ -176,7 +143,7 @@ mod tests {
 
     #[test]
     fn rare_events_are_kept_alive_by_comments() {
-        let events = Events::default();
+        let events = Listeners::default();
         let (mut from, _) = listen(&events, 20);
         text(&mut from);
         let mut told = Vec::new();
@@ -192,7 +159,7 @@ mod tests {
 
     #[test]
     fn streams_end_in_good_order() {
-        let events = Events::default();
+        let events = Listeners::default();
         let (mut old, aged) = listen(&events, 1);
         let (mut other, _) = listen(&events, 1);
         aged.store(true, Ordering::Relaxed);

@@ -1,35 +1,78 @@
-//! Changes while the gate runs: single keys by name (tunables), and the whole configuration (reload).
+//! The settings in force and every way to change them: single keys by name (tunables), and the whole file (reload).
 //!
 //! ```text
-//! names and values ─► Settings::tuned ─► Live::tuned ─┐
-//!                                                     ├─► room, gate, capacity, replicas ─► live ─► generation
-//! file ─► Settings::load ─► tuned again ─► Live::new ─┘
+//! names and values ─► Settings::tuned ─► Config::tuned ─┐
+//!                                                       ├─► room, gate, capacity, replicas ─► config ─► generation
+//! file ─► Settings::load ─► tuned again ─► Config::new ─┘
 //! ```
 //!
-//! One change is made at a time ([`Alone`]), record included, so that the record has them in the order in which they took effect;
-//! the numbers themselves are behind a lock of their own, which nobody holds while a disk is waited for.
+//! Changes are made one at a time ([`ChangeLock`]), their audit record included, so that the audit lists them in the order
+//! in which they took effect. The numbers have a lock of their own, which nobody holds while a disk is waited for.
 //!
-//! A change is all or nothing, and in force for the next request when the call returns. What was tuned lives as long as
-//! the process. A reload leaves it alone, unless the *file's* value of that key has changed: then the file was edited
-//! for it, and the file has the last word.
+//! A change is all or nothing, and in force for the next request when the call returns. Tuned values live as long as the
+//! process. A reload keeps them, unless the *file's* value of that key has changed: then the operator edited the file for
+//! that key, and the file wins.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tidegate_core::gate::GateConfig;
 use tidegate_core::measure::Snapshot;
 use tidegate_core::room::NeedsNewRoom;
+use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::Timestamp;
 
-use crate::base::audit::{By, Entry};
+use crate::base::audit::{Audit, By, Entry};
+use crate::base::log::LogHandle;
+use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
-use crate::control::capacity::seated;
-use crate::control::driver::{Control, lock};
-use crate::proxy::stages::room::new_key;
-use tidegate_settings::{Applied, Change, Mistake, Settings, json_of};
+use crate::control::capacity::{Capacity, usable_limit};
+use crate::control::congestion::CongestionMonitor;
+use crate::shared::Shared;
+use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
+
+/// Where the settings came from, so that they can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What the command line sets on top of the file.
+    pub overrides: Vec<Override>,
+}
+
+impl Source {
+    /// Reads the settings anew.
+    ///
+    /// # Errors
+    /// All mistakes in the file and the overrides.
+    pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
+        match &self.file {
+            Some(file) => Settings::load_with(file, &self.overrides),
+            None => Settings::parse_with("", "command line", &self.overrides),
+        }
+    }
+}
+
+/// The ring of keys that sign tickets and passes: those configured, or those kept in the state directory, where one is made
+/// if there is none yet.
+///
+/// # Errors
+/// The state directory cannot be read or written, or the operating system has no randomness to give.
+pub fn ticket_keys(settings: &Settings, state: &StateDir) -> io::Result<Vec<String>> {
+    if settings.room.keys.is_empty() { state.keys(new_key) } else { Ok(settings.room.keys.clone()) }
+}
+
+fn new_key() -> io::Result<String> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(io::Error::other)?;
+    let id = getrandom::u32().map_err(io::Error::other)? % 255 + 1;
+    Ok(KeyRing::entry(id as u8, &secret))
+}
 
 /// What was tuned since the start.
 #[derive(Clone)]
@@ -128,20 +171,65 @@ impl Tuning {
     }
 }
 
-/// Nobody else changes anything meanwhile. Held while disks are waited for: not to be asked for on the control thread.
+/// The settings in force, what was tuned, and the parts of the gate that follow a change.
+pub struct ConfigStore {
+    shared: Arc<Shared>,
+    capacity: Arc<Mutex<Capacity>>,
+    congestion: Arc<CongestionMonitor>,
+    source: Source,
+    state: StateDir,
+    /// Held by whoever changes something, until the change is in the audit.
+    changing: Mutex<()>,
+    tuning: Mutex<Tuning>,
+    audit: Audit,
+    log: OnceLock<LogHandle>,
+}
+
+/// Excludes every other change. Held while disks are waited for, so it must not be taken on the control thread.
 pub struct ChangeLock<'c> {
-    control: &'c Control,
+    store: &'c ConfigStore,
     _others_wait: MutexGuard<'c, ()>,
 }
 
-impl Control {
+impl ConfigStore {
+    /// The store of a gate that starts with `shared.config`.
+    pub fn new(
+        shared: Arc<Shared>,
+        capacity: Arc<Mutex<Capacity>>,
+        congestion: Arc<CongestionMonitor>,
+        source: Source,
+        state: StateDir,
+    ) -> Self {
+        Self {
+            changing: Mutex::default(),
+            tuning: Mutex::new(Tuning::new(shared.config.load().settings.clone())),
+            audit: Audit::open(state.path()),
+            log: OnceLock::new(),
+            shared,
+            capacity,
+            congestion,
+            source,
+            state,
+        }
+    }
+
+    /// Lets changes of `log.level` reach the process's log.
+    pub fn steer_log(&self, log: LogHandle) {
+        _ = self.log.set(log);
+    }
+
     /// Waits until nobody else changes anything.
-    pub fn alone(&self) -> ChangeLock<'_> {
-        ChangeLock { control: self, _others_wait: lock(&self.changing) }
+    pub fn lock_changes(&self) -> ChangeLock<'_> {
+        ChangeLock { store: self, _others_wait: self.changing.lock() }
+    }
+
+    /// The record of who changed what.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Changes tunables by name, to values as in `--set`: all of them, or none. In force for the next request when this
-    /// returns, and recorded. What already has its value is left alone.
+    /// returns, and recorded. Keys that already have their value are left alone.
     ///
     /// # Errors
     /// Everything that is wrong with names and values; nothing has changed then.
@@ -151,44 +239,44 @@ impl Control {
         who: &str,
         why: &str,
     ) -> Result<Vec<Applied>, Vec<Mistake>> {
-        match self.alone().tune_if(changes, By { who, why }, |_| true) {
+        match self.lock_changes().tune_if(changes, By { who, why }, |_| true) {
             Ok((applied, _)) => Ok(applied),
             Err(TuneError::Mistakes(mistakes)) => Err(mistakes),
             Err(TuneError::Stale(_)) => unreachable!("any generation will do"),
         }
     }
 
-    /// What was tuned, for as long as nobody is to change it.
+    /// Calls `look` with what was tuned; no change takes effect meanwhile.
     pub fn with_tuning<T>(&self, look: impl FnOnce(&Tuning) -> T) -> T {
-        look(&lock(&self.tuning))
+        look(&self.tuning.lock())
     }
 }
 
 impl ChangeLock<'_> {
-    /// As [`Control::tune`], if the settings' generation is as expected; with the new one.
+    /// As [`ConfigStore::tune`], if the settings' generation is as expected. Returns the new generation too.
     ///
     /// # Errors
-    /// As [`Control::tune`], or somebody else was faster.
+    /// As [`ConfigStore::tune`], or somebody else was faster.
     pub fn tune_if<N: AsRef<str>, V: AsRef<str>>(
         &self,
         changes: &[(N, V)],
         by: By<'_>,
         expects: impl FnOnce(u64) -> bool,
     ) -> Result<(Vec<Applied>, u64), TuneError> {
-        let control = self.control;
-        let mut tuning = lock(&control.tuning);
+        let store = self.store;
+        let mut tuning = store.tuning.lock();
         if !expects(tuning.generation) {
             return Err(TuneError::Stale(tuning.generation));
         }
-        let old = control.shared.config.load_full();
+        let old = store.shared.config.load_full();
         let (settings, applied) = old.settings.tuned(changes).map_err(TuneError::Mistakes)?;
         let news: Vec<&Applied> = applied.iter().filter(|applied| applied.old != applied.new).collect();
         if news.is_empty() {
             return Ok((applied, tuning.generation));
         }
         let live = old.tuned(settings).map_err(|e| refused(&news, &e.to_string()))?;
-        let now = control.shared.clock.now();
-        control.put_in_force(&old, live, now).map_err(|e| refused(&news, &e.to_string()))?;
+        let now = store.shared.clock.now();
+        store.put_in_force(&old, live, now).map_err(|e| refused(&news, &e.to_string()))?;
         for Applied { name, new, .. } in &news {
             let tuned = Tuned { value: new.clone(), who: by.who.into(), why: by.why.into(), at: now };
             if tuning.file.value_of(name).as_ref() == Some(new) {
@@ -199,17 +287,17 @@ impl ChangeLock<'_> {
         }
         tuning.generation += 1;
         let generation = tuning.generation;
-        // Whoever asks what was tuned does not wait for the record's disk.
+        // Readers of the tuning do not wait for the audit's disk.
         drop(tuning);
         let entries: Vec<_> = news.iter().map(|applied| entry(applied)).collect();
-        control.audit.record(by, &entries, now);
+        store.audit.record(by, &entries, now);
         tracing::debug!(who = by.who, changes = entries.len(), "tuned");
         Ok((applied, generation))
     }
 }
 
-impl Control {
-    /// As [`Control::reload_by`], because of a signal.
+impl ConfigStore {
+    /// As [`ConfigStore::reload_by`], because of a signal.
     ///
     /// # Errors
     /// The new configuration is wrong; the old one stays.
@@ -227,30 +315,26 @@ impl Control {
         if let Some(access) = &self.shared.access {
             access.reopen();
         }
-        // A signal and the API are two threads. What the disk has to say is waited for without the lock that readers need.
-        let _alone = self.alone();
+        // A signal and the API are two threads. The disk is waited for without the lock that readers need.
+        let _alone = self.lock_changes();
         let file = self.source.read().map_err(ReloadError::Mistakes)?;
         let before = self.with_tuning(Tuning::clone);
         let (settings, tuned) = before.rebase(&file)?;
         let old = self.shared.config.load_full();
         let changes = old.settings.diff(&settings);
-        // A socket stays where it is, whoever may change things there: what only a restart changes is as it was, and checked with the rest.
+        // Keys that only a restart changes keep their old values; the result is checked as a whole.
         let settings = settings.until_restart(&old.settings).map_err(ReloadError::Restart)?;
-        let keys = if settings.room.keys.is_empty() {
-            self.state.keys(new_key).map_err(ReloadError::State)?
-        } else {
-            settings.room.keys.clone()
-        };
+        let keys = ticket_keys(&settings, &self.state).map_err(ReloadError::State)?;
         let mut live = Config::new(settings, &keys)?;
         let now = self.shared.clock.now();
         let lines = self.shared.gate.by_class(old.classes.len());
         let total = Snapshot::take(self.shared.shards.iter().map(|s| &**s), now);
         live.follow(&old, &total, |id| lines.get(id.index()).is_none_or(|line| *line == (0, 0)));
-        let mut tuning = lock(&self.tuning);
+        let mut tuning = self.tuning.lock();
         if let Err(refused) = self.put_in_force(&old, live, now) {
             let Refused { why, mut live } = *refused;
             tracing::warn!("{why}: room.max_wait and room.grace take effect with the next start only");
-            // Without them, or the room would refuse every later change as well.
+            // Their old values stay, or the room would refuse every later change as well.
             let (room, was) = (&mut live.settings.room, &old.settings.room);
             (room.max_wait, room.grace) = (was.max_wait, was.grace);
             if let Err(refused) = self.put_in_force(&old, live, now) {
@@ -275,8 +359,8 @@ impl Control {
         Ok(changes)
     }
 
-    /// Hands other settings to whoever goes by them. The room is asked first: it alone may refuse, and nothing has changed
-    /// then.
+    /// Hands other settings to the parts that follow them. The room is asked first: it alone may refuse, and nothing has
+    /// changed then.
     fn put_in_force(&self, old: &Config, live: Config, now: Timestamp) -> Result<(), Box<Refused>> {
         if let Some(room) = self.shared.admission.room()
             && live.room_config() != old.room_config()
@@ -295,7 +379,7 @@ impl Control {
             self.shared.replicas.reconfigure(&after.origin);
         }
         self.shared.sessions.follow(old, &live, now);
-        let mut capacity = lock(&self.capacity);
+        let mut capacity = self.capacity.lock();
         live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity
             || old.bounds() != live.bounds()
@@ -305,7 +389,7 @@ impl Control {
         }
         let (was, config) = (old.gate_config(), live.gate_config());
         if was != config {
-            let max_in_flight = seated(capacity.limit(&live), &self.shared);
+            let max_in_flight = usable_limit(capacity.limit(&live), &self.shared);
             self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..config });
         }
         if before.log.level != after.log.level
@@ -320,12 +404,12 @@ impl Control {
             capacity.put_in_force(&self.shared, now);
         }
         drop(capacity);
-        // At once: orders name service levels, applications and lighter URLs by their places in the file.
-        self.follow_rules(now);
+        // At once: policies in force name service levels, applications and lighter URLs by their index in the file.
+        self.congestion.follow_config(now);
     }
 }
 
-/// The room keeps what it has; the rest may go on.
+/// The room keeps its configuration; the caller may put the rest of `live` in force.
 struct Refused {
     why: NeedsNewRoom,
     live: Config,
@@ -337,7 +421,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What the parts of the gate refuse, in the settings' words. The text names what is too much.
+/// A refusal of a part of the gate, as a mistake in the settings. `why` names the value that is too large.
 fn refused(news: &[&Applied], why: &str) -> TuneError {
     let of_room = news.iter().find(|applied| applied.name.starts_with("room."));
     let (key, got) =
