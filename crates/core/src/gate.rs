@@ -31,13 +31,8 @@
 use std::time::Duration;
 
 use crate::capacity::Sample;
-<<<<<<< HEAD
 use crate::mutants::{self, Mutant};
-use crate::queue::{QueueHandle, Waiting};
-use crate::scheduler::Scheduler;
-=======
 use crate::queue::{Lane, QueueHandle, Waiting};
->>>>>>> wt-corea
 use crate::scheduler::tournament::Tournament;
 use crate::scheduler::{Head, Scheduler};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
@@ -222,13 +217,8 @@ impl Gate {
     pub fn finish(&mut self, class: ClassId, cost: Cost, now: Timestamp) {
         let here = &mut self.classes[class.index()];
         let was_full = here.is_full();
-<<<<<<< HEAD
-        here.in_flight -= 1;
-        self.totals.in_flight -= u32::from(!mutants::is(Mutant::FinishFreesNothing));
-=======
         here.finish();
-        self.totals.in_flight -= 1;
->>>>>>> wt-corea
+        self.totals.in_flight -= u32::from(!mutants::is(Mutant::FinishFreesNothing));
         self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
         self.totals.finished += 1;
         if was_full {
@@ -332,16 +322,7 @@ impl Gate {
         self.classes[class.index()].queued().count
     }
 
-<<<<<<< HEAD
-    fn has_room(&self) -> bool {
-        let beyond = u32::from(mutants::is(Mutant::LimitOffByOne));
-        self.limit.is_none_or(|limit| self.totals.in_flight < limit + beyond)
-    }
-
-    /// What a class may not do by its own limits, for whoever checks the gate.
-=======
     /// Whether waiting requests of a class are held back by its own limits.
->>>>>>> wt-corea
     pub fn is_held(&self, class: ClassId) -> bool {
         self.classes[class.index()].held.count > 0
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ShedReason;
+use crate::mutants::{self, Mutant};
 use crate::units::Cost;
 
 /// Counts of the gate since its creation, its present contents and its limits.
@@ -77,6 +78,7 @@ impl Totals {
 
     /// Whether an in-flight slot is free.
     pub fn has_room(&self) -> bool {
-        self.limit.is_none_or(|limit| self.in_flight < limit)
+        let beyond = u32::from(mutants::is(Mutant::LimitOffByOne));
+        self.limit.is_none_or(|limit| self.in_flight < limit + beyond)
     }
 }

@@ -394,7 +394,7 @@ fn congestion(out: &mut String, control: &Control) {
         for (rule, standing) in congestion.rules() {
             let value = match name {
                 "tidegate_rule_in_force" => u64::from(standing.in_force),
-                "tidegate_rule_shadow" => u64::from(rule.order.is_shadow),
+                "tidegate_rule_shadow" => u64::from(rule.policy.is_shadow),
                 _ => standing.times,
             };
             let _ = writeln!(out, "{name}{{rule=\"{}\"}} {value}", label(&rule.name));

@@ -169,7 +169,7 @@ fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Va
 fn rules(congestion: &Congestion) -> Value {
     let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
         json!({
-            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.order.is_shadow,
+            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.policy.is_shadow,
             "priority": rule.priority, "in_force": standing.in_force,
             "since_ms": standing.since.map(Timestamp::as_millis), "times": standing.times,
             "when": truth(standing.heard.when),
