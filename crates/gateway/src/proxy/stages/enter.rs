@@ -9,8 +9,8 @@ use tidegate_core::measure::Event;
 use tidegate_core::units::Timestamp;
 
 use crate::http::target;
+use crate::proxy::context::RequestContext;
 use crate::proxy::navigation::{is_part_of_page, wants_html};
-use crate::proxy::serve::RequestContext;
 use crate::proxy::stages::room::{RoomOutcome, RoomStage, Visitor};
 use tidegate_settings::{Role, WhenFull};
 
@@ -42,7 +42,8 @@ impl RequestContext {
         let meets = if by_order { RoomUse::Room } else { self.meets(&parts.headers) };
         let is_guarded =
             live.ingress.limits(self.class) && !matches!(live.settings.role, Role::TokenGen { .. });
-        let (is_in, is_asked) = (self.has_seat(), matches!(meets, RoomUse::Room | RoomUse::AsPart));
+        let (is_in, is_asked) =
+            (self.is_session_admitted(), matches!(meets, RoomUse::Room | RoomUse::AsPart));
         let may_begin = meets == RoomUse::Past && self.session.is_some();
         if !(is_asked || is_guarded || is_in || may_begin) {
             return self.unasked(Event::Entered);

@@ -1,29 +1,20 @@
 //! One request under orders: what is decided, and how it is carried out (WAC 3.3).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, request};
+use http::{Uri, request};
 use hyper::body::{Body as _, Incoming};
-use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, PolicyDecision, PolicyRequest, RouteId};
 
-use crate::config::Config;
 use crate::config::page::Kind;
 use crate::http::target;
+use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
-use crate::proxy::response_body::ResponseBody;
-use crate::proxy::serve::{RequestContext, own};
-use crate::proxy::stages::forward::Forwarded;
-use crate::proxy::stages::room::WaitingAnswer;
-use crate::shared::policies::refusals::{Cause, Refusal};
+use crate::proxy::respond::WaitingAnswer;
+use crate::proxy::stages::forward::{Answer, own};
+use crate::shared::policies::PoliciesInForce;
+use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
-use crate::shared::policies::{PoliciesInForce, PolicyRecord};
-use tidegate_settings::Explained;
-
-/// Tells of the decision on a request.
-pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
 /// When a refused visitor is told to come again if nothing better is known: a few ticks of a rule's `until`.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -35,11 +26,11 @@ pub(crate) enum PolicyOutcome {
     /// It goes on to the room, whatever its class.
     Room,
     /// This is its answer.
-    Answer(Box<Response<ResponseBody<Forwarded>>>),
+    Answer(Box<Answer>),
 }
 
 impl PolicyOutcome {
-    fn answer(response: Response<ResponseBody<Forwarded>>) -> Self {
+    fn answer(response: Answer) -> Self {
         Self::Answer(Box::new(response))
     }
 }
@@ -111,7 +102,7 @@ impl RequestContext {
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
     ) -> PolicyOutcome {
-        let is_new_session = !self.has_seat();
+        let is_new_session = !self.is_session_admitted();
         if crate::shared::policies::is_watched(word) {
             let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
             self.conn.control.take(&asked, parts.uri.path_and_query());
@@ -168,9 +159,9 @@ impl RequestContext {
                 Some(body) => {
                     let w = WaitingAnswer {
                         status: Some(status),
-                        ..WaitingAnswer::without_place(Kind::Overloaded, wait)
+                        ..WaitingAnswer::without_position(Kind::Overloaded, wait)
                     };
-                    let mut response = self.wait(parts, body, w).await;
+                    let mut response = self.waiting_answer(parts, body, w).await;
                     self.tell(response.headers_mut(), told.as_ref(), done);
                     return PolicyOutcome::answer(own(response));
                 }
@@ -201,13 +192,13 @@ impl RequestContext {
             }
         };
         self.tell(response.headers_mut(), told.as_ref(), done);
-        PolicyOutcome::answer(self.finish(response, "refused"))
+        PolicyOutcome::answer(self.own(response, "refused"))
     }
 
     fn rerouted(&mut self, rerouted: Rerouted) -> PolicyOutcome {
         match rerouted {
             Rerouted::Elsewhere(location) => {
-                PolicyOutcome::answer(self.finish(respond::lighter(&location), "rerouted"))
+                PolicyOutcome::answer(self.own(respond::lighter(&location), "rerouted"))
             }
             Rerouted::Here | Rerouted::Already => PolicyOutcome::Pass,
         }
@@ -229,67 +220,6 @@ impl RequestContext {
         // What it costs is the lighter URL's.
         self.class = self.config.class_of(parts, self.client, self.tier);
         Rerouted::Here
-    }
-
-    /// Keeps a refusal for whoever asks for its reason.
-    pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
-        let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);
-        self.worker.shared.policies.refusals.keep(refusal.retry_after(retry_after));
-    }
-
-    /// A refusal of the gate's own, kept and told.
-    pub(crate) fn refused_by_gate(
-        &mut self,
-        mut response: Response<Bytes>,
-        event: Event,
-        path: &str,
-    ) -> Response<ResponseBody<Forwarded>> {
-        self.explain(response.headers_mut(), event, path);
-        self.finish(response, "shed")
-    }
-
-    /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
-    pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
-        let after = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
-        if self.config.settings.explain.header != Explained::Off
-            && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
-        {
-            headers.insert(DECISION, value);
-        }
-    }
-
-    /// Tells of a decision in an answer's head, as far as the operator wants it told.
-    fn tell(&self, headers: &mut HeaderMap, told: Option<&Arc<PolicyRecord>>, done: Done) {
-        if let Some(told) = told {
-            tell(&self.config, &self.id, headers, told, done.name());
-        }
-    }
-
-    /// Tells of what an order in shadow would have decided.
-    pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
-        if let Some(told) = &self.shadow {
-            tell(&self.config, &self.id, headers, told, "shadow");
-        }
-    }
-}
-
-fn tell(live: &Config, id: &str, headers: &mut HeaderMap, told: &PolicyRecord, action: &str) {
-    let text = match live.settings.explain.header {
-        Explained::Off => return,
-        Explained::Id => format!("id={id}"),
-        Explained::Full => {
-            // Rules are named by the operator, figures written by the detectors: quotes are all that could confuse.
-            let plain = |text: &str| text.replace(['"', '\\'], "'");
-            let (level, figures) = (plain(&told.level), plain(&told.figures));
-            format!(
-                "id={id}; rule=\"{}\"; action={action}; level=\"{level}\"; figures=\"{figures}\"",
-                told.rule
-            )
-        }
-    };
-    if let Ok(value) = HeaderValue::from_str(&text) {
-        headers.insert(DECISION, value);
     }
 }
 

@@ -6,7 +6,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::HeaderValue;
+use bytes::Bytes;
+use http::header::ACCEPT_LANGUAGE;
+use http::{HeaderMap, HeaderValue, Response, request};
+use hyper::body::Incoming;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
 use tidegate_core::admission::{Admission, AdmissionRequest, Decision, Position, Presented, SessionAsk};
@@ -19,8 +22,13 @@ use tidegate_core::units::{ClassId, Timestamp};
 use crate::config::page;
 use crate::config::page::Kind;
 use crate::config::{ClassTag, Config};
+use crate::http::target;
+use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
 use crate::proxy::cookies::Cookies;
+use crate::proxy::navigation::{can_return, kept_form, wants_html};
+use crate::proxy::respond;
+use crate::proxy::respond::{AnswerRequest, WaitingAnswer};
 use crate::shared::sessions;
 use tidegate_settings::{Role, SessionBy, Unit};
 
@@ -65,6 +73,43 @@ impl Visitor<'_> {
     }
 }
 
+impl RequestContext {
+    pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+        Visitor {
+            ip: self.client,
+            cookies: Cookies::read(headers, self.config.class(self.class).mark),
+            url_ticket,
+            secure: target::scheme(headers, self.trusted) == "https",
+            can_return: can_return(headers),
+        }
+    }
+
+    /// The waiting room's answer; a form is kept in the page.
+    pub(crate) async fn waiting_answer(
+        &mut self,
+        parts: &request::Parts,
+        body: Incoming,
+        w: WaitingAnswer,
+    ) -> Response<Bytes> {
+        let mut html = wants_html(&parts.headers);
+        let mut form = None;
+        if html && !parts.method.is_safe() {
+            form = kept_form(parts, body, self.config.settings.room.max_form_bytes).await;
+            html = form.is_some();
+        }
+        let asked = AnswerRequest {
+            class: self.class,
+            target: parts.uri.path_and_query().map_or("/", |t| t.as_str()),
+            html,
+            language: parts.headers.get(ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()),
+            form: form.as_ref(),
+        };
+        let response = respond::waiting(&self.config, &asked, w);
+        self.log_own(&response, "waiting");
+        response
+    }
+}
+
 /// What the room says of a request.
 pub enum RoomOutcome {
     /// Forward it, and hand these cookies out with the answer.
@@ -97,34 +142,6 @@ pub enum RoomOutcome {
         /// To set with the redirect.
         cookies: Vec<HeaderValue>,
     },
-}
-
-/// What a visitor who must wait is told.
-pub struct WaitingAnswer {
-    /// Which of the room's answers.
-    pub kind: Kind,
-    /// Time until the visitor's turn; for [`Kind::Full`], until asking again makes sense.
-    pub wait: Duration,
-    /// Visitors ahead.
-    pub place: u64,
-    /// Time waited so far.
-    pub waited: Duration,
-    /// When the page should ask first.
-    pub poll: Duration,
-    /// For clients that keep no cookies: the ticket to carry in the URL.
-    pub url_ticket: Option<Sealed>,
-    /// To set with the answer.
-    pub cookies: Vec<HeaderValue>,
-    /// The answer's status, if it is not that of its kind.
-    pub status: Option<u16>,
-}
-
-impl WaitingAnswer {
-    /// Of somebody who has no place.
-    pub fn without_place(kind: Kind, wait: Duration) -> Self {
-        let (place, waited) = (0, Duration::ZERO);
-        Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
-    }
 }
 
 /// The room stage of one worker: its own randomness, the shared room.

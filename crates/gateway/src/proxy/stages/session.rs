@@ -7,9 +7,9 @@ use tidegate_core::session::{Ender, SessionKey, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
 
+use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
 use crate::proxy::cookies::Cookies;
-use crate::proxy::serve::RequestContext;
 use crate::proxy::stages::room::{RoomOutcome, RoomStage, Visitor, authentic_pass};
 use crate::shared::sessions::{RENEWALS, RequestSession, SessionGuard, SessionLink, of_nonce};
 use tidegate_settings::SessionBy;
@@ -53,11 +53,6 @@ impl RequestContext {
             SessionGuard { worker, request: Some(request), begins: None }
         });
         self.session = Some(Box::new(RequestSession { key, standing, pass, binding, is_secure, stay }));
-    }
-
-    /// Its session is admitted.
-    pub(crate) fn has_seat(&self) -> bool {
-        self.session.as_ref().is_some_and(|seat| seat.is_admitted())
     }
 
     /// A place is free for the session that the request would begin; where sessions are not counted there always is one.
