@@ -1,8 +1,11 @@
 //! One request through the stages, left to right:
 //!
 //! ```text
-//! check ─► classify ─► orders ─► room ─► gate ─► dispatch ─► origin
-//!    └────────┴──────────┴─ respond ◄┴─────────┘
+//! check ─► classify ─► session ─► decide ─► forward (gate's queue, origin)
+//!    │                               │  ▲         │
+//!    │                               ▼  │         │
+//!    │                             policies       │
+//!    └────────────► respond ◄────────┴────────────┘
 //! ```
 
 use std::convert::Infallible;
@@ -11,6 +14,7 @@ use std::time::Duration;
 
 use http::{Request, Response, request};
 use hyper::body::Incoming;
+use tidegate_core::admission::Progress;
 use tidegate_core::measure::Event;
 use tokio::time::Instant;
 
@@ -22,9 +26,9 @@ use crate::proxy::context::{Conn, RequestContext};
 use crate::proxy::respond;
 use crate::proxy::respond::{STATUS_PATH, WaitingAnswer};
 use crate::proxy::response_body::ResponseBody;
+use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, Forwarded, TicketGuard, own};
-use crate::proxy::stages::policies::PolicyOutcome;
-use crate::proxy::stages::room::RoomOutcome;
+use crate::proxy::stages::room::Outcome;
 use crate::shared::Worker;
 use crate::shared::policies::refusals::Cause;
 use crate::upstream::body::RequestBody;
@@ -85,75 +89,85 @@ async fn handle(
     }
     let url_ticket = target::take_ticket(&mut parts.uri);
     target::clean_referer(&mut parts.headers);
-    let mut exchange = RequestContext::of(worker, conn, &parts, started, deadline);
+    let mut context = RequestContext::of(worker, conn, &parts, started, deadline);
     if parts.uri.path() == STATUS_PATH {
-        return own(exchange.status(&parts, url_ticket.as_deref()));
+        return own(context.status(&parts, url_ticket.as_deref()));
     }
-    exchange.worker.shard.arrived(exchange.class);
-    exchange.sit(&parts.headers);
-    if let Some(refused) = exchange.over_quota(&parts) {
-        return refused;
-    }
+    context.worker.shard.arrived(context.class);
+    context.recognise_session(&parts.headers);
     let mut body = Some(body);
-    let mut by_order = false;
-    let orders = exchange.worker.policy_version();
-    if orders != 0 {
+    let ticket = url_ticket.as_deref();
+    let outcome = match context.worker.policy_version() {
+        0 => context.decide(&Asked {
+            parts: &parts,
+            url_ticket: ticket,
+            policies: None,
+            is_plain: false,
+            progress: Progress::Start,
+        }),
         // On the heap, as below.
-        match Box::pin(exchange.ordered(orders, &mut parts, &mut body)).await {
-            PolicyOutcome::Answer(answer) => return *answer,
-            PolicyOutcome::Room => by_order = true,
-            PolicyOutcome::Pass => {}
+        version => {
+            let decided = context.decide_under_policies(version, &mut parts, ticket, &mut body);
+            match Box::pin(decided).await {
+                Ok(outcome) => outcome,
+                Err(answer) => return *answer,
+            }
         }
-    }
+    };
     let Some(body) = body else { unreachable!("only an answer takes it") };
-    let class = exchange.class;
-    match exchange.room(&parts, url_ticket.as_deref(), by_order) {
-        RoomOutcome::Enter { by, cookies, ticket } => {
-            exchange.worker.count(by);
-            let claim = TicketGuard::new(&exchange.worker, ticket);
+    let class = context.class;
+    match outcome {
+        Outcome::Enter { by, cookies, ticket } => {
+            context.worker.count(by);
+            let guard = TicketGuard::new(&context.worker, ticket);
             // On the heap: several kilobytes of state, which answers of the gate's own would carry along through
             // every move of their own small future.
-            Box::pin(exchange.forward(parts, RequestBody::incoming(body), by, cookies, claim)).await
+            Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
         }
-        RoomOutcome::Wait(waiting) => {
+        Outcome::Wait(waiting) => {
             if waiting.kind == page::Kind::Full {
-                exchange.worker.shard.shed(class, Event::Full);
+                context.worker.shard.shed(class, Event::Full);
                 let after = respond::retry_after(waiting.wait).as_secs();
-                exchange.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
+                context.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
             }
-            own(exchange.waiting_answer(&parts, body, *waiting).await)
+            own(context.waiting_answer(&parts, body, *waiting).await)
         }
-        RoomOutcome::Throttled { retry_after } => {
-            exchange.worker.shard.shed(class, Event::IngressShed);
-            own(exchange.refused_by_gate(
+        Outcome::Throttled { retry_after } => {
+            context.worker.shard.shed(class, Event::IngressShed);
+            own(context.refused_by_gate(
                 respond::throttled(retry_after),
                 Event::IngressShed,
                 parts.uri.path(),
             ))
         }
-        RoomOutcome::NoPlace { retry_after } => exchange.no_place(&parts, body, retry_after).await,
-        RoomOutcome::Elsewhere { base, ticket, cookies } => {
+        Outcome::NoSessionSlot { retry_after } => context.no_session_slot(&parts, body, retry_after).await,
+        Outcome::Elsewhere { base, ticket, cookies } => {
             let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
-            exchange.own(respond::redirect(&url, &cookies), "redirected")
+            context.own(respond::redirect(&url, &cookies), "redirected")
+        }
+        Outcome::OverQuota { retry_after } => {
+            let after = respond::retry_after(retry_after).as_secs();
+            context.keep_refusal(parts.uri.path(), Cause::Quota, after);
+            context.own(respond::over_quota(retry_after), "shed")
+        }
+        Outcome::Perform { .. } | Outcome::RefusedByPolicy { .. } => {
+            unreachable!("policies are performed where they are in force")
         }
     }
 }
 
 impl RequestContext {
-    /// There is no place for the session that it would begin.
-    async fn no_place(&mut self, parts: &request::Parts, body: Incoming, retry_after: Duration) -> Answer {
+    /// There is no slot for the session that it would begin.
+    async fn no_session_slot(
+        &mut self,
+        parts: &request::Parts,
+        body: Incoming,
+        retry_after: Duration,
+    ) -> Answer {
         self.worker.shard.shed(self.class, Event::SessionsRefused);
         let waiting = WaitingAnswer::without_position(page::Kind::Overloaded, retry_after);
         let mut response = self.waiting_answer(parts, body, waiting).await;
         self.explain(response.headers_mut(), Event::SessionsRefused, parts.uri.path());
         own(response)
-    }
-
-    /// Beyond the quota of its service level: refused.
-    fn over_quota(&mut self, parts: &request::Parts) -> Option<Answer> {
-        let cost = self.config.class(self.class).cost;
-        let wait = self.config.tiers.get(self.tier)?.take(cost, self.started).err()?;
-        self.keep_refusal(parts.uri.path(), Cause::Quota, respond::retry_after(wait).as_secs());
-        Some(self.own(respond::over_quota(wait), "shed"))
     }
 }

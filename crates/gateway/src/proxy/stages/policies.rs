@@ -1,17 +1,20 @@
-//! One request under orders: what is decided, and how it is carried out (WAC 3.3).
+//! One request under policies in force: performs what the core wants performed, and carries out refusals (WAC 3.3).
 
 use std::time::Duration;
 
 use http::{Uri, request};
 use hyper::body::{Body as _, Incoming};
-use tidegate_core::policies::{Action, ActivePolicy, PolicyDecision, PolicyRequest, RouteId};
+use tidegate_core::admission::{PolicyStep, Progress};
+use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
 
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::respond::WaitingAnswer;
+use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
+use crate::proxy::stages::room::Outcome;
 use crate::shared::policies::PoliciesInForce;
 use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
@@ -19,141 +22,107 @@ use crate::shared::policies::stats::Done;
 /// When a refused visitor is told to come again if nothing better is known: a few ticks of a rule's `until`.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What becomes of a request after the orders.
-pub(crate) enum PolicyOutcome {
-    /// It goes on.
-    Pass,
-    /// It goes on to the room, whatever its class.
-    Room,
-    /// This is its answer.
-    Answer(Box<Answer>),
-}
-
-impl PolicyOutcome {
-    fn answer(response: Answer) -> Self {
-        Self::Answer(Box::new(response))
-    }
-}
+/// What came of a policy: the decision goes on, or the request is answered.
+type Performed = Result<Progress, Box<Answer>>;
 
 impl RequestContext {
-    /// Asks the orders in force about this request and does what they say.
-    async fn obey(
+    /// What becomes of the request where policies may be in force, or be in force while it is answered. `version` is that of
+    /// [`Worker::policy_version`](crate::shared::Worker::policy_version).
+    ///
+    /// # Errors
+    /// Its answer, if a policy answers it.
+    pub(crate) async fn decide_under_policies(
         &mut self,
-        standing: &PoliciesInForce,
+        version: u64,
         parts: &mut request::Parts,
+        url_ticket: Option<&str>,
         body: &mut Option<Incoming>,
-        is_new_session: bool,
-    ) -> PolicyOutcome {
+    ) -> Result<Outcome, Box<Answer>> {
         let is_plain = is_plain(parts, body.as_ref());
-        let mut from = 0;
+        if crate::shared::policies::is_watched(version) {
+            self.conn.control.take(&self.policy_request(parts, is_plain), parts.uri.path_and_query());
+        }
+        // The version is read again: a policy that came in force since then was not told of a request that was not remembered yet.
+        let worker = self.worker.clone();
+        let in_force = worker.policies(worker.policy_version());
+        let policies = in_force.as_ref().map(|policies| &***policies);
+        let mut progress = Progress::Start;
         loop {
-            let asked = self.asked(parts, is_new_session, is_plain);
-            let mut shadow = None;
-            let mut see = |order: &ActivePolicy| shadow = standing.told(order).cloned();
-            let decision = standing.orders.decide(&asked, from, self.started, &mut see);
-            if let Some(told) = shadow {
-                told.stats.count_shadow();
-                self.shadow = Some(told);
-            }
-            from = match decision {
-                PolicyDecision::Pass => return PolicyOutcome::Pass,
-                PolicyDecision::Refuse { order, retry_after } => {
-                    return self.refuse(standing, order, retry_after, parts, body).await;
+            let outcome = self.decide(&Asked { parts, url_ticket, policies, is_plain, progress });
+            let (
+                Outcome::Perform { policy: at, .. } | Outcome::RefusedByPolicy { policy: at, .. },
+                Some(policies),
+            ) = (&outcome, policies)
+            else {
+                return Ok(outcome);
+            };
+            let at = *at;
+            let Some(policy) = policies.orders.get(at) else { return Ok(outcome) };
+            progress = match outcome {
+                Outcome::Perform { step, .. } => self.perform(policies, policy, at, step, parts).await?,
+                Outcome::RefusedByPolicy { retry_after, .. } => {
+                    self.refuse(policies, policy, retry_after, parts, body).await?
                 }
-                PolicyDecision::Room { order } if self.config.settings.room.enabled => {
-                    count(standing, order, Done::Room);
-                    return PolicyOutcome::Room;
-                }
-                PolicyDecision::Room { order } => {
-                    return self.refuse(standing, order, None, parts, body).await;
-                }
-                PolicyDecision::Reroute { order, route } => match self.reroute(route, parts) {
-                    Rerouted::Already => standing.after(order),
-                    rerouted => {
-                        count(standing, order, Done::Reroute);
-                        return self.rerouted(rerouted);
-                    }
-                },
-                PolicyDecision::Ask { order, application, next } => {
-                    count(standing, order, Done::Ask);
-                    if !self.ask(application, parts).await {
-                        return self.refuse(standing, order, None, parts, body).await;
-                    }
-                    next
-                }
-                PolicyDecision::Multicast { order, period } => match self.share(parts, period).await {
-                    Some(response) => {
-                        count(standing, order, Done::Multicast);
-                        self.conn.control.share();
-                        return PolicyOutcome::answer(response);
-                    }
-                    // Not to be shared: it goes on as if this order were none.
-                    None => standing.after(order),
-                },
+                other => return Ok(other),
             };
         }
     }
 
-    /// Remembers the request for orders that come while it is answered, and does what those in force say. `word` is what
-    /// [`Worker::orders`](crate::shared::Worker::orders) said.
-    pub(crate) async fn ordered(
+    async fn perform(
         &mut self,
-        word: u64,
+        policies: &PoliciesInForce,
+        policy: &ActivePolicy,
+        at: usize,
+        step: PolicyStep,
         parts: &mut request::Parts,
-        body: &mut Option<Incoming>,
-    ) -> PolicyOutcome {
-        let is_new_session = !self.is_session_admitted();
-        if crate::shared::policies::is_watched(word) {
-            let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
-            self.conn.control.take(&asked, parts.uri.path_and_query());
-        }
-        // Again: an order that came meanwhile has not asked about a request that it could not know of.
-        let worker = self.worker.clone();
-        match worker.policies(worker.policy_version()) {
-            Some(standing) => self.obey(&standing, parts, body, is_new_session).await,
-            None => PolicyOutcome::Pass,
-        }
-    }
-
-    fn asked<'p>(
-        &self,
-        parts: &'p request::Parts,
-        is_new_session: bool,
-        is_plain: bool,
-    ) -> PolicyRequest<'p> {
-        PolicyRequest {
-            path: parts.uri.path(),
-            class: self.class,
-            cost: self.config.class(self.class).cost,
-            tier: self.tier,
-            is_new_session,
-            is_plain,
+    ) -> Performed {
+        match step {
+            PolicyStep::Authorise(authoriser) => {
+                count(policies, policy, Done::Ask);
+                let agrees = self.authorise(authoriser, parts).await;
+                Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
+            }
+            PolicyStep::Coalesce { period } => match self.share(parts, period).await {
+                Some(response) => {
+                    count(policies, policy, Done::Multicast);
+                    self.conn.control.share();
+                    Err(Box::new(response))
+                }
+                None => Ok(Progress::After(at)),
+            },
+            PolicyStep::Reroute(route) => match self.reroute(route, parts) {
+                Rerouted::Already => Ok(Progress::After(at)),
+                rerouted => {
+                    count(policies, policy, Done::Reroute);
+                    self.rerouted(rerouted)
+                }
+            },
         }
     }
 
-    async fn ask(&self, application: tidegate_core::policies::AuthoriserId, parts: &request::Parts) -> bool {
-        let Some(asker) = self.config.applications.get(usize::from(application.0)) else { return true };
-        asker.ask(parts, self.client, &self.worker.shared.clock).await
+    async fn authorise(&self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
+        let Some(one) = self.config.applications.get(usize::from(authoriser.0)) else { return true };
+        one.ask(parts, self.client, &self.worker.shared.clock).await
     }
 
     async fn refuse(
         &mut self,
-        standing: &PoliciesInForce,
-        order: &ActivePolicy,
+        policies: &PoliciesInForce,
+        policy: &ActivePolicy,
         retry_after: Option<Duration>,
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
-    ) -> PolicyOutcome {
-        let done = Done::from(order.action);
-        count(standing, order, done);
+    ) -> Performed {
+        let done = Done::from(policy.action);
+        count(policies, policy, done);
         let wait = retry_after.unwrap_or(RETRY_AFTER);
-        let told = standing.told(order).cloned();
-        if let Some(told) = &told {
-            let cause = Cause::Rule(told.clone(), done);
+        let record = policies.told(policy).cloned();
+        if let Some(record) = &record {
+            let cause = Cause::Rule(record.clone(), done);
             self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
         }
-        let name = told.as_ref().map_or("", |told| &told.rule);
-        let mut response = match order.action {
+        let name = record.as_ref().map_or("", |record| &record.rule);
+        let mut response = match policy.action {
             Action::Answer { status } => respond::refused(status, name, &self.id, wait),
             Action::Page { status } => match body.take() {
                 Some(body) => {
@@ -162,15 +131,15 @@ impl RequestContext {
                         ..WaitingAnswer::without_position(Kind::Overloaded, wait)
                     };
                     let mut response = self.waiting_answer(parts, body, w).await;
-                    self.tell(response.headers_mut(), told.as_ref(), done);
-                    return PolicyOutcome::answer(own(response));
+                    self.tell(response.headers_mut(), record.as_ref(), done);
+                    return Err(Box::new(own(response)));
                 }
                 None => respond::refused(status, name, &self.id, wait),
             },
             Action::Lighter(route) if is_plain(parts, body.as_ref()) => {
                 return match self.reroute(route, parts) {
-                    // Who asks for the lighter URL itself has it.
-                    Rerouted::Already => PolicyOutcome::Pass,
+                    // Whoever asks for the lighter URL itself gets it.
+                    Rerouted::Already => Ok(Progress::Over),
                     rerouted => self.rerouted(rerouted),
                 };
             }
@@ -191,16 +160,14 @@ impl RequestContext {
                 response
             }
         };
-        self.tell(response.headers_mut(), told.as_ref(), done);
-        PolicyOutcome::answer(self.own(response, "refused"))
+        self.tell(response.headers_mut(), record.as_ref(), done);
+        Err(Box::new(self.own(response, "refused")))
     }
 
-    fn rerouted(&mut self, rerouted: Rerouted) -> PolicyOutcome {
+    fn rerouted(&mut self, rerouted: Rerouted) -> Performed {
         match rerouted {
-            Rerouted::Elsewhere(location) => {
-                PolicyOutcome::answer(self.own(respond::lighter(&location), "rerouted"))
-            }
-            Rerouted::Here | Rerouted::Already => PolicyOutcome::Pass,
+            Rerouted::Elsewhere(location) => Err(Box::new(self.own(respond::lighter(&location), "rerouted"))),
+            Rerouted::Here | Rerouted::Already => Ok(Progress::Over),
         }
     }
 
@@ -217,15 +184,15 @@ impl RequestContext {
             return Rerouted::Elsewhere(uri);
         }
         parts.uri = uri;
-        // What it costs is the lighter URL's.
+        // From here on it costs what the lighter URL costs.
         self.class = self.config.class_of(parts, self.client, self.tier);
         Rerouted::Here
     }
 }
 
-fn count(standing: &PoliciesInForce, order: &ActivePolicy, done: Done) {
-    if let Some(told) = standing.told(order) {
-        told.stats.count(done);
+fn count(policies: &PoliciesInForce, policy: &ActivePolicy, done: Done) {
+    if let Some(record) = policies.told(policy) {
+        record.stats.count(done);
     }
 }
 
