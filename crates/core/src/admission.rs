@@ -1,14 +1,14 @@
-//! The room's desk: what becomes of one request that meets the room. Joins the room, or in the two-process form one half
-//! of it (WebQ III-B), with what the request shows.
+//! Admission: what becomes of a request.
+//!
+//! [`decide()`] holds every rule. Whoever carries requests in (the gateway from sockets, the simulator from its agenda) gathers the
+//! [`Facts`], asks, and performs the [`Decision`]. [`Admission`] is one process's part of the waiting room: all of it, or in the
+//! two-process form one half of it (WebQ III-B).
 //!
 //! | role | newcomers | tickets whose turn has come |
 //! |---|---|---|
-//! | gate | get a place | enter here |
-//! | tokengen | get a place | are sent to tokencheck |
+//! | gate | get a position | enter here |
+//! | tokengen | get a position | are sent to tokencheck |
 //! | tokencheck | are sent to tokengen | enter here |
-//!
-//! Whoever carries requests in (the gateway from sockets, the simulator from its agenda) opens the seal, asks here and performs
-//! the [`Verdict`].
 
 use std::time::Duration;
 
@@ -20,13 +20,20 @@ use crate::session::SessionPace;
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
-use ask::Ask;
-pub use types::{AdmissionRequest, Decision, Entrance, Position, Presented, SessionAsk, WhenFull};
+pub use decide::{
+    AdmissionSettings, Facts, PAGE_PARTS_SETTLE, PAGE_PASS, Process, Progress, Requester, Role, SessionClaim,
+    decide,
+};
+use room_entry::RoomEntry;
+pub use types::{
+    AdmissionRequest, Decision, EnteredBy, Entrance, PolicyStep, Position, Presented, SessionAsk, WhenFull,
+};
 
-mod ask;
+mod decide;
+mod room_entry;
 mod types;
 
-/// When those ask again who have no place, while all replicas are down.
+/// When those ask again who have no position, while all replicas are down.
 pub const RETRY_DOWN: Duration = Duration::from_secs(5);
 
 /// One process's part of the waiting room.
@@ -38,12 +45,12 @@ pub enum Admission {
     Checker {
         /// Decides over tickets.
         checker: Checker,
-        /// Capacity as ordered, for display.
+        /// Capacity as tokengen set it, for display.
         capacity: std::sync::Mutex<Rate>,
     },
 }
 
-/// How long a session's pass holds.
+/// How long the pass of a session holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionRules {
     /// Inactivity after which it ends.
@@ -53,19 +60,22 @@ pub struct SessionRules {
 }
 
 impl SessionRules {
-    /// Whether `pass` lets a session's request through, and if so, whether it is to be renewed: once a quarter of its life is
-    /// over, not with every answer.
-    pub fn admits(&self, pass: &Pass, now: Timestamp) -> Option<bool> {
-        let idle = now.since(pass.issued);
-        let holds =
-            pass.kind == PassKind::Session && idle <= self.timeout && now.since(pass.first) <= self.max_age;
-        holds.then_some(idle > self.timeout / 4)
+    /// Whether `pass` is the pass of a session that goes on.
+    pub fn holds(&self, pass: &Pass, now: Timestamp) -> bool {
+        pass.kind == PassKind::Session
+            && now.since(pass.issued) <= self.timeout
+            && now.since(pass.first) <= self.max_age
+    }
+
+    /// Whether `pass` is to be renewed: once a quarter of its life is over, not with every answer.
+    pub fn is_due_for_renewal(&self, pass: &Pass, now: Timestamp) -> bool {
+        now.since(pass.issued) > self.timeout / 4
     }
 }
 
 impl Admission {
-    /// One request of a class that waits, and whose ingress nobody guards. `nonce` gives 64 fresh random bits; `count` is told
-    /// what is worth counting.
+    /// One request that meets the room, of a class without an ingress bucket and without sessions. `nonce` gives 64 fresh random bits;
+    /// `count` is told what is worth counting.
     pub fn ask(
         &self,
         asking: &AdmissionRequest,
@@ -74,32 +84,22 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        self.ask_at(&Entrance { ingress, max_wait, waits: true, returns: true }, asking, nonce, count, now)
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
+        self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 
-    /// One request that meets the room or its class's ingress.
-    pub fn ask_at(
-        &self,
-        entrance: &Entrance<'_>,
-        asking: &AdmissionRequest,
-        nonce: &mut dyn FnMut() -> u64,
-        count: &dyn Fn(Event),
-        now: Timestamp,
-    ) -> Decision {
-        self.ask_for(entrance, asking, None, nonce, count, now)
-    }
-
-    /// As [`Desk::ask_at`], for a request that begins a session: it enters with a place or not at all.
+    /// One request that meets the room or its class's ingress bucket. With `session` it begins a session: it enters with a session slot or
+    /// not at all.
     pub fn ask_for(
         &self,
         entrance: &Entrance<'_>,
         asking: &AdmissionRequest,
-        seat: Option<&SessionAsk<'_>>,
+        session: Option<&SessionAsk<'_>>,
         nonce: &mut dyn FnMut() -> u64,
         count: &dyn Fn(Event),
         now: Timestamp,
     ) -> Decision {
-        Ask { desk: self, entrance, asking, seat, count, now }.ask(nonce)
+        RoomEntry { admission: self, entrance, asking, session, count, now }.decide(nonce)
     }
 
     /// Whether a ticket may be for its class's bucket, which lets it pass later.
@@ -107,7 +107,7 @@ impl Admission {
         self.room().is_some() && ingress.holds(ticket.class) && ticket.due() > now
     }
 
-    /// As [`Desk::look`], for a class whose ingress may send visitors here.
+    /// As [`Admission::look`], for a class whose ingress bucket may send visitors here.
     pub fn look_at(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> TicketStatus {
         let due = ticket.due();
         match self.look(ticket, now) {
@@ -130,7 +130,7 @@ impl Admission {
         }
     }
 
-    /// While all replicas are down nobody enters and everybody keeps the place: what to say.
+    /// What to say while all replicas are down, when nobody enters and everybody keeps the position.
     pub fn hold(&self, class: ClassId, shown: &Presented, now: Timestamp) -> Wait {
         let kept = match shown {
             Presented::Ticket(ticket) if ticket.class == class => match self.look(ticket, now) {
@@ -143,8 +143,8 @@ impl Admission {
         Wait { wait, position: kept.map_or(1, |w| w.position), due: now + wait }
     }
 
-    /// One in turn has come and found no session's place.
-    fn no_place(&self) {
+    /// A visitor in turn has come and found no session slot.
+    fn no_slot(&self) {
         if let Self::Room(room) = self {
             room.no_place();
         }
@@ -182,7 +182,7 @@ impl Admission {
         }
     }
 
-    /// Work admitted without asking.
+    /// Charges work that was admitted without asking the room.
     pub fn charge(&self, cost: Cost) {
         match self {
             Self::Room(room) => room.charge(cost),
@@ -199,7 +199,7 @@ impl Admission {
     pub fn is_waited(&self, now: Timestamp) -> bool {
         match self {
             Self::Room(room) => room.busy(now),
-            Self::Checker { checker, .. } => checker.orders().is_some_and(|orders| orders.is_waited),
+            Self::Checker { checker, .. } => checker.orders().is_some_and(|update| update.is_waited),
         }
     }
 
@@ -208,20 +208,20 @@ impl Admission {
         self.room().map_or_else(PollIntervals::default, Room::poll_intervals)
     }
 
-    /// What the room lets in from now on, by itself. Tokencheck gets its orders from tokengen instead.
+    /// Sets the rate at which the room lets in. Tokencheck is told by tokengen instead.
     pub fn publish(&self, capacity: Rate, now: Timestamp) {
         self.steer(&capacity.into(), now);
     }
 
-    /// What the room goes by from now on.
-    pub fn steer(&self, course: &RoomTargets, now: Timestamp) {
+    /// Sets what the room is steered by. Tokencheck is told by tokengen instead.
+    pub fn steer(&self, targets: &RoomTargets, now: Timestamp) {
         if let Self::Room(room) = self {
-            room.set_targets(course, now);
+            room.set_targets(targets, now);
         }
     }
 
-    /// How fast new sessions find places; `None`: as fast as they come. On every tick before [`Desk::tick`]; not of a tokengen,
-    /// which goes by what it is told.
+    /// Sets how fast new sessions find slots; `None`: as fast as they come. To be called on every tick before [`Admission::tick`], but not
+    /// on tokengen, which is told by tokencheck.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
         match self {
             Self::Room(room) => room.pace_sessions(pace),
@@ -237,7 +237,7 @@ impl Admission {
         }
     }
 
-    /// Capacity in force.
+    /// Capacity in force, in cost units per second.
     pub fn capacity(&self) -> Rate {
         match self {
             Self::Room(room) => room.capacity(),
@@ -245,7 +245,7 @@ impl Admission {
         }
     }
 
-    /// What is gone by; of a checker, what was ordered.
+    /// What the room is steered by; of a checker, what tokengen said.
     pub fn course(&self) -> RoomTargets {
         match self {
             Self::Room(room) => room.targets(),
@@ -253,7 +253,7 @@ impl Admission {
         }
     }
 
-    /// The room in figures; a checker knows of nobody who waits.
+    /// The room's figures. A checker knows of nobody who waits.
     pub fn state(&self, now: Timestamp) -> RoomState {
         self.room().map(|room| room.state(now)).unwrap_or_default()
     }

@@ -218,6 +218,16 @@ impl PolicySet {
         self.list.iter()
     }
 
+    /// The policy at this position.
+    pub fn get(&self, at: usize) -> Option<&ActivePolicy> {
+        self.list.get(at)
+    }
+
+    /// The position of one of these policies.
+    pub fn index_of(&self, policy: &ActivePolicy) -> usize {
+        self.list.iter().position(|one| std::ptr::eq(one, policy)).unwrap_or(usize::MAX)
+    }
+
     /// What becomes of a connection before anything is read from it: the first order that covers everything and refuses at
     /// connection level, unless an order before it might say otherwise.
     pub fn at_accept(&self) -> Option<&ActivePolicy> {

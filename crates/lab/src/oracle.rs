@@ -28,18 +28,17 @@ use tidegate_core::units::Cost;
 
 use crate::model::Stats;
 use crate::scenario::Scenario;
-use crate::sim::SimOptions;
 use crate::sim::half::Half;
-use crate::sim::trace::Trace;
+use crate::sim::trace::{STEPS_SHOWN, Trace};
 use crate::visitor_events::{End, Noted};
 
 pub mod calm;
 pub mod flow;
 mod numbers;
-mod places;
 mod queue;
 mod schedule;
 mod sessions;
+mod slots;
 mod violation;
 mod waits;
 
@@ -83,11 +82,12 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(scenario: &Scenario, halves: &[Half], options: &SimOptions) -> Self {
+    /// `seed`: of the run that is checked; `None`: nothing is checked.
+    pub(crate) fn new(scenario: &Scenario, halves: &[Half], seed: Option<u64>) -> Self {
         Self {
-            is_on: options.check,
+            is_on: seed.is_some(),
             is_down: false,
-            seed: options.seed,
+            seed: seed.unwrap_or_default(),
             found: Vec::new(),
             violations: Vec::new(),
             queue: Queue::new(halves.last().map(|half| half.live.gate())),
@@ -321,7 +321,7 @@ impl Oracle {
     fn write_up(&mut self, now_us: u64, trace: &Trace) {
         for (rule, what) in self.found.drain(..) {
             if self.violations.len() < MAX_VIOLATIONS {
-                let steps = trace.last(crate::sim::STEPS_SHOWN);
+                let steps = trace.last(STEPS_SHOWN);
                 let (seed, event) = (self.seed, trace.count);
                 self.violations.push(Violation { seed, at_us: now_us, event, rule, what, steps });
             }

@@ -33,17 +33,18 @@ use crate::oracle::Violation;
 use crate::outcome::{Outcome, Way};
 use crate::scenario::Scenario;
 
+mod admission;
 mod answered;
 pub mod chance;
 mod control;
-mod door;
 mod forward;
 mod guest;
+
 pub(crate) mod half;
 pub mod record;
 pub(crate) mod replica_pool;
 pub(crate) mod request;
-mod seats;
+mod sessions;
 mod sweep;
 pub mod trace;
 mod world;
@@ -51,15 +52,13 @@ mod world;
 pub use sweep::{SweepReport, sweep};
 
 use record::Record;
+pub use trace::STEPS_SHOWN;
 use trace::Step;
 use world::World;
 
 /// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and origin there is none:
 /// where it matters, it is part of the service time.
 pub const LATENCY_US: u64 = 100;
-
-/// Steps shown with a violation.
-pub const STEPS_SHOWN: usize = 50;
 
 /// How to run.
 #[derive(Clone, Debug)]

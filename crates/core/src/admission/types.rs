@@ -1,16 +1,17 @@
-//! What is brought to the desk, and what it says.
+//! What is asked of admission, and what it decides.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::ingress::Ingress;
-use crate::policies::TierId;
+use crate::measure::Event;
+use crate::policies::{AuthoriserId, RouteId, TierId};
 use crate::room::Wait;
 use crate::session::{NoSessionSlot, SessionKey, SessionRequest, Sessions};
 use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost, Timestamp};
 
-/// What a request shows of a place.
+/// What a request shows of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presented {
     /// Nothing: a newcomer.
@@ -34,7 +35,7 @@ pub struct AdmissionRequest {
     pub sends_on: bool,
 }
 
-/// What becomes of a newcomer whose session finds no place.
+/// What becomes of a newcomer whose session finds no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WhenFull {
     /// It waits in the room.
@@ -44,32 +45,32 @@ pub enum WhenFull {
     Refuse,
 }
 
-/// What a request that begins a session needs: a place.
+/// The session slot that a request needs to begin a session.
 pub struct SessionAsk<'a> {
-    /// Where places are given.
+    /// The table of sessions.
     pub sessions: &'a Sessions,
-    /// The new session's.
+    /// The new session's key.
     pub key: SessionKey,
     /// Its service level.
     pub tier: TierId,
-    /// What if there is none.
+    /// What becomes of it if there is none.
     pub when_full: WhenFull,
-    /// The request, if it is let in: under way from then on.
+    /// The request once it has a slot; it keeps its session alive from then on.
     pub under_way: Cell<Option<SessionRequest>>,
 }
 
 impl<'a> SessionAsk<'a> {
-    /// None is taken yet.
+    /// No slot is taken yet.
     pub fn new(sessions: &'a Sessions, key: SessionKey, tier: TierId, when_full: WhenFull) -> Self {
         Self { sessions, key, tier, when_full, under_way: Cell::default() }
     }
 
-    /// Whether it has a place from now on.
+    /// Takes a slot; whether there was one.
     pub(super) fn take(&self, cost: Cost, now: Timestamp) -> bool {
         self.is_given(self.sessions.admit(self.key, self.tier, cost, now))
     }
 
-    /// As [`Seat::take`], of its level's own places only.
+    /// As [`SessionAsk::take`], of its level's own slots only.
     pub(super) fn take_own(&self, cost: Cost, now: Timestamp) -> bool {
         self.is_given(self.sessions.admit_to_own(self.key, self.tier, cost, now))
     }
@@ -80,7 +81,7 @@ impl<'a> SessionAsk<'a> {
         is_given
     }
 
-    /// It was taken for nothing.
+    /// Gives back a slot that was taken for nothing.
     pub(super) fn give_back(&self, now: Timestamp) {
         if let Some(under_way) = self.under_way.take() {
             self.sessions.void(under_way, now);
@@ -88,22 +89,24 @@ impl<'a> SessionAsk<'a> {
     }
 }
 
-/// What becomes of it.
+/// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// To the origin.
     Enter {
-        /// The ticket that was redeemed for it, if it was one.
-        ticket: Option<Ticket>,
+        /// Why.
+        by: EnteredBy,
     },
-    /// To tokencheck, with this ticket for now.
+    /// To tokencheck, with this ticket, which is due at once.
     SendOn {
         /// Made for the way.
         ticket: Ticket,
         /// A ticket was redeemed for it: the visitor holds none any more.
         redeemed: bool,
     },
-    /// To tokengen, for a place.
+    /// To tokencheck without a ticket: it need not ask the room, and tokengen forwards nothing.
+    SendOnUnasked,
+    /// To tokengen, for a ticket.
     SendBack,
     /// It waits with this ticket.
     Wait {
@@ -111,51 +114,121 @@ pub enum Decision {
         ticket: Ticket,
         /// What to say.
         wait: Wait,
-        /// Whose place it is.
-        place: Position,
+        /// Where the position comes from.
+        position: Position,
     },
-    /// No place within the longest wait.
+    /// No origin is usable: it keeps the ticket that it shows, if it shows one, and comes again.
+    Hold {
+        /// What to say.
+        wait: Wait,
+        /// For how long it has waited so far.
+        waited: Duration,
+    },
+    /// No position within the longest wait.
     Full {
         /// When to try again.
         retry_after: Duration,
     },
-    /// No session's place is free, and newcomers are refused then.
-    NoPlace {
+    /// No session slot is free, and newcomers are refused then.
+    NoSessionSlot {
         /// When to try again.
         retry_after: Duration,
     },
     /// What it shows is forged.
     Forbidden,
     /// Its class's ingress bucket is empty.
-    Refused {
+    Throttled {
         /// When it would pass.
         retry_after: Duration,
     },
+    /// Its service level's quota is used up.
+    OverQuota {
+        /// When it would pass.
+        retry_after: Duration,
+    },
+    /// A policy in force refuses it, as its [`Action`](crate::policies::Action) says.
+    RefusedByPolicy {
+        /// Position in the [`PolicySet`](crate::policies::PolicySet).
+        policy: usize,
+        /// When it would pass, if that is known.
+        retry_after: Option<Duration>,
+    },
+    /// A policy in force is to be performed; then decide again.
+    Perform {
+        /// Position in the [`PolicySet`](crate::policies::PolicySet).
+        policy: usize,
+        /// What to do.
+        step: PolicyStep,
+    },
+    /// To the same URL without the ticket in it, which its visitor keeps in a cookie.
+    ShowCleanUrl,
 }
 
-/// Who guards the way to the desk.
+/// Why a request enters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EnteredBy {
+    /// Its turn had come: this ticket was redeemed.
+    Ticket(Ticket),
+    /// It met the room and did not have to wait.
+    Room,
+    /// Its class's ingress bucket let it pass; it need not wait in the room.
+    Ingress,
+    /// Its session is admitted.
+    Session,
+    /// It is part of a page that was let in.
+    PartOfPage,
+    /// Nothing stands in its way: its class never waits and has no bucket, or its service level skips the room.
+    Unasked,
+}
+
+impl EnteredBy {
+    /// What it is counted as.
+    pub fn event(self) -> Event {
+        match self {
+            Self::Ticket(_) => Event::EnteredByTicket,
+            Self::Session | Self::PartOfPage => Event::EnteredByPass,
+            Self::Room | Self::Ingress | Self::Unasked => Event::Entered,
+        }
+    }
+}
+
+/// How a policy in force is performed by whoever carries the request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PolicyStep {
+    /// Another application is asked.
+    Authorise(AuthoriserId),
+    /// It shares an upstream request with others.
+    Coalesce {
+        /// How long an answer is given to others.
+        period: Duration,
+    },
+    /// Another URL is served.
+    Reroute(RouteId),
+}
+
+/// What stands before the room.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrance<'a> {
     /// The classes' buckets.
     pub ingress: &'a Ingress,
     /// Longest wait there for a bucket.
     pub max_wait: Duration,
-    /// The class waits in the room. If not, it comes here because its bucket may send it there.
+    /// The class waits in the room. If not, it is asked here because its bucket may send it to the room.
     pub waits: bool,
-    /// Whoever asks can come back: only then does its bucket hold a place for it. What is reserved for those who do not come is
-    /// lost to all others, and no show-up ratio makes up for it.
+    /// Whoever asks can come back. Only then does its bucket reserve work for it: what is reserved for those who do not come back is lost
+    /// to all others, and no show-up ratio makes up for it.
     pub returns: bool,
 }
 
-/// How a visitor comes by the place it waits at.
+/// Where the position of a visitor who waits comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
-    /// A newcomer's.
+    /// It is a newcomer's.
     New,
-    /// The one the ticket shown is for.
+    /// It is that of the ticket shown.
     Kept,
-    /// New, because the turn had passed.
+    /// It is new, because the ticket's turn had passed.
     Late,
-    /// New, because the ticket shown had been used.
+    /// It is new, because the ticket shown had been used.
     Replaced,
 }

@@ -4,7 +4,8 @@ mod heap;
 
 mod classify;
 
-mod desk;
+mod admission;
+mod decide;
 mod fall;
 mod honest_wait;
 mod keeps_queue;

@@ -80,7 +80,7 @@ impl World {
     /// A ticket, and the wait told with it.
     fn waits(&self, n: u64) -> (Ticket, Duration) {
         match self.come(n) {
-            Decision::Wait { ticket, wait, place: Position::New } => (ticket, wait.wait),
+            Decision::Wait { ticket, wait, position: Position::New } => (ticket, wait.wait),
             other => panic!("{n} was to wait, got {other:?}"),
         }
     }
@@ -120,7 +120,10 @@ fn who_finds_no_place_waits_and_is_called_when_one_is_free() {
             world.pass(1);
             for (n, ticket) in &tickets {
                 let verdict = world.ask(*n, TierId(0), Presented::Ticket(*ticket));
-                assert!(matches!(verdict, Decision::Wait { place: Position::Kept, .. }), "{n}: {verdict:?}");
+                assert!(
+                    matches!(verdict, Decision::Wait { position: Position::Kept, .. }),
+                    "{n}: {verdict:?}"
+                );
             }
             assert!(!enters(world.come(1_000 + world.now_ms)), "past those who wait");
         }
@@ -153,7 +156,7 @@ fn a_ticket_in_turn_without_a_place_is_not_used_up() {
     world.pass(1);
     // A session of before a restart comes back, and has the place.
     assert!(world.sessions.readmit(key(9), TierId(0), world.now(), world.now()).is_some());
-    let Decision::Wait { ticket: same, wait, place: Position::Kept } =
+    let Decision::Wait { ticket: same, wait, position: Position::Kept } =
         world.ask(2, TierId(0), Presented::Ticket(ticket))
     else {
         panic!("there is no place")
@@ -173,7 +176,7 @@ fn newcomers_are_refused_where_they_do_not_wait() {
     world.pass(1);
     assert!(enters(world.come(1)));
     world.pass(1);
-    let Decision::NoPlace { retry_after } = world.come(2) else { panic!("refused") };
+    let Decision::NoSessionSlot { retry_after } = world.come(2) else { panic!("refused") };
     assert!((Duration::from_secs(1)..=Duration::from_secs(60)).contains(&retry_after), "{retry_after:?}");
     assert_eq!(world.sessions.state().refused, 1);
     world.end(1);
@@ -209,7 +212,7 @@ fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
     let seat = |n| SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
     assert!(enters(ask(None)) && world.sessions.count().open == 0);
     assert!(enters(ask(Some(&seat(1)))) && world.sessions.count().open == 1);
-    assert!(matches!(ask(Some(&seat(2))), Decision::NoPlace { .. }), "it cannot wait");
+    assert!(matches!(ask(Some(&seat(2))), Decision::NoSessionSlot { .. }), "it cannot wait");
 }
 
 /// Thirty places; each session lasts 8 s and its timeout of 10 s: 1.67 places a second become free. 200 come at once.
@@ -373,7 +376,7 @@ fn two_processes_go_by_the_places_of_the_one_that_has_them() {
     }
     // Whoever comes all the same is not let in, and keeps the ticket.
     let for_now = Ticket { issued: at(3_000), wait: Duration::ZERO, arrived: at(3_000), nonce: 77, ..ticket };
-    assert!(matches!(enter(9, for_now, at(3_000)), Decision::Wait { place: Position::Kept, .. }));
+    assert!(matches!(enter(9, for_now, at(3_000)), Decision::Wait { position: Position::Kept, .. }));
     assert!(world.sessions.end(key(1), Ender::Operator, at(3_000)));
     exchange(at(3_100));
     let Decision::SendOn { ticket, redeemed: true } = ask(3, Presented::Ticket(ticket), at(3_110)) else {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::Entrance;
 use tidegate_core::capacity::{self, Estimator, GateLoad};
 use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
@@ -21,6 +20,7 @@ use crate::config::tiers::{TierError, Tiers};
 use congestion_plan::{Plan, PlanError};
 use tidegate_settings::{Role, Settings};
 
+mod admission;
 pub mod authoriser;
 mod class_ids;
 pub mod congestion_plan;
@@ -262,11 +262,6 @@ impl Config {
     /// Whether requests of a class meet the room. (Parts of pages then pass with whoever was let in.)
     pub fn meets_room(&self, id: ClassId) -> bool {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
-    }
-
-    /// What guards the way to the desk for a class that waits, or one that does not; `returns`: whoever asks can come back.
-    pub fn entrance(&self, waits: bool, returns: bool) -> Entrance<'_> {
-        Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
     }
 
     /// For the room.

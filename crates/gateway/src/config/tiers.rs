@@ -182,12 +182,9 @@ impl Tier {
         })
     }
 
-    /// Takes a request's work from the quota.
-    ///
-    /// # Errors
-    /// It is used up: how long until there is enough again.
-    pub fn take(&self, cost: Cost, now: Timestamp) -> Result<(), Duration> {
-        self.quota.as_ref().map_or(Ok(()), |quota| quota.take(cost, now))
+    /// What it may ask for; `None`: as much as it likes.
+    pub fn quota(&self) -> Option<&SharedBucket> {
+        self.quota.as_deref()
     }
 }
 

@@ -21,8 +21,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::http::socket;
 use crate::http::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
+use crate::proxy::context::Conn;
 use crate::proxy::respond;
-use crate::proxy::serve::{Conn, serve};
+use crate::proxy::serve::serve;
 use crate::shared::policies::ConnControl;
 use crate::shared::policies::stats::Done;
 use crate::shared::sessions::SessionLink;

@@ -2,6 +2,7 @@
 
 pub mod accept;
 
+pub mod context;
 pub mod serve;
 pub mod stages;
 
@@ -10,5 +11,3 @@ pub mod navigation;
 
 pub mod respond;
 pub mod response_body;
-
-pub mod access_entry;

@@ -9,6 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tidegate_core::gate::ShedReason;
+use tidegate_core::ticket::Sealed;
 use tidegate_core::units::ClassId;
 
 use crate::config::page;
@@ -16,7 +17,6 @@ use crate::config::page::{Kind, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
 use crate::http::wire;
-use crate::proxy::stages::room::WaitingAnswer;
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
 
@@ -52,6 +52,34 @@ pub struct AnswerRequest<'a> {
     pub language: Option<&'a str>,
     /// A form that is kept over the wait.
     pub form: Option<&'a page::KeptForm>,
+}
+
+/// What a visitor who must wait is told.
+pub struct WaitingAnswer {
+    /// Which of the room's answers.
+    pub kind: Kind,
+    /// Time until the visitor's turn; for [`Kind::Full`], until asking again makes sense.
+    pub wait: Duration,
+    /// Visitors ahead.
+    pub place: u64,
+    /// Time waited so far.
+    pub waited: Duration,
+    /// When the page should ask first.
+    pub poll: Duration,
+    /// For clients that keep no cookies: the ticket to carry in the URL.
+    pub url_ticket: Option<Sealed>,
+    /// To set with the answer.
+    pub cookies: Vec<HeaderValue>,
+    /// The answer's status, if it is not that of its kind.
+    pub status: Option<u16>,
+}
+
+impl WaitingAnswer {
+    /// Of somebody who has no place.
+    pub fn without_position(kind: Kind, wait: Duration) -> Self {
+        let (place, waited) = (0, Duration::ZERO);
+        Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
+    }
 }
 
 /// The waiting room's answer.

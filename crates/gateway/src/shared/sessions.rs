@@ -34,9 +34,6 @@ mod set_cookie;
 
 use key::Keys;
 
-/// A pass is renewed when so much of its life is over, as a share: not with every answer.
-pub(crate) const RENEWALS: u32 = 4;
-
 /// The sessions of this process, shared by all workers.
 pub struct VisitorSessions {
     /// Who is admitted.

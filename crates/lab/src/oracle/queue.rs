@@ -7,7 +7,7 @@ use tidegate_core::queue::DisciplineKind;
 use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Share};
 
-use super::places::{Places, Where};
+use super::slots::{RequestSlots, Where};
 use super::{Finding, Oracle};
 
 #[derive(Default)]
@@ -16,8 +16,8 @@ pub(super) struct Queue {
     is_tuned: bool,
     /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
     classes: BTreeMap<(Rank, u8), Line>,
-    /// Who waits, and in which place of the order of arrival; who is at the origin.
-    requests: Places,
+    /// Who waits, and in which position of the order of arrival; who is at the origin.
+    requests: RequestSlots,
     arrivals: u64,
     finished: u64,
     shed: u64,
@@ -85,8 +85,8 @@ impl Queue {
         }
     }
 
-    /// The first of a line who still waits: its place in the order of arrival.
-    fn first(line: &mut Line, requests: &Places) -> Option<(u64, u64)> {
+    /// The first of a line who still waits: its position in the order of arrival.
+    fn first(line: &mut Line, requests: &RequestSlots) -> Option<(u64, u64)> {
         loop {
             let id = *line.ids.front()?;
             match requests.find(id) {

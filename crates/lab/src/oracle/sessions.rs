@@ -87,14 +87,14 @@ impl Sessions {
         Err((
             "session",
             format!(
-                "visitor {guest} has lost its place after {age} us, {idle} us after its last request or answer"
+                "visitor {guest} has lost its session after {age} us, {idle} us after its last request or answer"
             ),
         ))
     }
 }
 
 impl Oracle {
-    /// A visitor has taken a place.
+    /// A visitor has begun a session.
     pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, half: &Half, now_us: u64) {
         if let Some(table) = half.sessions.as_ref().filter(|_| self.is_on) {
             let finding = self.sessions.begins(guest, key, table, now_us);
@@ -130,7 +130,7 @@ impl Oracle {
     }
 
     /// How many sessions are open long after the last request.
-    pub(crate) fn places_left(&mut self, open: u64) {
+    pub(crate) fn session_slots_left(&mut self, open: u64) {
         if self.is_on && open > 0 {
             self.found.push(("session", format!("{open} sessions are open long after the last request")));
         }

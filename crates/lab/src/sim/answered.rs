@@ -1,6 +1,6 @@
 //! What the origin's replicas send back: answers, heads of answers that go on, errors.
 //!
-//! An answer that goes on gives its place at the gate back a while after its head, as it does at the gateway; its response time
+//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the gateway; its response time
 //! at the origin is the time to its head.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::gate::{STREAM_AFTER, Served};
 use tidegate_core::measure::Outcome;
 
-use super::forward::{generation, slot};
+use super::request::{generation, slot};
 use super::trace::What;
 use super::world::{Item, World, micros};
 use crate::answer::Answer;

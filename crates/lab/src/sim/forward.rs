@@ -12,8 +12,7 @@ use tidegate_core::units::ClassId;
 use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
-use super::request::{AtOrigin, Request};
-use super::seats::Passage;
+use super::request::{AtOrigin, Passage, Request, generation, slot};
 use super::trace::What;
 use super::world::{Item, World, micros};
 use crate::answer::Answer;
@@ -43,7 +42,7 @@ impl World<'_> {
 
     /// Admitted: through the gate to the origin.
     pub(crate) fn forward(&mut self, number: u32, passage: Passage) {
-        let is_admitted = passage.seated.is_some();
+        let is_admitted = passage.session.is_some();
         let id = self.note_request(number, passage);
         let half = self.halves.len() - 1;
         let half = &mut self.halves[half];
@@ -72,7 +71,7 @@ impl World<'_> {
     }
 
     fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
-        let Passage { ticket, cookies, seated, under_way } = passage;
+        let Passage { ticket, cookies, session, under_way } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let guest = self.guests.get(number).expect("who asks is here");
@@ -87,7 +86,7 @@ impl World<'_> {
             idempotent: route.idempotent,
             ticket,
             cookies,
-            seated,
+            session,
             under_way,
             arrived,
             sent_us: self.now_us,
@@ -267,7 +266,7 @@ impl World<'_> {
         let id = (u64::from(generation) << 32) | u64::from(at);
         let (guest, class, cost, spot) = (request.guest, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
-        let seated = request.seated.filter(|_| request.head_us.is_none());
+        let session = request.session.filter(|_| request.head_us.is_none());
         self.trace.step(self.now_us, What::GivesUp, guest, 0);
         if let Some(half) = self.halves.last_mut() {
             let now = half.now(self.now_us);
@@ -289,8 +288,8 @@ impl World<'_> {
         }
         self.leave_origin(at);
         let under_way = self.requests.remove(at).and_then(|request| request.under_way);
-        match seated.filter(|seated| at_origin && seated.begins) {
-            Some(seated) => self.gave_up_first(guest, seated, under_way),
+        match session.filter(|session| at_origin && session.begins) {
+            Some(session) => self.gave_up_first(guest, session, under_way),
             None => self.finished(guest, under_way),
         }
         self.answer(guest, Err(Failure::Patience), self.now_us - LATENCY_US);
@@ -307,9 +306,9 @@ impl World<'_> {
         if let Some(half) = self.halves.last() {
             half.shard.count(why);
         }
-        let (who, seated) = self.requests.get(slot(id)).map_or((0, None), |r| (r.guest, r.seated));
+        let (who, session) = self.requests.get(slot(id)).map_or((0, None), |r| (r.guest, r.session));
         self.trace.step(self.now_us, What::Shed, who, 0);
-        self.oracle.session_refused(who, seated.is_some());
+        self.oracle.session_refused(who, session.is_some());
         self.give_back(id);
         if let Some(request) = self.requests.get_mut(slot(id)) {
             request.cookies = false;
@@ -341,7 +340,7 @@ impl World<'_> {
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
         if request.cookies {
-            self.take_cookies(request.guest, request.seated);
+            self.take_cookies(request.guest, request.session);
         }
         self.finished(request.guest, request.under_way);
         self.reply(request.guest, answer);
@@ -382,12 +381,4 @@ impl World<'_> {
             self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);
         }
     }
-}
-
-pub(super) fn slot(id: u64) -> u32 {
-    id as u32
-}
-
-pub(super) fn generation(id: u64) -> u32 {
-    (id >> 32) as u32
 }

@@ -35,6 +35,8 @@ pub(crate) struct Half {
     estimate: Estimate,
     samples: Vec<Sample>,
     pub(crate) clock: DriftingClock,
+    /// Since when visitors wait, as of the last tick.
+    waiting_since: Option<Timestamp>,
     saved_at: Timestamp,
     /// What a crash leaves.
     saved: Option<Vec<u8>>,
@@ -105,6 +107,7 @@ impl Half {
             estimate,
             samples,
             clock,
+            waiting_since: None,
             saved_at: now,
             saved,
             live,
@@ -113,6 +116,10 @@ impl Half {
 
     pub(crate) fn now(&self, now_us: u64) -> Timestamp {
         self.clock.at(now_us)
+    }
+
+    pub(crate) fn waiting_since(&self) -> Option<Timestamp> {
+        self.waiting_since
     }
 
     pub(crate) fn forwards(&self) -> bool {
@@ -138,6 +145,8 @@ impl Half {
         self.gate.set_limit([tunables.max_in_flight, seats].into_iter().flatten().min());
         self.estimate = estimate;
         self.believed = tunables.capacity;
+        let is_busy = self.desk.busy(now);
+        self.waiting_since = is_busy.then(|| self.waiting_since.unwrap_or(now));
         if now.since(self.saved_at) >= SAVE {
             self.saved = self.desk.room().map(|room| room.save(now));
             self.saved_at = now;

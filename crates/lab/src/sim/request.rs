@@ -1,28 +1,57 @@
 //! A request that was admitted: in the gate's queue, or at the origin.
 
 use tidegate_core::queue::QueueHandle;
-use tidegate_core::session::SessionRequest;
-use tidegate_core::ticket::Ticket as Place;
+use tidegate_core::session::{SessionKey, SessionRequest};
+use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::upstream::balance::InFlight;
 
-use super::seats::Seated;
-use crate::model::Ticket;
+use crate::model;
+
+/// The session of a request that was let in.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionOf {
+    pub(crate) key: SessionKey,
+    /// It began with this request.
+    pub(crate) begins: bool,
+}
+
+/// How a request was let in.
+#[derive(Default)]
+pub(crate) struct Passage {
+    /// The ticket redeemed for it.
+    pub(crate) ticket: Option<Ticket>,
+    /// The answer brings cookies.
+    pub(crate) cookies: bool,
+    pub(crate) session: Option<SessionOf>,
+    /// The same in the table.
+    pub(crate) under_way: Option<SessionRequest>,
+}
+
+/// A request's number in the slab: the lower half of its identity.
+pub(crate) fn slot(id: u64) -> u32 {
+    id as u32
+}
+
+/// What tells a request from those that had its number before: the upper half of its identity.
+pub(crate) fn generation(id: u64) -> u32 {
+    (id >> 32) as u32
+}
 
 pub(crate) struct Request {
     pub(crate) guest: u32,
-    /// Told apart from earlier requests in the same place.
+    /// Tells it from earlier requests with the same number.
     pub(crate) generation: u32,
     pub(crate) class: ClassId,
     pub(crate) cost: Cost,
     pub(crate) path: u32,
     pub(crate) idempotent: bool,
     /// The ticket redeemed for it.
-    pub(crate) ticket: Option<Place>,
+    pub(crate) ticket: Option<Ticket>,
     /// The answer brings cookies: the ticket goes, a pass comes.
     pub(crate) cookies: bool,
     /// Its session, if it is of one that is admitted.
-    pub(crate) seated: Option<Seated>,
+    pub(crate) session: Option<SessionOf>,
     /// The same in the table, which it keeps alive.
     pub(crate) under_way: Option<SessionRequest>,
     /// By the gate's clock.
@@ -37,7 +66,7 @@ pub(crate) struct Request {
     pub(crate) at: Option<AtOrigin>,
     /// When the head of its answer came.
     pub(crate) head_us: Option<u64>,
-    /// Its answer goes on, and its place at the gate is another's.
+    /// Its answer goes on, and its in-flight slot is another's.
     pub(crate) streams: bool,
     /// It is a second attempt.
     pub(crate) retried: bool,
@@ -45,7 +74,7 @@ pub(crate) struct Request {
 
 pub(crate) struct AtOrigin {
     pub(crate) replica: usize,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: model::Ticket,
     /// Counts it at the replica, for the choice of others; `None` without a gate.
     pub(crate) flight: Option<InFlight>,
 }

@@ -5,6 +5,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+/// Steps shown with a violation.
+pub const STEPS_SHOWN: usize = 50;
+
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {

@@ -43,7 +43,7 @@ pub(crate) enum Item {
         slot: u32,
         generation: u32,
     },
-    /// An answer whose head has come may have to give its place back.
+    /// An answer whose head has come may have to give its in-flight slot back.
     Stream {
         slot: u32,
         generation: u32,
@@ -72,7 +72,6 @@ pub(crate) struct Route {
     pub(crate) cost: Cost,
     /// Index into the origin's paths.
     pub(crate) path: u32,
-    pub(crate) meets_room: bool,
     /// May be sent twice (RFC 9110 9.2.2).
     pub(crate) idempotent: bool,
 }
@@ -84,10 +83,10 @@ pub(crate) struct World<'s> {
     pub(crate) now_us: u64,
     pub(crate) agenda: crate::wheel::Wheel<Item>,
     pub(crate) guests: Slab<Guest>,
-    /// Of sessions, by visitor; none where places are for one request.
+    /// Of sessions, by visitor; none where visitors are let in for one request.
     pub(crate) passes: Vec<Option<Pass>>,
     pub(crate) requests: Slab<Request>,
-    /// How many of them have given their place at the gate back.
+    /// How many of them have given their in-flight slot back.
     pub(crate) streaming: usize,
     pub(crate) generation: u32,
     /// By kind and step.
@@ -143,7 +142,7 @@ impl<'s> World<'s> {
         let began = Instant::now();
         let mut world = Self {
             routes: routes(&cast, halves.last().map(|h| &h.live), scenario)?,
-            oracle: Oracle::new(scenario, &halves, options),
+            oracle: Oracle::new(scenario, &halves, options.check.then_some(options.seed)),
             scenario,
             cast,
             crowd: crowd.peekable(),
@@ -165,7 +164,7 @@ impl<'s> World<'s> {
             sent: VecDeque::new(),
             tally: scenario.tally(),
             record: options.record.then(Record::default),
-            trace: Trace::new(options.trace.max(if options.check { super::STEPS_SHOWN } else { 0 })),
+            trace: Trace::new(options.trace.max(if options.check { super::trace::STEPS_SHOWN } else { 0 })),
             rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
             key,
             done: Vec::new(),
@@ -238,7 +237,7 @@ impl<'s> World<'s> {
             self.check();
         }
         let at_deadline = self.now_us >= deadline;
-        self.places_come_back();
+        self.session_slots_come_back();
         self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.halves, at_deadline, &self.trace);
         Ok(())
     }
@@ -387,7 +386,6 @@ fn routes(
             class,
             cost: live.map_or(Cost::ONE, |live| live.class(class).cost),
             path: paths.index(&target) as u32,
-            meets_room: live.is_some_and(|live| live.meets_room(class)),
             idempotent: matches!(
                 step.method.as_str(),
                 "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"

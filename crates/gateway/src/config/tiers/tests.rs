@@ -190,11 +190,14 @@ fn a_quota_is_kept_over_a_reload() {
     };
     let old = tiers(&text(0.001));
     let gold = old.get(TierId(1)).unwrap();
-    assert_eq!((gold.take(Cost::ONE, NOW), gold.take(Cost::ONE, NOW)), (Ok(()), Ok(())));
-    let wait = gold.take(Cost::ONE, NOW).unwrap_err();
+    assert_eq!(
+        (gold.quota().unwrap().take(Cost::ONE, NOW), gold.quota().unwrap().take(Cost::ONE, NOW)),
+        (Ok(()), Ok(()))
+    );
+    let wait = gold.quota().unwrap().take(Cost::ONE, NOW).unwrap_err();
     assert!((999.0..=1_000.0).contains(&wait.as_secs_f64()), "{wait:?}");
     let mut new = tiers(&text(0.002));
     new.succeed(&old, NOW);
-    let wait = new.get(TierId(1)).unwrap().take(Cost::ONE, NOW).unwrap_err();
+    let wait = new.get(TierId(1)).unwrap().quota().unwrap().take(Cost::ONE, NOW).unwrap_err();
     assert!((499.0..=501.0).contains(&wait.as_secs_f64()), "{wait:?}");
 }

@@ -12,10 +12,9 @@ use http::{HeaderName, Response, request};
 use http_body::Body as _;
 use tidegate_core::measure::Event;
 
+use crate::proxy::context::{DECISION, RequestContext};
 use crate::proxy::response_body::ResponseBody;
-use crate::proxy::serve::RequestContext;
-use crate::proxy::stages::forward::{Forwarded, Refused, TicketGuard};
-use crate::proxy::stages::policies::DECISION;
+use crate::proxy::stages::forward::{Answer, Refused, TicketGuard};
 use crate::shared::coalesce::flight::{Flight, Head, Match, Reader, Word};
 use crate::shared::coalesce::rules;
 use crate::shared::coalesce::rules::NOT_FOR_ALL;
@@ -33,11 +32,7 @@ const PER_ANSWER: [HeaderName; 3] =
 
 impl RequestContext {
     /// The answer that this request shares with others; `None`: it must ask for itself.
-    pub(crate) async fn share(
-        &mut self,
-        parts: &request::Parts,
-        period: Duration,
-    ) -> Option<Response<ResponseBody<Forwarded>>> {
+    pub(crate) async fn share(&mut self, parts: &request::Parts, period: Duration) -> Option<Answer> {
         let shared = self.worker.shared.clone();
         let multicast = &shared.coalescer;
         // Tokengen forwards nothing.
@@ -87,32 +82,7 @@ impl RequestContext {
         None
     }
 
-    /// The exchange of the request that is made for all: the visitor's own goes on without it.
-    fn for_all(&self) -> Self {
-        Self {
-            worker: self.worker.clone(),
-            conn: self.conn.clone(),
-            config: self.config.clone(),
-            started: self.worker.now(),
-            client: self.client,
-            trusted: self.trusted,
-            class: self.class,
-            tier: self.tier,
-            id: self.id.clone(),
-            log: None,
-            deadline: self.deadline,
-            shadow: None,
-            for_all: Some(self.lane()),
-            session: None,
-        }
-    }
-
-    fn shared_answer(
-        &mut self,
-        reader: Reader,
-        head: &Head,
-        path: &str,
-    ) -> Response<ResponseBody<Forwarded>> {
+    fn shared_answer(&mut self, reader: Reader, head: &Head, path: &str) -> Answer {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
         let stay = self.session.as_mut().and_then(|seat| seat.take_stay());
         let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
@@ -126,7 +96,7 @@ impl RequestContext {
         if let Some(event) = head.refused {
             self.explain(response.headers_mut(), event, path);
         }
-        self.log_shared(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default());
+        self.log_now(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default(), "multicast");
         response
     }
 }

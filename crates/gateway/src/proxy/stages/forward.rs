@@ -18,9 +18,9 @@ use crate::base::guard::within;
 use crate::http::hygiene;
 use crate::http::hygiene::ForwardContext;
 use crate::http::target;
+use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::response_body::{Completion, ResponseBody};
-use crate::proxy::serve::{RequestContext, own};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
 use crate::shared::gate_keeper::InFlightSlot;
@@ -41,6 +41,14 @@ const NOT_IN_INTERIM: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
 ];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// An answer before the wire tracks it.
+pub(crate) type Answer = Response<ResponseBody<Forwarded>>;
+
+/// An answer of the gate's own.
+pub(crate) fn own(response: Response<Bytes>) -> Answer {
+    response.map(ResponseBody::from)
+}
 
 /// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
 pub struct Forwarded {
@@ -65,8 +73,8 @@ impl Forwarded {
             x.worker.count(Event::ClientGone);
         }
         x.worker.shard.ended(x.class, outcome, now.since(self.sent));
-        if let (Some(log), Some(access)) = (&x.log, &x.worker.shared.access) {
-            log.write(access, x, bytes, now.since(x.started));
+        if let Some(log) = &x.log {
+            x.write_log(log, bytes, now.since(x.started));
         }
         if let Some(place) = self.place.take()
             && outcome != Outcome::ClientGone
@@ -144,7 +152,7 @@ impl RequestContext {
         by: Event,
         cookies: Vec<HeaderValue>,
         claim: TicketGuard,
-    ) -> Response<ResponseBody<Forwarded>> {
+    ) -> Answer {
         let cost = self.config.class(self.class).cost;
         let limit = self.config.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
@@ -156,7 +164,7 @@ impl RequestContext {
                 let event = reason.event();
                 self.worker.count(event);
                 self.worker.shard.shed(self.class, event);
-                let mut refused = self.refused_by_gate(respond::shed(reason), event, parts.uri.path());
+                let mut refused = own(self.refused_by_gate(respond::shed(reason), event, parts.uri.path()));
                 if self.for_all.is_some() {
                     refused.extensions_mut().insert(Refused(event));
                 }
@@ -201,9 +209,10 @@ impl RequestContext {
         }
     }
 
-    /// Where it stands in the gate's queue.
-    pub(crate) fn lane(&self) -> Lane {
-        self.for_all.unwrap_or(if self.has_seat() { Lane::Admitted } else { Lane::Ordinary })
+    /// Logs an answer of the gate's own.
+    pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
+        self.log_own(&response, verdict);
+        own(response)
     }
 
     /// The request as the origin gets it.

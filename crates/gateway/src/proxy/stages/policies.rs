@@ -1,185 +1,145 @@
-//! One request under orders: what is decided, and how it is carried out (WAC 3.3).
+//! One request under policies in force: performs what the core wants performed, and carries out refusals (WAC 3.3).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, request};
+use http::{Uri, request};
 use hyper::body::{Body as _, Incoming};
-use tidegate_core::measure::Event;
-use tidegate_core::policies::{Action, ActivePolicy, PolicyDecision, PolicyRequest, RouteId};
+use tidegate_core::admission::{PolicyStep, Progress};
+use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
 
-use crate::config::Config;
 use crate::config::page::Kind;
 use crate::http::target;
+use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
-use crate::proxy::response_body::ResponseBody;
-use crate::proxy::serve::{RequestContext, own};
-use crate::proxy::stages::forward::Forwarded;
-use crate::proxy::stages::room::WaitingAnswer;
-use crate::shared::policies::refusals::{Cause, Refusal};
+use crate::proxy::respond::WaitingAnswer;
+use crate::proxy::stages::admission::Asked;
+use crate::proxy::stages::forward::{Answer, own};
+use crate::proxy::stages::room::Outcome;
+use crate::shared::policies::PoliciesInForce;
+use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
-use crate::shared::policies::{PoliciesInForce, PolicyRecord};
-use tidegate_settings::Explained;
-
-/// Tells of the decision on a request.
-pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
 /// When a refused visitor is told to come again if nothing better is known: a few ticks of a rule's `until`.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What becomes of a request after the orders.
-pub(crate) enum PolicyOutcome {
-    /// It goes on.
-    Pass,
-    /// It goes on to the room, whatever its class.
-    Room,
-    /// This is its answer.
-    Answer(Box<Response<ResponseBody<Forwarded>>>),
-}
-
-impl PolicyOutcome {
-    fn answer(response: Response<ResponseBody<Forwarded>>) -> Self {
-        Self::Answer(Box::new(response))
-    }
-}
+/// What came of a policy: the decision goes on, or the request is answered.
+type Performed = Result<Progress, Box<Answer>>;
 
 impl RequestContext {
-    /// Asks the orders in force about this request and does what they say.
-    async fn obey(
+    /// What becomes of the request where policies may be in force, or be in force while it is answered. `version` is that of
+    /// [`Worker::policy_version`](crate::shared::Worker::policy_version).
+    ///
+    /// # Errors
+    /// Its answer, if a policy answers it.
+    pub(crate) async fn decide_under_policies(
         &mut self,
-        standing: &PoliciesInForce,
+        version: u64,
         parts: &mut request::Parts,
+        url_ticket: Option<&str>,
         body: &mut Option<Incoming>,
-        is_new_session: bool,
-    ) -> PolicyOutcome {
+    ) -> Result<Outcome, Box<Answer>> {
         let is_plain = is_plain(parts, body.as_ref());
-        let mut from = 0;
+        if crate::shared::policies::is_watched(version) {
+            self.conn.control.take(&self.policy_request(parts, is_plain), parts.uri.path_and_query());
+        }
+        // The version is read again: a policy that came in force since then was not told of a request that was not remembered yet.
+        let worker = self.worker.clone();
+        let in_force = worker.policies(worker.policy_version());
+        let policies = in_force.as_ref().map(|policies| &***policies);
+        let mut progress = Progress::Start;
         loop {
-            let asked = self.asked(parts, is_new_session, is_plain);
-            let mut shadow = None;
-            let mut see = |order: &ActivePolicy| shadow = standing.told(order).cloned();
-            let decision = standing.orders.decide(&asked, from, self.started, &mut see);
-            if let Some(told) = shadow {
-                told.stats.count_shadow();
-                self.shadow = Some(told);
-            }
-            from = match decision {
-                PolicyDecision::Pass => return PolicyOutcome::Pass,
-                PolicyDecision::Refuse { order, retry_after } => {
-                    return self.refuse(standing, order, retry_after, parts, body).await;
+            let outcome = self.decide(&Asked { parts, url_ticket, policies, is_plain, progress });
+            let (
+                Outcome::Perform { policy: at, .. } | Outcome::RefusedByPolicy { policy: at, .. },
+                Some(policies),
+            ) = (&outcome, policies)
+            else {
+                return Ok(outcome);
+            };
+            let at = *at;
+            let Some(policy) = policies.orders.get(at) else { return Ok(outcome) };
+            progress = match outcome {
+                Outcome::Perform { step, .. } => self.perform(policies, policy, at, step, parts).await?,
+                Outcome::RefusedByPolicy { retry_after, .. } => {
+                    self.refuse(policies, policy, retry_after, parts, body).await?
                 }
-                PolicyDecision::Room { order } if self.config.settings.room.enabled => {
-                    count(standing, order, Done::Room);
-                    return PolicyOutcome::Room;
-                }
-                PolicyDecision::Room { order } => {
-                    return self.refuse(standing, order, None, parts, body).await;
-                }
-                PolicyDecision::Reroute { order, route } => match self.reroute(route, parts) {
-                    Rerouted::Already => standing.after(order),
-                    rerouted => {
-                        count(standing, order, Done::Reroute);
-                        return self.rerouted(rerouted);
-                    }
-                },
-                PolicyDecision::Ask { order, application, next } => {
-                    count(standing, order, Done::Ask);
-                    if !self.ask(application, parts).await {
-                        return self.refuse(standing, order, None, parts, body).await;
-                    }
-                    next
-                }
-                PolicyDecision::Multicast { order, period } => match self.share(parts, period).await {
-                    Some(response) => {
-                        count(standing, order, Done::Multicast);
-                        self.conn.control.share();
-                        return PolicyOutcome::answer(response);
-                    }
-                    // Not to be shared: it goes on as if this order were none.
-                    None => standing.after(order),
-                },
+                other => return Ok(other),
             };
         }
     }
 
-    /// Remembers the request for orders that come while it is answered, and does what those in force say. `word` is what
-    /// [`Worker::orders`](crate::shared::Worker::orders) said.
-    pub(crate) async fn ordered(
+    async fn perform(
         &mut self,
-        word: u64,
+        policies: &PoliciesInForce,
+        policy: &ActivePolicy,
+        at: usize,
+        step: PolicyStep,
         parts: &mut request::Parts,
-        body: &mut Option<Incoming>,
-    ) -> PolicyOutcome {
-        let is_new_session = !self.has_seat();
-        if crate::shared::policies::is_watched(word) {
-            let asked = self.asked(parts, is_new_session, is_plain(parts, body.as_ref()));
-            self.conn.control.take(&asked, parts.uri.path_and_query());
-        }
-        // Again: an order that came meanwhile has not asked about a request that it could not know of.
-        let worker = self.worker.clone();
-        match worker.policies(worker.policy_version()) {
-            Some(standing) => self.obey(&standing, parts, body, is_new_session).await,
-            None => PolicyOutcome::Pass,
-        }
-    }
-
-    fn asked<'p>(
-        &self,
-        parts: &'p request::Parts,
-        is_new_session: bool,
-        is_plain: bool,
-    ) -> PolicyRequest<'p> {
-        PolicyRequest {
-            path: parts.uri.path(),
-            class: self.class,
-            cost: self.config.class(self.class).cost,
-            tier: self.tier,
-            is_new_session,
-            is_plain,
+    ) -> Performed {
+        match step {
+            PolicyStep::Authorise(authoriser) => {
+                count(policies, policy, Done::Ask);
+                let agrees = self.authorise(authoriser, parts).await;
+                Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
+            }
+            PolicyStep::Coalesce { period } => match self.share(parts, period).await {
+                Some(response) => {
+                    count(policies, policy, Done::Multicast);
+                    self.conn.control.share();
+                    Err(Box::new(response))
+                }
+                None => Ok(Progress::After(at)),
+            },
+            PolicyStep::Reroute(route) => match self.reroute(route, parts) {
+                Rerouted::Already => Ok(Progress::After(at)),
+                rerouted => {
+                    count(policies, policy, Done::Reroute);
+                    self.rerouted(rerouted)
+                }
+            },
         }
     }
 
-    async fn ask(&self, application: tidegate_core::policies::AuthoriserId, parts: &request::Parts) -> bool {
-        let Some(asker) = self.config.applications.get(usize::from(application.0)) else { return true };
-        asker.ask(parts, self.client, &self.worker.shared.clock).await
+    async fn authorise(&self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
+        let Some(one) = self.config.applications.get(usize::from(authoriser.0)) else { return true };
+        one.ask(parts, self.client, &self.worker.shared.clock).await
     }
 
     async fn refuse(
         &mut self,
-        standing: &PoliciesInForce,
-        order: &ActivePolicy,
+        policies: &PoliciesInForce,
+        policy: &ActivePolicy,
         retry_after: Option<Duration>,
         parts: &mut request::Parts,
         body: &mut Option<Incoming>,
-    ) -> PolicyOutcome {
-        let done = Done::from(order.action);
-        count(standing, order, done);
+    ) -> Performed {
+        let done = Done::from(policy.action);
+        count(policies, policy, done);
         let wait = retry_after.unwrap_or(RETRY_AFTER);
-        let told = standing.told(order).cloned();
-        if let Some(told) = &told {
-            let cause = Cause::Rule(told.clone(), done);
+        let record = policies.told(policy).cloned();
+        if let Some(record) = &record {
+            let cause = Cause::Rule(record.clone(), done);
             self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
         }
-        let name = told.as_ref().map_or("", |told| &told.rule);
-        let mut response = match order.action {
+        let name = record.as_ref().map_or("", |record| &record.rule);
+        let mut response = match policy.action {
             Action::Answer { status } => respond::refused(status, name, &self.id, wait),
             Action::Page { status } => match body.take() {
                 Some(body) => {
                     let w = WaitingAnswer {
                         status: Some(status),
-                        ..WaitingAnswer::without_place(Kind::Overloaded, wait)
+                        ..WaitingAnswer::without_position(Kind::Overloaded, wait)
                     };
-                    let mut response = self.wait(parts, body, w).await;
-                    self.tell(response.headers_mut(), told.as_ref(), done);
-                    return PolicyOutcome::answer(own(response));
+                    let mut response = self.waiting_answer(parts, body, w).await;
+                    self.tell(response.headers_mut(), record.as_ref(), done);
+                    return Err(Box::new(own(response)));
                 }
                 None => respond::refused(status, name, &self.id, wait),
             },
             Action::Lighter(route) if is_plain(parts, body.as_ref()) => {
                 return match self.reroute(route, parts) {
-                    // Who asks for the lighter URL itself has it.
-                    Rerouted::Already => PolicyOutcome::Pass,
+                    // Whoever asks for the lighter URL itself gets it.
+                    Rerouted::Already => Ok(Progress::Over),
                     rerouted => self.rerouted(rerouted),
                 };
             }
@@ -200,16 +160,14 @@ impl RequestContext {
                 response
             }
         };
-        self.tell(response.headers_mut(), told.as_ref(), done);
-        PolicyOutcome::answer(self.finish(response, "refused"))
+        self.tell(response.headers_mut(), record.as_ref(), done);
+        Err(Box::new(self.own(response, "refused")))
     }
 
-    fn rerouted(&mut self, rerouted: Rerouted) -> PolicyOutcome {
+    fn rerouted(&mut self, rerouted: Rerouted) -> Performed {
         match rerouted {
-            Rerouted::Elsewhere(location) => {
-                PolicyOutcome::answer(self.finish(respond::lighter(&location), "rerouted"))
-            }
-            Rerouted::Here | Rerouted::Already => PolicyOutcome::Pass,
+            Rerouted::Elsewhere(location) => Err(Box::new(self.own(respond::lighter(&location), "rerouted"))),
+            Rerouted::Here | Rerouted::Already => Ok(Progress::Over),
         }
     }
 
@@ -226,76 +184,15 @@ impl RequestContext {
             return Rerouted::Elsewhere(uri);
         }
         parts.uri = uri;
-        // What it costs is the lighter URL's.
+        // From here on it costs what the lighter URL costs.
         self.class = self.config.class_of(parts, self.client, self.tier);
         Rerouted::Here
     }
-
-    /// Keeps a refusal for whoever asks for its reason.
-    pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
-        let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);
-        self.worker.shared.policies.refusals.keep(refusal.retry_after(retry_after));
-    }
-
-    /// A refusal of the gate's own, kept and told.
-    pub(crate) fn refused_by_gate(
-        &mut self,
-        mut response: Response<Bytes>,
-        event: Event,
-        path: &str,
-    ) -> Response<ResponseBody<Forwarded>> {
-        self.explain(response.headers_mut(), event, path);
-        self.finish(response, "shed")
-    }
-
-    /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
-    pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
-        let after = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
-        if self.config.settings.explain.header != Explained::Off
-            && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
-        {
-            headers.insert(DECISION, value);
-        }
-    }
-
-    /// Tells of a decision in an answer's head, as far as the operator wants it told.
-    fn tell(&self, headers: &mut HeaderMap, told: Option<&Arc<PolicyRecord>>, done: Done) {
-        if let Some(told) = told {
-            tell(&self.config, &self.id, headers, told, done.name());
-        }
-    }
-
-    /// Tells of what an order in shadow would have decided.
-    pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
-        if let Some(told) = &self.shadow {
-            tell(&self.config, &self.id, headers, told, "shadow");
-        }
-    }
 }
 
-fn tell(live: &Config, id: &str, headers: &mut HeaderMap, told: &PolicyRecord, action: &str) {
-    let text = match live.settings.explain.header {
-        Explained::Off => return,
-        Explained::Id => format!("id={id}"),
-        Explained::Full => {
-            // Rules are named by the operator, figures written by the detectors: quotes are all that could confuse.
-            let plain = |text: &str| text.replace(['"', '\\'], "'");
-            let (level, figures) = (plain(&told.level), plain(&told.figures));
-            format!(
-                "id={id}; rule=\"{}\"; action={action}; level=\"{level}\"; figures=\"{figures}\"",
-                told.rule
-            )
-        }
-    };
-    if let Ok(value) = HeaderValue::from_str(&text) {
-        headers.insert(DECISION, value);
-    }
-}
-
-fn count(standing: &PoliciesInForce, order: &ActivePolicy, done: Done) {
-    if let Some(told) = standing.told(order) {
-        told.stats.count(done);
+fn count(policies: &PoliciesInForce, policy: &ActivePolicy, done: Done) {
+    if let Some(record) = policies.told(policy) {
+        record.stats.count(done);
     }
 }
 

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Method, Response, request};
 use tidegate_core::admission::{Admission, RETRY_DOWN};
+use tidegate_core::measure::Event;
 use tidegate_core::room::TicketStatus;
 use tidegate_core::units::Timestamp;
 
-use crate::config::Config;
 use crate::config::page;
+use crate::config::{ClassTag, Config};
+use crate::proxy::context::RequestContext;
+use crate::proxy::respond;
 use crate::proxy::stages::room::{Visitor, people_ahead};
 
 /// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`: there is a
@@ -25,14 +30,38 @@ pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64
 }
 
 /// What a status poll is told about `ticket`.
-pub fn look(
-    desk: &Admission,
+fn look_at(
+    admission: &Admission,
     live: &Config,
     visitor: &Visitor<'_>,
     now: Timestamp,
 ) -> (TicketStatus, Duration) {
     match visitor.ticket(live) {
-        Some(Ok(ticket)) => (desk.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived)),
+        Some(Ok(ticket)) => (admission.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived)),
         _ => (TicketStatus::Expired, Duration::ZERO),
+    }
+}
+
+impl RequestContext {
+    /// The tiny document that a waiting page polls.
+    pub(crate) fn status(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Response<Bytes> {
+        self.worker.count(Event::StatusPolls);
+        let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
+        let known = class.and_then(|mark| self.config.marked(ClassTag(mark)));
+        let (Some(class), true) = (known, matches!(parts.method, Method::GET | Method::HEAD)) else {
+            return respond::not_found();
+        };
+        self.class = class;
+        let visitor = self.visitor(&parts.headers, url_ticket);
+        let shared = &self.worker.shared;
+        let (look, waited) = look_at(&shared.admission, &self.config, &visitor, self.started);
+        let usable = shared.has_somewhere_to_go(&self.config.settings.role);
+        // The URL's ticket may go once the cookie's does.
+        let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty()) && url_ticket.is_some();
+        let ticket = (kept && matches!(look, TicketStatus::Wait(_) | TicketStatus::Ready)).then_some("");
+        let (state, wait, place) = standing(look, usable);
+        let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
+        let poll = page::poll_interval(wait, &shared.admission.ask_every(), spread);
+        respond::status_document(&self.config, state, wait, place, poll, waited, ticket)
     }
 }

@@ -1,4 +1,4 @@
-//! The desk: what becomes of requests that meet the room. Rules that random crowds once broke, one by one.
+//! Requests that meet the room: rules that random crowds once broke, one by one.
 
 use std::time::Duration;
 
@@ -18,37 +18,37 @@ fn at(ms: u64) -> Timestamp {
     START + Duration::from_millis(ms)
 }
 
-fn ask(desk: &Admission, shown: Presented, sends_on: bool, nonce: u64, now: Timestamp) -> Decision {
+fn ask(admission: &Admission, shown: Presented, sends_on: bool, nonce: u64, now: Timestamp) -> Decision {
     let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on };
-    desk.ask(&asking, &mut || nonce, &|_| {}, now)
+    admission.ask(&asking, &mut || nonce, &|_| {}, now)
 }
 
-fn sent_on(verdict: Decision) -> Ticket {
-    match verdict {
+fn sent_on(decision: Decision) -> Ticket {
+    match decision {
         Decision::SendOn { ticket, .. } => ticket,
         other => panic!("expected to be sent on, got {other:?}"),
     }
 }
 
 #[test]
-fn tokengen_gives_nothing_for_the_ticket_it_sent_somebody_on_with() {
-    let desk = Admission::Room(Box::new(room(10.0)));
-    let on_the_way = sent_on(ask(&desk, Presented::Nothing, true, 1, at(0)));
-    assert!(on_the_way.wait.is_zero());
+fn tokengen_lets_nobody_in_by_the_ticket_that_it_made_for_the_way_to_tokencheck() {
+    let admission = Admission::Room(Box::new(room(10.0)));
+    let in_transit = sent_on(ask(&admission, Presented::Nothing, true, 1, at(0)));
+    assert!(in_transit.wait.is_zero());
     for nonce in 100..200 {
-        ask(&desk, Presented::Nothing, true, nonce, at(10));
+        ask(&admission, Presented::Nothing, true, nonce, at(10));
     }
-    // The URL it was sent to, asked at tokengen instead: a new place, behind everybody.
-    match ask(&desk, Presented::Ticket(on_the_way), true, 2, at(1_500)) {
-        Decision::Wait { ticket, place: Position::Replaced, .. } => {
+    // The URL it was sent to, requested from tokengen instead: a new position, behind everybody.
+    match ask(&admission, Presented::Ticket(in_transit), true, 2, at(1_500)) {
+        Decision::Wait { ticket, position: Position::Replaced, .. } => {
             assert!(ticket.nonce == 2 && ticket.due() > at(8_000), "{ticket:?}");
         }
-        other => panic!("expected a new place, got {other:?}"),
+        other => panic!("expected a new position, got {other:?}"),
     }
 }
 
 #[test]
-fn a_promise_waits_its_turn_although_it_is_due_by_the_clock() {
+fn a_ticket_that_is_due_by_the_clock_waits_until_the_schedule_comes_to_it() {
     let room = room(100.0);
     for nonce in 0..300 {
         room.arrive(ClassId(0), nonce, None, at(0));

@@ -1,36 +1,92 @@
-//! A request arrives: performs the room's verdict, as the gateway's room stage does with cookies and pages.
+//! A request arrives: its facts are gathered, the core decides ([`tidegate_core::admission::decide`]), and the decision is performed, as the
+//! gateway does with cookies and pages.
 
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use rand::rngs::SmallRng;
 use rand::{Rng, RngCore};
-use tidegate_core::admission::{AdmissionRequest, Decision, Position, Presented};
+use tidegate_core::admission::{self, Decision, EnteredBy, Position, Presented, Process, Requester};
+use tidegate_core::measure::Event;
+use tidegate_core::policies::{ActivePolicy, PolicyRequest, TierId};
 use tidegate_core::room::{TicketStatus, Wait};
-use tidegate_core::session::SessionRequest;
-use tidegate_core::ticket::{Binding, Presenter, Ticket};
-use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_core::session::{SessionKey, SessionRequest};
+use tidegate_core::ticket::{Binding, Pass, Presenter, Ticket};
+use tidegate_core::units::{ClassId, Cost};
 use tidegate_gateway::config::page;
 use tidegate_gateway::proxy::respond;
 use tidegate_gateway::proxy::stages::poll;
+use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_settings::Binding as Bound;
 
 use super::LATENCY_US;
-use super::seats::{Passage, Seated};
+use super::half::Half;
+use super::request::{Passage, SessionOf};
 use super::trace::What;
 use super::world::{Item, World};
 use crate::answer::{Answer, News, State};
 use crate::oracle::Entry;
 use crate::visitor_events::{Ask, Failure};
 
-/// A request at the gate's door.
+/// A visitor's request at the gate.
 pub(crate) struct Caller {
     pub(crate) guest: u32,
     ask: Ask,
     kind: u32,
     class: ClassId,
+    cost: Cost,
     /// Which half it asks.
     half: usize,
-    /// It may have to wait in the room, not only at its class's ingress.
-    meets_room: bool,
+}
+
+/// What the core may want to know of a request.
+struct Head<'a> {
+    half: &'a Half,
+    replicas: &'a Replicas,
+    now_us: u64,
+    rng: RefCell<&'a mut SmallRng>,
+    guest: u32,
+    shown: Presented,
+    pass: Option<Pass>,
+    begun: Cell<Option<SessionRequest>>,
+}
+
+impl Requester for Head<'_> {
+    fn ticket(&self) -> Presented {
+        self.shown
+    }
+
+    fn pass(&self) -> Option<Pass> {
+        self.pass
+    }
+
+    fn can_return(&self) -> bool {
+        true
+    }
+
+    fn is_origin_usable(&self) -> bool {
+        self.replicas.any_usable_at(|| self.now_us)
+    }
+
+    fn new_session_key(&self) -> SessionKey {
+        self.half.new_key(self.guest, &mut **self.rng.borrow_mut())
+    }
+
+    fn random(&self) -> u64 {
+        self.rng.borrow_mut().next_u64()
+    }
+
+    fn session_begins(&self, request: SessionRequest) {
+        self.begun.set(Some(request));
+    }
+
+    fn would_decide(&self, _: &ActivePolicy) {}
+
+    fn sent_to_room(&self, _: &ActivePolicy) {}
+
+    fn count(&self, event: Event) {
+        self.half.shard.count(event);
+    }
 }
 
 impl World<'_> {
@@ -59,122 +115,90 @@ impl World<'_> {
             Ask::Replayed => What::Replays,
         };
         self.trace.step(self.now_us, what, number, u64::from(step));
-        let route = &self.routes[kind as usize][usize::from(step)];
-        let class = route.class;
         if self.halves.is_empty() {
             return self.straight_to_the_origin(number);
         }
         if self.gate_is_down() {
             return self.reply(number, Err(Failure::Connect));
         }
-        let caller = Caller { guest: number, ask, kind, class, half, meets_room: route.meets_room };
+        let route = &self.routes[kind as usize][usize::from(step)];
+        let caller = Caller { guest: number, ask, kind, class: route.class, cost: route.cost, half };
         if ask == Ask::News {
             return self.news(&caller, ticket);
         }
-        self.halves[half].shard.arrived(class);
-        let (cost, meets_room) = (route.cost, route.meets_room);
-        let can_go = !meets_room || self.replicas.any_usable_at(|| self.now_us);
-        match self.admitted(number, half, ask) {
-            Some(request) if can_go => return self.goes_on_with_session(&caller, request),
-            request => self.finished(number, request),
-        }
-        if meets_room {
-            self.meets_room(&caller, ticket);
-        } else if self.halves[half].forwards() && self.halves[half].live.ingress.limits(class) {
-            let now = self.halves[half].now(self.now_us);
-            self.asks(&caller, ticket, now);
-        } else if self.halves[half].forwards() {
-            self.halves[half].desk.charge(cost);
-            self.trace.step(self.now_us, What::Passes, number, u64::from(class.0));
-            self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
-            self.forward(number, Passage::default());
-        } else {
-            self.send_on(&caller, None);
-        }
-    }
-
-    /// The answer of whoever decides here and now.
-    pub(crate) fn reply(&mut self, number: u32, outcome: Result<Answer, Failure>) {
-        self.answer(number, outcome, self.now_us + LATENCY_US);
-    }
-
-    fn meets_room(&mut self, caller: &Caller, ticket: Option<Ticket>) {
-        let half = &self.halves[caller.half];
-        let now = half.now(self.now_us);
-        if half.forwards() && !self.replicas.any_usable_at(|| self.now_us) {
-            return self.hold(caller, ticket, now);
-        }
-        self.asks(caller, ticket, now);
-    }
-
-    fn asks(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
-        let shown = match (ticket, caller.ask) {
+        self.halves[half].shard.arrived(caller.class);
+        let request = self.recognise(number, half, ask);
+        let shown = match (ticket, ask) {
             (None, _) => Presented::Nothing,
             (Some(ticket), Ask::Page | Ask::News) => Presented::Ticket(ticket),
-            (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(caller, &ticket),
+            (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(&caller, &ticket),
         };
-        let counts = caller.meets_room && self.halves[caller.half].sessions.is_some();
-        let key = counts.then(|| self.new_key(caller.guest, caller.half));
-        let half = &self.halves[caller.half];
-        let seat = key.and_then(|key| half.seat(key));
-        let asking = AdmissionRequest {
-            class: caller.class,
-            cost: half.live.class(caller.class).cost,
-            shown,
-            sends_on: !half.forwards(),
-        };
-        let rng = &mut self.rng;
-        let (entrance, count) =
-            (half.live.entrance(caller.meets_room, true), |event| half.shard.count(event));
-        let verdict =
-            half.desk.ask_for(&entrance, &asking, seat.as_ref(), &mut || rng.next_u64(), &count, now);
-        let under_way = seat.and_then(|seat| seat.under_way.take());
-        if let (Decision::Enter { .. }, Some(key)) = (&verdict, key) {
-            self.oracle.session_begins(caller.guest, key, half, self.now_us);
+        let (decision, begun) = self.decide(&caller, shown, request.is_none());
+        match request {
+            Some(request) if decision == (Decision::Enter { by: EnteredBy::Session }) => {
+                return self.goes_on_with_session(&caller, request);
+            }
+            request => self.finished(number, request),
         }
-        self.perform_verdict(caller, verdict, &asking, under_way, now);
+        self.perform_decision(&caller, decision, shown, begun);
     }
 
-    fn perform_verdict(
+    /// What the core decides, and the request of the session that begins with it.
+    fn decide(
         &mut self,
         caller: &Caller,
-        verdict: Decision,
-        asking: &AdmissionRequest,
-        under_way: Option<SessionRequest>,
-        now: Timestamp,
+        shown: Presented,
+        is_new_session: bool,
+    ) -> (Decision, Option<SessionRequest>) {
+        let half = &self.halves[caller.half];
+        let process = Process {
+            settings: half.live.admission_settings(),
+            admission: &half.desk,
+            ingress: &half.live.ingress,
+            sessions: half.sessions.as_deref(),
+            policies: None,
+            waiting_since: half.waiting_since(),
+        };
+        let request = PolicyRequest {
+            path: "/",
+            class: caller.class,
+            cost: half.live.class(caller.class).cost,
+            tier: TierId(0),
+            is_new_session,
+            is_plain: true,
+        };
+        let facts = half.live.facts(request, false, half.now(self.now_us));
+        let head = Head {
+            half,
+            replicas: &self.replicas,
+            now_us: self.now_us,
+            rng: RefCell::new(&mut self.rng),
+            guest: caller.guest,
+            shown,
+            pass: None,
+            begun: Cell::default(),
+        };
+        let decision = admission::decide(&process, &facts, &head);
+        (decision, head.begun.take())
+    }
+
+    fn perform_decision(
+        &mut self,
+        caller: &Caller,
+        decision: Decision,
+        shown: Presented,
+        begun: Option<SessionRequest>,
     ) {
         let (number, at) = (caller.guest, self.now_us);
-        match verdict {
-            Decision::Enter { ticket } => {
-                let (class, cost) = (asking.class, asking.cost);
-                let entry = match ticket {
-                    Some(ticket) => {
-                        self.trace.step(at, What::Redeems, number, relative(&ticket));
-                        Entry::Ticket { ticket, half: caller.half }
-                    }
-                    None if !caller.meets_room => {
-                        self.trace.step(at, What::Passes, number, u64::from(class.0));
-                        Entry::Unasked { cost }
-                    }
-                    None => {
-                        self.trace.step(at, What::Enters, number, u64::from(class.0));
-                        Entry::AtOnce { cost }
-                    }
-                };
-                self.oracle.entered(entry, &self.halves, at);
-                let seated = under_way.as_ref().map(|request| Seated { key: request.key(), begins: true });
-                let cookies = seated.is_some() || asking.shown != Presented::Nothing;
-                self.forward(number, Passage { ticket, cookies, seated, under_way });
-            }
+        match decision {
+            Decision::Enter { by } => self.enter(caller, by, shown, begun),
             Decision::SendOn { ticket, redeemed } => {
-                if redeemed {
-                    let Presented::Ticket(shown) = asking.shown else {
-                        unreachable!("what was redeemed was shown")
-                    };
+                if let (true, Presented::Ticket(shown)) = (redeemed, shown) {
                     self.oracle.sent_on(&shown, &self.halves, at);
                 }
                 self.send_on(caller, Some(ticket));
             }
+            Decision::SendOnUnasked => self.send_on(caller, None),
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != Ask::Page {
@@ -187,44 +211,92 @@ impl World<'_> {
                 }
                 self.agenda.push(at + 2 * LATENCY_US, Item::Visit(number));
             }
-            Decision::Wait { ticket, wait, place } => self.told_to_wait(caller, &ticket, &wait, place, now),
+            Decision::Wait { ticket, wait, position } => self.told_to_wait(caller, &ticket, &wait, position),
+            Decision::Hold { wait, .. } => {
+                self.trace.step(at, What::Held, number, 0);
+                self.oracle.held(number);
+                let answer = self.wait_answer(caller, wait.wait, true);
+                self.reply(number, Ok(answer));
+            }
             Decision::Full { retry_after } => {
                 self.trace.step(at, What::Full, number, 0);
                 let answer = self.wait_answer(caller, retry_after, false);
                 self.reply(number, Ok(answer));
             }
-            Decision::Refused { .. } | Decision::NoPlace { .. } => {
+            Decision::Throttled { .. } | Decision::NoSessionSlot { .. } => {
                 self.trace.step(at, What::Shed, number, 0);
                 self.reply(number, Ok(Answer::Refused(503)));
+            }
+            Decision::OverQuota { .. } => {
+                self.trace.step(at, What::Shed, number, 0);
+                self.reply(number, Ok(Answer::Refused(429)));
             }
             Decision::Forbidden => {
                 self.trace.step(at, What::Forbidden, number, 0);
                 self.reply(number, Ok(Answer::Refused(403)));
             }
+            Decision::RefusedByPolicy { .. } | Decision::Perform { .. } | Decision::ShowCleanUrl => {
+                unreachable!("no policies are in force, and no ticket stands in a URL")
+            }
         }
     }
 
-    fn told_to_wait(
-        &mut self,
-        caller: &Caller,
-        ticket: &Ticket,
-        wait: &Wait,
-        place: Position,
-        now: Timestamp,
-    ) {
-        let what = if place == Position::Kept { What::Keeps } else { What::Promised };
+    fn enter(&mut self, caller: &Caller, by: EnteredBy, shown: Presented, begun: Option<SessionRequest>) {
+        let (number, at, cost) = (caller.guest, self.now_us, caller.cost);
+        let class = u64::from(caller.class.0);
+        if let Some(request) = &begun {
+            self.oracle.session_begins(number, request.key(), &self.halves[caller.half], at);
+        }
+        let (what, more, entry) = match by {
+            EnteredBy::Ticket(ticket) => {
+                (What::Redeems, relative(&ticket), Entry::Ticket { ticket, half: caller.half })
+            }
+            EnteredBy::Room => (What::Enters, class, Entry::AtOnce { cost }),
+            EnteredBy::Ingress | EnteredBy::Session | EnteredBy::PartOfPage | EnteredBy::Unasked => {
+                (What::Passes, class, Entry::Unasked { cost })
+            }
+        };
+        self.trace.step(at, what, number, more);
+        self.oracle.entered(entry, &self.halves, at);
+        let has_shown = shown != Presented::Nothing;
+        let cookies = match by {
+            EnteredBy::Ticket(_) => true,
+            EnteredBy::Room | EnteredBy::Ingress => begun.is_some() || has_shown,
+            EnteredBy::Unasked => begun.is_some(),
+            EnteredBy::Session | EnteredBy::PartOfPage => false,
+        };
+        let ticket = if let EnteredBy::Ticket(ticket) = by { Some(ticket) } else { None };
+        let session = begun.as_ref().map(|request| SessionOf { key: request.key(), begins: true });
+        self.forward(number, Passage { ticket, cookies, session, under_way: begun });
+    }
+
+    /// A session that was admitted goes on: past the room and its class's bucket.
+    fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
+        let cost = caller.cost;
+        self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(caller.class.0));
+        self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
+        let session = Some(SessionOf { key: request.key(), begins: false });
+        self.forward(caller.guest, Passage { session, under_way: Some(request), ..Passage::default() });
+    }
+
+    /// The answer of whoever decides here and now.
+    pub(crate) fn reply(&mut self, number: u32, outcome: Result<Answer, Failure>) {
+        self.answer(number, outcome, self.now_us + LATENCY_US);
+    }
+
+    fn told_to_wait(&mut self, caller: &Caller, ticket: &Ticket, wait: &Wait, position: Position) {
+        let what = if position == Position::Kept { What::Keeps } else { What::Promised };
         self.trace.step(self.now_us, what, caller.guest, relative(ticket));
-        self.oracle.waits(caller.guest, caller.half, ticket, wait, place, &self.halves, self.now_us);
-        debug_assert!(ticket.arrived <= now || self.halves.len() == 2, "{ticket:?} at {now:?}");
-        // What an altered ticket is answered with is not kept.
-        if place == Position::Replaced
+        self.oracle.waits(caller.guest, caller.half, ticket, wait, position, &self.halves, self.now_us);
+        if position == Position::Replaced
             && let Some(shown) = self.guests.get(caller.guest).and_then(|guest| guest.held().or(guest.used()))
         {
             self.oracle.called_used(&shown, caller.half);
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
+            // What an altered ticket is answered with is not kept.
             && caller.ask != Ask::Tampered
-            && place != Position::Kept
+            && position != Position::Kept
         {
             guest.hold(ticket);
         }
@@ -244,29 +316,6 @@ impl World<'_> {
             poll: browser.then_some(poll),
             full: !has_place,
         }
-    }
-
-    /// No replica is up: everybody keeps or gets a place.
-    fn hold(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
-        let shown = ticket.map_or(Presented::Nothing, Presented::Ticket);
-        let wait = self.halves[caller.half].desk.hold(caller.class, &shown, now);
-        self.trace.step(self.now_us, What::Held, caller.guest, 0);
-        self.oracle.held(caller.guest);
-        let answer = self.wait_answer(caller, wait.wait, true);
-        self.reply(caller.guest, Ok(answer));
-    }
-
-    /// A session that was admitted goes on: past the room and its class's bucket.
-    fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
-        let half = &self.halves[caller.half];
-        let (class, cost, now) = (caller.class, half.live.class(caller.class).cost, half.now(self.now_us));
-        half.live.ingress.charge(class, cost, now);
-        half.desk.charge(cost);
-        self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(class.0));
-        self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
-        let seated = Some(Seated { key: request.key(), begins: false });
-        let under_way = Some(request);
-        self.forward(caller.guest, Passage { seated, under_way, ..Passage::default() });
     }
 
     /// Tokengen forwards nothing itself.

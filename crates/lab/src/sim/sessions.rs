@@ -1,55 +1,31 @@
-//! Sessions, as the gateway has them: whose request it is, where its session stands, and the pass that its visitor keeps.
+//! Sessions, as the gateway has them: which session a request belongs to, when it is over, and the pass that its visitor keeps.
 //!
-//! A session is told by the nonce of its pass, or by its visitor's address, of which each visitor has one.
+//! A session is identified by the nonce of its pass, or by its visitor's address, of which each visitor has one.
 
 use rand::RngCore;
-use tidegate_core::admission::{SessionAsk, WhenFull};
+use rand::rngs::SmallRng;
+use tidegate_core::admission::SessionClaim;
 use tidegate_core::policies::TierId;
-use tidegate_core::session::{SessionKey, SessionRequest, SessionStatus};
+use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, PassKind};
 
-use super::forward::slot;
 use super::half::Half;
+use super::request::{SessionOf, slot};
 use super::world::World;
 use crate::visitor_events::Ask;
 
-/// The session of a request that was let in.
-#[derive(Clone, Copy)]
-pub(crate) struct Seated {
-    pub(crate) key: SessionKey,
-    /// It began with this request.
-    pub(crate) begins: bool,
-}
-
-/// How a request was let in.
-#[derive(Default)]
-pub(crate) struct Passage {
-    /// The ticket redeemed for it.
-    pub(crate) ticket: Option<tidegate_core::ticket::Ticket>,
-    /// The answer brings cookies.
-    pub(crate) cookies: bool,
-    pub(crate) seated: Option<Seated>,
-    /// The same in the table.
-    pub(crate) under_way: Option<SessionRequest>,
-}
-
 impl Half {
-    /// The place that a newcomer needs.
-    pub(crate) fn seat(&self, key: SessionKey) -> Option<SessionAsk<'_>> {
-        let sessions = self.sessions.as_deref()?;
-        let when_full = match self.live.settings.session.when_full {
-            tidegate_settings::WhenFull::Room => WhenFull::Room,
-            tidegate_settings::WhenFull::Refuse => WhenFull::Refuse,
-        };
-        Some(SessionAsk::new(sessions, key, TierId(0), when_full))
+    /// The key of a session that a visitor begins.
+    pub(crate) fn new_key(&self, number: u32, rng: &mut SmallRng) -> SessionKey {
+        if is_by_pass(self) { of_nonce(rng.next_u64()) } else { of_address(number) }
     }
 }
 
 impl World<'_> {
-    /// A request whose session is admitted: it is kept alive by it until the request is over.
-    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionRequest> {
+    /// Finds the session that a request belongs to; the request keeps it alive until it is over.
+    pub(crate) fn recognise(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionRequest> {
         let half = &self.halves[half];
-        let sessions = half.sessions.as_ref()?;
+        let sessions = half.sessions.as_deref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
         if ask != Ask::Page {
             return None;
@@ -57,24 +33,19 @@ impl World<'_> {
         let now = half.now(self.now_us);
         let guest = self.guests.get(number)?;
         let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
-        let cost = route.cost;
+        let (rules, tier, cost) = (half.live.session_rules(), TierId(0), route.cost);
+        let claim = |key, pass| SessionClaim { sessions, rules, key, pass, tier, cost }.recognise(now).1;
         let (key, request) = if is_by_pass(half) {
             let pass = self.passes.get_mut(number as usize)?.as_mut()?;
             let key = of_nonce(pass.nonce);
-            let renew = half.live.session_rules().admits(pass, now);
-            let request = match sessions.touch(key, cost, now) {
-                (SessionStatus::New, _) if renew.is_some() => {
-                    sessions.readmit(key, TierId(0), pass.first, now)
-                }
-                (_, request) => request,
-            };
-            if request.is_some() && renew != Some(false) {
+            let request = claim(key, Some(pass));
+            if request.is_some() && (!rules.holds(pass, now) || rules.is_due_for_renewal(pass, now)) {
                 pass.issued = now;
             }
             (key, request)
         } else {
             let key = of_address(number);
-            (key, sessions.touch(key, cost, now).1)
+            (key, claim(key, None))
         };
         self.oracle.session_asks(number, key, request.is_some(), self.now_us);
         request
@@ -89,34 +60,35 @@ impl World<'_> {
         }
     }
 
-    /// A visitor gives up the request that its session began with. Who was to be told by a pass has none: nobody could use the place.
-    pub(crate) fn gave_up_first(&mut self, number: u32, seated: Seated, under_way: Option<SessionRequest>) {
+    /// A visitor gives up the request that its session began with. One whose session is identified by a pass has not got it: nobody could use
+    /// the slot.
+    pub(crate) fn gave_up_first(
+        &mut self,
+        number: u32,
+        session: SessionOf,
+        under_way: Option<SessionRequest>,
+    ) {
         if self.halves.last().is_some_and(is_by_pass) {
-            self.void(number, Some(seated), under_way);
+            self.void(number, Some(session), under_way);
         } else {
             self.finished(number, under_way);
         }
     }
 
-    /// What a session that begins is to be told by.
-    pub(crate) fn new_key(&mut self, number: u32, half: usize) -> SessionKey {
-        if is_by_pass(&self.halves[half]) { of_nonce(self.rng.next_u64()) } else { of_address(number) }
-    }
-
-    /// What comes with an answer of the origin after a place was used: the ticket goes, a session's pass comes.
-    pub(crate) fn take_cookies(&mut self, number: u32, seated: Option<Seated>) {
+    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass comes.
+    pub(crate) fn take_cookies(&mut self, number: u32, session: Option<SessionOf>) {
         let Some(half) = self.halves.last() else { return };
         let Some(guest) = self.guests.get_mut(number) else { return };
         guest.use_up();
         let counts = half.live.settings.counts_sessions();
         guest.go_to_check(counts && self.halves.len() == 2);
-        let Some(seated) = seated.filter(|seated| seated.begins && is_by_pass(half)) else { return };
+        let Some(session) = session.filter(|session| session.begins && is_by_pass(half)) else { return };
         let (kind, now) = (guest.visitor.kind(), half.now(self.now_us));
         if !self.cast.kinds[kind as usize].cookies {
             return;
         }
         let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
-        let nonce = seated.key.0 as u64;
+        let nonce = session.key.0 as u64;
         let pass = Pass { kind: PassKind::Session, class, issued: now, first: now, nonce };
         let at = number as usize;
         self.passes.resize(self.passes.len().max(at + 1), None);
@@ -126,17 +98,17 @@ impl World<'_> {
     /// Nothing was sent: the ticket is good again.
     pub(super) fn give_back(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (guest, seated, under_way) = (request.guest, request.seated.take(), request.under_way.take());
+        let (guest, session, under_way) = (request.guest, request.session.take(), request.under_way.take());
         if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
             half.desk.give_back(&ticket);
             self.oracle.gave_back(&ticket);
         }
-        self.void(guest, seated, under_way);
+        self.void(guest, session, under_way);
     }
 
     /// Nothing was sent: the session that would have begun with the request never did.
-    fn void(&mut self, number: u32, seated: Option<Seated>, under_way: Option<SessionRequest>) {
-        if !seated.is_some_and(|seated| seated.begins) {
+    fn void(&mut self, number: u32, session: Option<SessionOf>, under_way: Option<SessionRequest>) {
+        if !session.is_some_and(|session| session.begins) {
             return self.finished(number, under_way);
         }
         let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
@@ -146,8 +118,8 @@ impl World<'_> {
         }
     }
 
-    /// Long after the last request every place must have come back.
-    pub(crate) fn places_come_back(&mut self) {
+    /// Long after the last request every session slot must be free.
+    pub(crate) fn session_slots_come_back(&mut self) {
         for at in self.requests.numbers() {
             let Some(request) = self.requests.get_mut(at) else { continue };
             let (guest, under_way) = (request.guest, request.under_way.take());
@@ -156,7 +128,7 @@ impl World<'_> {
         let Some(half) = self.halves.last() else { return };
         let Some(sessions) = &half.sessions else { return };
         let open = half.open_after_all(sessions, self.now_us);
-        self.oracle.places_left(open);
+        self.oracle.session_slots_left(open);
     }
 }
 

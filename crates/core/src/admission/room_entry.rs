@@ -1,38 +1,41 @@
-//! One request at the desk.
+//! One request at the room, or at its class's ingress bucket.
 //!
-//! **Places.** A request that begins a session ([`Seat`]) enters with a place of the pool or not at all. The place is taken before
-//! the ticket is used up, so that whoever finds none keeps the ticket and is asked to come again; taken for nothing, it goes back
-//! at once. Newcomers leave those places alone that are for whom the hand has called and who is on the way.
+//! **Session slots.** A request that begins a session ([`SessionAsk`]) enters with a slot of the pool or not at all. The slot is taken
+//! before the ticket is used up, so that whoever finds none keeps the ticket and is asked to come again; a slot that turns out to be taken
+//! for nothing goes back at once. Newcomers leave the slots alone that are meant for visitors whom the virtual clock has admitted and who
+//! are in transit.
 
 use std::time::Duration;
 
 use super::Admission;
-use super::types::{AdmissionRequest, Decision, Entrance, Position, Presented, SessionAsk, WhenFull};
+use super::types::{
+    AdmissionRequest, Decision, EnteredBy, Entrance, Position, Presented, SessionAsk, WhenFull,
+};
 use crate::ingress::Passage;
 use crate::measure::Event;
 use crate::room::{AGAIN, Arrival, Newcomer, Redemption, Room, TicketStatus, Wait};
 use crate::ticket::Ticket;
 use crate::units::Timestamp;
 
-/// A request, and what surrounds it.
-pub(super) struct Ask<'a> {
-    pub(super) desk: &'a Admission,
+/// A request, and what it meets.
+pub(super) struct RoomEntry<'a> {
+    pub(super) admission: &'a Admission,
     pub(super) entrance: &'a Entrance<'a>,
     pub(super) asking: &'a AdmissionRequest,
-    pub(super) seat: Option<&'a SessionAsk<'a>>,
+    pub(super) session: Option<&'a SessionAsk<'a>>,
     pub(super) count: &'a dyn Fn(Event),
     pub(super) now: Timestamp,
 }
 
-impl Ask<'_> {
-    pub(super) fn ask(&self, nonce: &mut dyn FnMut() -> u64) -> Decision {
-        let Self { desk, entrance, asking, now, .. } = *self;
+impl RoomEntry<'_> {
+    pub(super) fn decide(&self, nonce: &mut dyn FnMut() -> u64) -> Decision {
+        let Self { admission, entrance, asking, now, .. } = *self;
         let ticket = match asking.shown {
             Presented::Nothing => return self.arrive(None, Position::New, nonce),
             Presented::Forged if !entrance.waits => return self.arrive(None, Position::New, nonce),
             Presented::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
-                // Tokengen's own, for the way to tokencheck: it has been used there or will be. Another one for it would let its
-                // visitor in again, at once and for ever.
+                // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were exchanged for another one, its
+                // visitor would be let in again, at once and for ever.
                 (self.count)(Event::TicketReplayed);
                 return self.arrive(None, Position::Replaced, nonce);
             }
@@ -47,22 +50,22 @@ impl Ask<'_> {
                 return Decision::Forbidden;
             }
         };
-        if let TicketStatus::Wait(wait) = desk.look_at(entrance.ingress, &ticket, now)
-            && desk.is_held(entrance.ingress, &ticket, now)
+        if let TicketStatus::Wait(wait) = admission.look_at(entrance.ingress, &ticket, now)
+            && admission.is_held(entrance.ingress, &ticket, now)
         {
             return self.early(ticket, wait);
         }
         match self.redeem(&ticket) {
             Redemption::Enter => {
-                if desk.is_late(&ticket) {
+                if admission.is_late(&ticket) {
                     (self.count)(Event::TicketLate);
                 }
                 if asking.sends_on {
-                    // Used up here, once; what goes on to tokencheck is a ticket for now.
+                    // It is used up here; the ticket for the way to tokencheck is due at once.
                     let ticket = self.ticket_for_now(ticket.nonce);
                     return Decision::SendOn { ticket, redeemed: true };
                 }
-                Decision::Enter { ticket: Some(ticket) }
+                Decision::Enter { by: EnteredBy::Ticket(ticket) }
             }
             Redemption::Wait(wait) => self.early(ticket, wait),
             Redemption::Replayed => {
@@ -79,58 +82,59 @@ impl Ask<'_> {
     fn early(&self, ticket: Ticket, wait: Wait) -> Decision {
         (self.count)(Event::WaitingAnswers);
         (self.count)(Event::TicketEarly);
-        Decision::Wait { ticket, wait, place: Position::Kept }
+        Decision::Wait { ticket, wait, position: Position::Kept }
     }
 
     fn redeem(&self, ticket: &Ticket) -> Redemption {
-        let Some(seat) = self.seat else { return self.desk.redeem(ticket, self.now) };
-        match self.desk.look(ticket, self.now) {
+        let Some(session) = self.session else { return self.admission.redeem(ticket, self.now) };
+        match self.admission.look(ticket, self.now) {
             TicketStatus::Redeemed => return Redemption::Replayed,
             TicketStatus::Expired => return Redemption::Expired,
             TicketStatus::Wait(wait) => {
-                let enters = self.enters_by_own(seat, |room| room.redeem_past(ticket));
+                let enters = self.enters_by_own_slot(session, |room| room.redeem_past(ticket));
                 return if enters { Redemption::Enter } else { Redemption::Wait(wait) };
             }
             TicketStatus::Ready => {}
         }
-        if !self.take(seat) {
-            self.desk.no_place();
+        if !self.take(session) {
+            self.admission.no_slot();
             let wait = Wait { wait: AGAIN, position: 1, due: self.now + AGAIN };
             return Redemption::Wait(wait);
         }
-        let word = self.desk.redeem(ticket, self.now);
-        if word != Redemption::Enter {
-            seat.give_back(self.now);
+        let redeemed = self.admission.redeem(ticket, self.now);
+        if redeemed != Redemption::Enter {
+            session.give_back(self.now);
         }
-        word
+        redeemed
     }
 
     fn arrive(
         &self,
         arrived: Option<Timestamp>,
-        place: Position,
+        position: Position,
         nonce: &mut dyn FnMut() -> u64,
     ) -> Decision {
-        let Self { desk, entrance, asking: &AdmissionRequest { class, cost, shown, .. }, now, .. } = *self;
-        let Admission::Room(room) = desk else {
-            // Whoever waits pays where places are given; nobody else could be sent there.
+        let Self { admission, entrance, asking: &AdmissionRequest { class, cost, shown, .. }, now, .. } =
+            *self;
+        let Admission::Room(room) = admission else {
+            // Tokengen has charged the bucket of whoever waits. It would send back whoever does not wait.
             if entrance.waits {
                 return Decision::SendBack;
             }
             return match entrance.ingress.take(class, cost, now) {
                 Ok(()) => self.unasked(),
-                Err(retry_after) => self.refused(retry_after),
+                Err(retry_after) => self.throttled(retry_after),
             };
         };
-        // Whoever had a place has come back for it.
+        // Whoever shows a ticket has come back for its position.
         let returns = entrance.returns || matches!(shown, Presented::Ticket(_));
         match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
             Passage::Passes if !entrance.waits => self.unasked(),
-            Passage::Passes => self.meet(room, arrived, place, None, nonce),
-            Passage::Shed { retry_after } => self.refused(retry_after),
+            Passage::Passes => self.meet(room, arrived, position, None, nonce),
+            Passage::Shed { retry_after } => self.throttled(retry_after),
             Passage::Room { due } => {
                 (self.count)(Event::IngressHeld);
-                self.meet(room, arrived, place, Some(due), nonce)
+                self.meet(room, arrived, position, Some(due), nonce)
             }
         }
     }
@@ -140,52 +144,55 @@ impl Ask<'_> {
         &self,
         room: &Room,
         arrived: Option<Timestamp>,
-        place: Position,
+        position: Position,
         held: Option<Timestamp>,
         nonce: &mut dyn FnMut() -> u64,
     ) -> Decision {
         let Self { asking, now, .. } = *self;
-        // Whoever was promised a place waits for it, also where newcomers are refused.
-        let refuses = self.seat.filter(|seat| seat.when_full == WhenFull::Refuse && place != Position::Late);
-        if let Some(seat) = refuses.filter(|seat| !self.take(seat)) {
-            return self.no_place(seat);
+        // Whoever was promised a position waits for a slot, also where newcomers are refused.
+        let refuses = self
+            .session
+            .filter(|session| session.when_full == WhenFull::Refuse && position != Position::Late);
+        if let Some(session) = refuses.filter(|session| !self.take(session)) {
+            return self.no_slot(session);
         }
-        if let Some(seat) =
-            self.seat.filter(|_| held.is_none() && place != Position::Replaced && refuses.is_none())
-            && self.enters_by_own(seat, |room| {
+        if let Some(session) =
+            self.session.filter(|_| held.is_none() && position != Position::Replaced && refuses.is_none())
+            && self.enters_by_own_slot(session, |room| {
                 room.charge(asking.cost);
                 true
             })
         {
-            return Decision::Enter { ticket: None };
+            return self.enters();
         }
         if asking.sends_on {
             room.sends_on();
         }
         let nonce = nonce();
-        let has_seat = place == Position::Replaced || refuses.is_some();
-        let mut may_enter = || has_seat || self.finds_place(room);
-        let finds = has_seat || self.may_find_place(room);
+        let has_slot = position == Position::Replaced || refuses.is_some();
+        let mut may_enter = || has_slot || self.finds_slot(room);
+        let finds = has_slot || self.may_find_slot(room);
         let may_enter: Option<&mut dyn FnMut() -> bool> = if finds { Some(&mut may_enter) } else { None };
         let newcomer = Newcomer { class: asking.class, nonce, arrived, held };
         let arrival = room.arrive_if(&newcomer, may_enter, now);
-        if let Some(seat) = refuses.filter(|_| arrival != Arrival::Enter || place == Position::Replaced) {
-            seat.give_back(now);
+        if let Some(session) = refuses.filter(|_| arrival != Arrival::Enter || position == Position::Replaced)
+        {
+            session.give_back(now);
         }
         match arrival {
             Arrival::Enter if asking.sends_on => {
                 Decision::SendOn { ticket: self.ticket_for_now(nonce), redeemed: false }
             }
-            Arrival::Enter if place == Position::Replaced => {
-                // There is room, but not for this ticket again: a place that is due at once, and a page that says so.
+            Arrival::Enter if position == Position::Replaced => {
+                // There is room, but not for this ticket again: a position that is due at once, and a page that says so.
                 (self.count)(Event::WaitingAnswers);
                 let wait = Wait { wait: Duration::ZERO, position: 1, due: now };
-                Decision::Wait { ticket: self.ticket_for_now(nonce), wait, place }
+                Decision::Wait { ticket: self.ticket_for_now(nonce), wait, position }
             }
-            Arrival::Enter => Decision::Enter { ticket: None },
+            Arrival::Enter => self.enters(),
             Arrival::Wait(ticket, wait) => {
                 (self.count)(Event::WaitingAnswers);
-                Decision::Wait { ticket, wait, place }
+                Decision::Wait { ticket, wait, position }
             }
             Arrival::Full { retry_after } => {
                 self.give_back_ingress();
@@ -195,7 +202,7 @@ impl Ask<'_> {
         }
     }
 
-    /// Taken or reserved at the door, and used for nothing.
+    /// Taken from the bucket or reserved there, and used for nothing.
     fn give_back_ingress(&self) {
         let AdmissionRequest { class, cost, .. } = *self.asking;
         if self.entrance.ingress.limits(class) {
@@ -203,70 +210,76 @@ impl Ask<'_> {
         }
     }
 
-    fn refused(&self, retry_after: Duration) -> Decision {
+    fn throttled(&self, retry_after: Duration) -> Decision {
         (self.count)(Event::IngressShed);
-        Decision::Refused { retry_after }
+        Decision::Throttled { retry_after }
     }
 
-    fn no_place(&self, seat: &SessionAsk<'_>) -> Decision {
+    fn no_slot(&self, session: &SessionAsk<'_>) -> Decision {
         self.give_back_ingress();
         (self.count)(Event::SessionsRefused);
-        Decision::NoPlace { retry_after: seat.sessions.retry_after() }
+        Decision::NoSessionSlot { retry_after: session.sessions.retry_after() }
     }
 
-    /// Past the schedule, which has no say in it.
+    /// Lets it in without a ticket.
+    fn enters(&self) -> Decision {
+        Decision::Enter { by: if self.entrance.waits { EnteredBy::Room } else { EnteredBy::Ingress } }
+    }
+
+    /// Past the schedule, which is not asked.
     fn unasked(&self) -> Decision {
-        if let Some(seat) = self.seat.filter(|seat| !self.take(seat)) {
-            return self.no_place(seat);
+        if let Some(session) = self.session.filter(|session| !self.take(session)) {
+            return self.no_slot(session);
         }
-        self.desk.charge(self.asking.cost);
-        Decision::Enter { ticket: None }
+        self.admission.charge(self.asking.cost);
+        self.enters()
     }
 
-    /// Whether there may be a place for a newcomer, if it needs one.
-    fn may_find_place(&self, room: &Room) -> bool {
-        match self.seat {
+    /// Whether there may be a slot for a newcomer, if it needs one.
+    fn may_find_slot(&self, room: &Room) -> bool {
+        match self.session {
             None => !self.asking.sends_on || room.has_spare(),
-            Some(seat) => {
-                let finds = room.leaves_enough(seat.sessions.pace()) && seat.sessions.has_slot(seat.tier);
+            Some(session) => {
+                let finds =
+                    room.leaves_enough(session.sessions.pace()) && session.sessions.has_slot(session.tier);
                 if !finds {
-                    seat.sessions.turned_away();
+                    session.sessions.turned_away();
                 }
                 finds
             }
         }
     }
 
-    /// Takes it.
-    fn finds_place(&self, room: &Room) -> bool {
-        match self.seat {
+    /// Takes that slot.
+    fn finds_slot(&self, room: &Room) -> bool {
+        match self.session {
             None => !self.asking.sends_on || room.takes_spare(),
-            Some(seat) => self.take(seat),
+            Some(session) => self.take(session),
         }
     }
 
-    /// Its service level has a place of its own when everybody's are taken: nobody in the room waits for that one. `pass` lets it
-    /// past them.
-    fn enters_by_own(&self, seat: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
-        let Admission::Room(room) = self.desk else { return false };
-        if !seat.sessions.has_own_place_only(seat.tier)
+    /// Its service level has a slot of its own while everybody's are taken. Nobody in the room waits for that one, so `pass` lets it past
+    /// them.
+    fn enters_by_own_slot(&self, session: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
+        let Admission::Room(room) = self.admission else { return false };
+        if !session.sessions.has_own_place_only(session.tier)
             || room.is_closed_to_all(self.now)
-            || !seat.take_own(self.asking.cost, self.now)
+            || !session.take_own(self.asking.cost, self.now)
         {
             return false;
         }
         let passes = pass(room);
         if !passes {
-            seat.give_back(self.now);
+            session.give_back(self.now);
         }
         passes
     }
 
-    fn take(&self, seat: &SessionAsk<'_>) -> bool {
-        seat.take(self.asking.cost, self.now)
+    fn take(&self, session: &SessionAsk<'_>) -> bool {
+        session.take(self.asking.cost, self.now)
     }
 
-    /// A place that is due at once.
+    /// A ticket that is due at once.
     fn ticket_for_now(&self, nonce: u64) -> Ticket {
         let issued = Timestamp::from_millis(self.now.as_millis());
         let AdmissionRequest { class, cost, .. } = *self.asking;

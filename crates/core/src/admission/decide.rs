@@ -1,0 +1,421 @@
+//! What becomes of a request: every rule of admission, in one function.
+//!
+//! ```text
+//! recognise ─► quota ─► policies in force ─► session ─► room ─► enter | wait | refuse | send to the other process
+//! (session)             │        ▲
+//!                       └► perform (caller): authorise, coalesce, reroute
+//! ```
+//!
+//! 1. **Quota** of the service level: what exceeds it is refused.
+//! 2. **Policies in force** ([`PolicySet::decide`]). A policy that must be performed outside (another application is asked, an answer is
+//!    shared, another URL is served) is a [`Decision::Perform`]: the caller performs it and calls [`decide`] again with what came of it
+//!    ([`Progress`]).
+//! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable, what would have to wait
+//!    without a session waits with one.
+//! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and for [`PAGE_PARTS_SETTLE`]
+//!    after the first visitor does (their page was let in before), afterwards with a pass ([`PAGE_PASS`]). Other parts wait like pages.
+//! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
+//! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
+//! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
+//!
+//! Of the two-process form, tokengen forwards nothing itself: whoever would enter without asking the room is sent on.
+//!
+//! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already, and what is decided
+//! depends on the facts alone, so a simulator can construct them freely.
+
+use std::time::Duration;
+
+use super::types::{
+    AdmissionRequest, Decision, EnteredBy, Entrance, PolicyStep, Presented, SessionAsk, WhenFull,
+};
+use super::{Admission, SessionRules};
+use crate::bucket::SharedBucket;
+use crate::ingress::Ingress;
+use crate::measure::Event;
+use crate::policies::{ActivePolicy, PolicyDecision, PolicyRequest, PolicySet, TierId};
+use crate::session::{SessionKey, SessionRequest, SessionStatus, Sessions};
+use crate::ticket::{Pass, PassKind};
+use crate::units::{Cost, Timestamp};
+
+/// The requests for the parts of a page (style sheets, images) follow it within this time, also on a slow phone.
+pub const PAGE_PASS: Duration = Duration::from_secs(120);
+
+/// Parts of pages that were let in before anybody waited still pass for so long after the first visitor waits.
+pub const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
+
+/// Which process of the gate decides (WebQ III-B).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Role {
+    /// The only one.
+    #[default]
+    Gate,
+    /// Keeps the schedule and sends everybody on.
+    TokenGen,
+    /// Lets in whoever was sent on.
+    TokenCheck,
+}
+
+/// How the operator has set up a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdmissionSettings {
+    /// Which process it is.
+    pub role: Role,
+    /// There is a waiting room (`room.enabled`). Where there is none, a policy that sends to the room refuses.
+    pub has_room: bool,
+    /// Longest wait for an ingress bucket (`room.max_wait`).
+    pub max_wait: Duration,
+    /// How long passes of sessions hold.
+    pub session_rules: SessionRules,
+    /// What becomes of a newcomer whose session finds no slot.
+    pub when_full: WhenFull,
+}
+
+/// What a process decides by.
+pub struct Process<'a> {
+    /// How it is set up.
+    pub settings: AdmissionSettings,
+    /// Its part of the waiting room.
+    pub admission: &'a Admission,
+    /// The classes' buckets.
+    pub ingress: &'a Ingress,
+    /// Admitted sessions; `None`: none are counted here.
+    pub sessions: Option<&'a Sessions>,
+    /// Policies in force; `None`: there are none.
+    pub policies: Option<&'a PolicySet>,
+    /// Since when visitors wait, as of the last control tick; `None`: nobody does.
+    pub waiting_since: Option<Timestamp>,
+}
+
+/// What is known of a request beforehand.
+pub struct Facts<'a> {
+    /// As policies see it.
+    pub request: PolicyRequest<'a>,
+    /// Its class waits in the room.
+    pub class_waits: bool,
+    /// It asks for a part of a page, and parts of pages pass with their visitor (all navigations wait).
+    pub is_part_of_page: bool,
+    /// Its service level skips the room.
+    pub skips_room: bool,
+    /// The quota of its service level; `None`: it has none.
+    pub quota: Option<&'a SharedBucket>,
+    /// How far it has come with the policies in force.
+    pub progress: Progress,
+    /// When it came.
+    pub now: Timestamp,
+}
+
+/// How far a request has come with the policies in force. Numbers are positions in the [`PolicySet`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Progress {
+    /// It has just come.
+    #[default]
+    Start,
+    /// Everything up to this policy has been performed and stands in its way no more: an authoriser agreed, its answer is not to be
+    /// shared, the lighter URL is the one it asked for.
+    After(usize),
+    /// The authoriser that this policy asks has refused.
+    Denied(usize),
+    /// A lighter URL is served; no policy is asked about that.
+    Over,
+}
+
+/// Whoever carries the request. What is costly to find out is asked for only where a rule needs it; what a decision brings about
+/// beside itself is told here.
+pub trait Requester {
+    /// The ticket that the request shows, its seal opened.
+    fn ticket(&self) -> Presented;
+    /// The pass that it shows, if its seal is authentic; whether it holds is decided here.
+    fn pass(&self) -> Option<Pass>;
+    /// It shows its ticket in the URL although it keeps the same in a cookie: it should be shown the URL without.
+    fn shows_ticket_twice(&self) -> bool {
+        false
+    }
+    /// Whoever asks can wait and come back.
+    fn can_return(&self) -> bool;
+    /// Some replica of the origin can be sent to.
+    fn is_origin_usable(&self) -> bool;
+    /// The key of the session that the request would begin.
+    fn new_session_key(&self) -> SessionKey;
+    /// 64 fresh random bits, for the nonce of a ticket.
+    fn random(&self) -> u64;
+    /// A session has begun with the request, which keeps it alive from now on.
+    fn session_begins(&self, request: SessionRequest);
+    /// A policy in shadow would have decided.
+    fn would_decide(&self, policy: &ActivePolicy);
+    /// A policy sends the request to the room.
+    fn sent_to_room(&self, policy: &ActivePolicy);
+    /// Something worth counting.
+    fn count(&self, event: Event);
+}
+
+/// A session that a request claims to belong to.
+pub struct SessionClaim<'a> {
+    /// The table of sessions.
+    pub sessions: &'a Sessions,
+    /// How long passes hold.
+    pub rules: SessionRules,
+    /// The session's key, as the request shows it.
+    pub key: SessionKey,
+    /// The pass it shows, if passes identify sessions. Its seal is authentic.
+    pub pass: Option<&'a Pass>,
+    /// The request's service level.
+    pub tier: TierId,
+    /// The request's work.
+    pub cost: Cost,
+}
+
+impl SessionClaim<'_> {
+    /// Finds the session, which the request keeps alive from then on. One that this process does not know is readmitted if its pass
+    /// holds: another process admitted it.
+    pub fn recognise(&self, now: Timestamp) -> (SessionStatus, Option<SessionRequest>) {
+        let found = self.sessions.touch(self.key, self.cost, now);
+        match (found, self.pass) {
+            ((SessionStatus::New, _), Some(pass)) if self.rules.holds(pass, now) => {
+                let request = self.sessions.readmit(self.key, self.tier, pass.first, now);
+                let status = if request.is_some() { SessionStatus::Admitted } else { SessionStatus::New };
+                (status, request)
+            }
+            (found, _) => found,
+        }
+    }
+}
+
+/// What becomes of a request. Called again after each [`Decision::Perform`], and after a [`Decision::RefusedByPolicy`] that was carried
+/// out by a lighter URL.
+pub fn decide(process: &Process<'_>, facts: &Facts<'_>, requester: &dyn Requester) -> Decision {
+    let case = Case { process, facts, requester };
+    let meeting = match case.policies() {
+        Ok(Direction::AsItsClass) => case.meeting(),
+        Ok(Direction::ToRoom) => Meeting::Room,
+        Err(decision) => return decision,
+    };
+    case.enter(meeting)
+}
+
+/// Where the policies in force leave a request.
+enum Direction {
+    AsItsClass,
+    ToRoom,
+}
+
+/// How a request meets the room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// It may have to wait.
+    Room,
+    /// It is part of a page, and passes with whoever was let in.
+    PartOfPage,
+    /// It would wait but for its service level.
+    Skips,
+    /// Its class never waits.
+    Never,
+}
+
+/// What a request may wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MayWait {
+    AtBucket,
+    InRoom,
+}
+
+struct Case<'a> {
+    process: &'a Process<'a>,
+    facts: &'a Facts<'a>,
+    requester: &'a dyn Requester,
+}
+
+impl Case<'_> {
+    /// Quota and policies.
+    fn policies(&self) -> Result<Direction, Decision> {
+        let Self { process, facts, requester } = self;
+        let from = match facts.progress {
+            Progress::Start => {
+                let taken = facts.quota.map_or(Ok(()), |quota| quota.take(facts.request.cost, facts.now));
+                taken.map_err(|retry_after| Decision::OverQuota { retry_after })?;
+                0
+            }
+            Progress::After(policy) => policy.saturating_add(1),
+            Progress::Denied(policy) => return Err(Decision::RefusedByPolicy { policy, retry_after: None }),
+            Progress::Over => return Ok(Direction::AsItsClass),
+        };
+        let Some(policies) = process.policies else { return Ok(Direction::AsItsClass) };
+        let mut shadow = |policy: &ActivePolicy| requester.would_decide(policy);
+        let perform = |policy, step| Err(Decision::Perform { policy: policies.index_of(policy), step });
+        let refuse = |policy, retry_after| {
+            Err(Decision::RefusedByPolicy { policy: policies.index_of(policy), retry_after })
+        };
+        match policies.decide(&facts.request, from, facts.now, &mut shadow) {
+            PolicyDecision::Pass => Ok(Direction::AsItsClass),
+            PolicyDecision::Room { order } if process.settings.has_room => {
+                requester.sent_to_room(order);
+                Ok(Direction::ToRoom)
+            }
+            PolicyDecision::Room { order } => refuse(order, None),
+            PolicyDecision::Refuse { order, retry_after } => refuse(order, retry_after),
+            PolicyDecision::Ask { order, application, .. } => {
+                perform(order, PolicyStep::Authorise(application))
+            }
+            PolicyDecision::Multicast { order, period } => perform(order, PolicyStep::Coalesce { period }),
+            PolicyDecision::Reroute { order, route } => perform(order, PolicyStep::Reroute(route)),
+        }
+    }
+
+    fn meeting(&self) -> Meeting {
+        match self.facts {
+            Facts { class_waits: false, .. } => Meeting::Never,
+            Facts { skips_room: true, .. } => Meeting::Skips,
+            Facts { is_part_of_page: true, .. } => Meeting::PartOfPage,
+            _ => Meeting::Room,
+        }
+    }
+
+    fn enter(&self, meeting: Meeting) -> Decision {
+        let Self { process, facts, requester } = self;
+        let is_in = process.sessions.is_some() && !facts.request.is_new_session;
+        let may_begin = meeting == Meeting::Skips && process.sessions.is_some();
+        let asks_room = matches!(meeting, Meeting::Room | Meeting::PartOfPage);
+        if !(asks_room || self.has_bucket() || is_in || may_begin) {
+            return self.unasked(EnteredBy::Unasked);
+        }
+        if requester.shows_ticket_twice() {
+            return Decision::ShowCleanUrl;
+        }
+        if is_in && (meeting != Meeting::Room || self.is_origin_usable()) {
+            return self.enter_by_session();
+        }
+        match meeting {
+            Meeting::PartOfPage if self.passes_as_part() => self.enter_as_part(),
+            Meeting::Never => self.ask_bucket(),
+            Meeting::Skips => self.skip_room(),
+            Meeting::Room | Meeting::PartOfPage if !self.is_origin_usable() => self.hold(),
+            Meeting::Room | Meeting::PartOfPage => self.ask_room(),
+        }
+    }
+
+    /// Its class has an ingress bucket, and this process lets in.
+    fn has_bucket(&self) -> bool {
+        self.process.settings.role != Role::TokenGen && self.process.ingress.limits(self.facts.request.class)
+    }
+
+    /// Tokengen needs no origin.
+    fn is_origin_usable(&self) -> bool {
+        self.process.settings.role == Role::TokenGen || self.requester.is_origin_usable()
+    }
+
+    /// Past room and buckets, which are told of it.
+    fn enter_by_session(&self) -> Decision {
+        let PolicyRequest { class, cost, .. } = self.facts.request;
+        self.process.ingress.charge(class, cost, self.facts.now);
+        self.process.admission.charge(cost);
+        Decision::Enter { by: EnteredBy::Session }
+    }
+
+    /// Enters without asking the room.
+    fn unasked(&self, by: EnteredBy) -> Decision {
+        if self.process.settings.role == Role::TokenGen {
+            return Decision::SendOnUnasked;
+        }
+        self.process.admission.charge(self.facts.request.cost);
+        Decision::Enter { by }
+    }
+
+    fn passes_as_part(&self) -> bool {
+        let Self { process, facts, requester } = self;
+        // Tokencheck does not know since when visitors wait at tokengen.
+        let is_settled = process.settings.role == Role::TokenCheck
+            || process.waiting_since.is_some_and(|since| facts.now.since(since) > PAGE_PARTS_SETTLE);
+        let finds_slot = || process.sessions.is_none_or(|table| table.has_slot(facts.request.tier));
+        if !is_settled && finds_slot() {
+            return true;
+        }
+        requester.pass().is_some_and(|pass| {
+            let age = facts.now.since(pass.issued);
+            match pass.kind {
+                // Where sessions are counted, the table says whether one is admitted, and nothing else does.
+                PassKind::Session => {
+                    process.sessions.is_none() && age <= process.settings.session_rules.timeout
+                }
+                PassKind::Page => age <= PAGE_PASS,
+            }
+        })
+    }
+
+    fn enter_as_part(&self) -> Decision {
+        let PolicyRequest { class, cost, .. } = self.facts.request;
+        if self.has_bucket()
+            && let Err(retry_after) = self.process.ingress.take(class, cost, self.facts.now)
+        {
+            self.requester.count(Event::IngressShed);
+            return Decision::Throttled { retry_after };
+        }
+        self.unasked(EnteredBy::PartOfPage)
+    }
+
+    /// Past the room. Its class's bucket is asked without a session slot: whoever passes may find none.
+    fn skip_room(&self) -> Decision {
+        let Self { process, facts, requester } = self;
+        let decision = if self.has_bucket() { self.ask_bucket() } else { self.unasked(EnteredBy::Unasked) };
+        let PolicyRequest { tier, cost, .. } = facts.request;
+        if let (Decision::Enter { .. }, Some(table)) = (decision, process.sessions)
+            && table.has_slot(tier)
+            && let Ok(request) = table.admit(requester.new_session_key(), tier, cost, facts.now)
+        {
+            requester.session_begins(request);
+        }
+        decision
+    }
+
+    /// No origin is usable: nobody enters, and everybody keeps or gets a position.
+    fn hold(&self) -> Decision {
+        let (class, now, shown) = (self.facts.request.class, self.facts.now, self.requester.ticket());
+        let wait = self.process.admission.hold(class, &shown, now);
+        let waited = match shown {
+            Presented::Ticket(ticket) if ticket.class == class => now.since(ticket.arrived),
+            _ => Duration::ZERO,
+        };
+        Decision::Hold { wait, waited }
+    }
+
+    /// Asks the room, for a session slot too where sessions are counted.
+    fn ask_room(&self) -> Decision {
+        let Self { process, facts, requester } = self;
+        let Some(table) = process.sessions else { return self.ask_waiting(None) };
+        let key = requester.new_session_key();
+        let session = SessionAsk::new(table, key, facts.request.tier, process.settings.when_full);
+        let decision = self.ask_waiting(Some(&session));
+        if let Some(request) = session.under_way.take() {
+            debug_assert!(
+                matches!(decision, Decision::Enter { .. }),
+                "a slot is taken by one who does not enter"
+            );
+            requester.session_begins(request);
+        }
+        decision
+    }
+
+    /// Asks its class's bucket, which may have it wait in the room.
+    fn ask_bucket(&self) -> Decision {
+        self.ask(MayWait::AtBucket, None)
+    }
+
+    fn ask_waiting(&self, session: Option<&SessionAsk<'_>>) -> Decision {
+        self.ask(MayWait::InRoom, session)
+    }
+
+    fn ask(&self, may_wait: MayWait, session: Option<&SessionAsk<'_>>) -> Decision {
+        let Self { process, facts, requester } = self;
+        let PolicyRequest { class, cost, .. } = facts.request;
+        let shown = requester.ticket();
+        let asking =
+            AdmissionRequest { class, cost, shown, sends_on: process.settings.role == Role::TokenGen };
+        let entrance = Entrance {
+            ingress: process.ingress,
+            max_wait: process.settings.max_wait,
+            waits: may_wait == MayWait::InRoom,
+            returns: requester.can_return(),
+        };
+        let count = |event| requester.count(event);
+        let mut nonce = || requester.random();
+        process.admission.ask_for(&entrance, &asking, session, &mut nonce, &count, facts.now)
+    }
+}

@@ -1,0 +1,50 @@
+//! What admission goes by, as the configuration has it.
+
+use tidegate_core::admission::{self, AdmissionSettings, Facts, Progress};
+use tidegate_core::policies::PolicyRequest;
+use tidegate_core::units::Timestamp;
+
+use super::Config;
+use tidegate_settings::{Role, WhenFull};
+
+impl Config {
+    /// How this process is set up.
+    pub fn admission_settings(&self) -> AdmissionSettings {
+        let settings = &self.settings;
+        AdmissionSettings {
+            role: match settings.role {
+                Role::Gate => admission::Role::Gate,
+                Role::TokenGen { .. } => admission::Role::TokenGen,
+                Role::TokenCheck { .. } => admission::Role::TokenCheck,
+            },
+            has_room: settings.room.enabled,
+            max_wait: settings.room.max_wait,
+            session_rules: self.session_rules(),
+            when_full: match settings.session.when_full {
+                WhenFull::Room => admission::WhenFull::Room,
+                WhenFull::Refuse => admission::WhenFull::Refuse,
+            },
+        }
+    }
+
+    /// What the configuration says of a request that has just come. `is_part_of_page`: its visitor's browser says that it asks for a
+    /// part of a page, not for a page.
+    pub fn facts<'a>(
+        &'a self,
+        request: PolicyRequest<'a>,
+        is_part_of_page: bool,
+        now: Timestamp,
+    ) -> Facts<'a> {
+        let tier = self.tiers.get(request.tier);
+        Facts {
+            class_waits: self.meets_room(request.class),
+            // Where classes are named that wait, all of their requests do.
+            is_part_of_page: is_part_of_page && self.all_navigations,
+            skips_room: tier.is_some_and(|tier| tier.skips_room),
+            quota: tier.and_then(|tier| tier.quota()),
+            progress: Progress::Start,
+            request,
+            now,
+        }
+    }
+}

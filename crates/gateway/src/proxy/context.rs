@@ -1,0 +1,271 @@
+//! One request as the stages see it: whose it is, its class and service level, its session, and what is logged and told of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{REFERER, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version, request};
+use tidegate_core::gate::Lane;
+use tidegate_core::measure::Event;
+use tidegate_core::policies::TierId;
+use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_settings::Explained;
+use tokio::time::Instant;
+
+use crate::base::access_log::Entry;
+use crate::http::hygiene;
+use crate::http::wire::WireHandle;
+use crate::shared::policies::refusals::{Cause, Refusal};
+use crate::shared::policies::stats::Done;
+use crate::shared::policies::{ConnControl, PolicyRecord};
+use crate::shared::sessions::{RequestSession, SessionLink};
+use crate::shared::{Worker, WorkerConfig};
+use crate::upstream::balance::Replica;
+
+/// Response field that tells of the decision on a request.
+pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
+
+/// A visitor's connection.
+pub struct Conn {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The wire between it and hyper.
+    pub wire: WireHandle,
+    /// What policies in force may do with it.
+    pub control: ConnControl,
+    /// The session that is bound to it, if connections identify sessions.
+    pub session: SessionLink,
+}
+
+/// Everything the stages know of a request.
+pub(crate) struct RequestContext {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) conn: Rc<Conn>,
+    pub(crate) config: Rc<WorkerConfig>,
+    pub(crate) started: Timestamp,
+    pub(crate) client: IpAddr,
+    /// The peer is a trusted proxy.
+    pub(crate) trusted: bool,
+    pub(crate) class: ClassId,
+    pub(crate) tier: TierId,
+    pub(crate) id: Box<str>,
+    pub(crate) log: Option<Box<AccessEntry>>,
+    /// `limits.request_timeout` after its start.
+    pub(crate) deadline: Option<Instant>,
+    /// The first policy in shadow that would have decided on it.
+    pub(crate) shadow: Option<Arc<PolicyRecord>>,
+    /// It is the one request that a coalesced flight sends to the origin, in this lane; no visitor waits for it.
+    pub(crate) for_all: Option<Lane>,
+    /// Its session; `None`: sessions are not counted here.
+    pub(crate) session: Option<Box<RequestSession>>,
+}
+
+/// The parts of a request that the access log needs after its head has gone to the origin. Only made if there is an access log.
+pub(crate) struct AccessEntry {
+    method: Method,
+    target: Uri,
+    version: Version,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    /// Status of the answer.
+    pub(crate) status: u16,
+    /// What the gate decided.
+    pub(crate) verdict: &'static str,
+    /// Time in the queue.
+    pub(crate) queued: Duration,
+    /// Who answered.
+    pub(crate) replica: Option<Arc<Replica>>,
+}
+
+impl AccessEntry {
+    /// Of a head whose ticket has been taken out.
+    fn of(parts: &request::Parts) -> Self {
+        Self {
+            method: parts.method.clone(),
+            target: parts.uri.clone(),
+            version: parts.version,
+            referer: parts.headers.get(REFERER).cloned(),
+            user_agent: parts.headers.get(USER_AGENT).cloned(),
+            status: 0,
+            verdict: "",
+            queued: Duration::ZERO,
+            replica: None,
+        }
+    }
+}
+
+impl RequestContext {
+    /// Of a request whose ticket has been taken out of its URL.
+    pub(crate) fn of(
+        worker: Rc<Worker>,
+        conn: Rc<Conn>,
+        parts: &request::Parts,
+        started: Timestamp,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let config = worker.config();
+        let proxy = &config.settings.proxy;
+        let peer = conn.peer.ip().to_canonical();
+        let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
+        let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
+        let tier = config.tier_of(&parts.headers, client, started);
+        let class = config.class_of(parts, client, tier);
+        let id = worker.request_id();
+        let id = std::str::from_utf8(&id).unwrap_or_default();
+        let id = hygiene::request_id(&parts.headers, trusted, id).into();
+        let log = worker.shared.access.as_ref().map(|_| Box::new(AccessEntry::of(parts)));
+        Self {
+            worker,
+            conn,
+            config,
+            started,
+            client,
+            trusted,
+            class,
+            tier,
+            id,
+            log,
+            deadline,
+            shadow: None,
+            for_all: None,
+            session: None,
+        }
+    }
+
+    /// The context of the one request that is sent to the origin for all who want its answer. It has no session and no line in the
+    /// access log: the visitor's own request goes on beside it.
+    pub(crate) fn for_all(&self) -> Self {
+        Self {
+            worker: self.worker.clone(),
+            conn: self.conn.clone(),
+            config: self.config.clone(),
+            started: self.worker.now(),
+            client: self.client,
+            trusted: self.trusted,
+            class: self.class,
+            tier: self.tier,
+            id: self.id.clone(),
+            log: None,
+            deadline: self.deadline,
+            shadow: None,
+            for_all: Some(self.lane()),
+            session: None,
+        }
+    }
+
+    /// Its session is admitted.
+    pub(crate) fn is_session_admitted(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_admitted())
+    }
+
+    /// Its lane in the gate's queue.
+    pub(crate) fn lane(&self) -> Lane {
+        self.for_all.unwrap_or(if self.is_session_admitted() { Lane::Admitted } else { Lane::Ordinary })
+    }
+}
+
+/// The access log.
+impl RequestContext {
+    /// Writes the line of `log`.
+    pub(crate) fn write_log(&self, log: &AccessEntry, bytes: u64, response_time: Duration) {
+        let Some(access) = &self.worker.shared.access else { return };
+        access.log(&Entry {
+            time: self.started,
+            client: self.client,
+            method: log.method.as_str(),
+            target: log.target.path_and_query().map_or("*", |t| t.as_str()),
+            version: log.version,
+            status: log.status,
+            bytes,
+            referer: log.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: log.user_agent.as_ref().map(HeaderValue::as_bytes),
+            request_id: &self.id,
+            class: &self.config.class(self.class).name,
+            verdict: log.verdict,
+            wait: log.queued,
+            response_time,
+            replica: log.replica.as_ref().map(|r| r.authority()),
+        });
+    }
+
+    /// Logs an answer whose head is known now and whose body is `bytes` long.
+    pub(crate) fn log_now(&mut self, status: u16, bytes: u64, verdict: &'static str) {
+        let Some(mut log) = self.log.take() else { return };
+        (log.status, log.verdict) = (status, verdict);
+        self.write_log(&log, bytes, self.worker.now().since(self.started));
+    }
+
+    /// Logs an answer of the gate's own.
+    pub(crate) fn log_own(&mut self, response: &Response<Bytes>, verdict: &'static str) {
+        self.log_now(response.status().as_u16(), response.body().len() as u64, verdict);
+    }
+}
+
+/// What operators and visitors are told of refusals.
+impl RequestContext {
+    /// Keeps a refusal for whoever asks for its reason. `retry_after` in seconds.
+    pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
+        let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);
+        self.worker.shared.policies.refusals.keep(refusal.retry_after(retry_after));
+    }
+
+    /// Keeps and logs a refusal of the gate's own, and tells the visitor of it.
+    pub(crate) fn refused_by_gate(
+        &mut self,
+        mut response: Response<Bytes>,
+        event: Event,
+        path: &str,
+    ) -> Response<Bytes> {
+        self.explain(response.headers_mut(), event, path);
+        self.log_own(&response, "shed");
+        response
+    }
+
+    /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
+    pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
+        let after = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
+        if self.config.settings.explain.header != Explained::Off
+            && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
+        {
+            headers.insert(DECISION, value);
+        }
+    }
+
+    /// Tells of a policy's decision in an answer's head, as far as the operator wants it told.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap, record: Option<&Arc<PolicyRecord>>, done: Done) {
+        if let Some(record) = record {
+            self.tell_of(headers, record, done.name());
+        }
+    }
+
+    /// Tells of what a policy in shadow would have decided.
+    pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
+        if let Some(record) = &self.shadow {
+            self.tell_of(headers, record, "shadow");
+        }
+    }
+
+    fn tell_of(&self, headers: &mut HeaderMap, record: &PolicyRecord, action: &str) {
+        let id = &self.id;
+        let text = match self.config.settings.explain.header {
+            Explained::Off => return,
+            Explained::Id => format!("id={id}"),
+            Explained::Full => {
+                // Rules are named by the operator and figures written by the detectors: quotes are all that could confuse.
+                let plain = |text: &str| text.replace(['"', '\\'], "'");
+                let (level, figures) = (plain(&record.level), plain(&record.figures));
+                format!(
+                    "id={id}; rule=\"{}\"; action={action}; level=\"{level}\"; figures=\"{figures}\"",
+                    record.rule
+                )
+            }
+        };
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(DECISION, value);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Asks the core what becomes of a request, and works out what is handed out with it. Everything is decided by
+//! [`tidegate_core::admission::decide`]; what it wants to know of a request is read from the head here, where it is asked for.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{HeaderValue, request};
+use rand::RngCore;
+use tidegate_core::admission::{self, Decision, EnteredBy, Facts, Presented, Process, Progress, Requester};
+use tidegate_core::measure::Event;
+use tidegate_core::policies::{ActivePolicy, PolicyRequest};
+use tidegate_core::session::{SessionKey, SessionRequest};
+use tidegate_core::ticket::{Pass, Sealed};
+use tidegate_core::units::Timestamp;
+use tidegate_settings::Role;
+
+use crate::config::Config;
+use crate::config::page::Kind;
+use crate::http::target;
+use crate::proxy::context::RequestContext;
+use crate::proxy::cookies;
+use crate::proxy::navigation::{is_part_of_page, wants_html};
+use crate::proxy::stages::room::{Outcome, RoomStage, Visitor, people_ahead};
+use crate::shared::policies::stats::Done;
+use crate::shared::policies::{PoliciesInForce, PolicyRecord};
+
+/// A request that is asked about.
+pub(crate) struct Asked<'a> {
+    pub(crate) parts: &'a request::Parts,
+    /// The ticket that stood in its URL.
+    pub(crate) url_ticket: Option<&'a str>,
+    pub(crate) policies: Option<&'a PoliciesInForce>,
+    /// Its answer may be another's; only looked at where policies are in force.
+    pub(crate) is_plain: bool,
+    pub(crate) progress: Progress,
+}
+
+impl RequestContext {
+    /// What becomes of the request, with whatever its performance hands out.
+    pub(crate) fn decide(&mut self, asked: &Asked<'_>) -> Outcome {
+        let worker = self.worker.clone();
+        let waiting_since_us = worker.shared.busy_since_us.load(Ordering::Relaxed);
+        let process = Process {
+            settings: self.config.admission_settings(),
+            admission: &worker.shared.admission,
+            ingress: &self.config.ingress,
+            sessions: self.session.is_some().then_some(&worker.shared.sessions.table),
+            policies: asked.policies.map(|policies| &policies.orders),
+            waiting_since: (waiting_since_us != 0).then(|| Timestamp::from_micros(waiting_since_us)),
+        };
+        let request = self.policy_request(asked.parts, asked.is_plain);
+        let facts = self.config.facts(request, is_part_of_page(&asked.parts.headers), self.started);
+        let head = Head::new(self, asked);
+        let decision = admission::decide(&process, &Facts { progress: asked.progress, ..facts }, &head);
+        let (begun, shadow) = (head.begun.take(), head.shadow.take());
+        let outcome = self.outcome(decision, &head, begun.as_ref().map(SessionRequest::key));
+        if let Some(request) = begun {
+            self.begins_session(request);
+        }
+        self.shadow = shadow.or(self.shadow.take());
+        outcome
+    }
+
+    /// What is handed out with a decision. `begun`: the session that has begun with it.
+    fn outcome(&self, decision: Decision, head: &Head<'_>, begun: Option<SessionKey>) -> Outcome {
+        let (worker, config, class) = (&self.worker, &self.config, self.class);
+        let mut rng = worker.rng.borrow_mut();
+        let admission = &worker.shared.admission;
+        let mut stage = RoomStage { admission, config, rng: &mut rng, now: self.started };
+        let wait = |answer| Outcome::Wait(Box::new(answer));
+        match decision {
+            Decision::Enter { by } => {
+                let hands_out = match by {
+                    EnteredBy::Ticket(_) => true,
+                    // Without overload the visitor's answer is the origin's, byte for byte.
+                    EnteredBy::Room | EnteredBy::Ingress => {
+                        begun.is_some() || head.visitor().cookies.ticket.is_some()
+                    }
+                    EnteredBy::Unasked => begun.is_some(),
+                    EnteredBy::Session | EnteredBy::PartOfPage => false,
+                };
+                let cookies = match by {
+                    EnteredBy::Session => self.renewal(&mut stage, head),
+                    _ if hands_out => stage.entry_cookies(class, head.visitor(), begun),
+                    _ => Vec::new(),
+                };
+                let ticket = if let EnteredBy::Ticket(ticket) = by { Some(ticket) } else { None };
+                Outcome::Enter { by: by.event(), cookies, ticket }
+            }
+            Decision::SendOn { ticket, redeemed } => {
+                let visitor = head.visitor();
+                let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
+                let ticket = Some(stage.url_ticket(&ticket, visitor));
+                elsewhere(config, ticket, redeemed.then(clear).into_iter().collect())
+            }
+            Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
+            Decision::ShowCleanUrl => {
+                Outcome::Elsewhere { base: String::new(), ticket: None, cookies: Vec::new() }
+            }
+            Decision::Wait { ticket, wait: told, position } => {
+                wait(stage.waits(position, &ticket, told, head.visitor()))
+            }
+            Decision::Hold { wait: told, waited } => {
+                wait(stage.told(Kind::Unavailable, told.wait, people_ahead(&told), waited))
+            }
+            Decision::Full { retry_after } => wait(stage.told(Kind::Full, retry_after, 0, Duration::ZERO)),
+            Decision::Forbidden => wait(stage.forbidden(class, head.visitor())),
+            Decision::Throttled { retry_after } => Outcome::Throttled { retry_after },
+            Decision::NoSessionSlot { retry_after } => Outcome::NoSessionSlot { retry_after },
+            Decision::OverQuota { retry_after } => Outcome::OverQuota { retry_after },
+            Decision::Perform { policy, step } => Outcome::Perform { policy, step },
+            Decision::RefusedByPolicy { policy, retry_after } => {
+                Outcome::RefusedByPolicy { policy, retry_after }
+            }
+        }
+    }
+
+    /// The pass of a session that goes on, if it is due for renewal.
+    fn renewal(&self, stage: &mut RoomStage<'_>, head: &Head<'_>) -> Vec<HeaderValue> {
+        let mut cookies = Vec::new();
+        let pass = self.session.as_ref().and_then(|session| session.pass);
+        let rules = self.config.session_rules();
+        if let Some(pass) = pass.filter(|pass| rules.is_due_for_renewal(pass, self.started)) {
+            stage.hand_out(&Pass { issued: self.started, ..pass }, head.visitor(), &mut cookies);
+        }
+        cookies
+    }
+
+    /// The request as policies see it.
+    pub(crate) fn policy_request<'p>(&self, parts: &'p request::Parts, is_plain: bool) -> PolicyRequest<'p> {
+        PolicyRequest {
+            path: parts.uri.path(),
+            class: self.class,
+            cost: self.config.class(self.class).cost,
+            tier: self.tier,
+            is_new_session: !self.is_session_admitted(),
+            is_plain,
+        }
+    }
+}
+
+/// To the other process of the two-process form.
+fn elsewhere(config: &Config, ticket: Option<Sealed>, cookies: Vec<HeaderValue>) -> Outcome {
+    let base = match &config.settings.role {
+        Role::TokenGen { check_url } => check_url,
+        Role::TokenCheck { gen_url, .. } => gen_url,
+        Role::Gate => unreachable!("a single process sends nobody on"),
+    };
+    Outcome::Elsewhere { base: base.clone(), ticket, cookies }
+}
+
+/// A request's head, read where the core asks.
+pub(crate) struct Head<'a> {
+    context: &'a RequestContext,
+    asked: &'a Asked<'a>,
+    visitor: OnceCell<Visitor<'a>>,
+    begun: Cell<Option<SessionRequest>>,
+    shadow: Cell<Option<Arc<PolicyRecord>>>,
+}
+
+impl<'a> Head<'a> {
+    fn new(context: &'a RequestContext, asked: &'a Asked<'a>) -> Self {
+        Self { context, asked, visitor: OnceCell::new(), begun: Cell::default(), shadow: Cell::default() }
+    }
+
+    /// What the visitor shows, read once.
+    pub(crate) fn visitor(&self) -> &Visitor<'a> {
+        self.visitor.get_or_init(|| self.context.visitor(&self.asked.parts.headers, self.asked.url_ticket))
+    }
+
+    fn record(&self, policy: &ActivePolicy) -> Option<&'a Arc<PolicyRecord>> {
+        self.asked.policies?.told(policy)
+    }
+}
+
+impl Requester for Head<'_> {
+    fn ticket(&self) -> Presented {
+        self.visitor().shown(&self.context.config)
+    }
+
+    fn pass(&self) -> Option<Pass> {
+        self.visitor().pass(&self.context.config)
+    }
+
+    /// The first page that a browser gets carries the ticket in its URLs, since the browser may keep no cookies. If it comes back with the
+    /// cookie as well, it is shown the URL it asked for, or the ticket would stay in its address bar.
+    fn shows_ticket_twice(&self) -> bool {
+        let Asked { parts, url_ticket, .. } = self.asked;
+        url_ticket.is_some()
+            && self.visitor().cookies.ticket.is_some_and(|t| !t.is_empty())
+            && matches!(self.context.config.settings.role, Role::Gate)
+            && parts.method.is_safe()
+            && wants_html(&parts.headers)
+            && target::is_local(&parts.uri)
+    }
+
+    /// Whoever has a cookie of the gate has understood an answer of the room before.
+    fn can_return(&self) -> bool {
+        let visitor = self.visitor();
+        visitor.can_return || visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some()
+    }
+
+    fn is_origin_usable(&self) -> bool {
+        self.context.worker.shared.replicas.any_usable()
+    }
+
+    fn new_session_key(&self) -> SessionKey {
+        let Some(session) = &self.context.session else { unreachable!("sessions are counted") };
+        session.offer(self.context.config.settings.session.key, &mut self.context.worker.rng.borrow_mut())
+    }
+
+    fn random(&self) -> u64 {
+        self.context.worker.rng.borrow_mut().next_u64()
+    }
+
+    fn session_begins(&self, request: SessionRequest) {
+        self.begun.set(Some(request));
+    }
+
+    fn would_decide(&self, policy: &ActivePolicy) {
+        if let Some(record) = self.record(policy) {
+            record.stats.count_shadow();
+            self.shadow.set(Some(record.clone()));
+        }
+    }
+
+    fn sent_to_room(&self, policy: &ActivePolicy) {
+        if let Some(record) = self.record(policy) {
+            record.stats.count(Done::Room);
+        }
+    }
+
+    fn count(&self, event: Event) {
+        self.context.worker.count(event);
+    }
+}
