@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum, value_parser};
-use tidegate_lab::experiment::play::{Player, word};
+use tidegate_lab::experiment::play::Player;
 use tidegate_lab::experiment::report::Report;
 use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
 use tidegate_lab::outcome::Way;
@@ -152,7 +152,7 @@ fn one(name: &str, mode: Option<Mode>) -> Result<Vec<Entry>, String> {
         Some(mode) => experiment.ways.iter().copied().find(|way| *way == mode.way()),
     };
     let way = way.ok_or_else(|| {
-        let ways: Vec<&str> = experiment.ways.iter().map(|way| word(*way)).collect();
+        let ways: Vec<&str> = experiment.ways.iter().map(|way| way.name()).collect();
         format!("{name} can be played in mode {} only", ways.join(", "))
     })?;
     Ok(vec![(experiment, way)])
@@ -164,12 +164,12 @@ fn list(json: bool) -> ExitCode {
         Err(why) => return fail(&why),
     };
     if json {
-        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": word(*way), "about": e.about });
+        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": way.name(), "about": e.about });
         let all = serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() });
         return said(say(format_args!("{all}\n")), ExitCode::SUCCESS);
     }
     let line =
-        |(e, way): &Entry| format!("{:24}  {:4}  {}, {}\n", e.name_as(*way), word(*way), e.paper, e.figure);
+        |(e, way): &Entry| format!("{:24}  {:4}  {}, {}\n", e.name_as(*way), way.name(), e.paper, e.figure);
     said(say(entries.iter().map(line).collect::<String>()), ExitCode::SUCCESS)
 }
 

@@ -19,13 +19,13 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process};
+use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario};
 
 mod line;
 pub mod replay;
 pub mod shape;
 
-use replay::{Arrival, Log, Skipped};
+use replay::{Arrival, Log, ReplayError, Skipped};
 use shape::Course;
 
 /// One visitor to come.
@@ -35,7 +35,7 @@ pub struct Person {
     pub at: Duration,
     /// Everything about them that is not said by their kind follows from this.
     pub seed: u64,
-    /// Index into [`Cast::kinds`].
+    /// Index into [`VisitorMix::kinds`].
     pub kind: u32,
 }
 
@@ -64,12 +64,37 @@ enum Source {
 }
 
 impl Crowd {
+    /// Who comes in a scenario, and when. Reads the log, if one is to be replayed.
+    ///
+    /// # Errors
+    /// The log cannot be played, or nobody would come: a scenario may describe a service alone.
+    pub fn of(scenario: &Scenario) -> Result<(VisitorMix, Self), ReplayError> {
+        let mut kinds = scenario.visitors.clone();
+        let crowd = match &scenario.arrivals {
+            Arrivals::Phases { .. } | Arrivals::Closed(_) => {
+                let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
+                for kind in &mut kinds {
+                    kind.until = scenario.closed().map(ClosedLoop::ends);
+                    kind.sessions = scenario.closed().and_then(|closed| closed.sessions);
+                }
+                Self::new(scenario.seed, &scenario.arrivals, &weights)
+            }
+            Arrivals::Replay { log, speed } => {
+                let manners = kinds.first().cloned().unwrap_or_default();
+                let mut log = Log::load(log, &manners, kinds.len() as u32)?;
+                kinds.append(&mut log.kinds);
+                Self::replay(scenario.seed, log, *speed)
+            }
+        };
+        match crowd.size_hint_visitors() {
+            Some(0.0) => Err(ReplayError::Nobody),
+            _ => Ok((VisitorMix { kinds }, crowd)),
+        }
+    }
+
     /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no mix.
     ///
-    /// Of an [`Arrivals::Replay`] nobody comes, as its log has to be read first: [`Scenario::cast`] and
-    /// [`Crowd::replay`] do.
-    ///
-    /// [`Scenario::cast`]: crate::scenario::Scenario::cast
+    /// Of an [`Arrivals::Replay`] nobody comes, as its log has to be read first: [`Crowd::of`] and [`Crowd::replay`] do.
     pub fn new(seed: u64, arrivals: &Arrivals, weights: &[f64]) -> Self {
         match arrivals {
             Arrivals::Phases { process, phases, repeat } => {

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::crowd::Crowd;
 use crate::load::{self, LoadError, LoadOptions, Stop};
 use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
+pub use crate::report::Belief;
 use crate::report::{DemoReport, Found, Gated, Side};
 use crate::scenario::{Arrivals, OriginSpec, Phase, Process, Scenario, Shape};
 use crate::tally::Tally;
@@ -47,17 +49,6 @@ pub struct RunningGate {
     pub belief: Box<dyn Fn() -> Belief>,
     /// Stops it.
     pub stop: Box<dyn FnOnce()>,
-}
-
-/// What a gate believes the origin can take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Belief {
-    /// Requests per second.
-    pub capacity_rps: f64,
-    /// Requests at once; `None`: no limit.
-    pub in_flight: Option<u32>,
-    /// It is sure enough to stop looking.
-    pub is_settled: bool,
 }
 
 /// What to demonstrate.
@@ -271,7 +262,7 @@ fn play(
     mut watch: impl FnMut(&Tally, Duration),
 ) -> Result<Tally, DemoError> {
     let scenario = Scenario { deadline: Some(deadline), ..crowd.clone() };
-    let visitors = scenario.cast().map_err(LoadError::from)?.1.count() as u64;
+    let visitors = Crowd::of(&scenario).map_err(LoadError::from)?.1.count() as u64;
     let mut progress = Progress::new(options.json, name, visitors);
     let how = LoadOptions { url: Some(url(target)), ..LoadOptions::default() };
     let played = load::run(&scenario, &how, |tally, now| {

@@ -29,6 +29,7 @@ pub mod visitor_events;
 pub mod cookie_jar;
 
 mod slab;
+mod stats;
 pub mod wheel;
 
 pub mod oracle;

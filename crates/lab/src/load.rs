@@ -126,7 +126,7 @@ pub fn run(
     let url = options.url.as_deref().or(scenario.target.as_deref()).ok_or(LoadError::NoTarget)?;
     let threads = options.threads.max(1);
     check::plausible(scenario, threads)?;
-    let (cast, crowd) = scenario.cast()?;
+    let (cast, crowd) = Crowd::of(scenario)?;
     check::plausible_crowd(crowd.size_hint_visitors())?;
     let script = Script::new(&cast)?;
     raise_open_files();

@@ -50,7 +50,6 @@ mod disturbances;
 mod due;
 mod fate;
 mod flow;
-mod law;
 mod pace;
 mod paths;
 mod share;
@@ -64,7 +63,6 @@ mod tests;
 use disturbances::Disturbances;
 use due::Due;
 use fate::Fates;
-pub use law::contention_factor;
 use pace::{NEVER, Pace};
 pub use paths::{Paths, path_index};
 use slab::{Line, Place, Slab};
@@ -292,4 +290,10 @@ impl Model {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(NEVER)
+}
+
+/// How many times longer a request takes that a worker takes while `present` are there, itself included.
+pub fn contention_factor(contention: f64, workers: u32, present: u32) -> f64 {
+    let beyond = f64::from(present.saturating_sub(workers)) / f64::from(workers.max(1));
+    1.0 + contention * beyond * beyond
 }

@@ -25,6 +25,8 @@ use tokio::time::Instant;
 use crate::model::{Model, Paths};
 use crate::scenario::{Change, Mode, OriginSpec};
 
+mod reply;
+
 mod body;
 mod service;
 

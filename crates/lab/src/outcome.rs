@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats::ratio;
+
 #[cfg(test)]
 mod tests;
 
@@ -128,6 +130,16 @@ pub struct DoorSecond {
     pub present: u64,
 }
 
+impl Way {
+    /// As it is written: `real` or `sim`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Sim => "sim",
+        }
+    }
+}
+
 impl Outcome {
     /// A figure of the summary; 0 if there is none of that name.
     pub fn figure(&self, key: &str) -> f64 {
@@ -167,7 +179,7 @@ impl Outcome {
     pub(crate) fn summarise_door(&mut self) {
         let total: u64 = self.series.iter().map(|second| second.door).sum();
         let most = self.series.iter().map(|second| second.door).max().unwrap_or(0);
-        let mean = crate::tally::ratio(total as f64, self.seconds);
+        let mean = ratio(total as f64, self.seconds);
         self.summary.insert("door_rps_max".into(), most as f64);
         self.summary.insert("door_rps_mean".into(), mean);
     }

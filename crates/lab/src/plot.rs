@@ -212,7 +212,7 @@ fn draw_line(canvas: &mut Canvas, layout: &Layout, axes: (&Axis, &Axis), line: &
 }
 
 /// The style sheet of figures within a page; see [`Plot::svg`].
-pub(crate) use theme::STYLE;
+pub(crate) use theme::{STYLE, escape};
 
 /// A colour as plotters has it.
 type Colour = RGBColor;

@@ -11,7 +11,7 @@ pub(crate) mod units;
 #[cfg(test)]
 mod tests;
 
-pub use demo::{DemoReport, Found, Gated, Millis, Side, Waits};
+pub use demo::{Belief, DemoReport, Found, Gated, Millis, Side, Waits};
 
 /// Widest name of a column; longer ones are cut.
 const MAX_NAME: usize = 24;

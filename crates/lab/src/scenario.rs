@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use tidegate_settings::Settings;
 
-use crate::crowd::replay::{Log, ReplayError};
-use crate::crowd::{Crowd, VisitorMix};
 use crate::dist::Dist;
 use crate::tally::Tally;
 
@@ -311,33 +309,5 @@ impl Scenario {
     pub fn tally(&self) -> Tally {
         let measured = self.closed().map(|closed| (closed.measured_from(), closed.ends()));
         Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured)
-    }
-
-    /// Who comes, and when. Reads the log, if one is to be replayed.
-    ///
-    /// # Errors
-    /// The log cannot be played, or nobody would come: a scenario may be one of a service alone.
-    pub fn cast(&self) -> Result<(VisitorMix, Crowd), ReplayError> {
-        let mut kinds = self.visitors.clone();
-        let crowd = match &self.arrivals {
-            Arrivals::Phases { .. } | Arrivals::Closed(_) => {
-                let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
-                for kind in &mut kinds {
-                    kind.until = self.closed().map(ClosedLoop::ends);
-                    kind.sessions = self.closed().and_then(|closed| closed.sessions);
-                }
-                Crowd::new(self.seed, &self.arrivals, &weights)
-            }
-            Arrivals::Replay { log, speed } => {
-                let manners = kinds.first().cloned().unwrap_or_default();
-                let mut log = Log::load(log, &manners, kinds.len() as u32)?;
-                kinds.append(&mut log.kinds);
-                Crowd::replay(self.seed, log, *speed)
-            }
-        };
-        match crowd.size_hint_visitors() {
-            Some(0.0) => Err(ReplayError::Nobody),
-            _ => Ok((VisitorMix { kinds }, crowd)),
-        }
     }
 }

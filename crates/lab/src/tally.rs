@@ -30,7 +30,6 @@ pub(crate) use kinds::key as served_key;
 use measured::Measured;
 use origin::Answers;
 use rows::{Bins, Row, Rows};
-pub(crate) use summary::ratio;
 
 /// Longest response time and lag told apart: an hour. What is beyond counts as that.
 const MAX_RESPONSE_US: u64 = 3_600_000_000;

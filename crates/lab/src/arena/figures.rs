@@ -19,7 +19,7 @@
 //! The 5 s of `settle_s` lie ahead, not behind: the mean of those behind would still remember the time before a change.
 
 use super::{Stretch, Trace};
-use crate::arena::trace::percentile;
+use crate::arena::trace::p99_s;
 
 /// Settled: within this share of the truth.
 const WITHIN: f64 = 0.05;
@@ -96,7 +96,7 @@ pub fn score(trace: &Trace, truth: &[Stretch]) -> Score {
 fn figures(trace: &Trace, stretch: &Stretch, belief: Option<Belief<'_>>) -> Figures {
     let to = stretch.to_s.min(trace.seconds.len());
     let last_third = to - (to - stretch.from_s) / 3;
-    let p99 = percentile(&mut trace.responses_us(last_third, to).to_vec(), 0.99);
+    let p99 = p99_s(trace.responses_us(last_third, to));
     let seconds = &trace.seconds[stretch.from_s..to];
     let (served, took_s) = seconds.iter().fold((0, 0.0), |(n, sum), s| (n + s.served, sum + s.response_s));
     Figures {

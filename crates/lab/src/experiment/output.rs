@@ -9,8 +9,8 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 
 use super::page;
-use super::play::{Played, word};
-use super::report::{Report, Table};
+use super::report::{Played, Report, Table};
+use crate::report::units::cell;
 
 /// Size of a plot's file, in CSS pixels.
 const PLOT_SIZE: (u32, u32) = (860, 420);
@@ -31,7 +31,7 @@ pub fn table(reports: &[Report]) -> String {
             report.name,
             report.paper,
             report.figure,
-            word(report.way),
+            report.way.name(),
             report.seconds,
         );
         for table in &report.tables {
@@ -76,18 +76,6 @@ fn text_table(out: &mut String, table: &Table) {
     let _ = writeln!(out, "  {}", table.note);
 }
 
-/// A figure with three significant digits, or a dash.
-pub fn cell(figure: Option<f64>) -> String {
-    let Some(figure) = figure else { return "-".into() };
-    if figure == 0.0 {
-        return "0".into();
-    }
-    let before_point = figure.abs().log10().floor() as i32 + 1;
-    let decimals = (3 - before_point).clamp(0, 6) as usize;
-    let text = format!("{figure:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 /// Writes everything below `dir`, which is made if it is not there:
 /// `results.json`, `results.csv`, `index.html`, and per experiment `NAME/RUN.csv` and `NAME/PLOT.svg`.
 ///
@@ -118,7 +106,7 @@ pub fn results_csv(reports: &[Report]) -> String {
     for report in reports {
         for figure in &report.figures {
             let (paper, ours, ratio) = (number(figure.paper), number(figure.ours), number(figure.ratio()));
-            let fields = [&report.name, word(report.way), &figure.name, &figure.unit, &paper, &ours, &ratio];
+            let fields = [&report.name, report.way.name(), &figure.name, &figure.unit, &paper, &ours, &ratio];
             let _ = writeln!(out, "{}", fields.map(field).join(","));
         }
     }

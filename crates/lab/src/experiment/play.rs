@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_gateway::base::clock::Clock;
 
-use super::formula::{Source, Value};
-use super::output::cell;
-use super::report::Report;
+use super::report::{Played, Report};
 use super::{Experiment, Run, Stage, given, real, standings};
 use crate::outcome::{Outcome, Second, Way};
+use crate::report::units::cell;
 use crate::scenario::Scenario;
 use crate::sim::{self, SimOptions};
 use crate::tally::Tally;
@@ -37,17 +36,6 @@ pub fn columns() -> Vec<String> {
         Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
         _ => Vec::new(),
     }
-}
-
-/// A run as it was played: once, or once for every value of its sweep.
-#[derive(Clone, Debug)]
-pub struct Played {
-    /// Its name in the experiment.
-    pub name: String,
-    /// The sweep's values, if it is one, and what came of each.
-    pub points: Vec<(Option<f64>, Outcome)>,
-    /// What is missing, and why.
-    pub missing: Vec<String>,
 }
 
 /// Plays experiments.
@@ -138,7 +126,7 @@ impl<'a> Player<'a> {
                 played.missing.push(format!("{title}: interrupted"));
                 continue;
             }
-            (self.say)(&format!("{name}: run {title} ({})", word(way)));
+            (self.say)(&format!("{name}: run {title} ({})", way.name()));
             match self.point(experiment, run, value, way) {
                 Ok(outcome) => {
                     played.missing.extend(outcome.partial.iter().map(|why| format!("{title}: {why}")));
@@ -208,41 +196,4 @@ fn in_short(outcome: &Outcome) -> String {
         cell(Some(outcome.figure("wait_max_s"))),
         if outcome.partial.is_some() { " (partial)" } else { "" },
     )
-}
-
-/// How a way is written.
-pub fn word(way: Way) -> &'static str {
-    match way {
-        Way::Real => "real",
-        Way::Sim => "sim",
-    }
-}
-
-impl Played {
-    /// A column of an outcome's series, by its name.
-    fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
-        let value = |second: &Second| match serde_json::to_value(second) {
-            Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),
-            Err(_) => f64::NAN,
-        };
-        outcome.series.iter().map(|second| (second.t as f64, value(second))).collect()
-    }
-}
-
-impl Source for [Rc<Played>] {
-    fn key(&self, run: &str, key: &str) -> Option<Value> {
-        let played = self.iter().find(|played| played.name == run)?;
-        let figure = |outcome: &Outcome| outcome.summary.get(key).copied().unwrap_or(f64::NAN);
-        Some(match played.points.as_slice() {
-            [(None, outcome)] => Value::Number(figure(outcome)),
-            points => Value::Curve(
-                points.iter().filter_map(|(x, outcome)| x.map(|x| (x, figure(outcome)))).collect(),
-            ),
-        })
-    }
-
-    fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
-        let played = self.iter().find(|played| played.name == run)?;
-        played.points.first().map(|(_, outcome)| Played::column(outcome, column))
-    }
 }

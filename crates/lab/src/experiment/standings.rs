@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::Experiment;
 use super::report::{Figure, Report, Table};
 use crate::outcome::Way;
+use crate::report::units::cell;
 use crate::tournament::play::Played;
 use crate::tournament::summary::{NEAR_FIRST, OURS, Standing, Told, Verdict, names, overall, verdicts};
 use crate::tournament::truth::MOST_RESPONSE;
@@ -165,7 +166,7 @@ fn truths(played: &Played) -> Table {
         for (stretch, truth) in known {
             let time = format!("{}-{}", stretch.from.as_secs(), stretch.to.as_secs());
             let figures = [truth.capacity, truth.response_ms, truth.unloaded_ms, truth.unloaded_p99_ms];
-            let [capacity, response, unloaded, p99] = figures.map(|figure| super::output::cell(Some(figure)));
+            let [capacity, response, unloaded, p99] = figures.map(|figure| cell(Some(figure)));
             rows.push(vec![
                 scenario.clone(),
                 time,

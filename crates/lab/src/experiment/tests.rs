@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::play::Played;
+use super::report::Played;
 use super::report::{Figure, Report};
 use super::*;
 use crate::outcome::{Outcome, Second};
@@ -232,7 +232,7 @@ fn tables_show_three_digits() {
         (Some(100_000.0), "100000"),
         (Some(-2.5), "-2.5"),
     ] {
-        assert_eq!(output::cell(figure), text);
+        assert_eq!(crate::report::units::cell(figure), text);
     }
     let csv = output::results_csv(&[report()]);
     assert_eq!(csv.lines().nth(1), Some("small,real,zeta,1,0.5,0.25,0.5"));

@@ -67,11 +67,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::crowd::Crowd;
 
     fn check(rate: f64, lasts: Duration, threads: usize) -> Result<(), Silly> {
         let scenario = Scenario::short("http://127.0.0.1/", rate, lasts);
         plausible(&scenario, threads)?;
-        let (_, crowd) = scenario.cast().expect("somebody comes");
+        let (_, crowd) = Crowd::of(&scenario).expect("somebody comes");
         plausible_crowd(crowd.size_hint_visitors())
     }
 

@@ -14,7 +14,7 @@ use http_body_util::Full as Whole;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::modelled::Leaving;
+use super::reply::Leaving;
 
 /// Time between two chunks: short enough to keep every timeout of an idle connection away, long enough to cost nothing.
 const EVERY: Duration = Duration::from_millis(100);

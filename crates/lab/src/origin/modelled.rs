@@ -5,10 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::body::Body;
+use super::reply::{Reply, Taken};
 use super::service::{Answer, Answering, Service, answer};
 use super::sleep::SleepPool;
 use super::spin::SpinPool;
@@ -29,35 +28,6 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) enum Pool {
     Sleep(Arc<SleepPool>),
     Spin(Arc<SpinPool>),
-}
-
-/// A request that a pool has taken. Dropped before its end: the visitor has left.
-pub(super) struct Taken {
-    pub reply: oneshot::Receiver<Reply>,
-    /// Tells a pool that cannot see it by itself.
-    pub leaving: Option<Leaving>,
-}
-
-/// What a pool made of a request.
-pub(super) enum Reply {
-    /// It has been served.
-    Whole,
-    /// It has been served, and the answer takes until then.
-    Until(Instant),
-    /// The path's error.
-    Error,
-}
-
-/// Says that a visitor has left, when dropped.
-pub(super) struct Leaving {
-    pub pool: Arc<SleepPool>,
-    pub id: u64,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.pool.leave(self.id);
-    }
 }
 
 impl Pool {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::modelled::{Leaving, Reply, Taken};
+use super::reply::{Leaving, Reply, Taken};
 use super::{Full, Stats, Visit};
 use crate::model::{Done, Model, Part, StageStats, Ticket};
 use crate::scenario::Change;
@@ -64,7 +64,8 @@ impl SleepPool {
         let (reply, taken) = oneshot::channel();
         state.present.insert(id, Present { ticket, reply: Some(reply), visit });
         self.wake_earlier(&mut state);
-        Ok(Taken { reply: taken, leaving: Some(Leaving { pool: Arc::clone(self), id }) })
+        let pool = Arc::clone(self);
+        Ok(Taken { reply: taken, leaving: Some(Leaving::new(move || pool.leave(id))) })
     }
 
     /// A visitor may have left; after the answer this changes nothing.

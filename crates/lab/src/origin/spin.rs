@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::modelled::{Reply, Taken};
+use super::reply::{Reply, Taken};
 use super::servers::Servers;
 use super::{Full, Stats, Visit};
 use crate::dist::Dist;

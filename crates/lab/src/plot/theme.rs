@@ -8,8 +8,10 @@
 use std::fmt::Write as _;
 
 use super::Colour;
-use super::canvas::FINE;
 use plotters::style::RGBColor;
+
+/// Tenths of a pixel: what is drawn is scaled down by this.
+pub(super) const FINE: u32 = 10;
 
 pub(super) const INK: Colour = RGBColor(0x1F, 0x23, 0x28);
 pub(super) const MUTED: Colour = RGBColor(0x57, 0x60, 0x6A);
@@ -64,10 +66,28 @@ pub(super) fn dress(drawn: &str, width: u32, height: u32, description: &str, alo
          viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
         width * FINE,
         height * FINE,
-        crate::html::escape(description),
+        escape(description),
     );
     if alone {
         let _ = writeln!(out, "<style>{STYLE}</style>");
     }
     out + body
+}
+
+/// Text as it may stand in HTML, between tags and in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // XML, which a figure is when it stands alone, forbids the other control characters even escaped.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
 }

@@ -7,7 +7,6 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::units::{count, millis, per_second, percent, seconds};
-use crate::demo::Belief;
 use crate::origin::Stats;
 use crate::tally::Tally;
 
@@ -118,6 +117,17 @@ impl Gated {
             },
         }
     }
+}
+
+/// What a gate believes the origin can take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Belief {
+    /// Requests per second.
+    pub capacity_rps: f64,
+    /// Requests at once; `None`: no limit.
+    pub in_flight: Option<u32>,
+    /// It is sure enough to stop looking.
+    pub is_settled: bool,
 }
 
 /// What the gate found out about the origin.

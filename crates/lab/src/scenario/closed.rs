@@ -62,6 +62,11 @@ impl Kind {
     pub fn requests(&self) -> impl Iterator<Item = (f64, &Step)> + Clone {
         self.steps.iter().map(|step| (step.weight.unwrap_or(1.0), step))
     }
+
+    /// Whether a step is followed by the next one, as in a session. In a closed loop without sessions each page stands for itself.
+    pub(crate) fn has_next_step(&self) -> bool {
+        self.until.is_none() || self.sessions.is_some()
+    }
 }
 
 /// The section inside `[arrivals]`, if it is there.

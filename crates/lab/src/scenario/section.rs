@@ -5,7 +5,6 @@
 //! compared with comes from the same questions.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use tidegate_settings::kind::Leaf;
 use tidegate_settings::tree::{At, Entry, Node, Table, Value, quoted};
@@ -24,12 +23,13 @@ pub struct Key {
 }
 
 /// Collects mistakes, and the keys that were asked for.
-#[derive(Default)]
 pub(super) struct Reader {
     pub found: Vec<Found>,
     pub secrets: Vec<At>,
     /// `section.key`, without the numbers and names of list elements.
     pub keys: BTreeMap<String, Key>,
+    /// Says in which sections a key of this name exists.
+    elsewhere: fn(&str) -> Option<String>,
 }
 
 /// A table that is being read. What borrows from the text lives as long as `'t`.
@@ -56,6 +56,10 @@ pub(super) struct Item<'t> {
 }
 
 impl Reader {
+    pub fn new(elsewhere: fn(&str) -> Option<String>) -> Self {
+        Self { found: Vec::new(), secrets: Vec::new(), keys: BTreeMap::new(), elsewhere }
+    }
+
     /// The whole document.
     pub fn root<'t>(&mut self, table: &'t Table) -> Section<'t, '_> {
         let at = At::default();
@@ -208,9 +212,8 @@ impl<'t> Section<'t, '_> {
                 kind => format!("a key of [{kind}]"),
             };
             let hint = match self.out.found.len() {
-                0..MAX_HINTS => {
-                    did_you_mean(&entry.name, self.asked.iter().copied()).or_else(|| elsewhere(&entry.name))
-                }
+                0..MAX_HINTS => did_you_mean(&entry.name, self.asked.iter().copied())
+                    .or_else(|| (self.out.elsewhere)(&entry.name)),
                 _ => None,
             };
             let key = join(&self.path, &plain_key(&entry.name));
@@ -234,15 +237,4 @@ fn label(node: &Node, number: usize) -> String {
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-/// Where a key of this name exists.
-fn elsewhere(name: &str) -> Option<String> {
-    static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(super::read::keys);
-    let places: Vec<String> = KEYS
-        .keys()
-        .filter_map(|key| key.rsplit_once('.').filter(|(_, last)| *last == name))
-        .map(|(section, _)| format!("[{section}]"))
-        .collect();
-    (!places.is_empty()).then(|| format!("`{name}` exists in {}.", places.join(" and ")))
 }

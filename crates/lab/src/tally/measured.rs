@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{MAX_RESPONSE_US, ratio};
+use super::MAX_RESPONSE_US;
+use crate::stats::ratio;
 use crate::visitor_events::SessionEnd;
 
 /// Counts of the stretch.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{Tally, micros};
+use crate::stats::percentile;
 
 #[cfg(test)]
 mod tests;
@@ -21,9 +22,7 @@ pub(super) struct Answers {
 impl Answers {
     /// The second, and its 99th percentile: the least time that 99 of 100 answers do not exceed. `None`: no answers.
     pub fn p99_us(&mut self) -> Option<(u64, u32)> {
-        let at = (self.us.len() * 99).div_ceil(100).checked_sub(1)?;
-        let (_, p99, _) = self.us.select_nth_unstable(at);
-        Some((self.second, *p99))
+        Some((self.second, percentile(&mut self.us, 0.99)?))
     }
 
     /// Takes over another part's, of the same second or later ones. Only one part of a run sees the origin.

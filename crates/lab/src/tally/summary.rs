@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Measured, Row, Tally};
 use crate::outcome::{Outcome, Second, Way};
+use crate::stats::ratio;
 
 impl Tally {
     /// The figures of the run. `partial`: why it is not whole, if it is not. A figure whose divisor is nothing (the
@@ -142,9 +143,4 @@ fn second(t: u64, row: &Row, before: &Second) -> Second {
         capacity_rps: row.capacity_rps.unwrap_or(before.capacity_rps),
         limit: row.limit.map_or(before.limit, u64::from),
     }
-}
-
-/// `of / to`, and 0 of nothing.
-pub(crate) fn ratio(of: f64, to: f64) -> f64 {
-    if to > 0.0 { of / to } else { 0.0 }
 }

@@ -24,7 +24,7 @@ use crate::arena::figures::{Figures as Judged, score};
 use crate::arena::{self, Trace};
 use crate::outcome::Second;
 use crate::sim::record::{Answered, Record};
-use crate::tally::ratio;
+use crate::stats::ratio;
 use tidegate_core::control::TICK;
 
 /// Figure and unit, in the order in which they are listed.
@@ -168,15 +168,4 @@ fn at(known: &[Known], second: usize) -> &Known {
 /// Whole seconds of the scenario.
 fn seconds(known: &[Known]) -> usize {
     known.last().map_or(0, |(stretch, _)| stretch.to.as_secs() as usize)
-}
-
-/// The least value that so large a share does not exceed (nearest rank); `None` of nothing.
-pub fn percentile<T: Copy + PartialOrd>(values: &mut [T], share: f64) -> Option<T> {
-    let at = ((values.len() as f64 * share).ceil() as usize).max(1).checked_sub(1)?;
-    if at >= values.len() {
-        return None;
-    }
-    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
-    let (_, value, _) = values.select_nth_unstable_by(at, order);
-    Some(*value)
 }

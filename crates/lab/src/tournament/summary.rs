@@ -1,7 +1,8 @@
 //! What many runs came to: medians over the seeds, means over the scenarios, and who was first where.
 
-use super::figures::{FIGURES, Figures, percentile};
+use super::figures::{FIGURES, Figures};
 use super::truth::MOST_RESPONSE;
+use crate::stats::percentile;
 
 /// The law whose rule is checked: this project's own, and its default.
 pub const OURS: &str = "bottleneck";

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::figures::{Figures, Known, figures, percentile};
+use super::figures::{Figures, Known, figures};
 use super::play::{Order, Played, play};
 use super::stretch::{Stretch, alone, stretches};
 use super::summary::{Standing, overall, verdicts};
 use super::truth::{Effort, Truth, truth};
 use super::*;
+use crate::stats::percentile;
 use tidegate_core::units::Cost;
 
 use crate::experiment::{Stage, catalog, seeds};

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tidegate_settings::Capacity;
 
-use super::figures::percentile;
 use super::spread::spread;
 use super::stretch::{Stretch, alone};
 use crate::dist::MAX_TIME;
@@ -19,7 +18,7 @@ use crate::experiment::given;
 use crate::outcome::Second;
 use crate::scenario::{Arrivals, Kind, Scenario};
 use crate::sim::{self, SimOptions};
-use crate::tally::ratio;
+use crate::stats::{percentile, ratio};
 
 /// Longest mean response time that an oracle allows, over the unloaded one.
 pub const MOST_RESPONSE: f64 = 1.5;

@@ -10,13 +10,6 @@ use super::draw::Salt;
 use super::{Ask, End, Next, Noted, Reaction, SessionEnd, Visitor, micros};
 use crate::scenario::Kind;
 
-impl Kind {
-    /// Whether what follows a step is the next: not where each page of a closed loop stands for itself.
-    pub(super) fn has_next_step(&self) -> bool {
-        self.until.is_none() || self.sessions.is_some()
-    }
-}
-
 impl Visitor {
     /// What a reaction is in a closed loop: nobody leaves before its end, and nobody asks after it.
     pub(super) fn in_the_round(&mut self, kind: &Kind, reaction: Reaction, now: Duration) -> Reaction {

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::client::Connections;
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::dist::Dist;
 use tidegate_lab::load::{self, LoadError, LoadOptions, Played, Stop};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle};
@@ -198,7 +199,7 @@ fn a_session_asks_step_by_step_with_its_cookies() {
     let steps = vec![step("GET", "/", None), step("POST", "/bid?a=b", Some("item=1&bid=2"))];
     let mut scenario = crowd(1000.0, MINUTE, Kind { steps, ..patient() });
     // The first visitor alone: the log is in order.
-    let first = scenario.cast().expect("no log").1.next().expect("somebody").at;
+    let first = Crowd::of(&scenario).expect("no log").1.next().expect("somebody").at;
     scenario.deadline = Some(MINUTE);
     let Arrivals::Phases { phases, .. } = &mut scenario.arrivals else { panic!("phases") };
     phases[0].lasts = first + Duration::from_nanos(1);

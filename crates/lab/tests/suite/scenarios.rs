@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::scenario::{Arrivals, Scenario, keys};
 
 fn repository(path: &str) -> PathBuf {
@@ -78,7 +79,7 @@ fn every_example_is_a_scenario() {
         let scenario = Scenario::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert_eq!(Some(scenario.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
         assert!(!scenario.about.is_empty(), "{}: no word about it", scenario.name);
-        let (cast, crowd) = scenario.cast().unwrap_or_else(|error| panic!("{error}"));
+        let (cast, crowd) = Crowd::of(&scenario).unwrap_or_else(|error| panic!("{error}"));
         let expected = crowd.size_hint_visitors().expect("an end");
         let people: Vec<_> = crowd.collect();
         assert!(people.is_sorted_by_key(|person| person.at), "{}", scenario.name);
@@ -95,7 +96,7 @@ fn every_example_is_a_scenario() {
 fn the_example_log_is_read_whole() {
     let scenario = Scenario::load(&repository("examples/scenarios/replay.toml")).expect("right");
     assert!(matches!(scenario.arrivals, Arrivals::Replay { .. }));
-    let (cast, crowd) = scenario.cast().expect("a log");
+    let (cast, crowd) = Crowd::of(&scenario).expect("a log");
     assert_eq!(crowd.skipped().map(|skipped| skipped.lines), Some(0));
     let people: Vec<_> = crowd.collect();
     assert_eq!(people.len(), 60);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::route::{Ask, Misread};
-use super::store::{Accepted, Found, Item, List, Listing, PAGE_ITEMS, Refusal, User};
+use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
 use super::words::CATEGORIES;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -37,15 +37,6 @@ impl Display for Text<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Cents as an amount: `12.50`.
-pub(super) struct Money(pub i64);
-
-impl Display for Money {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
     }
 }
 

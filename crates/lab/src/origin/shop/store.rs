@@ -7,6 +7,7 @@
 //! with their growth. So a search costs as much as hundreds of views, in the one tier that has few servers: this is
 //! what hurts.
 
+use std::fmt::{self, Display};
 use std::sync::Mutex;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, TransactionBehavior, params};
@@ -96,6 +97,15 @@ pub(super) struct Comment {
     pub text: String,
 }
 
+/// Cents as an amount: `12.50`.
+pub(super) struct Money(pub i64);
+
+impl Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
+    }
+}
+
 /// A bid that leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Accepted {
@@ -115,7 +125,7 @@ pub(super) enum Refusal {
     OwnItem,
     #[error("the auction is over")]
     Over,
-    #[error("the bid is too low: {} or more would lead", super::pages::Money(*.least_cents))]
+    #[error("the bid is too low: {} or more would lead", Money(*.least_cents))]
     TooLow { least_cents: i64 },
 }
 

@@ -159,7 +159,7 @@ async fn bidders_at_once_lose_nothing() {
         for above in 0..=AMOUNTS {
             let service = Arc::clone(&service);
             let form =
-                format!("item={item}&user={user}&amount={}", super::super::pages::Money(highest + above));
+                format!("item={item}&user={user}&amount={}", super::super::store::Money(highest + above));
             bidders.spawn(async move {
                 service.answer(request(Method::POST, "/bid", &form, "application/json")).await
             });
