@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum, value_parser};
+use tidegate_lab::experiment::expect::breaches;
 use tidegate_lab::experiment::play::Player;
 use tidegate_lab::experiment::report::Report;
 use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
@@ -61,6 +62,9 @@ struct RunOptions {
     /// Write tables, series, plots and a page there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Compare the results with the bounds in the files ([experiment.expect]); exit with 1 if one does not hold.
+    #[arg(long)]
+    check: bool,
     /// Print one JSON object, not a table.
     #[arg(long)]
     json: bool,
@@ -216,7 +220,16 @@ fn run(options: &RunOptions) -> ExitCode {
         false => say(format_args!("{}\n", output::table(&reports))),
     };
     let whole = reports.len() == entries.len() && reports.iter().all(|report| report.missing().is_empty());
-    said(printed.and(written), if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let holds = !options.check || check(&entries, &reports);
+    said(printed.and(written), if whole && holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether every bound holds; names those that do not.
+fn check(entries: &[Entry], reports: &[Report]) -> bool {
+    let played = entries.iter().zip(reports);
+    let broken: Vec<_> = played.flat_map(|((experiment, _), report)| breaches(experiment, report)).collect();
+    broken.iter().for_each(|breach| eprintln!("tidegate: {breach}"));
+    broken.is_empty()
 }
 
 /// The exit code, if what was to be said could be.

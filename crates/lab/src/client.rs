@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::answer::wants_body;
-use crate::visitor::{Ask, Failure};
+use crate::visitor::{Failure, RequestKind};
 
 mod place;
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub struct Client {
     place: Place,
     connections: Connections,
     browser: HeaderMap,
-    news: HeaderMap,
+    status: HeaderMap,
     program: HeaderMap,
     /// By port: a redirect may lead to another one.
     idle: Mutex<Vec<(u16, Vec<Sender>)>>,
@@ -59,8 +59,8 @@ pub struct Client {
 /// A request to be sent.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What is asked for: news are asked for by the page's script, and tell which answers have a body of interest.
-    pub ask: Ask,
+    /// What is asked for: the status document is asked for by the page's script. Tells which answers have a body of interest.
+    pub ask: RequestKind,
     /// Asked by a program, not a browser.
     pub program: bool,
     /// Method.
@@ -77,7 +77,7 @@ pub struct Order {
 
 impl Order {
     /// `GET` of a path and query, without cookies, as a browser.
-    pub fn get(ask: Ask, uri: Uri) -> Self {
+    pub fn get(ask: RequestKind, uri: Uri) -> Self {
         Self { ask, program: false, method: Method::GET, uri, port: None, cookies: None, form: None }
     }
 }
@@ -100,7 +100,7 @@ impl Client {
             place,
             connections,
             browser: fields(&BROWSER),
-            news: fields(&SCRIPT),
+            status: fields(&SCRIPT),
             program: fields(&PROGRAM),
             idle: Mutex::default(),
         })
@@ -154,7 +154,7 @@ impl Client {
         let fields = request.headers_mut();
         *fields = match (order.program, order.ask) {
             (true, _) => self.program.clone(),
-            (false, Ask::News) => self.news.clone(),
+            (false, RequestKind::Status) => self.status.clone(),
             (false, _) => self.browser.clone(),
         };
         fields.insert(header::HOST, self.place.host_field(order.port));
@@ -229,7 +229,7 @@ fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     pairs.iter().copied().map(pair).collect()
 }
 
-async fn read(ask: Ask, response: http::Response<Incoming>) -> Result<Reply, Failure> {
+async fn read(ask: RequestKind, response: http::Response<Incoming>) -> Result<Reply, Failure> {
     let (head, mut body) = response.into_parts();
     let keep = wants_body(ask, &head.headers);
     let mut kept = Vec::new();

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, header};
 
 use crate::answer::{Answer, Reading};
-use crate::visitor::Ask;
+use crate::visitor::RequestKind;
 
 mod packed;
 
@@ -56,23 +56,23 @@ pub struct Shown {
 
 impl CookieJar {
     /// What a request for `ask` shows; `page` is the path and query of the present step. `alter` picks the character
-    /// of the ticket that is altered for [`Ask::Tampered`]; [`path_number`](crate::visitor::Visitor::path_number) is as good as any.
+    /// of the ticket that is altered for [`RequestKind::Tampered`]; [`path_number`](crate::visitor::Visitor::path_number) is as good as any.
     ///
     /// `None`: there is no ticket to attack with, or no status document to ask for; see
     /// [`skip_attack`](crate::visitor::Visitor::skip_attack).
-    pub fn show(&self, names: &Names, ask: Ask, page: &str, alter: u32) -> Option<Shown> {
+    pub fn show(&self, names: &Names, ask: RequestKind, page: &str, alter: u32) -> Option<Shown> {
         let (target, cookies) = match ask {
-            Ask::Page => (page.to_owned(), self.cookies(names)),
-            Ask::News => (self.status_path(names)?, self.cookies(names)),
-            Ask::Tampered => (page.to_owned(), self.tampered(names, alter)),
-            Ask::Replayed => (page.to_owned(), self.used(names)),
+            RequestKind::Page => (page.to_owned(), self.cookies(names)),
+            RequestKind::Status => (self.status_path(names)?, self.cookies(names)),
+            RequestKind::Tampered => (page.to_owned(), self.tampered(names, alter)),
+            RequestKind::Replayed => (page.to_owned(), self.used(names)),
         };
         let in_url = match ask {
-            Ask::Page | Ask::News => self.url_ticket(Part::UrlTicket),
-            Ask::Tampered => self.url_ticket(Part::UrlTicket).map(|ticket| altered(&ticket, alter)),
-            Ask::Replayed => self.url_ticket(Part::UsedUrlTicket),
+            RequestKind::Page | RequestKind::Status => self.url_ticket(Part::UrlTicket),
+            RequestKind::Tampered => self.url_ticket(Part::UrlTicket).map(|ticket| altered(&ticket, alter)),
+            RequestKind::Replayed => self.url_ticket(Part::UsedUrlTicket),
         };
-        let attack = matches!(ask, Ask::Tampered | Ask::Replayed);
+        let attack = matches!(ask, RequestKind::Tampered | RequestKind::Replayed);
         if attack && in_url.is_none() && cookies.is_none() {
             return None;
         }
@@ -138,15 +138,15 @@ impl CookieJar {
     pub fn absorb(
         &mut self,
         names: &mut Names,
-        ask: Ask,
+        ask: RequestKind,
         headers: &HeaderMap,
         reading: &Reading,
         keeps_cookies: bool,
     ) {
         match ask {
-            Ask::Page | Ask::News => {}
-            Ask::Tampered => return,
-            Ask::Replayed => {
+            RequestKind::Page | RequestKind::Status => {}
+            RequestKind::Tampered => return,
+            RequestKind::Replayed => {
                 let others = self.packed.entries().filter(|entry| !entry.part.is_used());
                 self.packed = others.collect();
                 return;
@@ -155,7 +155,7 @@ impl CookieJar {
         if keeps_cookies {
             self.absorb_cookies(names, headers);
         }
-        if ask == Ask::Page && reading.answer == Answer::Served {
+        if ask == RequestKind::Page && reading.answer == Answer::Served {
             let kept = |entry: &Entry<'_>| !matches!(entry.part, Part::Status | Part::UrlTicket);
             self.packed = self.packed.entries().filter(kept).collect();
         }
@@ -168,7 +168,7 @@ impl CookieJar {
         }
     }
 
-    /// Keeps a copy of the tickets at hand, for [`Ask::Replayed`]. To be called when a visitor who was served asks for
+    /// Keeps a copy of the tickets at hand, for [`RequestKind::Replayed`]. To be called when a visitor who was served asks for
     /// that next, and before the answer is absorbed: it takes the ticket away.
     pub fn keep_used(&mut self, names: &Names) {
         let entries = self.packed.entries().filter(|entry| !entry.part.is_used());

@@ -26,7 +26,7 @@ pub mod replay;
 pub mod shape;
 
 use replay::{Arrival, Log, ReplayError, Skipped};
-use shape::Course;
+use shape::RateCurve;
 
 /// One visitor to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Crowd {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Phases(Box<Programme>),
+    Phases(Box<PhasedArrivals>),
     Log { arrivals: std::vec::IntoIter<Arrival>, speed: f64, skipped: Skipped },
     Closed { browsers: ClosedLoop, shares: Box<[f64]> },
 }
@@ -80,8 +80,8 @@ impl Crowd {
                 Self::new(scenario.seed, &scenario.arrivals, &weights)
             }
             Arrivals::Replay { log, speed } => {
-                let manners = kinds.first().cloned().unwrap_or_default();
-                let mut log = Log::load(log, &manners, kinds.len() as u32)?;
+                let behaviour = kinds.first().cloned().unwrap_or_default();
+                let mut log = Log::load(log, &behaviour, kinds.len() as u32)?;
                 kinds.append(&mut log.kinds);
                 Self::replay(scenario.seed, log, *speed)
             }
@@ -98,8 +98,8 @@ impl Crowd {
     pub fn new(seed: u64, arrivals: &Arrivals, weights: &[f64]) -> Self {
         match arrivals {
             Arrivals::Phases { process, phases, repeat } => {
-                let programme = Programme::new(seed, *process, phases, *repeat, weights);
-                Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(programme)) }
+                let arrivals = PhasedArrivals::new(seed, *process, phases, *repeat, weights);
+                Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(arrivals)) }
             }
             Arrivals::Replay { speed, .. } => Self::replay(seed, Log::default(), *speed),
             Arrivals::Closed(browsers) => {
@@ -118,7 +118,7 @@ impl Crowd {
     /// How many are expected to come in all, for the display of progress; `None`: no end. Exact for a log.
     pub fn size_hint_visitors(&self) -> Option<f64> {
         match &self.source {
-            Source::Phases(programme) => Some(programme.expected).filter(|expected| expected.is_finite()),
+            Source::Phases(arrivals) => Some(arrivals.expected).filter(|expected| expected.is_finite()),
             Source::Log { arrivals, .. } => Some((self.count + arrivals.len() as u64) as f64),
             Source::Closed { browsers, .. } => Some(f64::from(browsers.browsers)),
         }
@@ -140,7 +140,7 @@ impl Iterator for Crowd {
         // SplitMix64: the n-th output of a generator that can be asked for any n.
         let seed = mix(self.seed.wrapping_add(self.count.wrapping_mul(GOLDEN)));
         let (at, kind) = match &mut self.source {
-            Source::Phases(programme) => (programme.next()?, programme.kind(seed)),
+            Source::Phases(arrivals) => (arrivals.next()?, arrivals.kind(seed)),
             Source::Log { arrivals, speed, .. } => {
                 let arrival = arrivals.next()?;
                 let at = (arrival.at_us as f64 * 1e3 / *speed) as u64;
@@ -176,15 +176,15 @@ const fn mix(x: u64) -> u64 {
 
 /// The phases, and how far they have been played.
 #[derive(Clone, Debug)]
-struct Programme {
+struct PhasedArrivals {
     rng: StdRng,
     process: Process,
-    stretches: Vec<Stretch>,
-    /// Stretches still to play after the present one, over all repetitions.
+    phases: Vec<ReadyPhase>,
+    /// Phases still to play after the present one, over all repetitions.
     left: u64,
     /// Index of the present one.
     index: usize,
-    course: Course,
+    curve: RateCurve,
     /// Begin and end of the present one, in nanoseconds since the start.
     starts_ns: u64,
     ends_ns: u64,
@@ -197,32 +197,32 @@ struct Programme {
 
 /// A phase, made ready.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct ReadyPhase {
     phase: Phase,
     lasts_ns: u64,
     /// Cumulated shares of the kinds, the last 1.
     shares: Box<[f64]>,
 }
 
-impl Programme {
+impl PhasedArrivals {
     fn new(seed: u64, process: Process, phases: &[Phase], repeat: u32, weights: &[f64]) -> Self {
-        let stretch = |phase: &Phase| Stretch {
+        let ready = |phase: &Phase| ReadyPhase {
             phase: phase.clone(),
             lasts_ns: u64::try_from(phase.lasts.as_nanos()).unwrap_or(u64::MAX),
             shares: cumulated(if phase.mix.is_empty() { weights } else { &phase.mix }),
         };
-        let stretches: Vec<_> = phases.iter().map(stretch).collect();
-        let round: f64 = stretches.iter().map(|s| Course::new(&s.phase).expected()).sum();
-        let course = stretches.first().map_or(Course::NOBODY, |s| Course::new(&s.phase));
+        let phases: Vec<_> = phases.iter().map(ready).collect();
+        let round: f64 = phases.iter().map(|s| RateCurve::new(&s.phase).expected()).sum();
+        let curve = phases.first().map_or(RateCurve::NOBODY, |s| RateCurve::new(&s.phase));
         Self {
             rng: StdRng::seed_from_u64(seed),
             process,
-            left: (stretches.len() as u64 * u64::from(repeat)).saturating_sub(1),
+            left: (phases.len() as u64 * u64::from(repeat)).saturating_sub(1),
             index: 0,
-            course,
+            curve,
             starts_ns: 0,
-            ends_ns: stretches.first().map_or(0, |s| s.lasts_ns),
-            stretches,
+            ends_ns: phases.first().map_or(0, |s| s.lasts_ns),
+            phases,
             due: 0.5,
             expected: round * f64::from(repeat),
         }
@@ -232,8 +232,8 @@ impl Programme {
     fn next(&mut self) -> Option<Duration> {
         loop {
             let time = match self.process {
-                Process::Poisson => self.course.next_poisson(&mut self.rng),
-                Process::Constant => self.course.next_even(self.due).inspect(|_| self.due += 1.0),
+                Process::Poisson => self.curve.next_poisson(&mut self.rng),
+                Process::Constant => self.curve.next_even(self.due).inspect(|_| self.due += 1.0),
             };
             if let Some(seconds) = time {
                 // Rounding may not carry an arrival over the border of its phase.
@@ -250,18 +250,18 @@ impl Programme {
         if self.ends_ns == u64::MAX {
             return None;
         }
-        self.due -= self.course.expected();
-        self.index = (self.index + 1) % self.stretches.len();
-        let next = &self.stretches[self.index];
+        self.due -= self.curve.expected();
+        self.index = (self.index + 1) % self.phases.len();
+        let next = &self.phases[self.index];
         self.starts_ns = self.ends_ns;
         self.ends_ns = self.starts_ns.saturating_add(next.lasts_ns);
-        self.course = Course::new(&next.phase);
+        self.curve = RateCurve::new(&next.phase);
         Some(())
     }
 
     /// The kind of whoever has this seed and comes now.
     fn kind(&self, seed: u64) -> u32 {
-        drawn(&self.stretches[self.index].shares, seed)
+        drawn(&self.phases[self.index].shares, seed)
     }
 }
 

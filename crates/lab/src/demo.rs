@@ -15,7 +15,7 @@ use crate::crowd::Crowd;
 use crate::load::{self, LoadError, LoadOptions, Stop};
 use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
-pub use crate::report::Belief;
+pub use crate::report::GateEstimate;
 use crate::report::{DemoReport, Found, Gated, Side};
 use crate::scenario::{Arrivals, OriginSpec, Phase, Process, Scenario, Shape};
 use crate::tally::Tally;
@@ -46,7 +46,7 @@ pub struct RunningGate {
     /// Where the operator connects.
     pub admin: SocketAddr,
     /// What it goes by at present.
-    pub belief: Box<dyn Fn() -> Belief>,
+    pub estimate: Box<dyn Fn() -> GateEstimate>,
     /// Stops it.
     pub stop: Box<dyn FnOnce()>,
 }
@@ -132,7 +132,7 @@ pub struct Stage {
     origin: OriginHandle,
     gate: SocketAddr,
     admin: SocketAddr,
-    belief: Box<dyn Fn() -> Belief>,
+    estimate: Box<dyn Fn() -> GateEstimate>,
     stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -179,7 +179,7 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
     let deadline = crowd_lasts + drain + GRACE;
     let mut found = Found::default();
     let tally = play(&options, "through the gate", &crowd, stage.gate, deadline, |tally, now| {
-        found.look(&(stage.belief)(), tally.present() > 0, now);
+        found.look(&(stage.estimate)(), tally.present() > 0, now);
     })?;
     let report = DemoReport {
         capacity_rps: law.capacity(0),
@@ -232,9 +232,9 @@ fn law(options: &DemoOptions) -> OriginSpec {
 
 fn raise(law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
     let origin = Origin::start(OriginConfig::new(law)).map_err(DemoError::Origin)?;
-    let RunningGate { addr, admin, belief, stop } =
+    let RunningGate { addr, admin, estimate, stop } =
         gatekeeper.start(origin.addr()).map_err(DemoError::Gate)?;
-    Ok(Stage { origin, gate: addr, admin, belief, stop: Some(stop) })
+    Ok(Stage { origin, gate: addr, admin, estimate, stop: Some(stop) })
 }
 
 /// Straight at the origin. Also returns how long the origin was busy with the crowd.
@@ -277,7 +277,7 @@ fn play(
 fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
     // First a crowd that fills the room for that long, then as many as leave it: by what the gate found, since more would
     // make the wait grow without end.
-    let rate = (stage.belief)().capacity_rps.clamp(1.0, options.capacity);
+    let rate = (stage.estimate)().capacity_rps.clamp(1.0, options.capacity);
     let rush = Duration::from_secs(2);
     let filling = rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64();
     let phase = |rate, lasts| Phase { rate: Shape::Flat(rate), lasts, mix: Vec::new() };

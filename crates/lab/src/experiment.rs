@@ -24,10 +24,12 @@ pub mod formula;
 mod read;
 
 mod child;
-pub(crate) mod given;
+mod gate_watch;
+pub(crate) mod known;
 pub mod play;
 mod real;
-mod told;
+
+pub mod expect;
 
 pub mod output;
 mod page;
@@ -37,6 +39,7 @@ mod standings;
 #[cfg(test)]
 mod tests;
 
+use expect::Expectation;
 use formula::Formula;
 pub use read::seeds;
 
@@ -54,20 +57,22 @@ pub struct Experiment {
     /// How it can be played; the first has the experiment's plain name.
     pub ways: Vec<Way>,
     /// The file whose scenario its runs play: its own, or that of the experiment it takes them from.
-    pub stage: Stage,
+    pub source: ScenarioText,
     /// At least one, unless it is a tournament.
     pub runs: Vec<Run>,
     /// At least one, unless it is a tournament.
     pub quantities: Vec<Quantity>,
     /// What is drawn.
     pub plots: Vec<PlotSpec>,
+    /// What must hold of its quantities.
+    pub expectations: Vec<Expectation>,
     /// Played instead of runs.
     pub tournament: Option<Tournament>,
 }
 
 /// A scenario's text and where its relative paths start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct ScenarioText {
     /// Name of the experiment it belongs to.
     pub name: String,
     /// The whole file.
@@ -156,7 +161,7 @@ impl Experiment {
     /// # Errors
     /// The mistakes in the scenario or in what the run sets.
     pub fn scenario(&self, run: &Run, value: Option<f64>) -> Result<Scenario, Mistakes> {
-        let Stage { name, text, dir } = &self.stage;
+        let ScenarioText { name, text, dir } = &self.source;
         let mut scenario = Scenario::parse(text, &format!("{name}.toml"), dir, &run.settings(value))?;
         if !run.gate {
             scenario.gate = None;

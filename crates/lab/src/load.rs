@@ -38,7 +38,7 @@ mod script;
 mod stop;
 mod vitals;
 
-pub use check::Silly;
+pub use check::Implausible;
 pub use probe::probe;
 pub use script::BadStep;
 pub use stop::Stop;
@@ -95,7 +95,7 @@ pub enum LoadError {
     Target(#[from] TargetError),
     /// A value makes no sense.
     #[error(transparent)]
-    Silly(#[from] Silly),
+    Implausible(#[from] Implausible),
     /// The log cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -126,15 +126,15 @@ pub fn run(
     let url = options.url.as_deref().or(scenario.target.as_deref()).ok_or(LoadError::NoTarget)?;
     let threads = options.threads.max(1);
     check::plausible(scenario, threads)?;
-    let (cast, crowd) = Crowd::of(scenario)?;
+    let (mix, crowd) = Crowd::of(scenario)?;
     check::plausible_crowd(crowd.size_hint_visitors())?;
-    let script = Script::new(&cast)?;
+    let script = Script::new(&mix)?;
     raise_open_files();
     let place = Place::find(url)?;
     let runtimes: Vec<Runtime> =
         (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;
     let run = Run {
-        cast,
+        mix,
         tally: scenario.tally(),
         script,
         place,
@@ -152,7 +152,7 @@ pub fn run(
 
 /// What the threads of a run share.
 struct Run {
-    cast: VisitorMix,
+    mix: VisitorMix,
     /// Each thread's, before anything has happened.
     tally: Tally,
     script: Script,

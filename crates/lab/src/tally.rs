@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::visitor_events::{Ask, End, Failure, Noted, SessionEnd};
+use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
 mod kinds;
 mod measured;
@@ -196,12 +196,12 @@ impl Tally {
 
     /// A request that was to be sent at `intended` is put under way at `now`.
     #[inline]
-    pub fn sent(&mut self, ask: Ask, intended: Duration, now: Duration) {
-        let polls = u32::from(ask == Ask::News);
+    pub fn sent(&mut self, ask: RequestKind, intended: Duration, now: Duration) {
+        let polls = u32::from(ask == RequestKind::Status);
         self.requests += 1;
         self.in_flight += 1;
         self.polls += u64::from(polls);
-        self.attacks_sent += u64::from(matches!(ask, Ask::Tampered | Ask::Replayed));
+        self.attacks_sent += u64::from(matches!(ask, RequestKind::Tampered | RequestKind::Replayed));
         self.lag_us.saturating_record(micros(now.saturating_sub(intended)));
         self.row(now, |row| {
             row.requests += 1;

@@ -31,7 +31,7 @@ pub struct Tournament {
     /// Estimators, by the names that `capacity.estimator` knows.
     pub estimators: Vec<String>,
     /// Scenarios, in the order in which they are shown.
-    pub scenarios: Vec<Arena>,
+    pub scenarios: Vec<Setting>,
     /// The seeds that figures are reported on.
     pub seeds: RangeInclusive<u64>,
     /// The same where all experiments are played, so that one of them does not take as long as all the others.
@@ -44,7 +44,7 @@ pub struct Tournament {
 
 /// One scenario of a tournament: the file's own with some keys set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arena {
+pub struct Setting {
     /// Its name: letters, digits and `-`.
     pub name: String,
     /// What it shows.

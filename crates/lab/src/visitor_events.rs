@@ -5,11 +5,11 @@ use std::time::Duration;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum RequestKind {
     /// What the visitor came for.
     Page,
     /// The status document of the waiting room.
-    News,
+    Status,
     /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
     Tampered,
     /// The page, with the ticket that has just been used: an attack. A redirect in answer is not followed.
@@ -60,7 +60,7 @@ pub enum SessionEnd {
 /// What is worth counting about an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Nothing: news, the same place again, an attack whose outcome proves nothing.
+    /// Nothing: a status document, the same place again, an attack whose outcome proves nothing.
     Nothing,
     /// A step was served.
     Served {

@@ -35,7 +35,7 @@ const TEXT_NAME: u8 = 1 << 3;
 const BASE64_VALUE: u8 = 1 << 4;
 
 /// Names of cookies and paths of status documents, each kept once for all visitors that share this. What it tells by
-/// number it tells only to luggage that was packed with it.
+/// number it tells only to a jar that was packed with it.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     cookies: Vec<Box<str>>,

@@ -27,7 +27,7 @@ const MAX_TOLD: usize = 10;
 pub struct Arrival {
     /// When, in microseconds since the first.
     pub at_us: u64,
-    /// Index into the cast.
+    /// Index into the mix.
     pub kind: u32,
 }
 
@@ -119,21 +119,26 @@ struct Entry {
 }
 
 impl Log {
-    /// Reads a log whose visitors are like `manners` but for what they ask for. Their kinds are numbered from `first`.
+    /// Reads a log whose visitors are like `behaviour` but for what they ask for. Their kinds are numbered from `first`.
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn load(log: &Path, manners: &Kind, first: u32) -> Result<Self, ReplayError> {
+    pub fn load(log: &Path, behaviour: &Kind, first: u32) -> Result<Self, ReplayError> {
         let unreadable = |source| ReplayError::Unreadable { log: log.into(), source };
         let file = BufReader::with_capacity(1 << 16, File::open(log).map_err(unreadable)?);
-        Self::read(file, log, manners, first)
+        Self::read(file, log, behaviour, first)
     }
 
     /// As [`Log::load`], from memory or a pipe; `log` is its name in errors.
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn read(mut from: impl BufRead, log: &Path, manners: &Kind, first: u32) -> Result<Self, ReplayError> {
+    pub fn read(
+        mut from: impl BufRead,
+        log: &Path,
+        behaviour: &Kind,
+        first: u32,
+    ) -> Result<Self, ReplayError> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut known: HashMap<(String, String), u32> = HashMap::new();
         let mut new = Self::default();
@@ -162,7 +167,7 @@ impl Log {
             };
             let next = first + new.kinds.len() as u32;
             let kind = *known.entry((said.method, said.target)).or_insert_with_key(|(method, path)| {
-                new.kinds.push(kind(manners, method, path));
+                new.kinds.push(kind(behaviour, method, path));
                 next
             });
             entries.push(Entry { at_us: said.at_us, kind, whole_second: said.whole_second });
@@ -201,9 +206,9 @@ fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 /// Somebody who makes one request of the log.
-fn kind(manners: &Kind, method: &str, path: &str) -> Kind {
+fn kind(behaviour: &Kind, method: &str, path: &str) -> Kind {
     let step = Step { method: method.into(), path: path.into(), ..Step::default() };
-    Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..manners.clone() }
+    Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..behaviour.clone() }
 }
 
 /// Times since the first, whole seconds spread. Sorting is stable: within an instant the log's order counts.

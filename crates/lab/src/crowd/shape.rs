@@ -1,4 +1,4 @@
-//! The course of a rate over a phase, and when arrivals come that follow it.
+//! The curve of a rate over a phase, and when arrivals come that follow it.
 //!
 //! With rate r(t), its integral is R(t) = ∫₀ᵗ r. Arrivals of a Poisson process with that rate are those of a process
 //! of rate 1, seen through the inverse of R (Çinlar: Introduction to Stochastic Processes, 1975, 4.7); evenly spaced
@@ -30,7 +30,7 @@ const MIN_PER_CELL: f64 = 8.0;
 
 /// A shape over a phase, and how far it has been played. Times in seconds since the phase's begin.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct RateCurve {
     law: Law,
     /// Length of the phase; infinite if it does not end.
     lasts: f64,
@@ -49,7 +49,7 @@ enum Law {
     Day(Day),
 }
 
-impl Course {
+impl RateCurve {
     /// Where nobody comes.
     pub(super) const NOBODY: Self = Self {
         law: Law::Flat { rate: 0.0, gap: f64::INFINITY },

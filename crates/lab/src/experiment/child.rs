@@ -91,7 +91,7 @@ impl Child {
     }
 
     /// One sentence on how it ended, with the last lines of its log.
-    pub(super) fn obituary(&self) -> String {
+    pub(super) fn ending(&self) -> String {
         let how =
             self.ended.map_or_else(|| "is still running".into(), |status| format!("ended with {status}"));
         let log = self.log();

@@ -9,7 +9,8 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 
 use super::page;
-use super::report::{Played, Report, Table};
+use super::report::{Figure, Played, Report};
+use crate::report::terminal_table;
 use crate::report::units::cell;
 
 /// Size of a plot's file, in CSS pixels.
@@ -35,10 +36,11 @@ pub fn table(reports: &[Report]) -> String {
             report.seconds,
         );
         for table in &report.tables {
-            text_table(&mut out, table);
+            let text = terminal_table(table.head.clone(), table.rows.clone());
+            let _ = writeln!(out, "\n  {}\n{text}\n  {}", table.title, table.note);
         }
         if report.tables.is_empty() {
-            quantities(&mut out, report);
+            let _ = writeln!(out, "{}", quantities(report));
         }
         for missing in report.missing() {
             let _ = writeln!(out, "  PARTIAL: {missing}");
@@ -48,32 +50,13 @@ pub fn table(reports: &[Report]) -> String {
 }
 
 /// Every quantity in a line.
-fn quantities(out: &mut String, report: &Report) {
-    let wide = report.figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0).max(8);
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "  {:wide$}  {:>10}  {:>10}  {:>8}  unit", "quantity", "ours", "paper", "ratio");
-    for figure in &report.figures {
+fn quantities(report: &Report) -> String {
+    let head = ["quantity", "ours", "paper", "ratio", "unit"].map(str::to_owned).to_vec();
+    let row = |figure: &Figure| {
         let (ours, paper, ratio) = (cell(figure.ours), cell(figure.paper), cell(figure.ratio()));
-        let _ =
-            writeln!(out, "  {:wide$}  {ours:>10}  {paper:>10}  {ratio:>8}  {}", figure.name, figure.unit);
-    }
-}
-
-/// Columns as wide as they need be; the first to the left, the others to the right.
-fn text_table(out: &mut String, table: &Table) {
-    let lines = || std::iter::once(&table.head).chain(&table.rows);
-    let wide = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.len()).max();
-    let widths: Vec<usize> = (0..table.head.len()).map(|column| wide(column).unwrap_or(0)).collect();
-    let _ = writeln!(out, "\n  {}", table.title);
-    for line in lines() {
-        let cells = line.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, wide))| match column {
-            0 => format!("{cell:wide$}"),
-            _ => format!("{cell:>wide$}"),
-        });
-        let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    let _ = writeln!(out, "  {}", table.note);
+        vec![figure.name.clone(), ours, paper, ratio, figure.unit.clone()]
+    };
+    terminal_table(head, report.figures.iter().map(row).collect())
 }
 
 /// Writes everything below `dir`, which is made if it is not there:

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_gateway::base::clock::Clock;
 
 use super::report::{Played, Report};
-use super::{Experiment, Run, Stage, given, real, standings};
+use super::{Experiment, Run, ScenarioText, known, real, standings};
 use crate::outcome::{Outcome, Second, Way};
 use crate::report::units::cell;
 use crate::scenario::Scenario;
@@ -19,14 +19,14 @@ use crate::tally::Tally;
 use crate::tournament::{self, Tournament};
 
 /// Figures that are known before a run begins and that formulas may use beside those of the run.
-const GIVEN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
+const KNOWN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
 /// Figures that only simulations have.
 const OF_SIM: [&str; 2] = ["events", "violations"];
 
 /// Keys of a run's summary that formulas may use.
 pub fn keys() -> Vec<String> {
     let empty = Tally::default().outcome("", Way::Sim, 0, None);
-    let others = GIVEN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
+    let others = KNOWN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
     empty.summary.into_keys().chain(others).collect()
 }
 
@@ -61,7 +61,7 @@ pub struct Player<'a> {
 /// What makes two runs the same.
 #[derive(PartialEq)]
 struct Part {
-    stage: Stage,
+    source: ScenarioText,
     way: Way,
     run: Run,
 }
@@ -105,13 +105,13 @@ impl<'a> Player<'a> {
         let order = tournament::play::Order { seeds, threads: self.threads, stop: &self.stop };
         let say = &mut self.say;
         let mut line = |line: &str| say(&format!("{name}: {line}"));
-        let played = tournament::play::play(tournament, &experiment.stage, &order, &mut line);
+        let played = tournament::play::play(tournament, &experiment.source, &order, &mut line);
         let seconds = self.clock.now().since(begun).as_secs_f64();
         standings::report(experiment, way, seconds, &shown, played)
     }
 
     fn run(&mut self, name: &str, experiment: &Experiment, run: &Run, way: Way) -> Rc<Played> {
-        let part = Part { stage: experiment.stage.clone(), way, run: run.clone() };
+        let part = Part { source: experiment.source.clone(), way, run: run.clone() };
         if let Some((_, played)) = self.kept.iter().find(|(kept, _)| *kept == part) {
             (self.say)(&format!("{name}: run {} as already played", run.name));
             return Rc::clone(played);
@@ -164,7 +164,7 @@ impl<'a> Player<'a> {
                 let order = real::Order {
                     program: &self.program,
                     scenario: &scenario,
-                    text: &experiment.stage.text,
+                    text: &experiment.source.text,
                     set: &set,
                     stop: &self.stop,
                     clock: &self.clock,
@@ -172,15 +172,15 @@ impl<'a> Player<'a> {
                 real::play(&order).map_err(|trouble| trouble.to_string())?
             }
         };
-        add_given(&mut outcome, &scenario);
+        add_known(&mut outcome, &scenario);
         Ok(outcome)
     }
 }
 
 /// What is known beforehand.
-fn add_given(outcome: &mut Outcome, scenario: &Scenario) {
-    let figures = [given::origin_capacity_rps(scenario), given::gate_capacity_rps(scenario)];
-    for (key, figure) in GIVEN.into_iter().zip(figures) {
+fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
+    let figures = [known::origin_capacity_rps(scenario), known::gate_capacity_rps(scenario)];
+    for (key, figure) in KNOWN.into_iter().zip(figures) {
         outcome.summary.insert(key.into(), figure);
     }
 }

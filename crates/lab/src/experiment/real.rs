@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 
 use super::child::{Child, Deadline, pause};
-use super::told::{self, Listener};
+use super::gate_watch::{self, GateWatch};
 use crate::outcome::{DoorSecond, Outcome};
 use crate::scenario::{GateSpec, Scenario};
 
@@ -92,7 +92,7 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let mut load = start(order, "load", &arguments, &scratch.0)?;
     let trouble = watch(order, &mut load, &mut others.0, &mut listener);
     let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
-        let why = trouble.clone().unwrap_or_else(|| load.obituary());
+        let why = trouble.clone().unwrap_or_else(|| load.ending());
         Trouble::Process(format!("the load generator left no outcome ({error}); {why}"))
     })?;
     outcome.partial = trouble.or(outcome.partial);
@@ -125,7 +125,7 @@ fn watch(
     order: &Order,
     load: &mut Child,
     others: &mut [Child],
-    listener: &mut Option<Listener>,
+    listener: &mut Option<GateWatch>,
 ) -> Option<String> {
     let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
     let deadline = Deadline::after(order.clock, lasts);
@@ -134,7 +134,7 @@ fn watch(
         if load.ended().is_some() {
             return trouble;
         }
-        let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.obituary()));
+        let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.ending()));
         let late = deadline.is_past(order.clock);
         let why = died.or_else(|| late.then(|| format!("load did not end within {} s", lasts.as_secs())));
         let why = why.or_else(|| order.stop.load(Ordering::Relaxed).then(|| Trouble::Stopped.to_string()));
@@ -181,7 +181,7 @@ struct OriginReady {
 /// A gate that accepts connections: where visitors go, and who listens to what it tells.
 struct GateProcess {
     http: SocketAddr,
-    listener: Listener,
+    listener: GateWatch,
 }
 
 /// Starts the gate, or both halves of it.
@@ -223,7 +223,7 @@ fn start_gate(
     };
     if !gate.split {
         let GateReady { http, admin } = begin("gate", &common("gate", any, any))?;
-        return Ok(GateProcess { http, listener: Listener::new(admin, admin) });
+        return Ok(GateProcess { http, listener: GateWatch::new(admin, admin) });
     }
     let [generator, generator_admin, check] =
         free_addresses().map_err(system("free ports for the gate's halves"))?;
@@ -239,7 +239,7 @@ fn start_gate(
     arguments.extend(set("tokencheck.gen_url", &format!("\"http://{generator}\"")));
     arguments.extend(set("tokencheck.feedback_url", &format!("\"http://{generator_admin}\"")));
     let ready = begin("tokencheck", &arguments)?;
-    Ok(GateProcess { http: generator, listener: Listener::new(generator_admin, ready.admin) })
+    Ok(GateProcess { http: generator, listener: GateWatch::new(generator_admin, ready.admin) })
 }
 
 /// The gate's line when it is ready.
@@ -271,7 +271,7 @@ fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Opti
             return Ok(ready);
         }
         if child.ended().is_some() {
-            return Err(Trouble::Process(child.obituary()));
+            return Err(Trouble::Process(child.ending()));
         }
         if order.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
@@ -318,7 +318,7 @@ struct OriginSecond {
 
 /// Asks the origin's admin port for its series.
 fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
-    serde_json::from_str(&told::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
+    serde_json::from_str(&gate_watch::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }
 
 /// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is nothing.

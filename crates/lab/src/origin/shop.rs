@@ -33,7 +33,7 @@ mod visit;
 
 mod fill;
 mod store;
-mod words;
+mod vocabulary;
 
 #[cfg(test)]
 mod tests;

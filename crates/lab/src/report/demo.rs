@@ -6,6 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::terminal_table;
 use super::units::{count, millis, per_second, percent, seconds};
 use crate::origin::Stats;
 use crate::tally::Tally;
@@ -121,7 +122,7 @@ impl Gated {
 
 /// What a gate believes the origin can take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Belief {
+pub struct GateEstimate {
     /// Requests per second.
     pub capacity_rps: f64,
     /// Requests at once; `None`: no limit.
@@ -143,12 +144,12 @@ pub struct Found {
 
 impl Found {
     /// The gate as it is at `now`, counted from the start of the crowd. With nobody there it does not learn.
-    pub fn look(&mut self, belief: &Belief, is_anybody_there: bool, now: Duration) {
+    pub fn look(&mut self, estimate: &GateEstimate, is_anybody_there: bool, now: Duration) {
         if !is_anybody_there {
             return;
         }
-        (self.capacity_rps, self.in_flight) = (belief.capacity_rps, belief.in_flight);
-        if belief.is_settled && self.settled_s.is_none() {
+        (self.capacity_rps, self.in_flight) = (estimate.capacity_rps, estimate.in_flight);
+        if estimate.is_settled && self.settled_s.is_none() {
             self.settled_s = Some(now.as_secs_f64());
         }
     }
@@ -212,13 +213,10 @@ impl DemoReport {
             count(self.capacity_rps.round() as u64),
             millis(self.unloaded_ms),
         );
+        let head = ["", "directly", "through the gate"].map(str::to_owned).to_vec();
+        let rows = rows.into_iter().map(|(name, left, right)| vec![name.to_owned(), left, right]).collect();
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {:<24}  {:>12}  {:>16}", "", "directly", "through the gate");
-        let _ = writeln!(out, "  {}", "─".repeat(56));
-        for (name, left, right) in rows {
-            let _ = writeln!(out, "  {name:<24}  {left:>12}  {right:>16}");
-        }
-        let _ = write!(out, "\n{}\n", wrap(&self.conclusion(), 76));
+        let _ = write!(out, "{}\n\n{}\n", terminal_table(head, rows), wrap(&self.conclusion(), 76));
         out
     }
 

@@ -47,7 +47,7 @@ const GROUPS: [(&str, &[Row]); 6] = [
         "Requests",
         &[
             ("sent", "requests", Count, Always),
-            ("  for news of the wait", "polls", Count, IfAny),
+            ("  for the status of the wait", "polls", Count, IfAny),
             ("served", "served", Count, Always),
             ("goodput", "goodput_rps", PerSecond, Always),
             ("  while anyone waited", "goodput_while_waiting_rps", PerSecond, IfAny),

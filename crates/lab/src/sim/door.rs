@@ -17,14 +17,14 @@ use super::LATENCY_US;
 use super::seats::{Passage, Seated};
 use super::trace::What;
 use super::world::{Item, World};
-use crate::answer::{Answer, News, State};
+use crate::answer::{Answer, RoomStatus, State};
 use crate::oracle::Entry;
-use crate::visitor_events::{Ask, Failure};
+use crate::visitor_events::{Failure, RequestKind};
 
 /// A request at the gate's door.
 pub(crate) struct Caller {
     pub(crate) guest: u32,
-    ask: Ask,
+    ask: RequestKind,
     kind: u32,
     class: ClassId,
     /// Which half it asks.
@@ -40,10 +40,10 @@ impl World<'_> {
         let (ask, kind, step) = (guest.visitor.ask(), guest.visitor.kind(), guest.visitor.step());
         let hopped = guest.take_hop();
         let ticket = match ask {
-            Ask::Replayed => guest.used(),
+            RequestKind::Replayed => guest.used(),
             _ => guest.held(),
         };
-        if matches!(ask, Ask::Tampered | Ask::Replayed) && ticket.is_none() {
+        if matches!(ask, RequestKind::Tampered | RequestKind::Replayed) && ticket.is_none() {
             let now = guest.visitor.at();
             let reaction = guest.visitor.skip_attack(&self.cast, now);
             return self.goes_on(number, reaction.next, now);
@@ -53,10 +53,10 @@ impl World<'_> {
             self.tally.sent(ask, guest.visitor.at(), guest.visitor.at());
         }
         let what = match ask {
-            Ask::Page => What::Asks,
-            Ask::News => What::Polls,
-            Ask::Tampered => What::Tampers,
-            Ask::Replayed => What::Replays,
+            RequestKind::Page => What::Asks,
+            RequestKind::Status => What::Polls,
+            RequestKind::Tampered => What::Tampers,
+            RequestKind::Replayed => What::Replays,
         };
         self.trace.step(self.now_us, what, number, u64::from(step));
         let route = &self.routes[kind as usize][usize::from(step)];
@@ -68,7 +68,7 @@ impl World<'_> {
             return self.reply(number, Err(Failure::Connect));
         }
         let caller = Caller { guest: number, ask, kind, class, half, meets_room: route.meets_room };
-        if ask == Ask::News {
+        if ask == RequestKind::Status {
             return self.news(&caller, ticket);
         }
         self.halves[half].shard.arrived(class);
@@ -110,8 +110,10 @@ impl World<'_> {
     fn asks(&mut self, caller: &Caller, ticket: Option<Ticket>, now: Timestamp) {
         let shown = match (ticket, caller.ask) {
             (None, _) => Presented::Nothing,
-            (Some(ticket), Ask::Page | Ask::News) => Presented::Ticket(ticket),
-            (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(caller, &ticket),
+            (Some(ticket), RequestKind::Page | RequestKind::Status) => Presented::Ticket(ticket),
+            (Some(ticket), RequestKind::Tampered | RequestKind::Replayed) => {
+                self.seal_and_open(caller, &ticket)
+            }
         };
         let counts = caller.meets_room && self.halves[caller.half].sessions.is_some();
         let key = counts.then(|| self.new_key(caller.guest, caller.half));
@@ -177,7 +179,7 @@ impl World<'_> {
             }
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
-                if caller.ask != Ask::Page {
+                if caller.ask != RequestKind::Page {
                     return self.reply(number, Ok(Answer::Refused(302)));
                 }
                 if let Some(guest) = self.guests.get_mut(number) {
@@ -223,7 +225,7 @@ impl World<'_> {
             self.oracle.called_used(&shown, caller.half);
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
-            && caller.ask != Ask::Tampered
+            && caller.ask != RequestKind::Tampered
             && place != Position::Kept
         {
             guest.hold(ticket);
@@ -238,7 +240,7 @@ impl World<'_> {
         let every = self.halves[caller.half].desk.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
         Answer::Wait {
-            news: has_place,
+            has_status: has_place,
             after: Some(wait),
             refresh: browser.then(|| respond::refresh(wait)),
             poll: browser.then_some(poll),
@@ -272,7 +274,7 @@ impl World<'_> {
     /// Tokengen forwards nothing itself.
     fn send_on(&mut self, caller: &Caller, ticket: Option<Ticket>) {
         self.trace.step(self.now_us, What::SentOn, caller.guest, 0);
-        if caller.ask != Ask::Page {
+        if caller.ask != RequestKind::Page {
             // An attacker does not follow a redirect.
             return self.reply(caller.guest, Ok(Answer::Refused(302)));
         }
@@ -307,7 +309,7 @@ impl World<'_> {
             page::State::Full => State::Full,
             page::State::Unavailable => State::Unavailable,
         };
-        self.reply(caller.guest, Ok(Answer::News(News { state, poll, wait })));
+        self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
     /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
@@ -323,7 +325,7 @@ impl World<'_> {
             Bound::Cookie => Binding::Cookie(cookie),
         };
         let mut text = live.keys.seal(ticket, &binding).as_bytes().to_vec();
-        if caller.ask == Ask::Tampered {
+        if caller.ask == RequestKind::Tampered {
             let number = self.guests.get(caller.guest).map_or(0, |guest| guest.visitor.path_number());
             let at = number as usize % text.len();
             text[at] = if text[at] == b'A' { b'B' } else { b'A' };
@@ -331,7 +333,7 @@ impl World<'_> {
         let opened = live.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, live.bindings);
         match opened {
             Ok(ticket) => {
-                self.oracle.opened(caller.ask == Ask::Tampered);
+                self.oracle.opened(caller.ask == RequestKind::Tampered);
                 Presented::Ticket(ticket)
             }
             Err(_) => Presented::Forged,

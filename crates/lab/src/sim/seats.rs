@@ -11,7 +11,7 @@ use tidegate_core::ticket::{Pass, PassKind};
 use super::forward::slot;
 use super::half::Half;
 use super::world::World;
-use crate::visitor_events::Ask;
+use crate::visitor_events::RequestKind;
 
 /// The session of a request that was let in.
 #[derive(Clone, Copy)]
@@ -47,11 +47,11 @@ impl Half {
 
 impl World<'_> {
     /// A request whose session is admitted: it is kept alive by it until the request is over.
-    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionRequest> {
+    pub(crate) fn admitted(&mut self, number: u32, half: usize, ask: RequestKind) -> Option<SessionRequest> {
         let half = &self.halves[half];
         let sessions = half.sessions.as_ref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
-        if ask != Ask::Page {
+        if ask != RequestKind::Page {
             return None;
         }
         let now = half.now(self.now_us);

@@ -14,7 +14,7 @@ use super::*;
 use crate::stats::percentile;
 use tidegate_core::units::Cost;
 
-use crate::experiment::{Stage, catalog, seeds};
+use crate::experiment::{ScenarioText, catalog, seeds};
 use crate::outcome::Second;
 use crate::scenario::Scenario;
 use crate::sim::record::{Answered, Believed, Record};
@@ -254,15 +254,15 @@ name = "all"
 match = { path = "/**" }
 "#;
 
-fn parse(text: &str) -> Result<(Tournament, Stage), String> {
+fn parse(text: &str) -> Result<(Tournament, ScenarioText), String> {
     let experiment = catalog::parse(text, "small", Path::new(""), &|_| None).map_err(|m| m.to_string())?;
-    Ok((experiment.tournament.expect("a tournament"), experiment.stage))
+    Ok((experiment.tournament.expect("a tournament"), experiment.source))
 }
 
 fn scenario(name: &str) -> Scenario {
-    let (tournament, stage) = parse(FILE).expect("an experiment");
-    let arena = tournament.scenarios.iter().find(|arena| arena.name == name).expect("a scenario");
-    arena.scenario(&stage).expect("without mistakes")
+    let (tournament, source) = parse(FILE).expect("an experiment");
+    let setting = tournament.scenarios.iter().find(|setting| setting.name == name).expect("a scenario");
+    setting.scenario(&source).expect("without mistakes")
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_file_says_who_meets_where() {
     let (tournament, _) = parse(FILE).expect("an experiment");
     assert_eq!(tournament.estimators, ["bottleneck", "power-ratio"]);
     assert_eq!((tournament.seeds, tournament.all_seeds), (11..=12, 11..=12));
-    let names: Vec<&str> = tournament.scenarios.iter().map(|arena| arena.name.as_str()).collect();
+    let names: Vec<&str> = tournament.scenarios.iter().map(|setting| setting.name.as_str()).collect();
     assert_eq!(names, ["steady", "low", "falls"], "in the order of the file");
     let everyone = FILE.replace("estimators = [\"bottleneck\", \"power-ratio\"]\n", "");
     let (tournament, _) = parse(&everyone).expect("an experiment");
@@ -344,11 +344,11 @@ fn the_oracle_finds_what_is_known() {
 }
 
 fn played(seeds: RangeInclusive<u64>, threads: usize) -> Played {
-    let (tournament, stage) = parse(FILE).expect("an experiment");
+    let (tournament, source) = parse(FILE).expect("an experiment");
     let stop = AtomicBool::new(false);
     let mut lines = Vec::new();
     let order = Order { seeds, threads, stop: &stop };
-    let played = play(&tournament, &stage, &order, &mut |line| lines.push(line.to_owned()));
+    let played = play(&tournament, &source, &order, &mut |line| lines.push(line.to_owned()));
     assert_eq!(lines.len(), 3, "a line of progress per scenario: {lines:?}");
     assert!(played.missing.is_empty(), "{:?}", played.missing);
     played

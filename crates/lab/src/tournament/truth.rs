@@ -14,7 +14,7 @@ use tidegate_settings::Capacity;
 use super::spread::spread;
 use super::stretch::{Stretch, alone};
 use crate::dist::MAX_TIME;
-use crate::experiment::given;
+use crate::experiment::known;
 use crate::outcome::Second;
 use crate::scenario::{Arrivals, Kind, Scenario};
 use crate::sim::{self, SimOptions};
@@ -212,7 +212,7 @@ fn bound(scenario: &Scenario, stretch: &Stretch) -> Bound {
         now.origin.workers = change.workers.unwrap_or(now.origin.workers);
         speed = change.speed.unwrap_or(speed);
     }
-    Bound { rps: given::origin_capacity_rps(&now) * speed, lone_rps: speed / given::mean_demand_s(&now) }
+    Bound { rps: known::origin_capacity_rps(&now) * speed, lone_rps: speed / known::mean_demand_s(&now) }
 }
 
 /// The visitors with the stretch's mix as their weights.

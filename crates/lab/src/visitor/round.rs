@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::draw::Salt;
-use super::{Ask, End, Next, Noted, Reaction, SessionEnd, Visitor, micros};
+use super::{End, Next, Noted, Reaction, RequestKind, SessionEnd, Visitor, micros};
 use crate::scenario::Kind;
 
 impl Visitor {
@@ -32,7 +32,7 @@ impl Visitor {
         let rounds = kind.sessions?;
         self.is_slow |= match reaction.noted {
             Noted::Served { response, .. } => response >= rounds.good_under,
-            Noted::Failed(_) => self.ask == Ask::Page,
+            Noted::Failed(_) => self.ask == RequestKind::Page,
             _ => false,
         };
         match reaction.next {
@@ -59,7 +59,7 @@ impl Visitor {
         self.since_us = micros(at);
         (self.told_ms, self.wait_ms, self.resume_ms) = (0, 0, 0);
         (self.turn, self.failures, self.misses, self.flags) = (0, 0, 0, 0);
-        self.send(Ask::Page, at)
+        self.send(RequestKind::Page, at)
     }
 
     /// The page asked for, where pages are drawn.

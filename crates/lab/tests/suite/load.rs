@@ -305,7 +305,7 @@ fn a_room_that_lets_nobody_in_is_a_failure_at_the_deadline() {
     let Played { tally, partial, .. } = play(&scenario, &at(room.addr));
     everybody_is_counted_once(&tally);
     assert_eq!((tally.failed, tally.told, partial), (tally.offered, tally.offered, None));
-    assert!(tally.polls > 0, "they asked for news");
+    assert!(tally.polls > 0, "they polled the status");
     assert_eq!(tally.failures.total(), 0, "being told to wait is no failed request");
 }
 
@@ -340,9 +340,9 @@ fn nothing_is_sent_to_what_is_not_there() {
     let error = load::run(&scenario, &at(addr), |_, _| {}).expect_err("nobody listens");
     assert!(matches!(error, LoadError::Target(_)), "{error}");
     assert!(error.to_string().contains(&format!("no connection to {addr}")), "{error}");
-    let silly = Scenario { target: None, ..crowd(1e7, MS, patient()) };
-    assert!(matches!(load::run(&silly, &LoadOptions::default(), |_, _| {}), Err(LoadError::NoTarget)));
-    assert!(matches!(load::run(&silly, &at(addr), |_, _| {}), Err(LoadError::Silly(_))));
+    let implausible = Scenario { target: None, ..crowd(1e7, MS, patient()) };
+    assert!(matches!(load::run(&implausible, &LoadOptions::default(), |_, _| {}), Err(LoadError::NoTarget)));
+    assert!(matches!(load::run(&implausible, &at(addr), |_, _| {}), Err(LoadError::Implausible(_))));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidegate_settings::did_you_mean;
 use tidegate_settings::tree::{Value, quoted};
 
 use super::{Keys, Reader};
-use crate::tournament::{Arena, Tournament};
+use crate::tournament::{Setting, Tournament};
 
 /// The estimator that estimates nothing has no place in a tournament, unless it is named.
 const NOT_BY_ITSELF: &str = "fixed";
@@ -47,9 +47,9 @@ impl Reader<'_> {
         Some(tournament)
     }
 
-    fn scenarios(&mut self, keys: &Keys) -> Vec<Arena> {
-        let mut arenas = Vec::new();
-        let Some(parent) = self.table(keys, "scenario") else { return arenas };
+    fn scenarios(&mut self, keys: &Keys) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        let Some(parent) = self.table(keys, "scenario") else { return settings };
         for entry in parent.in_order() {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
@@ -59,10 +59,10 @@ impl Reader<'_> {
             if let Some(table) = self.table(&parent, &entry.name) {
                 self.only(&table, &["about", "set"]);
                 let (about, set) = (self.text(&table, "about"), self.set(&table));
-                arenas.push(Arena { name: entry.name.clone(), about, set });
+                settings.push(Setting { name: entry.name.clone(), about, set });
             }
         }
-        arenas
+        settings
     }
 
     /// Every estimator but `fixed`, unless the file names some.

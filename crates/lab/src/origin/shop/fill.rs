@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, Result, Transaction, params};
 
 use super::Size;
-use super::words::{ADJECTIVES, CATEGORIES, NOUNS, PHRASES, REGIONS, REMARKS};
+use super::vocabulary::{ADJECTIVES, CATEGORIES, NOUNS, PHRASES, REGIONS, REMARKS};
 
 /// Changes whenever tables or content do: a kept file of another version is not this shop.
 pub(super) const VERSION: i64 = 1;

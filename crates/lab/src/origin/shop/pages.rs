@@ -9,9 +9,9 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::route::{Ask, Misread};
+use super::route::{Misread, Query};
 use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
-use super::words::CATEGORIES;
+use super::vocabulary::CATEGORIES;
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -61,7 +61,7 @@ pub(super) fn wants_json<B>(request: &Request<B>) -> bool {
 }
 
 /// The answer to `ask`.
-pub(super) fn found(ask: &Ask, found: &Found, json: bool) -> Response<Bytes> {
+pub(super) fn found(ask: &Query, found: &Found, json: bool) -> Response<Bytes> {
     match found {
         Found::Home(items) if json => data(StatusCode::OK, &json!({ "items": items })),
         Found::List(list) if json => data(StatusCode::OK, list),
@@ -124,9 +124,9 @@ fn problem(status: StatusCode, reason: &str, json: bool) -> Response<Bytes> {
     html(status, title, &format!("<p class=\"error\">Sorry: {}.</p>", Text(reason)))
 }
 
-fn list_page(ask: &Ask, list: &List) -> Response<Bytes> {
+fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
     let (heading, here, page) = match ask {
-        Ask::Search { text, category, page } => {
+        Query::Search { text, category, page } => {
             let mut query = form_urlencoded::Serializer::new(String::new());
             query.append_pair("q", text);
             if let Some(category) = category {
@@ -134,7 +134,7 @@ fn list_page(ask: &Ask, list: &List) -> Response<Bytes> {
             }
             (format!("“{text}”"), format!("/search?{}", query.finish()), *page)
         }
-        Ask::Browse { category, page } => {
+        Query::Browse { category, page } => {
             (category_name(*category).to_owned(), format!("/browse?category={category}"), *page)
         }
         _ => (String::from("Items"), String::from("/browse"), 1),

@@ -1,4 +1,4 @@
-//! What the database tier does: one [`Ask`] in, what was [`Found`] out. All of the shop's SQL.
+//! What the database tier does: one [`Query`] in, what was [`Found`] out. All of the shop's SQL.
 //!
 //! Every question has an index that leads to the few rows it wants, except one. `LIKE '%word%'` cannot use an index,
 //! because the word may stand anywhere: the search reads title and description of every item, counts what matches
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use rusqlite::{Connection, OptionalExtension, Result, Row, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::route::{Ask, BidForm};
+use super::route::{BidForm, Query};
 use super::stage::lock;
 
 /// Items on a page of a list.
@@ -148,23 +148,23 @@ impl Auction {
 ///
 /// # Errors
 /// SQLite's: interrupted, disk full, file damaged.
-pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Ask, now_s: i64) -> Result<Found> {
+pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Query, now_s: i64) -> Result<Found> {
     match ask {
-        Ask::Home => snapshot(connection, |at| home(at, now_s)).map(Found::Home),
-        Ask::Browse { category, page } => {
+        Query::Home => snapshot(connection, |at| home(at, now_s)).map(Found::Home),
+        Query::Browse { category, page } => {
             snapshot(connection, |at| browse(at, *category, *page, now_s)).map(Found::List)
         }
-        Ask::Search { text, category, page } => {
+        Query::Search { text, category, page } => {
             snapshot(connection, |at| search(at, text, *category, *page, now_s)).map(Found::List)
         }
-        Ask::Item(id) => snapshot(connection, |at| item(at, *id, now_s)),
-        Ask::User(id) => snapshot(connection, |at| user(at, *id, now_s)),
-        Ask::Lucky(number) => snapshot(connection, |at| lucky_item(at, *number, now_s)),
-        Ask::Bid(form) => {
+        Query::Item(id) => snapshot(connection, |at| item(at, *id, now_s)),
+        Query::User(id) => snapshot(connection, |at| user(at, *id, now_s)),
+        Query::Lucky(number) => snapshot(connection, |at| lucky_item(at, *number, now_s)),
+        Query::Bid(form) => {
             let _turn = lock(writer);
             bid(connection, *form, now_s).map(Found::Bid)
         }
-        Ask::LuckyBid(number) => {
+        Query::LuckyBid(number) => {
             let _turn = lock(writer);
             lucky_bid(connection, *number, now_s).map(Found::Bid)
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use rusqlite::{ErrorCode, InterruptHandle};
 
-use super::route::Ask;
+use super::route::Query;
 use super::stage::{Stage, lock};
 use super::store::Found;
 
@@ -62,13 +62,13 @@ pub(super) enum Unanswered {
 
 /// A question on its way.
 pub(super) struct DbJob {
-    ask: Ask,
+    ask: Query,
     visit: Arc<Visit>,
     reply: mpsc::SyncSender<Result<Found, Unanswered>>,
 }
 
 /// Asks the database and waits.
-pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
+pub(super) fn ask(db: &Stage<DbJob>, ask: Query, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
     let (job, answer) = DbJob::new(ask, visit);
     // Both fail only while the service is being stopped, and its visitors with it.
     db.submit(job).map_err(|_| Unanswered::Left)?;
@@ -77,14 +77,14 @@ pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Fou
 
 impl DbJob {
     /// A question and where its answer will be.
-    pub fn new(ask: Ask, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
+    pub fn new(ask: Query, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
         let (reply, answer) = mpsc::sync_channel(1);
         (Self { ask, visit: Arc::clone(visit), reply }, answer)
     }
 
     /// Runs it on the connection that `interrupt` stops.
-    pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Ask) -> rusqlite::Result<Found>) {
-        let bids = matches!(self.ask, Ask::Bid(_) | Ask::LuckyBid(_));
+    pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Query) -> rusqlite::Result<Found>) {
+        let bids = matches!(self.ask, Query::Bid(_) | Query::LuckyBid(_));
         let mut running = lock(&self.visit.running);
         let left = self.visit.left.load(Relaxed) && !bids;
         if !left && !bids {

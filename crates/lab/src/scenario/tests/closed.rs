@@ -16,8 +16,8 @@ fn a_closed_loop_is_read() {
     assert_eq!(closed.ends(), Duration::from_secs(100));
     let weights: Vec<_> = scenario.visitors[0].steps.iter().map(|step| step.weight).collect();
     assert_eq!(weights, [Some(29.0), Some(0.5)]);
-    let (cast, crowd) = Crowd::of(&scenario).unwrap();
-    assert_eq!(cast.kinds[0].until, Some(Duration::from_secs(100)));
+    let (mix, crowd) = Crowd::of(&scenario).unwrap();
+    assert_eq!(mix.kinds[0].until, Some(Duration::from_secs(100)));
     assert_eq!((crowd.size_hint_visitors(), crowd.count()), (Some(2500.0), 2500));
     // Without a closed loop nobody stays.
     assert_eq!(Crowd::of(&parse(LEAST).unwrap()).unwrap().0.kinds[0].until, None);

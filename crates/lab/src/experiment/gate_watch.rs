@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Asks a gate's admin port, or those of its halves, again and again.
-pub(super) struct Listener {
+pub(super) struct GateWatch {
     /// Who estimates, and who sends to the origin.
     admins: (SocketAddr, SocketAddr),
     due: Timestamp,
@@ -26,7 +26,7 @@ pub(super) struct Listener {
     told: Vec<(Timestamp, GateSecond)>,
 }
 
-impl Listener {
+impl GateWatch {
     /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless there are two.
     pub(super) fn new(estimates: SocketAddr, forwards: SocketAddr) -> Self {
         Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
