@@ -62,7 +62,8 @@ struct RunOptions {
     /// Write tables, series, plots and a page there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Compare the results with the bounds in the files ([experiment.expect]); exit with 1 if one does not hold.
+    /// Compare the results with the bounds in the files ([experiment.expect]); exit with 1 if one does not
+    /// hold.
     #[arg(long)]
     check: bool,
     /// Print one JSON object, not a table.
@@ -242,8 +243,8 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what has been
-/// measured is printed. A second signal ends this process at once; the kernel ends its children.
+/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what
+/// has been measured is printed. A second signal ends this process at once; the kernel ends its children.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,6 +1,7 @@
 //! What counting costs: `cargo bench -p tidegate-lab --bench tally`, nanoseconds per call.
 //!
-//! The simulator makes a few of these calls per event and is to play two million events a second: 500 ns each.
+//! The simulator makes a few of these calls per event and is to play two million events a second: 500 ns
+//! each.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,14 +1,15 @@
-//! What an answer means to a visitor: what it came for, a place in a waiting room, the status of that place, or a
-//! refusal.
+//! What an answer means to a visitor: what it came for, a place in a waiting room, the status of that place,
+//! or a refusal.
 //!
-//! A waiting room is known by `X-Tidegate-Status`, the path of a small JSON document about the visitor's place;
-//! whatever the status code, since operators choose it. Its page says in attributes of its own how long the wait is
-//! and when its script asks first; its answer to programs says the same in JSON. Other rooms are known by `Refresh`
-//! (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their visitors come again after that time.
-//! Nothing that an answer says is trusted beyond its bounds: paths must be local and short, times are clamped.
+//! A waiting room is known by `X-Tidegate-Status`, the path of a small JSON document about the visitor's
+//! place; whatever the status code, since operators choose it. Its page says in attributes of its own how
+//! long the wait is and when its script asks first; its answer to programs says the same in JSON. Other rooms
+//! are known by `Refresh` (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their
+//! visitors come again after that time. Nothing that an answer says is trusted beyond its bounds: paths must
+//! be local and short, times are clamped.
 //!
-//! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a real answer
-//! names are returned beside it, in a [`Reading`].
+//! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a
+//! real answer names are returned beside it, in a [`Reading`].
 
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +29,8 @@ pub enum Answer {
     Wait {
         /// The room has a status document about the place.
         has_status: bool,
-        /// Time until the turn, as exactly as the room says it; for a full room, until asking again makes sense.
+        /// Time until the turn, as exactly as the room says it; for a full room, until asking again makes
+        /// sense.
         after: Option<Duration>,
         /// When a page without JavaScript asks again.
         refresh: Option<Duration>,
@@ -37,7 +39,8 @@ pub enum Answer {
         /// No place was given.
         full: bool,
     },
-    /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's answer, however much it looks like it.
+    /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's
+    /// answer, however much it looks like it.
     TurnedAway {
         /// Time until asking again makes sense.
         after: Option<Duration>,
@@ -53,7 +56,6 @@ pub enum Answer {
 /// The status document of the gate's waiting room, as far as a page needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomStatus {
-    /// How the place stands.
     pub state: State,
     /// Time until the page should ask again.
     pub poll: Duration,
@@ -61,7 +63,6 @@ pub struct RoomStatus {
     pub wait: Duration,
 }
 
-/// How a place stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -82,26 +83,24 @@ pub enum State {
     Other,
 }
 
-/// A real answer, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// What it means to the visitor.
     pub answer: Answer,
     /// Path and query of the status document; there is one if the answer is a wait with one, and only then.
     pub status_path: Option<String>,
-    /// Where a redirect leads. The answer beside it is `Refused`: what a visitor makes of a redirect that is not
-    /// followed.
+    /// Where a redirect leads. The answer beside it is `Refused`: what a visitor makes of a redirect that is
+    /// not followed.
     pub redirect: Option<Redirect>,
 }
 
-/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and patience,
-/// a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate split into
-/// tokengen and tokencheck sends everybody from one to the other in this way.
+/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and
+/// patience, a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate
+/// split into tokengen and tokencheck sends everybody from one to the other in this way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// Host and port, if the redirect names them; plain HTTP.
     pub authority: Option<String>,
-    /// Path and query.
     pub path: String,
     /// Whether method and body stay (307, 308), or the new place is asked with GET (301, 302, 303).
     pub same_method: bool,
@@ -113,27 +112,28 @@ const MAX_PATH: usize = 2048;
 const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// Shortest time between two requests for the status document, whatever the room says.
 const MIN_POLL: Duration = Duration::from_millis(50);
-/// Shortest time after which a page reloads itself, whatever it says. A browser obeys `Refresh: 0` as fast as the network
-/// allows; a bench that did would send as much as it can, and not what it was told to.
+/// Shortest time after which a page reloads itself, whatever it says. A browser obeys `Refresh: 0` as fast as
+/// the network allows; a bench that did would send as much as it can, and not what it was told to.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
 /// When a page asks again for which a status document does not say it.
 const DEFAULT_POLL_MS: u64 = 2_000;
 /// What a waiting page opens its reload for browsers without JavaScript with.
 const META_REFRESH: &[u8] = b"http-equiv=\"refresh\" content=\"";
-/// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as they matter.
+/// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as
+/// they matter.
 const FULL: &str = ":full";
 const OVERLOADED: &str = ":overloaded";
 
-/// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of the gate have
-/// `Retry-After`.
+/// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of
+/// the gate have `Retry-After`.
 pub fn wants_body(ask: RequestKind, headers: &HeaderMap) -> bool {
     ask == RequestKind::Status
         || headers.contains_key(STATUS_FIELD)
         || headers.contains_key(header::RETRY_AFTER)
 }
 
-/// Reads the answer to a request. `body` may be cut or left out; `now` is the wall clock in seconds since 1970, for the
-/// date form of `Retry-After`.
+/// Reads the answer to a request. `body` may be cut or left out; `now` is the wall clock in seconds since
+/// 1970, for the date form of `Retry-After`.
 pub fn read(ask: RequestKind, status: StatusCode, headers: &HeaderMap, body: &[u8], now: u64) -> Reading {
     let plain = |answer| Reading { answer, status_path: None, redirect: None };
     let refused = Answer::Refused(status.as_u16());
@@ -186,8 +186,8 @@ impl Told {
         if kind.starts_with("application/problem+json") {
             return serde_json::from_slice(body).map_or_else(|_| Self::default(), Self::of_problem);
         }
-        // The page's figures stand in attributes for its script. A page of the origin's has none; an operator's
-        // template may leave them out.
+        // The page's figures stand in attributes for its script. A page of the origin's has none; an
+        // operator's template may leave them out.
         let ms = |name| attribute(body, name).and_then(number).map(Duration::from_millis);
         let refresh = memchr::memmem::find(body, META_REFRESH).map(|at| &body[at + META_REFRESH.len()..]);
         let Some(kind) = attribute(body, b" data-kind=") else { return Self::default() };

@@ -6,13 +6,13 @@
 //! access log ─► line ─► time and request ──────┴─► Person { at, seed, kind } ─► visitor
 //! ```
 //!
-//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed loop the browsers
-//! come here too, one by one; what makes it closed is that they stay ([`Kind::until`]). Poisson arrivals are
-//! exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed from which whoever plays the
-//! visitor hashes each trait when it is needed; the seeds are hashes of the person's number and take nothing from the
-//! generator that draws the gaps. So changing the share of one trait, or a mix, changes nothing else about the crowd.
-//! Rejected: drawing a character here, as it costs memory for each of a million visitors and ties their lives to the
-//! order of the draws.
+//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed
+//! loop the browsers come here too, one by one; what makes it closed is that they stay ([`Kind::until`]).
+//! Poisson arrivals are exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed
+//! from which whoever plays the visitor hashes each trait when it is needed; the seeds are hashes of the
+//! person's number and take nothing from the generator that draws the gaps. So changing the share of one
+//! trait, or a mix, changes nothing else about the crowd. Rejected: drawing a character here, as it costs
+//! memory for each of a million visitors and ties their lives to the order of the draws.
 
 use std::time::Duration;
 
@@ -28,7 +28,6 @@ pub mod shape;
 use replay::{Arrival, Log, ReplayError, Skipped};
 use shape::RateCurve;
 
-/// One visitor to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
     /// When, counted from the start of the run.
@@ -51,7 +50,6 @@ pub struct VisitorMix {
 pub struct Crowd {
     /// Where the persons' seeds begin.
     seed: u64,
-    /// How many have come.
     count: u64,
     source: Source,
 }
@@ -92,9 +90,11 @@ impl Crowd {
         }
     }
 
-    /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no mix.
+    /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no
+    /// mix.
     ///
-    /// Of an [`Arrivals::Replay`] nobody comes, as its log has to be read first: [`Crowd::of`] and [`Crowd::replay`] do.
+    /// For an [`Arrivals::Replay`] the crowd is empty, because the log has to be read first: see
+    /// [`Crowd::of`].
     pub fn new(seed: u64, arrivals: &Arrivals, weights: &[f64]) -> Self {
         match arrivals {
             Arrivals::Phases { process, phases, repeat } => {
@@ -148,7 +148,8 @@ impl Iterator for Crowd {
             }
             Source::Closed { browsers, .. } if self.count >= u64::from(browsers.browsers) => return None,
             Source::Closed { browsers, shares } => {
-                // One in each slot of time, anywhere in it: as many as were meant to, and in step with nothing.
+                // One in each slot of time, anywhere in it: as many as were meant to, and in step with
+                // nothing.
                 let at = (self.count as f64 + fraction(seed ^ JOIN_SALT)) / browsers.join;
                 (Duration::from_secs_f64(at), drawn(shares, seed))
             }
@@ -158,8 +159,8 @@ impl Iterator for Crowd {
     }
 }
 
-/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-/// generators, 2014).
+/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+/// number generators, 2014).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Keeps the draw of the kind apart from whatever else is hashed from a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
@@ -188,14 +189,13 @@ struct PhasedArrivals {
     /// Begin and end of the present one, in nanoseconds since the start.
     starts_ns: u64,
     ends_ns: u64,
-    /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5, 1.5, ...
-    /// This is the next of these, counted from the begin of the present phase.
+    /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5,
+    /// 1.5, ... This is the next of these, counted from the begin of the present phase.
     due: f64,
     /// How many come in all.
     expected: f64,
 }
 
-/// A phase, made ready.
 #[derive(Clone, Debug)]
 struct ReadyPhase {
     phase: Phase,
@@ -228,7 +228,6 @@ impl PhasedArrivals {
         }
     }
 
-    /// The next arrival.
     fn next(&mut self) -> Option<Duration> {
         loop {
             let time = match self.process {

@@ -1,9 +1,9 @@
 //! `tidegate demo`: the same flash crowd at the same service, first alone and then behind the gate.
 //!
-//! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over real
-//! sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the origin but its address:
-//! what the origin can take, it has to find out while the crowd is at the door. Each way gets a fresh origin, so that the
-//! second does not suffer from the first.
+//! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over
+//! real sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the
+//! origin but its address: what the origin can take, it has to find out while the crowd is at the door. Each
+//! way gets a fresh origin, so that the second does not suffer from the first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use crate::tally::Tally;
 
 /// Requests that measure the idle origin.
 const PROBES: usize = 10;
-/// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times their
-/// patience and two pauses, 26 s at most.
+/// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times
+/// their patience and two pauses, 26 s at most.
 const GRACE: Duration = Duration::from_secs(60);
 /// Wait that the background crowd of `--serve` keeps up.
 const SERVE_WAIT: Duration = Duration::from_secs(20);
@@ -39,19 +39,14 @@ pub trait Gatekeeper {
     fn start(&self, origin: SocketAddr) -> io::Result<RunningGate>;
 }
 
-/// A gate that runs.
 pub struct RunningGate {
-    /// Where visitors connect.
     pub addr: SocketAddr,
-    /// Where the operator connects.
     pub admin: SocketAddr,
     /// What it goes by at present.
     pub estimate: Box<dyn Fn() -> GateEstimate>,
-    /// Stops it.
     pub stop: Box<dyn FnOnce()>,
 }
 
-/// What to demonstrate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DemoOptions {
     /// Arrival rate of the crowd, as a multiple of the capacity.
@@ -91,14 +86,7 @@ impl Default for DemoOptions {
 pub enum DemoError {
     /// An option makes no sense.
     #[error("{name}: expected {expected}, got {got}")]
-    Option {
-        /// Its name.
-        name: &'static str,
-        /// What would.
-        expected: &'static str,
-        /// What it is.
-        got: f64,
-    },
+    Option { name: &'static str, expected: &'static str, got: f64 },
     /// The origin did not start.
     #[error("the model origin did not start: {0}")]
     Origin(#[source] OriginError),
@@ -275,8 +263,8 @@ fn play(
 
 /// Keeps the stage alive with a crowd that makes a newcomer wait about twenty seconds, until Ctrl-C.
 fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
-    // First a crowd that fills the room for that long, then as many as leave it: by what the gate found, since more would
-    // make the wait grow without end.
+    // First a crowd that fills the room for that long, then as many as leave it: by what the gate found,
+    // since more would make the wait grow without end.
     let rate = (stage.estimate)().capacity_rps.clamp(1.0, options.capacity);
     let rush = Duration::from_secs(2);
     let filling = rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64();

@@ -1,7 +1,7 @@
 //! A report as one HTML file: tables, figures, and nothing fetched from anywhere.
 //!
-//! It works without JavaScript, prints, follows the reader's preference for light or dark, and says in words what
-//! its figures show. Several outcomes stand side by side on the same axes.
+//! It works without JavaScript, prints, follows the reader's preference for light or dark, and says in words
+//! what its figures show. Several outcomes stand side by side on the same axes.
 
 use std::fmt::Write as _;
 

@@ -17,8 +17,9 @@ pub use demo::{DemoReport, Found, GateEstimate, Gated, Millis, Side, Waits};
 
 /// Widest name of a column; longer ones are cut.
 const MAX_NAME: usize = 24;
-/// Lateness of the bench, at the 99th percentile, beyond which response times are no longer the service's alone: a
-/// tenth of a response time that people do not notice (100 ms; Nielsen, "Response Times: The 3 Important Limits").
+/// Lateness of the bench, at the 99th percentile, beyond which response times are no longer the service's
+/// alone: a tenth of a response time that people do not notice (100 ms; Nielsen, "Response Times: The 3
+/// Important Limits").
 const LATE_MS: f64 = 10.0;
 
 /// The outcomes' figures side by side, one column each, and what must be known to trust them.

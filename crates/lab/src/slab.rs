@@ -1,7 +1,7 @@
 //! Numbered slots for things that come and go by the million.
 
-/// A slab with numbers of 32 bits. Numbers are reused: whoever must not mistake a newcomer for the one who left keeps a
-/// generation with it.
+/// A slab with numbers of 32 bits. Numbers are reused: whoever must not mistake a newcomer for the one who
+/// left keeps a generation with it.
 pub(crate) struct Slab<T>(slab::Slab<T>);
 
 impl<T> Default for Slab<T> {
@@ -28,8 +28,8 @@ impl<T> Slab<T> {
         &mut self.0[at as usize]
     }
 
-    /// Reads `ends` of these slots, which changes nothing. A million things do not fit any cache; misses that do not wait
-    /// for each other cost a tenth of as many one by one.
+    /// Reads `ends` of these slots, which changes nothing. A million things do not fit any cache; misses that
+    /// do not wait for each other cost a tenth of as many one by one.
     pub(crate) fn look_at(&self, numbers: &[u32], ends: impl Fn(&T) -> u64) {
         let seen = numbers.iter().filter_map(|at| self.get(*at)).fold(0, |seen, thing| seen ^ ends(thing));
         // The compiler must not optimise the reads away.

@@ -11,17 +11,17 @@
 //!                                                                └── ten misses in a row ───┘
 //! ```
 //!
-//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor may
-//! leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket; whatever comes of
-//! it, short of the page, it then goes on waiting as planned.
+//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor
+//! may leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket;
+//! whatever comes of it, short of the page, it then goes on waiting as planned.
 //!
-//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it, thinks and asks for
-//! another (`round.rs`).
+//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it,
+//! thinks and asks for another (`round.rs`).
 //!
-//! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it is this
-//! struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...) is drawn from
-//! its seed each time it matters. Response time counts from the instant a request was meant to be sent, so that
-//! a slow test bench shows as such.
+//! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it
+//! is this struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...)
+//! is drawn from its seed each time it matters. Response time counts from the instant a request was meant to
+//! be sent, so that a slow test bench shows as such.
 
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ pub use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 use draw::{Draw, Salt};
 use waiting::Told;
 
-/// Time a page gives a request for the status document. The visitor does not look at it, so patience has no part in it.
+/// Time a page gives a request for the status document. The visitor does not look at it, so patience has no
+/// part in it.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Values of `{n}` in a path.
 const PATH_NUMBERS: u64 = 1_000_000;
@@ -52,16 +53,13 @@ const PATH_NUMBERS: u64 = 1_000_000;
 pub enum Next {
     /// Sends a request at this time, never before now.
     Send(Duration),
-    /// Leaves.
     Leave(End),
 }
 
 /// What an outcome leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
-    /// What to count.
     pub noted: Noted,
-    /// What the visitor does.
     pub next: Next,
     /// In a closed loop of sessions: how the present one ended, if it did.
     pub session: Option<SessionEnd>,
@@ -73,8 +71,8 @@ impl Reaction {
     }
 }
 
-/// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the step's
-/// beginning where they are only plans.
+/// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the
+/// step's beginning where they are only plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visitor {
     seed: u64,
@@ -96,7 +94,7 @@ pub struct Visitor {
     misses: u8,
     flags: u8,
     ask: RequestKind,
-    /// Of a session of a closed loop: some answer was late, or some request failed.
+    /// In a session of a closed loop: some answer was late, or some request failed.
     is_slow: bool,
 }
 
@@ -117,8 +115,8 @@ const TAMPERED: u8 = 1 << 6;
 const REPLAYED: u8 = 1 << 7;
 
 impl Visitor {
-    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose steps are drawn, for
-    /// any.
+    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
+    /// steps are drawn, for any.
     pub fn new(person: Person, mix: &VisitorMix) -> Self {
         let at_us = micros(person.at);
         let mut visitor = Self {
@@ -175,8 +173,8 @@ impl Visitor {
         self.at().saturating_add(patience)
     }
 
-    /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the step. Also
-    /// tells which character of a ticket is altered.
+    /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the
+    /// step. Also tells which character of a ticket is altered.
     pub fn path_number(&self) -> u32 {
         (rand::RngCore::next_u64(&mut self.draw(Salt::Path, u16::from(self.step))) % PATH_NUMBERS) as u32
     }
@@ -338,10 +336,11 @@ impl Visitor {
     }
 }
 
-/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a check and
-/// not for want of a queue can be said because a gate in one process answers both kinds of ticket with 403 and 409
-/// even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with a new one if there is room,
-/// and no visitor can tell whether others would have had to wait: a redirect proves nothing.
+/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a
+/// check and not for want of a queue can be said because a gate in one process answers both kinds of ticket
+/// with 403 and 409 even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with
+/// a new one if there is room, and no visitor can tell whether others would have had to wait: a redirect
+/// proves nothing.
 fn judge_attack(answer: Answer) -> Noted {
     match answer {
         Answer::Served => Noted::Attack { repelled: false },

@@ -1,5 +1,5 @@
-//! The words between a visitor, whoever plays it (over sockets or in virtual time), and the tally: what is asked,
-//! what became of it, how a visit ends.
+//! Types that a visitor, its player (over sockets or in virtual time) and the tally share: requests, their
+//! outcomes, how a visit ends.
 
 use std::time::Duration;
 
@@ -16,12 +16,10 @@ pub enum RequestKind {
     Replayed,
 }
 
-/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// Answered with an error, or with something that made no sense.
     Refused,
-    /// No connection.
     Connect,
     /// The connection ended before the answer did.
     Broken,
@@ -31,7 +29,6 @@ pub enum Failure {
     Bench,
 }
 
-/// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every step of the session was served.
@@ -62,7 +59,6 @@ pub enum SessionEnd {
 pub enum Noted {
     /// Nothing: a status document, the same place again, an attack whose outcome proves nothing.
     Nothing,
-    /// A step was served.
     Served {
         /// Which, from 0.
         step: u8,
@@ -75,20 +71,17 @@ pub enum Noted {
         /// The step's beginning: when its first request was meant to be sent.
         waited_since: Duration,
     },
-    /// The visitor got a place in the waiting room.
+    /// The visitor got a position in the waiting room.
     ToldToWait {
         /// How long it will take, if the room says so.
         wait: Option<Duration>,
         /// The step's beginning, as in `Served`.
         at: Duration,
     },
-    /// The room had no place.
     ToldFull,
-    /// A request failed.
     Failed(Failure),
     /// An attack was decided: answered by the page, or as waiting rooms answer.
     Attack {
-        /// Not let in.
         repelled: bool,
     },
 }

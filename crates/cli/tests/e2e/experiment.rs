@@ -1,4 +1,5 @@
-//! `tidegate experiment` over real processes: what it prints, what it leaves behind, and what becomes of its children.
+//! `tidegate experiment` over real processes: what it prints, what it leaves behind, and what becomes of its
+//! children.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use super::harness::{TempDir, tidegate, wait_for};
 
-/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most a second.
+/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most
+/// a second.
 const SMALL: &str = r#"
 deadline = "60s"
 arrivals = { process = "constant", phase = [{ rate = 30, for = "1s" }] }

@@ -1,6 +1,7 @@
 //! How good a run was, against the truth of each stretch.
 //!
-//! With C the oracle's goodput in a stretch, R0 and P0 mean and 99th percentile of its unloaded response time:
+//! With C the oracle's goodput in a stretch, R0 and P0 mean and 99th percentile of its unloaded response
+//! time:
 //!
 //! | figure | meaning |
 //! |---|---|
@@ -13,10 +14,12 @@
 //! | `overshoot_pct` | most that the mean capacity of a second exceeds C; in a stretch which begins above C, from when it first is down within 5 % |
 //! | `oscillation_pct` | 1.96 standard deviations of the capacity over its mean, last third |
 //!
-//! A stretch is *saturated* from the second in which a queue served at rate C would hold half a second's work. Where that never
-//! happens the origin's capacity cannot be seen, and the figures of the capacity are absent.
+//! A stretch is *saturated* from the second in which a queue served at rate C would hold half a second's
+//! work. Where that never happens the origin's capacity cannot be seen, and the figures of the capacity are
+//! absent.
 //!
-//! The 5 s of `settle_s` lie ahead, not behind: the mean of those behind would still remember the time before a change.
+//! The 5 s of `settle_s` lie ahead, not behind: the mean of those behind would still remember the time before
+//! a change.
 
 use super::{Stretch, Trace};
 use crate::arena::trace::p99_s;
@@ -56,7 +59,6 @@ pub struct Figures {
 /// The figures of a run: those of every stretch, and goodput and response time of the whole.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Score {
-    /// Stretch by stretch.
     pub stretches: Vec<Figures>,
     /// Cost units served in the whole run, over the oracle's.
     pub goodput_share: f64,

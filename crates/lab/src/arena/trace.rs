@@ -16,11 +16,9 @@ pub struct Second {
     pub capacity: f64,
     /// Mean of the in-flight limit; `None`: there was none.
     pub limit: Option<f64>,
-    /// Requests served well.
     pub served: u64,
     /// Cost units served well.
     pub goodput: f64,
-    /// Requests that failed.
     pub failed: u64,
     /// Cost units that arrived; `None`: there were always more.
     pub offered: Option<f64>,
@@ -41,14 +39,12 @@ impl Second {
     }
 }
 
-/// A run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
     /// Between two ticks.
     pub tick: Duration,
     /// The capacity believed after every tick, the first at the start, in cost units per second.
     pub capacity: Vec<f64>,
-    /// Second by second.
     pub seconds: Vec<Second>,
     /// Response times in microseconds of all served well, in order of their ends.
     pub responses_us: Vec<u32>,
@@ -62,7 +58,6 @@ impl Trace {
     }
 }
 
-/// Writes a trace.
 pub(super) struct Scribe {
     trace: Trace,
     now: Second,
@@ -112,7 +107,6 @@ impl Scribe {
         self.now.phase = estimate.phase.name();
     }
 
-    /// A second is over.
     pub(super) fn turn(&mut self, queued: usize) {
         let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
         let before = self.trace.seconds.last().map_or(0.0, |s| s.capacity);

@@ -93,8 +93,8 @@ fn opens(field: &str) -> bool {
 fn a_waiting_visitor_is_small() {
     let mut names = Names::default();
     let jar = waiting(&mut names, true);
-    // Each entry: tag, name's number, length. The binding cookie stands for 16 bytes, the ticket for 45, the status
-    // path for its number.
+    // Each entry: tag, name's number, length. The binding cookie stands for 16 bytes, the ticket for 45, the
+    // status path for its number.
     assert_eq!(jar.heap_bytes(), (3 + 16) + (3 + Ticket::TEXT_LEN / 4 * 3) + 3);
     // As allocators round: 8 bytes of their own, then to a multiple of 16.
     let block = (jar.heap_bytes() + 8).next_multiple_of(16);

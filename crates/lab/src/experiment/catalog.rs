@@ -12,7 +12,6 @@ use crate::outcome::Way;
 use crate::scenario::{Arrivals, Mistakes, Scenario};
 use crate::tally::served_key;
 
-/// Largest file read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 macro_rules! embedded {
@@ -21,8 +20,8 @@ macro_rules! embedded {
     };
 }
 
-/// Name and text of the project's own, in the order in which they are listed and played. A test compares the list with
-/// the folder.
+/// Name and text of the project's own, in the order in which they are listed and played. A test compares the
+/// list with the folder.
 pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-fig2",
     "webq-fig3",
@@ -177,7 +176,8 @@ fn as_strs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// Every run must make a scenario, and one over real processes must have an end, as must those of a tournament.
+/// Every run must make a scenario, and one over real processes must have an end, as must those of a
+/// tournament.
 fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
     for setting in experiment.tournament.iter().flat_map(|tournament| &tournament.scenarios) {
         let scenario = setting.scenario(&experiment.source)?;

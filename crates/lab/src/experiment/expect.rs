@@ -1,4 +1,5 @@
-//! What must hold of an experiment's quantities: bounds that its file states and `--check` compares with a report.
+//! What must hold of an experiment's quantities: bounds that its file states and `--check` compares with a
+//! report.
 
 use std::fmt;
 
@@ -15,7 +16,6 @@ pub struct Expectation {
     pub way: Option<Way>,
     /// The least value that is allowed.
     pub min: Option<f64>,
-    /// The greatest.
     pub max: Option<f64>,
 }
 
@@ -24,7 +24,6 @@ pub struct Expectation {
 pub struct Breach {
     /// Name of the experiment as it was played.
     pub experiment: String,
-    /// The bound.
     pub expected: Expectation,
     /// The value; `None`: the run gave none.
     pub got: Option<f64>,

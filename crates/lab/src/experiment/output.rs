@@ -1,5 +1,5 @@
-//! Reports for people (a table), for programs (JSON), and as a folder: figures and series as CSV, plots as SVG, and a
-//! page with everything.
+//! Reports for people (a table), for programs (JSON), and as a folder: figures and series as CSV, plots as
+//! SVG, and a page with everything.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -37,7 +37,6 @@ const HEAD: &str = r#"<!doctype html>
 </style>
 "#;
 
-/// The page.
 pub(super) fn page(reports: &[Report]) -> String {
     let mut out = String::from(HEAD);
     // Writing to a String cannot fail.

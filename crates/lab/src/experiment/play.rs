@@ -1,5 +1,5 @@
-//! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs (WebQ's 5, 6
-//! and 7 are one measurement) are made from the same ones.
+//! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs
+//! (WebQ's 5, 6 and 7 are one measurement) are made from the same ones.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -38,7 +38,6 @@ pub fn columns() -> Vec<String> {
     }
 }
 
-/// Plays experiments.
 pub struct Player<'a> {
     /// This program, which real runs start.
     pub program: PathBuf,
@@ -79,7 +78,8 @@ impl<'a> Player<'a> {
         Self { program, seed, seeds: None, plays_all: false, threads, stop, say, clock, kept }
     }
 
-    /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the reason.
+    /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the
+    /// reason.
     pub fn play(&mut self, experiment: &Experiment, way: Way) -> Report {
         let begun = self.clock.now();
         let name = experiment.name_as(way);
@@ -177,7 +177,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// What is known beforehand.
+/// Adds the figures that follow from the scenario.
 fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
     let figures = [known::origin_capacity_rps(scenario), known::gate_capacity_rps(scenario)];
     for (key, figure) in KNOWN.into_iter().zip(figures) {

@@ -1,7 +1,7 @@
 //! The `[experiment]` section of a file, read and checked: all mistakes at once, each with its line.
 //!
-//! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means and the
-//! words of a mistake are those of a gate's configuration.
+//! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means
+//! and the words of a mistake are those of a gate's configuration.
 
 use tidegate_settings::tree;
 use tidegate_settings::tree::{At, Entry, Node, Table, Value};
@@ -51,7 +51,6 @@ pub(super) struct Placed {
     pub kind: Kind,
 }
 
-/// Reads the section.
 pub(super) fn read(text: &str) -> Draft {
     let mut reader = Reader { text, found: Vec::new(), formulas: Vec::new() };
     let (root, syntax) = tree::parse(0, text);
@@ -320,7 +319,7 @@ impl Reader<'_> {
                 formula
             }
             Err(Mistake { expected, got }) => {
-                // Of no text at all it has been said already.
+                // A missing text has been reported already.
                 if !text.is_empty() {
                     self.wrong(Some(at), &keys.key(name), &expected, got);
                 }

@@ -1,9 +1,11 @@
-//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and a load
-//! generator, each started from this very program. Afterwards what the origin saw is laid beside what the visitors did.
+//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and
+//! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
+//! the visitors did.
 //!
-//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an origin's
-//! second is put beside the second of the load in which it ends, so that nothing is lost at the beginning, and shows
-//! up to a second late. What is counted at the origin's door in one of its own seconds is exact.
+//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an
+//! origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
+//! beginning, and shows up to a second late. What is counted at the origin's door in one of its own seconds
+//! is exact.
 
 use std::ffi::OsString;
 use std::io;
@@ -29,17 +31,14 @@ const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is to be played.
 pub(super) struct Order<'a> {
-    /// This program.
     pub program: &'a Path,
     /// The scenario, whose deadline is set.
     pub scenario: &'a Scenario,
-    /// Its file's text.
     pub text: &'a str,
     /// Keys to be set over the file.
     pub set: &'a [(String, String)],
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
-    /// For deadlines.
     pub clock: &'a Clock,
 }
 
@@ -48,12 +47,7 @@ pub(super) struct Order<'a> {
 pub(super) enum Trouble {
     /// Files or processes could not be made.
     #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// What the system says.
-        error: io::Error,
-    },
+    System { what: String, error: io::Error },
     /// A process ended that should not have, or did not do its work.
     #[error("{0}")]
     Process(String),
@@ -108,8 +102,8 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     Ok(outcome)
 }
 
-/// The processes beside the load generator, in the order in which they were started. They end in reverse: a gate would
-/// report an origin that vanishes.
+/// The processes beside the load generator, in the order in which they were started. They end in reverse: a
+/// gate would report an origin that vanishes.
 struct Others(Vec<Child>);
 
 impl Drop for Others {
@@ -120,7 +114,8 @@ impl Drop for Others {
     }
 }
 
-/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not live until then.
+/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not
+/// live until then.
 fn watch(
     order: &Order,
     load: &mut Child,
@@ -249,8 +244,8 @@ struct GateReady {
     admin: SocketAddr,
 }
 
-/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the system
-/// cannot choose them at the start.
+/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the
+/// system cannot choose them at the start.
 fn free_addresses() -> io::Result<[SocketAddr; 3]> {
     let bind = || std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
     // Held all at once, so that they differ.
@@ -321,7 +316,8 @@ fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
     serde_json::from_str(&gate_watch::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }
 
-/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is nothing.
+/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is
+/// nothing.
 pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
     let Some(load_us) = outcome.started_us else { return };
     let ahead_us = i128::from(origin.started_us) - i128::from(load_us);

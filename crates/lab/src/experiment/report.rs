@@ -23,18 +23,13 @@ pub struct Played {
     pub missing: Vec<String>,
 }
 
-/// An experiment, played.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The experiment's name when played this way.
     pub name: String,
-    /// The paper.
     pub paper: String,
-    /// Its figure or section.
     pub figure: String,
-    /// What it shows.
     pub about: String,
-    /// How it was played.
     pub way: Way,
     /// How long that took, in seconds of this world.
     pub seconds: f64,
@@ -44,9 +39,9 @@ pub struct Report {
     pub plots: Vec<(String, Plot)>,
     /// What they were made from.
     pub runs: Vec<Rc<Played>>,
-    /// Of a tournament: what people are shown in place of hundreds of quantities.
+    /// In a tournament: tables in place of hundreds of quantities.
     pub tables: Vec<Table>,
-    /// Of a tournament: who was first, by scenario.
+    /// In a tournament: which estimator was first, by scenario.
     pub verdicts: Vec<(String, Json)>,
     /// What is missing beside what the runs say.
     pub broken: Vec<String>,
@@ -55,11 +50,8 @@ pub struct Report {
 /// A table for people: the first column is text, the others are figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
     pub title: String,
-    /// How to read it.
     pub note: String,
-    /// Names of the columns.
     pub head: Vec<String>,
     /// As many cells each as there are columns.
     pub rows: Vec<Vec<String>>,
@@ -68,7 +60,6 @@ pub struct Table {
 /// A quantity, ours and the paper's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name.
     pub name: String,
     /// Its unit; `1` for shares and ratios.
     pub unit: String,
@@ -76,7 +67,6 @@ pub struct Figure {
     pub paper: Option<f64>,
     /// Ours; `None` if the runs did not give it.
     pub ours: Option<f64>,
-    /// The formula.
     pub of: String,
 }
 

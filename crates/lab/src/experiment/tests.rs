@@ -170,7 +170,7 @@ fn mistakes_in_bounds_are_told_with_their_line() {
         ("sim.zata = { min = 1 }", "experiment.expect.sim.zata: expected the name of a quantity"),
     ] {
         let said = parse(&format!("{FILE}[experiment.expect]\n{bounds}\n")).expect_err(bounds).to_string();
-        assert!(said.contains(expected) && said.contains("small.toml:33:"), "{bounds}: {said}");
+        assert!(said.contains(expected) && said.contains("small.toml:34:"), "{bounds}: {said}");
     }
     let text = format!("{FILE}[experiment.expect.sim]\nzeta = {{ min = 1 }}\n");
     let said = parse(&text.replace("[\"real\", \"sim\"]", "[\"real\"]")).expect_err("not played").to_string();

@@ -15,9 +15,7 @@ const MAX_THREADS: usize = 256;
 pub struct Implausible {
     /// Which.
     pub name: &'static str,
-    /// What would make sense.
     pub expected: &'static str,
-    /// What it is.
     pub got: f64,
 }
 

@@ -1,7 +1,7 @@
 //! One thread of a run: arrivals, timers and answers in, requests out.
 //!
-//! A visitor is either in the wheel, until the time of its next request, or has a request under way, never both:
-//! whoever comes out of the wheel or out of a request is there.
+//! A visitor is either in the wheel, until the time of its next request, or has a request under way, never
+//! both: whoever comes out of the wheel or out of a request is there.
 
 use std::io;
 use std::iter::Peekable;
@@ -28,10 +28,11 @@ use crate::wheel::Wheel;
 
 /// Outcomes handled between two looks at the timers: bounds the delay of a due request.
 const BATCH: usize = 128;
-/// Requests handed to the runtime that it has not begun yet. A bench that is too slow must fall behind here, where its
-/// lateness is measured and the crowd costs nothing, and not in a queue of tasks that nobody sees.
+/// Requests handed to the runtime that it has not begun yet. A bench that is too slow must fall behind here,
+/// where its lateness is measured and the crowd costs nothing, and not in a queue of tasks that nobody sees.
 const MAX_FRESH: usize = 128;
-/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too late.
+/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too
+/// late.
 const MAX_REDIRECTS: u8 = 3;
 
 /// A thread's figures on their way to the watcher.
@@ -221,7 +222,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
                 Some(at) => timeout_at(at, client.send(order)).await.unwrap_or(Err(Failure::Patience)),
                 None => client.send(order).await,
             };
-            // Nobody listens any more after the end of the run.
+            // The receiver is gone after the end of the run.
             let _ = done.send(Done { browser: number, hop, reply, at: start.elapsed() });
         });
     }
@@ -269,7 +270,8 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         self.react(number, was_in_room, reaction, at);
     }
 
-    /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the bench does not go.
+    /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the
+    /// bench does not go.
     fn redirected(&mut self, number: u32, hop: Hop, reply: &Reply, reading: &Reading) -> Option<Order> {
         let Redirect { authority, path, same_method } = reading.redirect.as_ref()?;
         let Browser { visitor, jar } = self.browsers.held(number);
@@ -308,7 +310,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         }
     }
 
-    /// Who is still there at the deadline has not been served.
+    /// Counts those who are still there at the deadline as not served.
     fn close(&mut self) {
         let now = self.run.start.elapsed();
         for browser in self.browsers.drain() {
@@ -330,7 +332,8 @@ fn order(run: &Run, names: &Names, browser: &Browser) -> Option<Order> {
     let line = run.script.line(visitor.kind(), visitor.step());
     let page = line.page(number);
     let shown = jar.show(names, ask, &page, number)?;
-    // Besides the page's own, paths come from answers; one that cannot be asked for is as good as none: the page again.
+    // Besides the page's own, paths come from answers; one that cannot be asked for is as good as none: the
+    // page again.
     let uri = local(&shown.target).or_else(|| local(&page)).expect("the page's path has been checked");
     Some(Order { cookies: shown.cookies, ..line.order(ask, uri, number) })
 }

@@ -12,8 +12,8 @@ use crate::answer::{self, Answer};
 use crate::client::{Client, Connections, Order, Place, Reply};
 use crate::visitor_events::{Failure, RequestKind};
 
-/// Response times of `n` requests for `path` at `url`, one after another over one connection: what an unloaded service
-/// takes. Blocks; asks on a thread of its own.
+/// Response times of `n` requests for `path` at `url`, one after another over one connection: what an
+/// unloaded service takes. Blocks; asks on a thread of its own.
 ///
 /// # Errors
 /// The target cannot be reached, or an answer is not the page.

@@ -29,7 +29,6 @@ pub struct BadStep {
 /// All that the mix sends.
 pub(super) struct Script(Vec<Vec<Line>>);
 
-/// One step.
 pub(super) struct Line {
     program: bool,
     method: Method,

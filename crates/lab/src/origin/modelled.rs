@@ -1,4 +1,5 @@
-//! A replica of the model behind HTTP: which path entry a request belongs to, the pool that takes it, and a page.
+//! A replica of the model behind HTTP: which path entry a request belongs to, the pool that takes it, and a
+//! page.
 
 use std::sync::Arc;
 
@@ -39,7 +40,6 @@ impl Pool {
     }
 }
 
-/// One replica.
 pub(super) struct Modelled {
     pool: Pool,
     paths: Paths,

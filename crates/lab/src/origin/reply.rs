@@ -12,11 +12,9 @@ pub(super) struct Taken {
 
 /// What a pool made of a request.
 pub(super) enum Reply {
-    /// It has been served.
     Whole,
     /// It has been served, and the answer takes until then.
     Until(Instant),
-    /// The path's error.
     Error,
 }
 

@@ -9,7 +9,7 @@ use super::{Colour, theme};
 
 /// The backend divides font sizes by this.
 const FONT_SCALE: f64 = 1.24;
-/// Of a point's marker.
+/// Radius of a point's marker, in pixels.
 const RADIUS: f64 = 2.4;
 
 /// Which point of a text lies at its position.

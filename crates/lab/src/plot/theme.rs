@@ -1,9 +1,9 @@
 //! Colours, and the document around what plotters draws.
 //!
-//! Every colour is drawn as its light value; a style sheet maps it to the dark one. A reader that knows no style
-//! sheets still gets a figure for white paper. The colours of lines are Okabe and Ito's, which people of any colour
-//! vision tell apart, the paler ones darkened to 3:1 against white (WCAG 2.2, 1.4.11); from the seventh line on they
-//! come again, dashed.
+//! Every colour is drawn as its light value; a style sheet maps it to the dark one. A reader that knows no
+//! style sheets still gets a figure for white paper. The colours of lines are Okabe and Ito's, which people
+//! of any colour vision tell apart, the paler ones darkened to 3:1 against white (WCAG 2.2, 1.4.11); from the
+//! seventh line on they come again, dashed.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,8 @@ const SERIES: [Colour; 6] = [
     RGBColor(0x6E, 0x77, 0x81),
 ];
 
-/// The rules of every figure. Strokes in the muted colour are lines of reference: dashed. The second set of colours differs in its last bit, so that the rules tell it apart.
+/// The rules of every figure. Strokes in the muted colour are lines of reference: dashed. The second set of
+/// colours differs in its last bit, so that the rules tell it apart.
 pub(crate) const STYLE: &str = "\
 .plot{font-family:system-ui,sans-serif}\
 .plot text{font-family:inherit}\

@@ -15,13 +15,13 @@ use crate::tally::Tally;
 #[path = "demo_tests.rs"]
 mod tests;
 
-/// Lateness of the bench, at the 99th percentile, beyond which the report warns: a tenth of the default service time.
+/// Lateness of the bench, at the 99th percentile, beyond which the report warns: a tenth of the default
+/// service time.
 const LATE_MS: f64 = 10.0;
 
 /// Median and tail, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Millis {
-    /// Half are below.
     pub p50: f64,
     /// Ninety-nine of a hundred are below.
     pub p99: f64,
@@ -30,16 +30,13 @@ pub struct Millis {
 /// Median and longest, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Waits {
-    /// Half are below.
     pub p50: f64,
-    /// The longest.
     pub max: f64,
 }
 
 /// What one way of meeting the crowd came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// Visitors who came.
     pub offered: u64,
     /// Visitors who got the page.
     pub served: u64,
@@ -53,8 +50,8 @@ pub struct Side {
     pub failed_requests: u64,
     /// Failures of the test bench itself (out of sockets) among them: if not 0, the run says little.
     pub bench_failures: u64,
-    /// How late the bench sent its requests. A few milliseconds are the timer's; more means a machine too busy for
-    /// the demonstration. Part of the response time.
+    /// How late the bench sent its requests. A few milliseconds are the timer's; more means a machine too
+    /// busy for the demonstration. Part of the response time.
     pub lag_ms: Millis,
     /// Requests that the origin worked on for nothing: their visitors had left.
     pub wasted: u64,
@@ -85,8 +82,8 @@ impl Side {
         }
     }
 
-    /// Straight at the origin. Goodput: visitors served within their patience, over the time from the start of
-    /// the crowd until the origin had nothing left to do (`busy`).
+    /// Straight at the origin. Goodput: visitors served within their patience, over the time from the start
+    /// of the crowd until the origin had nothing left to do (`busy`).
     pub fn direct(tally: &Tally, origin: &Stats, busy: Duration) -> Self {
         Self::new(tally, origin, tally.served as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE))
     }
@@ -95,7 +92,6 @@ impl Side {
 /// Through the gate. Goodput is [`Tally::goodput_while_waiting`]; if nobody had to wait, served over the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gated {
-    /// What both ways have.
     #[serde(flatten)]
     pub side: Side,
     /// Visitors who were told to wait.
@@ -123,7 +119,6 @@ impl Gated {
 /// What a gate believes the origin can take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateEstimate {
-    /// Requests per second.
     pub capacity_rps: f64,
     /// Requests at once; `None`: no limit.
     pub in_flight: Option<u32>,
@@ -168,9 +163,7 @@ pub struct DemoReport {
     pub found: Found,
     /// Response time of the idle origin (median of a few requests, before any crowd).
     pub unloaded_ms: f64,
-    /// Straight at the origin.
     pub direct: Side,
-    /// Through the gate.
     pub gated: Gated,
 }
 

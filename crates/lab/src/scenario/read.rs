@@ -25,8 +25,8 @@ use super::{Arrivals, Kind, Scenario, arrivals, closed, faults, gate, service, v
 /// Largest scenario file: far above any real one, and little enough to be read at once.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Everything that is wrong with a scenario, in the order of the text. `Display` shows each as `tidegate check` does:
-/// `FILE:LINE:COLUMN: key: expected ...; got ...`, and the line below.
+/// Everything that is wrong with a scenario, in the order of the text. `Display` shows each as `tidegate
+/// check` does: `FILE:LINE:COLUMN: key: expected ...; got ...`, and the line below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub Vec<Mistake>);
 

@@ -1,8 +1,8 @@
 //! One section of a scenario while it is read.
 //!
-//! A section is asked for its keys one by one; asking names the kind of value and the default. What was asked for is
-//! what exists: every other name in the section is a mistake, and the list of all keys that the documentation is
-//! compared with comes from the same questions.
+//! A reader takes the keys of a section one by one and names each one's type and default. Every other name in
+//! the section is a mistake. The list of all keys, which the documentation is compared with, comes from the
+//! same calls.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,6 @@ const MAX_HINTS: usize = 100;
 pub struct Key {
     /// As TOML; `None`: none, or it depends on other keys.
     pub default: Option<String>,
-    /// In words.
     pub expected: String,
 }
 
@@ -60,7 +59,6 @@ impl Reader {
         Self { found: Vec::new(), secrets: Vec::new(), keys: BTreeMap::new(), elsewhere }
     }
 
-    /// The whole document.
     pub fn root<'t>(&mut self, table: &'t Table) -> Section<'t, '_> {
         let at = At::default();
         Section {
@@ -97,7 +95,6 @@ impl Reader {
         self.hinted(node.at, key, expected, node.value.describe(), hint);
     }
 
-    /// Reads one value.
     pub fn value<T>(&mut self, node: &Node, key: &str, kind: &impl Leaf<T>) -> Option<T> {
         kind.parse(&node.value).map_err(|hint| self.wrong(node, key, kind.expected(), hint)).ok()
     }
@@ -115,12 +112,10 @@ impl<'t> Section<'t, '_> {
         join(&self.path, name)
     }
 
-    /// What was written.
     pub fn table(&self) -> &'t Table {
         self.table
     }
 
-    /// Where the section stands.
     pub fn at(&self) -> At {
         self.at
     }

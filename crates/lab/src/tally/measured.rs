@@ -1,4 +1,4 @@
-//! What is served within a stretch of the run that is measured by itself: of a closed loop, from when all browsers are there.
+//! What is served in the measured part of a closed loop, from when all browsers are there.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use super::MAX_RESPONSE_US;
 use crate::stats::ratio;
 use crate::visitor_events::SessionEnd;
 
-/// Counts of the stretch.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     from: Duration,

@@ -37,9 +37,9 @@ pub(in crate::tally) fn visit(tally: &mut Tally, at: Duration, response: Duratio
     tally.left(End::Done, false, now);
 }
 
-/// Ten a second for three seconds at a gate that lets five a second in: visitor k comes at 100k ms, is told after
-/// 1 ms to wait 100k ms, enters then and is served in 100 ms. The first one is served at once, the last two do not
-/// see it through: one does not come back, one is tired after a second.
+/// Ten a second for three seconds at a gate that lets five a second in: visitor k comes at 100k ms, is told
+/// after 1 ms to wait 100k ms, enters then and is served in 100 ms. The first one is served at once, the last
+/// two do not see it through: one does not come back, one is tired after a second.
 pub(crate) fn gated() -> Tally {
     let mut tally = Tally::default();
     visit(&mut tally, Duration::ZERO, 100 * MS);

@@ -19,7 +19,6 @@ const LOG_FROM: f64 = 3.0;
 
 /// How a tournament is played.
 pub struct Order<'a> {
-    /// The seeds.
     pub seeds: RangeInclusive<u64>,
     /// Threads; what comes out does not depend on them.
     pub threads: usize,
@@ -27,14 +26,14 @@ pub struct Order<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
     /// Scenario by scenario, law by law.
     pub standings: Vec<Standing>,
     /// What was true, scenario by scenario.
     pub truths: Vec<(String, Vec<Known>)>,
-    /// Of each scenario that was played: the laws' beliefs over time, on the seed that is ours' median.
+    /// A plot for each scenario played: the laws' estimates over time, on the seed on which ours has its
+    /// median.
     pub plots: Vec<(String, Plot)>,
     /// What is missing, and why.
     pub missing: Vec<String>,

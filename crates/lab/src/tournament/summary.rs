@@ -35,11 +35,8 @@ pub struct NamedFigure {
 /// One law in one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// The law.
     pub estimator: String,
-    /// The scenario.
     pub scenario: String,
-    /// Medians over the seeds.
     pub median: Figures,
     /// 90th percentiles.
     pub p90: Figures,
@@ -52,9 +49,9 @@ pub struct Standing {
 /// Whether our law is first or near the first in a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The scenario.
     pub scenario: String,
-    /// Highest goodput share among the laws that keep the response time, and whose it is; `None`: none keeps it.
+    /// Highest goodput share among the laws that keep the response time, and whose it is; `None`: none keeps
+    /// it.
     pub first: Option<(String, f64)>,
     /// Our goodput share, whether or not it counts; `None`: there is none.
     pub ours: Option<f64>,
@@ -88,7 +85,6 @@ impl Standing {
         self.median.get("mean_rt_ratio").is_some_and(|ratio| *ratio <= MOST_RESPONSE)
     }
 
-    /// A median.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.median.get(name).copied()
     }

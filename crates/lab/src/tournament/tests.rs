@@ -32,7 +32,8 @@ fn known(from: u64, to: u64, capacity: f64) -> Known {
     (Stretch { from, to }, truth)
 }
 
-/// A run in which the gate believes `belief(t)` and the origin serves `served(t)` of 150 visitors in each second, each in 150 ms.
+/// A run in which the gate believes `belief(t)` and the origin serves `served(t)` of 150 visitors in each
+/// second, each in 150 ms.
 fn run(seconds: u64, belief: impl Fn(f64) -> f64, served: impl Fn(u64) -> u64) -> (Record, Vec<Second>) {
     let mut record = Record::default();
     for tick in 0..seconds * 10 {
@@ -98,7 +99,8 @@ fn a_slow_start_and_a_wrong_end_are_told() {
     }
     expect(&wrong, "overshoot_pct", 10.0);
     expect(&wrong, "goodput_share", 5200.0 / 6000.0);
-    // 75 short in each of nine seconds (in the first nobody has waited yet), less in those whose last five are partly good.
+    // 75 short in each of nine seconds (in the first nobody has waited yet), less in those whose last five
+    // are partly good.
     let after =
         (1..5).map(|t| 95.0 - (20.0 * (5 - t) as f64 + 100.0 * t as f64) / 5.0).filter(|short| *short > 0.0);
     expect(&wrong, "false_shed_pct", (9.0 * 75.0 + after.sum::<f64>()) / 9000.0 * 100.0);
@@ -332,7 +334,8 @@ fn the_oracle_finds_what_is_known() {
     assert!((before.unloaded_ms / 100.0 - 1.0).abs() < 0.03, "{before:?}");
     assert!((after.unloaded_ms / 200.0 - 1.0).abs() < 0.03, "{after:?}");
     assert!((before.unloaded_p99_ms / 146.5 - 1.0).abs() < 0.05, "mean + 2.33 deviations: {before:?}");
-    // Ten connections behind forty workers: more in flight than connections, as the rest of the work takes time too.
+    // Ten connections behind forty workers: more in flight than connections, as the rest of the work takes
+    // time too.
     let mut staged = falls.clone();
     staged.origin.changes.clear();
     staged.origin.workers = 40;

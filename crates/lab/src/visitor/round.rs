@@ -1,8 +1,9 @@
 //! A browser of a closed loop: page after page, or session after session, until the end.
 //!
-//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a seed that follows from the last
-//! page's. So a browser asks for the same pages and thinks for the same times whatever the service makes of it, over
-//! sockets and in virtual time: two runs of one scenario differ in when, not in what.
+//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a
+//! seed that follows from the last page's. So a browser asks for the same pages and thinks for the same times
+//! whatever the service makes of it, over sockets and in virtual time: two runs of one scenario differ in
+//! when, not in what.
 
 use std::time::Duration;
 
@@ -44,7 +45,8 @@ impl Visitor {
         }
     }
 
-    /// Thinks, and then asks for another page: by weight, or the next in order. After a session: pauses, and begins another.
+    /// Thinks, and then asks for another page: by weight, or the next in order. After a session: pauses, and
+    /// begins another.
     fn next_round(&mut self, kind: &Kind, now: Duration) -> Next {
         let pause = match &kind.sessions {
             Some(rounds) => self.sample(&rounds.pause, Salt::Rest, 0),

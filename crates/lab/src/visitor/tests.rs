@@ -1,5 +1,5 @@
-//! Visits as scripts (what is answered, when, and what the visitor must do next), and visits to a small room that
-//! answers by itself.
+//! Visits as scripts (what is answered, when, and what the visitor must do next), and visits to a small room
+//! that answers by itself.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,6 @@ fn refused() -> Outcome {
 struct Log {
     /// Requests after the first: what was asked, and when.
     sent: Vec<(RequestKind, Duration)>,
-    /// One for each outcome.
     noted: Vec<Noted>,
     end: Option<End>,
 }

@@ -1,8 +1,8 @@
 //! What a visitor does from being told to wait until its turn.
 //!
-//! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and jitter. The wait
-//! limit counts from the beginning of the step; a visitor whose next question would come after it leaves at once, since
-//! nobody but the tally could tell a page that is closed then from one that is closed later.
+//! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and
+//! jitter. The wait limit counts from the beginning of the step; a visitor whose next request would come
+//! after it leaves at once: only the tally could tell the difference.
 
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ impl Visitor {
             return Reaction::new(noted, Next::Leave(End::NoShow));
         }
         let (ask, mut delay) = self.obey(kind, told);
-        // Who polls is told when the turn has come; the others come at the end of the wait they were told.
+        // Visitors who poll learn when their turn has come; the others come at the end of the wait they were
+        // told.
         if ask == RequestKind::Page && !told.full && told.after.is_none_or(|after| delay >= after) {
             delay = delay.saturating_add(self.late(kind));
         }

@@ -30,8 +30,8 @@ struct FakeGate {
     expired_once: AtomicU64,
 }
 
-/// Runs while the origin has a free place. On a machine too slow for the schedule turns would otherwise come due faster than they
-/// are served, and the test would measure the machine.
+/// Runs while the origin has a free place. On a machine too slow for the schedule turns would otherwise come
+/// due faster than they are served, and the test would measure the machine.
 struct TurnClock {
     last: Instant,
     time: Duration,
@@ -181,8 +181,9 @@ async fn accept(listener: tokio::net::TcpListener, gate: Arc<FakeGate>) {
     }
 }
 
-/// A small demonstration: 200 ms of service, 500 visitors in 0.4 s, ten seconds to let them in. Alone, they try for some four seconds:
-/// for all to be served, a slow machine would have to spread them over as many more.
+/// A small demonstration: 200 ms of service, 500 visitors in 0.4 s, ten seconds to let them in. Alone, they
+/// try for some four seconds: for all to be served, a slow machine would have to spread them over as many
+/// more.
 fn small() -> DemoOptions {
     DemoOptions { capacity: 50.0, factor: 25.0, crowd_secs: 0.4, json: true, ..DemoOptions::default() }
 }

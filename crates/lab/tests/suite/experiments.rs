@@ -37,3 +37,15 @@ fn bursts_far_above_the_capacity_are_served_in_the_papers_times_or_better() {
 fn classes_get_what_was_promised_at_ten_times_the_capacity() {
     check(&["scheduler-shares"]);
 }
+
+#[test]
+fn the_capacity_is_found_from_nothing_and_again_after_a_change() {
+    check(&["webq-fig8"]);
+    check(&["webq-fig9"]);
+    check(&["webq-fig10"]);
+}
+
+#[test]
+fn the_shop_that_collapses_without_a_gate_keeps_its_goodput_behind_one() {
+    check(&["masth-fig1-sim"]);
+}

@@ -272,7 +272,8 @@ fn fresh_connections_are_closed_after_each_request() {
     assert!(seen.lock().expect("log").iter().all(|request| request.connection == "close"));
 }
 
-/// The page of a gate that refuses new sessions tells a browser when to try again; clients of a closed loop are turned away, as in virtual time.
+/// The page of a gate that refuses new sessions tells a browser when to try again; clients of a closed loop
+/// are turned away, as in virtual time.
 #[test]
 fn a_closed_loop_counts_the_sessions_that_a_gate_refuses() {
     let gate = Service::start(|_| {

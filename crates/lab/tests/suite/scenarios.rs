@@ -1,4 +1,5 @@
-//! What operators read about scenarios is true: the documentation's keys, defaults and examples, and the ready-made files.
+//! What operators read about scenarios is true: the documentation's keys, defaults and examples, and the
+//! ready-made files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -13,10 +13,9 @@ use crate::tournament::{Setting, Tournament};
 const NOT_BY_ITSELF: &str = "fixed";
 /// Most seeds: a hundred times what medians need.
 const MAX_SEEDS: u64 = 10_000;
-/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and after the last
-/// four seeds to 0.4 %.
+/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and
+/// after the last four seeds to 0.4 %.
 const TRUTH_REQUESTS: u32 = 20_000;
-/// Most of them.
 const MAX_TRUTH_REQUESTS: i64 = 10_000_000;
 
 impl Reader<'_> {
@@ -99,7 +98,7 @@ impl Reader<'_> {
     fn seeds(&mut self, keys: &Keys, name: &str) -> RangeInclusive<u64> {
         let text = self.text(keys, name);
         seeds(&text).unwrap_or_else(|expected| {
-            // Of no text at all it has been said already.
+            // A missing text has been reported already.
             if !text.is_empty() {
                 self.wrong(keys.get(name).map(|node| node.at), &keys.key(name), &expected, quoted(&text));
             }

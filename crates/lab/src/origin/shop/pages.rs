@@ -106,12 +106,10 @@ pub(super) fn overloaded(json: bool) -> Response<Bytes> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "the shop is overloaded", json)
 }
 
-/// The database failed.
 pub(super) fn failed(json: bool) -> Response<Bytes> {
     problem(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong in the shop", json)
 }
 
-/// The process is alive.
 pub(super) fn healthy() -> Response<Bytes> {
     reply(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into())
 }
@@ -228,7 +226,6 @@ fn bid_page(accepted: Accepted, json: bool) -> Response<Bytes> {
     response
 }
 
-/// A table of items.
 struct Table<'a>(&'a [Listing]);
 
 impl Display for Table<'_> {

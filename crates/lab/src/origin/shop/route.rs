@@ -6,7 +6,8 @@ use http::{Method, Request};
 
 /// Longest form taken, in bytes: three numbers need less than a hundred.
 pub(super) const MAX_FORM: usize = 4 * 1024;
-/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types more.
+/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types
+/// more.
 pub(super) const MAX_TEXT: usize = 100;
 /// Last page of a list: the database walks over everything before a page, and nobody reads as far.
 pub(super) const MAX_PAGE: u32 = 500;
@@ -53,10 +54,8 @@ pub(super) enum Misread {
     Method(&'static str),
     #[error("the form is longer than {MAX_FORM} bytes")]
     LongForm,
-    /// In the query.
     #[error("{name}: expected {expected}, got {got:?}")]
     Query { name: &'static str, expected: &'static str, got: String },
-    /// In a form.
     #[error("{name}: expected {expected}, got {got:?}")]
     Form { name: &'static str, expected: &'static str, got: String },
 }

@@ -1,5 +1,5 @@
-//! Tests of the whole shop: pages over a filled database, as a visitor meets them. What must hold of the database
-//! after anything is [`audit`].
+//! Tests of the whole shop: pages over a filled database, as a visitor meets them. What must hold of the
+//! database after anything is [`audit`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A question's way to the database and back, and what becomes of it when its visitor leaves.
 //!
-//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A service that
-//! notices leavers drops a question that still waits and interrupts one that runs. Bids are never given up: who has
-//! pressed the button has bid.
+//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A
+//! service that notices leavers drops a question that still waits and interrupts one that runs. Bids are
+//! never given up: who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -40,8 +40,9 @@ impl Visiting {
 impl Drop for Visiting {
     fn drop(&mut self) {
         if self.notices {
-            // Under the lock, so that the connection still works for this visitor while it is interrupted. Between two
-            // statements of one question SQLite ignores an interrupt: that question then runs to its end.
+            // Under the lock, so that the connection still works for this visitor while it is interrupted.
+            // Between two statements of one question SQLite ignores an interrupt: that question then runs to
+            // its end.
             let running = lock(&self.visit.running);
             self.visit.left.store(true, Relaxed);
             if let Some(connection) = &*running {
@@ -51,12 +52,9 @@ impl Drop for Visiting {
     }
 }
 
-/// No answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// The visitor has left.
     Left,
-    /// The database failed.
     Failed(rusqlite::Error),
 }
 

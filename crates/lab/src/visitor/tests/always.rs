@@ -208,7 +208,8 @@ proptest! {
                 watched.apply(op, Duration::from_millis(takes_ms));
             }
         }
-        // From now on everything goes well: for each step at most two detours, status, page and the used ticket.
+        // From now on everything goes well: for each step at most two detours, status, page and the used
+        // ticket.
         let most = 5 * watched.kind().steps.len() + 5;
         for _ in 0..most {
             if watched.end.is_none() {

@@ -1,12 +1,12 @@
-//! Who comes early, late, or with a ticket that is not what it was.
+//! Visitors who come early, late, or with an altered or a used ticket.
 
 use super::*;
 
 const WAIT: Duration = Duration::from_secs(200);
 const FOLLOWS: [Follow; 4] = [Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing];
 
-/// When the one request of a detour is sent, as a share of the wait, for many seeds; all else must be as it is for
-/// those who make none, but for the millisecond to which a plan is kept.
+/// When the one request of a detour is sent, as a share of the wait, for many seeds; all else must be as it
+/// is for those who make none, but for the millisecond to which a plan is kept.
 fn detours(plain: &Kind, kind: &Kind, ask: RequestKind) -> Vec<f64> {
     let (plain, mix) = (mix(plain.clone()), mix(kind.clone()));
     let same =
@@ -115,7 +115,7 @@ fn late_comers_miss_their_turn_once() {
         expected.last_mut().expect("comes").1 += 7 * S;
         assert_eq!((late.sent, late.end), (expected, plain.end), "{follow:?}");
     }
-    // Whoever lost the place by it is in time for the next.
+    // A visitor who lost the place by it is in time for the next.
     let ready = (MS, status(State::Ready, S, Duration::ZERO));
     let script = [(MS, place(9 * S, S)), ready, (MS, place(9 * S, S)), ready, (MS, Ok(Answer::Served))];
     let log = play(Kind { late: 1.0, late_by: Dist::Fixed(7.0), ..kind() }, 1, &script);
@@ -168,7 +168,7 @@ fn a_used_ticket_is_shown_once_after_a_wait() {
     assert_eq!(replayed, entered, "at once, as the room answers at once");
     assert_eq!(log.times(RequestKind::Page)[1], replayed + 2 * S, "and then the session goes on");
     assert_eq!((log.served(), log.end), (3, Some(End::Done)));
-    // Who did not wait has no ticket to show again.
+    // A visitor who did not wait has no ticket to show again.
     let log = Room::of(Duration::ZERO).visit(&mix(kind), person(1));
     assert_eq!((log.times(RequestKind::Replayed).len(), log.served()), (0, 3));
 }

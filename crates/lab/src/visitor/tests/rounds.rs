@@ -89,7 +89,8 @@ fn shopper(retries: u8) -> Kind {
     Kind { steps: steps(&[3.0, 3.0, 3.0]), retries, sessions, until: Some(UNTIL), ..kind() }
 }
 
-/// Feeds outcomes, each after so long: the step asked for next and the time until then, and how the session ended.
+/// Feeds outcomes, each after so long: the step asked for next and the time until then, and how the session
+/// ended.
 fn shops(kind: Kind, script: &[(Duration, Outcome)]) -> Vec<(u8, Duration, Option<SessionEnd>)> {
     let mix = mix(kind);
     let mut visitor = Visitor::new(person(6), &mix);
@@ -142,7 +143,8 @@ fn a_session_that_is_refused_ends_and_another_begins_after_the_pause() {
     assert_eq!(again[3].2, Some(SessionEnd::Slow), "a step that took two attempts");
 }
 
-/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and begins anew.
+/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and
+/// begins anew.
 #[test]
 fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
     let away = (MS, Ok(Answer::TurnedAway { after: Some(2 * S), refresh: Some(2 * S) }));

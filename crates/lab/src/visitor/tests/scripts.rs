@@ -264,7 +264,7 @@ fn a_wait_can_be_too_long() {
         (vec![place(31 * S)], Some(End::Tired)),
         (vec![place(29 * S)], None),
         (vec![place(20 * S), (MS, status(State::Waiting, 20 * S, S))], Some(End::Tired)),
-        // Whose turn comes in time goes in.
+        // A visitor whose turn comes in time goes in.
         (vec![place(29 * S), (2 * S, ready.1), (MS, Ok(Answer::Served))], Some(End::Done)),
         (vec![place(S), ready, (MS, refused())], Some(End::Tired)),
         (vec![(MS, full(31 * S))], Some(End::Tired)),
