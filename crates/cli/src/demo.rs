@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use tidegate_core::capacity::Phase;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_lab::demo::{self, Belief, DemoOptions as LabOptions, Gatekeeper, RunningGate};
+use tidegate_lab::demo::{self, DemoOptions as LabOptions, GateEstimate, Gatekeeper, RunningGate};
 use tidegate_settings::Settings;
 
 use crate::results::exit;
@@ -68,9 +68,9 @@ impl Gatekeeper for RealGate {
         let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;
         let (addr, admin) = (server.http(), server.admin());
         let control = server.control().clone();
-        let belief = Box::new(move || {
+        let estimate = Box::new(move || {
             let capacity = control.capacity();
-            Belief {
+            GateEstimate {
                 capacity_rps: capacity.tunables().capacity.get(),
                 in_flight: capacity.tunables().max_in_flight,
                 is_settled: matches!(capacity.estimate().phase, Phase::Settled | Phase::Configured),
@@ -80,7 +80,7 @@ impl Gatekeeper for RealGate {
             server.stop();
             drop(state);
         });
-        Ok(RunningGate { addr, admin, belief, stop })
+        Ok(RunningGate { addr, admin, estimate, stop })
     }
 }
 

@@ -103,7 +103,7 @@ fn play(args: &LoadArgs) -> Result<Option<String>, String> {
 
 /// How many visitors to expect; 0: any number.
 fn visitors(scenario: &Scenario) -> Result<u64, String> {
-    let (_, crowd) = scenario.cast().map_err(|e| e.to_string())?;
+    let (_, crowd) = Crowd::of(scenario).map_err(|e| e.to_string())?;
     tell_skipped(&crowd);
     Ok(crowd.size_hint_visitors().map_or(0, |expected| expected.round() as u64))
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
 use tidegate_gateway::base::clock::Clock;
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::html;
 use tidegate_lab::report;
 use tidegate_lab::scenario::{Arrivals, Scenario};
@@ -69,7 +70,7 @@ pub fn sim(args: &SimArgs) -> ExitCode {
 fn play(args: &SimArgs) -> Result<ExitCode, String> {
     let scenario = Scenario::load_with(&args.file, &args.set).map_err(|mistakes| mistakes.to_string())?;
     if matches!(scenario.arrivals, Arrivals::Replay { .. }) {
-        tell_skipped(&scenario.cast().map_err(|e| e.to_string())?.1);
+        tell_skipped(&Crowd::of(&scenario).map_err(|e| e.to_string())?.1);
     }
     match &args.seeds {
         Some(seeds) => play_many(args, &scenario, range(seeds)?),

@@ -12,7 +12,7 @@ use tidegate_core::ticket::{Pass, PassKind};
 use super::half::Half;
 use super::request::{SessionOf, slot};
 use super::world::World;
-use crate::visitor_events::Ask;
+use crate::visitor_events::RequestKind;
 
 impl Half {
     /// The key of a session that a visitor begins.
@@ -23,11 +23,11 @@ impl Half {
 
 impl World<'_> {
     /// Finds the session that a request belongs to; the request keeps it alive until it is over.
-    pub(crate) fn recognise(&mut self, number: u32, half: usize, ask: Ask) -> Option<SessionRequest> {
+    pub(crate) fn recognise(&mut self, number: u32, half: usize, ask: RequestKind) -> Option<SessionRequest> {
         let half = &self.halves[half];
         let sessions = half.sessions.as_deref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
-        if ask != Ask::Page {
+        if ask != RequestKind::Page {
             return None;
         }
         let now = half.now(self.now_us);

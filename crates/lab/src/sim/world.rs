@@ -126,7 +126,7 @@ pub(crate) struct World<'s> {
 impl<'s> World<'s> {
     pub(crate) fn new(scenario: &'s Scenario, options: &SimOptions) -> Result<Self, SimError> {
         let scene = Scenario { seed: options.seed, ..scenario.clone() };
-        let (cast, crowd) = scene.cast()?;
+        let (cast, crowd) = Crowd::of(&scene)?;
         if scenario.deadline.is_none() && crowd.size_hint_visitors().is_none() {
             return Err(SimError::Endless);
         }

@@ -10,7 +10,6 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use tidegate_core::measure::{Event, Outcome};
-use tidegate_core::queue::Lane;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
 

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
 use tidegate_core::admission::SessionClaim;
-use tidegate_core::session::{Ender, SessionKey, SessionRequest, SessionStatus};
+use tidegate_core::session::{Ender, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
 use crate::proxy::cookies::Cookies;
 use crate::proxy::stages::room::{RoomStage, Visitor};
-use crate::shared::sessions::{RequestSession, SessionGuard, SessionLink, of_nonce};
+use crate::shared::sessions::{RequestSession, SessionGuard, of_nonce};
 use tidegate_settings::SessionBy;
 
 /// The field by which the origin ends a session.

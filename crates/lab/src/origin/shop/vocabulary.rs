@@ -92,7 +92,6 @@ pub const ADJECTIVES: [&str; 48] = [
     "splendid",
 ];
 
-/// Things.
 pub const NOUNS: [&str; 72] = [
     "clock",
     "chair",

@@ -1,10 +1,10 @@
-//! What is known of a run before it begins, from its scenario.
+//! Figures of a run that follow from its scenario: capacities and demands.
 
 use crate::dist::MAX_TIME;
 use crate::scenario::{Kind, OriginSpec, Scenario, Stage, Step};
 
-/// Requests per second that the service can take, by the people its scenario sends: what its busiest part allows. Zero
-/// where it takes no time at all, and so has no limit.
+/// Requests per second that the service can take, by the people its scenario sends: what its busiest part
+/// allows. Zero where it takes no time at all, and so has no limit.
 pub(crate) fn origin_capacity_rps(scenario: &Scenario) -> f64 {
     let origin = &scenario.origin;
     let mut busy = vec![0.0; origin.stages.len()];
@@ -29,8 +29,8 @@ pub(crate) fn mean_demand_s(scenario: &Scenario) -> f64 {
     requests(scenario).map(|(share, step)| share * seconds(step)).sum()
 }
 
-/// What is asked for, and its share of all requests: as often as its kind of visitor comes, and as it asks for it. In a closed
-/// loop all kinds ask equally often, as far as they think equally long.
+/// Each step and its share of all requests, by the weight of its kind and its own. In a closed loop all kinds
+/// send equally often, as far as they think equally long.
 fn requests(scenario: &Scenario) -> impl Iterator<Item = (f64, &Step)> {
     let closed = scenario.closed().is_some();
     let of_kind = move |kind: &Kind| {

@@ -1,6 +1,6 @@
-//! What a gate tells of itself while a real run goes on: once a second the capacity it believes in, the in-flight limit it
-//! sets, and what it measured of the origin in the last second. A look costs the gate's control thread two small
-//! documents; a gate that does not answer is asked again a second later.
+//! Polls a gate's admin port during a real run: once a second its estimate of the capacity, its in-flight
+//! limit, and what it measured of the origin in the last second. A poll costs the gate's control thread two
+//! small documents; a gate that does not answer is polled again a second later.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,16 +18,16 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Asks a gate's admin port, or those of its halves, again and again.
-pub(super) struct Listener {
-    /// Who estimates, and who sends to the origin.
+pub(super) struct GateWatch {
+    /// Admin ports of the process that estimates and of the one that sends to the origin.
     admins: (SocketAddr, SocketAddr),
     due: Timestamp,
-    /// When, and what.
     told: Vec<(Timestamp, GateSecond)>,
 }
 
-impl Listener {
-    /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless there are two.
+impl GateWatch {
+    /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless
+    /// there are two.
     pub(super) fn new(estimates: SocketAddr, forwards: SocketAddr) -> Self {
         Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
     }
