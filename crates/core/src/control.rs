@@ -55,7 +55,6 @@ pub struct Control {
     bounds: Bounds,
     history: History,
     silence: Silence,
-    /// The estimator's last estimate.
     last: Option<Estimate>,
 }
 

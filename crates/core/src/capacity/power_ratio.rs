@@ -91,7 +91,6 @@ enum Then {
     Watch,
 }
 
-/// The stage of the discovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stage {
     Coarse,
@@ -105,7 +104,6 @@ enum Stage {
     /// Little is admitted until the service has worked off its backlog.
     Relieving {
         then: Then,
-        /// Epochs of relief so far.
         epochs: u32,
         /// Requests at the service at which relief ends.
         enough: f64,
@@ -138,7 +136,6 @@ enum Seen {
     Nothing,
 }
 
-/// Why the present discovery began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     Start,
@@ -157,7 +154,6 @@ pub struct PowerRatio {
     load: f64,
     stage: Stage,
     cause: Cause,
-    /// The first load of this discovery.
     began_with: f64,
     /// C̄.
     coarse_end: f64,
@@ -167,9 +163,7 @@ pub struct PowerRatio {
     /// Least mean response time of an epoch of this discovery, seconds.
     best: Option<f64>,
     sums: Sums,
-    /// Result of the last epoch.
     seen: Option<Seen>,
-    /// Consecutive epochs with failures.
     failing: u32,
 }
 

@@ -1,5 +1,4 @@
-//! A set of path patterns, as rules name URLs: compiled once, matched in linear time against the path's one
-//! spelling.
+//! A compiled set of path patterns, matched in linear time against the path's normal spelling.
 
 use super::glob::Glob;
 use super::path::normalise;
@@ -19,12 +18,12 @@ impl Paths {
         Ok(Self(globs?.into()))
     }
 
-    /// No pattern: nothing matches.
+    /// Whether there is no pattern; then nothing matches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any of them fits `path`, the path component as it was sent.
+    /// Whether any pattern matches `path`, the path component as it was sent.
     pub fn matches(&self, path: &str) -> bool {
         if self.is_empty() {
             return false;

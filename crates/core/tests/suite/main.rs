@@ -1,10 +1,11 @@
 //! The core from outside: one binary for all of its integration tests, in the order of the flow.
 
 mod heap;
+mod samples;
 
 mod classify;
 
-mod desk;
+mod admission;
 mod fall;
 mod honest_wait;
 mod keeps_queue;

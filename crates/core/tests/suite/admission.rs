@@ -1,4 +1,4 @@
-//! The desk: what becomes of requests that meet the room. Rules that random crowds once broke, one by one.
+//! Admission: decisions on requests that meet the room. Each test is a rule that a random crowd once broke.
 
 use std::time::Duration;
 
@@ -18,58 +18,58 @@ fn at(ms: u64) -> Timestamp {
     START + Duration::from_millis(ms)
 }
 
-fn ask(desk: &Admission, shown: Presented, sends_on: bool, nonce: u64, now: Timestamp) -> Decision {
+fn ask(admission: &Admission, shown: Presented, sends_on: bool, nonce: u64, now: Timestamp) -> Decision {
     let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on };
-    desk.ask(&asking, &mut || nonce, &|_| {}, now)
+    admission.ask(&asking, &mut || nonce, &|_| {}, now)
 }
 
-fn sent_on(verdict: Decision) -> Ticket {
-    match verdict {
+fn sent_on(decision: Decision) -> Ticket {
+    match decision {
         Decision::SendOn { ticket, .. } => ticket,
         other => panic!("expected to be sent on, got {other:?}"),
     }
 }
 
 #[test]
-fn tokengen_gives_nothing_for_the_ticket_it_sent_somebody_on_with() {
-    let desk = Admission::Room(Box::new(room(10.0)));
-    let on_the_way = sent_on(ask(&desk, Presented::Nothing, true, 1, at(0)));
-    assert!(on_the_way.wait.is_zero());
+fn tokengen_gives_a_new_position_for_a_ticket_that_was_sent_on() {
+    let admission = Admission::Room(Box::new(room(10.0)));
+    let sent = sent_on(ask(&admission, Presented::Nothing, true, 1, at(0)));
+    assert!(sent.wait.is_zero());
     for nonce in 100..200 {
-        ask(&desk, Presented::Nothing, true, nonce, at(10));
+        ask(&admission, Presented::Nothing, true, nonce, at(10));
     }
-    // The URL it was sent to, asked at tokengen instead: a new place, behind everybody.
-    match ask(&desk, Presented::Ticket(on_the_way), true, 2, at(1_500)) {
+    // The URL of tokencheck, requested at tokengen instead: a new position at the end.
+    match ask(&admission, Presented::Ticket(sent), true, 2, at(1_500)) {
         Decision::Wait { ticket, place: Position::Replaced, .. } => {
             assert!(ticket.nonce == 2 && ticket.due() > at(8_000), "{ticket:?}");
         }
-        other => panic!("expected a new place, got {other:?}"),
+        other => panic!("expected a new position, got {other:?}"),
     }
 }
 
 #[test]
-fn a_promise_waits_its_turn_although_it_is_due_by_the_clock() {
+fn a_ticket_due_by_the_wall_clock_waits_for_the_virtual_clock() {
     let room = room(100.0);
     for nonce in 0..300 {
         room.arrive(ClassId(0), nonce, None, at(0));
     }
-    // The origin is behind: the schedule stands still while the clock goes on.
+    // The origin is behind: the virtual clock stands still while the wall clock goes on.
     for ms in (100..=5_100).step_by(100) {
         room.tick(at(ms), Cost::from_hundredths(1_000_000));
     }
     let Arrival::Wait(ticket, _) = room.arrive(ClassId(0), 1_000, None, at(5_150)) else {
-        panic!("nobody overtakes those who wait");
+        panic!("a newcomer must not overtake those who wait");
     };
     assert!(
         !ticket.wait.is_zero(),
-        "a ticket for now would be let in whatever the schedule says: {ticket:?}"
+        "a ticket for now would be admitted whatever the virtual clock: {ticket:?}"
     );
     room.tick(at(5_200), Cost::from_hundredths(1_000_000));
     assert!(matches!(room.redeem(&ticket, at(5_250)), Redemption::Wait(_)));
 }
 
 #[test]
-fn tickets_for_now_do_not_flood_an_origin_that_is_behind() {
+fn tickets_without_a_wait_do_not_flood_an_origin_that_is_behind() {
     let room = room(10.0);
     let now = at(5_000);
     let for_now = |nonce| Ticket {
@@ -81,7 +81,7 @@ fn tickets_for_now_do_not_flood_an_origin_that_is_behind() {
         nonce,
     };
     room.tick(now, Cost::ZERO);
-    // A hundred visitors sent on during an outage come at once: 10 s of work.
+    // A hundred visitors who were sent on during an outage come at once: 10 s of work.
     let entered = (0..100).filter(|nonce| room.redeem(&for_now(*nonce), now) == Redemption::Enter).count();
     assert!((1..=30).contains(&entered), "{entered}");
 }
