@@ -17,11 +17,9 @@ use crate::units::{ClassId, MAX_CLASSES};
 mod glob;
 mod head;
 mod path;
-mod paths;
 
 use glob::Glob;
 pub use head::{Fields, RequestHead};
-pub use paths::Paths;
 
 /// The conditions of a class as configured. All of them must hold; a rule without conditions matches every
 /// request. A condition holds if one of its values matches. Every *name* in `header`, `cookie` and `query` is
@@ -129,6 +127,36 @@ impl Classifier {
     /// Number of classes, including the default class.
     pub fn classes(&self) -> usize {
         self.rules.len() + 1
+    }
+}
+
+/// A compiled set of path patterns, as in [`ClassRule::path`].
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Paths(Box<[Glob]>);
+
+impl Paths {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// The index of the first pattern that is too long: more than 255 characters from its first wildcard on.
+    pub fn compile<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, usize> {
+        let globs: Result<Vec<_>, _> =
+            patterns.into_iter().enumerate().map(|(i, p)| Glob::path(p).map_err(|_| i)).collect();
+        Ok(Self(globs?.into()))
+    }
+
+    /// Whether there is no pattern; then nothing matches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any pattern matches `path`, the path component as it was sent.
+    pub fn matches(&self, path: &str) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let path = path::normalise(path);
+        self.0.iter().any(|glob| glob.matches(path.iter().copied()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::capacity::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample};
+use tidegate_core::control::TICK;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 use super::samples::SERVED;
@@ -408,4 +409,27 @@ fn the_state_shows_the_fit() {
     assert!(state.samples > 500 && state.points.len() >= 4 && state.curve.len() == 40);
     let rises = |points: &[(f64, f64)]| points.windows(2).all(|two| two[0].0 < two[1].0);
     assert!(rises(&state.points) && rises(&state.curve));
+}
+
+/// A crowd arrives at an idle gate, at an origin that always answers in 50 ms and a queue that is never empty.
+#[test]
+fn idle_time_before_a_crowd_does_not_lower_the_estimate() {
+    for idle in [0, 1, 36_000] {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let mut now = Timestamp::from_secs(1_795_000_000);
+        let mut estimate = estimator.tick(&GateLoad::default(), now);
+        for _ in 0..idle {
+            now = now + TICK;
+            estimate = estimator.tick(&GateLoad::default(), now);
+        }
+        for tick in 0..10 {
+            now = now + TICK;
+            let in_flight = estimate.max_in_flight.expect("a limit").min(16);
+            let sample = Sample { ended: now, response: Duration::from_millis(50), in_flight, ..SERVED };
+            (0..2 * in_flight).for_each(|_| estimator.observe(&sample));
+            estimate = estimator.tick(&GateLoad { room_waits: true, queued: 50, in_flight }, now);
+            // Four at once in 50 ms each are 80/s; a quarter of that is the least.
+            assert!(estimate.capacity.get() >= 20.0, "after {idle} idle ticks, tick {tick}: {estimate:?}");
+        }
+    }
 }

@@ -40,7 +40,6 @@ mod detect;
 mod rules;
 
 mod bottleneck;
-mod cold_start;
 mod control;
 mod estimators;
 mod power_ratio;
