@@ -1,9 +1,10 @@
-//! Which class a request belongs to: the first rule whose every condition holds, else the default class.
+//! Classification: the class of a request is that of the first rule whose conditions all hold, else the
+//! default class.
 //!
 //! Rules are compiled once; classifying allocates nothing unless the path is spelled in an unusual way. They
-//! are tried in order: with the few classes an operator writes, a literal prefix or a method rejects most
-//! rules within a few nanoseconds. Rejected: a decision tree over all rules, which is worth its size from
-//! about a hundred rules on; regular expressions, whose cost an operator cannot see.
+//! are tried in order: with the few classes that an operator writes, a literal prefix or a method rejects
+//! most rules within a few nanoseconds. Rejected: a decision tree over all rules, which pays off from about a
+//! hundred rules on; and regular expressions, whose cost an operator cannot see.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,17 +17,13 @@ use crate::units::{ClassId, MAX_CLASSES};
 mod glob;
 mod head;
 mod path;
-mod paths;
 
 use glob::Glob;
 pub use head::{Fields, RequestHead};
-pub use paths::Paths;
 
-/// One class's conditions as the operator wrote them. All that are given must hold; none given: every request
-/// fits.
-///
-/// Within one condition any value may. Every *name* in `header`, `cookie` and `query` is a condition of its
-/// own, and several entries of one name are its values.
+/// The conditions of a class as configured. All of them must hold; a rule without conditions matches every
+/// request. A condition holds if one of its values matches. Every *name* in `header`, `cookie` and `query` is
+/// a condition of its own, whose values are the entries of that name.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ClassRule {
     /// Methods, in capitals.
@@ -49,13 +46,13 @@ pub struct ClassRule {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("class {class}, {field}: expected {expected}, got `{got}`")]
 pub struct ClassifyError {
-    /// Which rule, from 0.
+    /// Index of the rule.
     pub class: usize,
-    /// Which of its conditions.
+    /// The condition.
     pub field: &'static str,
-    /// What would have been right.
+    /// What is valid.
     pub expected: &'static str,
-    /// What was written.
+    /// The configured text.
     pub got: String,
 }
 
@@ -76,13 +73,16 @@ pub struct ClassifyError {
 pub struct Rules;
 
 impl Rules {
-    /// Rules in the order of their classes; the default class comes after them. Reports the first mistake.
+    /// Compiles rules in the order of their classes; the default class comes after them.
+    ///
+    /// # Errors
+    /// The first invalid condition.
     pub fn compile(rules: Vec<ClassRule>) -> Result<Classifier, ClassifyError> {
         let (classifier, mistakes) = Self::compile_all(&rules);
         mistakes.into_iter().next().map_or(Ok(classifier), Err)
     }
 
-    /// Every mistake in the rules, in their order; none: they compile.
+    /// Every invalid condition of the rules, in their order.
     pub fn check(rules: &[ClassRule]) -> Vec<ClassifyError> {
         Self::compile_all(rules).1
     }
@@ -96,8 +96,8 @@ impl Rules {
         let compile = |(class, rule)| {
             let mut mistakes = Vec::new();
             let compiled = Rule::compile(rule, &mut mistakes);
-            let place = |Mistake(field, expected, got)| ClassifyError { class, field, expected, got };
-            errors.extend(mistakes.into_iter().map(place));
+            let error = |Mistake { field, expected, got }| ClassifyError { class, field, expected, got };
+            errors.extend(mistakes.into_iter().map(error));
             compiled
         };
         let rules = rules.iter().enumerate().map(compile).collect();
@@ -119,18 +119,48 @@ impl Classifier {
         first.map_or(self.default_class(), |i| ClassId(i as u8))
     }
 
-    /// The class of requests that no rule fits: the one after the last rule.
+    /// The class of requests that no rule matches: the one after the last rule.
     pub fn default_class(&self) -> ClassId {
         ClassId(self.rules.len() as u8)
     }
 
-    /// How many classes there are, the default class included.
+    /// Number of classes, including the default class.
     pub fn classes(&self) -> usize {
         self.rules.len() + 1
     }
 }
 
-/// A request and what was worked out about it on the way.
+/// A compiled set of path patterns, as in [`ClassRule::path`].
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Paths(Box<[Glob]>);
+
+impl Paths {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// The index of the first pattern that is too long: more than 255 characters from its first wildcard on.
+    pub fn compile<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, usize> {
+        let globs: Result<Vec<_>, _> =
+            patterns.into_iter().enumerate().map(|(i, p)| Glob::path(p).map_err(|_| i)).collect();
+        Ok(Self(globs?.into()))
+    }
+
+    /// Whether there is no pattern; then nothing matches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any pattern matches `path`, the path component as it was sent.
+    pub fn matches(&self, path: &str) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let path = path::normalise(path);
+        self.0.iter().any(|glob| glob.matches(path.iter().copied()))
+    }
+}
+
+/// A request with its normalised path, once computed.
 struct Seen<'a> {
     head: &'a RequestHead<'a>,
     path: OnceCell<Cow<'a, [u8]>>,
@@ -142,7 +172,7 @@ impl Seen<'_> {
     }
 }
 
-/// Empty lists hold for every request.
+/// A compiled rule. An empty list matches every request.
 #[derive(Clone, Debug)]
 struct Rule {
     method: Box<[Box<str>]>,
@@ -154,7 +184,7 @@ struct Rule {
     cookie: Box<[Named]>,
 }
 
-/// A name, and the globs any of which its value must fit.
+/// A name and its globs, one of which must match the value.
 #[derive(Clone, Debug)]
 struct Named {
     name: Box<str>,
@@ -171,7 +201,7 @@ impl Named {
 #[derive(Clone, Debug)]
 enum Host {
     Exactly(Box<str>),
-    /// With the dot in front.
+    /// Any subdomain; the suffix begins with the dot.
     Under(Box<str>),
 }
 
@@ -190,8 +220,17 @@ impl Host {
 const NAME: &str = "a name of letters, digits and !#$%&'*+-.^_`|~";
 const SHORT: &str = "at most 255 characters from the first wildcard on";
 
-/// Field, what was expected, what was written.
-struct Mistake(&'static str, &'static str, String);
+struct Mistake {
+    field: &'static str,
+    expected: &'static str,
+    got: String,
+}
+
+impl Mistake {
+    fn new(field: &'static str, expected: &'static str, got: impl Into<String>) -> Self {
+        Self { field, expected, got: got.into() }
+    }
+}
 
 impl Rule {
     /// Cheapest conditions first.
@@ -208,15 +247,15 @@ impl Rule {
             && self.cookie.iter().all(|c| head::any_cookie(head.fields, &c.name, &mut |v| c.fits(v)))
     }
 
-    /// Leaves out what is mistaken and says so in `mistakes`.
+    /// Skips invalid values and adds them to `mistakes`.
     fn compile(rule: &ClassRule, mistakes: &mut Vec<Mistake>) -> Self {
         let any_name = |name: &str| Some(name.into()).filter(|_| !name.is_empty());
         let field_name = |name: &str| is_token(name).then(|| name.to_ascii_lowercase());
         let cookie_name = |name: &str| is_token(name).then(|| name.into());
         Self {
-            method: good(&rule.method, method, mistakes),
-            path: good(&rule.path, path_glob, mistakes),
-            host: good(&rule.host, host, mistakes),
+            method: compiled(&rule.method, method, mistakes),
+            path: compiled(&rule.path, path_glob, mistakes),
+            host: compiled(&rule.host, host, mistakes),
             client: rule.client.iter().map(IpNet::trunc).collect(),
             query: named("query", &rule.query, any_name, mistakes),
             header: named("header", &rule.header, field_name, mistakes),
@@ -225,8 +264,8 @@ impl Rule {
     }
 }
 
-/// What `compile` makes of each text; what it refuses goes to `mistakes`.
-fn good<T>(
+/// Compiles each text; invalid ones go to `mistakes`.
+fn compiled<T>(
     texts: &[String],
     compile: fn(&str) -> Result<T, Mistake>,
     mistakes: &mut Vec<Mistake>,
@@ -238,7 +277,7 @@ fn any_or_none<T>(values: &[T], fits: impl FnMut(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(fits)
 }
 
-/// An IPv4 visitor on a dual-stack listener shows up as ::ffff:a.b.c.d.
+/// On a dual-stack listener an IPv4 visitor has the address ::ffff:a.b.c.d.
 fn contains(net: &IpNet, client: IpAddr) -> bool {
     net.contains(&client.to_canonical())
 }
@@ -258,15 +297,14 @@ fn method(text: &str) -> Result<Box<str>, Mistake> {
     if is_token(text) && !text.bytes().any(|b| b.is_ascii_lowercase()) {
         return Ok(text.into());
     }
-    Err(Mistake("method", "a method in capitals, such as GET", text.into()))
+    Err(Mistake::new("method", "a method in capitals, such as GET", text))
 }
 
 fn path_glob(text: &str) -> Result<Glob, Mistake> {
     if !text.starts_with(['/', '*']) {
-        return Err(Mistake("path", "a glob that starts with `/` or `*`", text.into()));
+        return Err(Mistake::new("path", "a glob that starts with `/` or `*`", text));
     }
-    Glob::path(text)
-        .map_err(|_| Mistake("path", "at most 255 characters from the first wildcard on", text.into()))
+    Glob::path(text).map_err(|_| Mistake::new("path", SHORT, text))
 }
 
 fn host(text: &str) -> Result<Host, Mistake> {
@@ -275,7 +313,7 @@ fn host(text: &str) -> Result<Host, Mistake> {
     let colons = name.contains(':') && !(name.starts_with('[') && name.ends_with(']'));
     if name.is_empty() || name.contains(strange) || colons || name.starts_with('.') {
         let expected = "a host name without port, `*.` in front for any subdomain";
-        return Err(Mistake("host", expected, text.into()));
+        return Err(Mistake::new("host", expected, text));
     }
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     Ok(match text.starts_with("*.") {
@@ -284,7 +322,8 @@ fn host(text: &str) -> Result<Host, Mistake> {
     })
 }
 
-/// Gathers the values of each name; `canonical` gives the name as it is compared, or refuses it.
+/// Collects the values of each name; `canonical` returns the name as it is compared, or `None` if it is
+/// invalid.
 fn named(
     field: &'static str,
     pairs: &[(String, String)],
@@ -295,8 +334,8 @@ fn named(
     for (name, value) in pairs {
         let (Some(name), Ok(glob)) = (canonical(name), Glob::value(value)) else {
             mistakes.push(match canonical(name) {
-                None => Mistake(field, NAME, name.clone()),
-                Some(_) => Mistake(field, SHORT, value.clone()),
+                None => Mistake::new(field, NAME, name),
+                Some(_) => Mistake::new(field, SHORT, value),
             });
             continue;
         };

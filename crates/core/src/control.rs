@@ -56,7 +56,6 @@ pub struct Control {
     bounds: Bounds,
     history: History,
     silence: Silence,
-    /// The estimator's last estimate.
     last: Option<Estimate>,
 }
 

@@ -25,25 +25,13 @@ const BUCKETS: usize = (SUB * (1 + 32 - SUB_BITS as u64)) as usize;
 
 /// Upper bounds of the buckets shown to Prometheus.
 pub const PROMETHEUS_BOUNDS: [Duration; 16] = {
-    let ms = Duration::from_millis;
-    [
-        ms(1),
-        ms(2),
-        ms(5),
-        ms(10),
-        ms(25),
-        ms(50),
-        ms(100),
-        ms(250),
-        ms(500),
-        ms(1_000),
-        ms(2_500),
-        ms(5_000),
-        ms(10_000),
-        ms(30_000),
-        ms(60_000),
-        ms(300_000),
-    ]
+    let ms = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000];
+    let (mut bounds, mut at) = ([Duration::ZERO; 16], 0);
+    while at < bounds.len() {
+        bounds[at] = Duration::from_millis(ms[at]);
+        at += 1;
+    }
+    bounds
 };
 
 fn bucket(us: u64) -> usize {

@@ -1,7 +1,7 @@
-//! Tickets and passes: signed proofs that a visitor carries, so that the gate keeps no state per visitor.
+//! Tickets and passes: signed proofs that visitors carry, so that the gate keeps no state per visitor.
 //!
 //! A ticket is WebQ's token (III-C): time stamp, wait, and a keyed hash over both. Departures from the paper:
-//! class, cost and first arrival are signed too, so that a visitor who gets a new ticket keeps its seniority;
+//! class, cost and first arrival are signed too, so that a new ticket keeps the seniority of the old one;
 //! a nonce makes redemption exactly-once possible; MD5 became HMAC-SHA-256 (RFC 2104) cut to 128 bits
 //! (section 5 of the RFC allows half the output, and a forger has one online guess per request); the address
 //! became a [`Binding`] of choice, because the addresses of one mobile visitor change while waiting.
@@ -16,10 +16,10 @@
 //! ```
 //!
 //! Numbers are big-endian, times are milliseconds; `kind` holds the version (high half) and the kind of
-//! binding (low half). Every part has one fixed length, so no two inputs of the MAC read alike. The domain
-//! fills a whole SHA-256 block: it is hashed once per key, and payload and binding fit the one block that
-//! remains, so that a seal costs two block operations. 45 and 39 bytes are multiples of three: base64url has
-//! neither padding nor spare bits, and a ticket has exactly one spelling.
+//! binding (low half). Every part has a fixed length, so two different inputs of the MAC never have the same
+//! bytes. The domain fills a whole SHA-256 block: it is hashed once per key, and payload and binding fit the
+//! one block that remains, so that a seal costs two block operations. 45 and 39 bytes are multiples of three:
+//! base64url has neither padding nor spare bits, and a ticket has exactly one spelling.
 //!
 //! Rejected: JWT (three times the size, and the algorithm comes from the sender); encryption (nothing in a
 //! ticket is a secret, only its authorship matters); signatures (only gates verify, and they can share a
@@ -54,17 +54,17 @@ const MAX_U40: u64 = (1 << 40) - 1;
 /// A promise of the waiting room (WebQ III-C). Times are whole milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// The class that waits.
+    /// The class of the waiting request.
     pub class: ClassId,
     /// Work reserved for it.
     pub cost: Cost,
-    /// When this ticket was made.
+    /// When the ticket was issued.
     pub issued: Timestamp,
-    /// The wait promised then; the visitor's turn is at `issued + wait`.
+    /// The wait announced then; the ticket is due at `issued + wait`.
     pub wait: Duration,
-    /// When the visitor first came; not after `issued`. Kept in a new ticket.
+    /// When the visitor first arrived, at or before `issued`. A new ticket keeps it.
     pub arrived: Timestamp,
-    /// Makes the ticket one of a kind: what is redeemed exactly once.
+    /// Makes the ticket unique, so that it can be redeemed exactly once.
     pub nonce: u64,
 }
 
@@ -72,12 +72,12 @@ impl Ticket {
     /// Characters of a sealed ticket.
     pub const TEXT_LEN: usize = TICKET_BYTES / 3 * 4;
 
-    /// When the visitor's turn is, by the schedule in force when the ticket was made.
+    /// When the ticket is due, by the schedule at the time of issue.
     pub fn due(&self) -> Timestamp {
         self.issued + self.wait
     }
 
-    /// Fields too large for their bytes are cut to the largest that fits: a wait or a seniority of 49 days.
+    /// Fields that exceed their bytes are cut to the largest value: a wait or a seniority of 49 days.
     fn payload(&self, kind: Kind, key: u8) -> [u8; TICKET_PAYLOAD] {
         let before = self.issued.as_millis().saturating_sub(self.arrived.as_millis());
         let mut w = Writer::<TICKET_PAYLOAD>::new(kind, key);
@@ -112,19 +112,19 @@ pub enum PassKind {
 
 /// Proof of admission: lets the next requests through without another wait. Times are whole milliseconds.
 ///
-/// How long it holds is decided where it is read (`session.timeout`, `session.max_age`), so that a changed
-/// configuration applies to the passes already out.
+/// Its validity is decided where it is read (`session.timeout`, `session.max_age`), so that a changed
+/// configuration applies to existing passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pass {
     /// What it lets through.
     pub kind: PassKind,
     /// The class whose ticket was redeemed.
     pub class: ClassId,
-    /// When this pass was made; renewed with activity.
+    /// When the pass was issued; renewed with activity.
     pub issued: Timestamp,
     /// When the session was admitted; not after `issued`, never renewed.
     pub first: Timestamp,
-    /// Tells sessions apart; the same in every renewal.
+    /// Identifies the session; the same in every renewal.
     pub nonce: u64,
 }
 
@@ -205,7 +205,7 @@ impl AsRef<str> for Sealed {
     }
 }
 
-/// The text is as good as the ticket: it does not belong in logs.
+/// Hides the text, because it is the ticket itself and does not belong in logs.
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} characters)", self.len)
@@ -290,7 +290,7 @@ impl KeyRing {
     }
 }
 
-/// Lays numbers of fixed width one after the other.
+/// Writes numbers of fixed width one after the other.
 struct Writer<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -315,7 +315,6 @@ impl<const N: usize> Writer<N> {
     }
 }
 
-/// Reads what [`Writer`] wrote.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

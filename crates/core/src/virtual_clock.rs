@@ -16,7 +16,7 @@
 //!   visitors.
 //! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than the work of one visitor.
 //!
-//! That is the pace where a rate governs. Where an estimator governs by the in-flight limit, `V` moves so
+//! That is the pace where a rate governs. Where an estimator sets an in-flight limit, `V` moves so
 //! that a short queue is kept at the gate (`room/queue_pacer.rs`); `C` is then for positions and waits only,
 //! and the pace above, with the operator's ceiling for `C`, is an upper bound.
 //!
@@ -78,12 +78,12 @@ impl VirtualClock {
         VirtualTime::from_word(self.0.load(Ordering::Acquire))
     }
 
-    /// Stops it, if it followed the wall clock.
+    /// Stops the clock if it follows the wall clock.
     pub(crate) fn stop(&self, now: Timestamp) {
         let seen = self.value();
         if seen.follows_clock {
             let stopped = VirtualTime { at: seen.at.max(now), follows_clock: false };
-            // Another thread that has set it meanwhile knew as much.
+            // If another thread has set it meanwhile, its value is as good.
             _ = self.0.compare_exchange(
                 seen.to_word(),
                 stopped.to_word(),

@@ -56,8 +56,7 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
-    /// throughput.
+    /// An estimator that admits `start` cost units per second until it has measured the throughput.
     pub fn new(config: AimdConfig, start: Option<Rate>) -> Self {
         Self { config, limit: config.start_in_flight.max(1), throughput: Throughput::new(start) }
     }

@@ -287,7 +287,6 @@ impl Bottleneck {
         Some(need * cost / per_second)
     }
 
-    /// Configured cost units per second.
     fn capacity(&self) -> f64 {
         let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
         let now = self.throughput_of_round().or(self.ramp_throughput);

@@ -96,8 +96,7 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
-    /// throughput.
+    /// An estimator that admits `start` cost units per second until it has measured the throughput.
     pub fn new(config: GradientConfig, start: Option<Rate>) -> Self {
         Self {
             config,

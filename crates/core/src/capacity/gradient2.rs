@@ -71,8 +71,7 @@ pub struct Gradient2 {
 }
 
 impl Gradient2 {
-    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
-    /// throughput.
+    /// An estimator that admits `start` cost units per second until it has measured the throughput.
     pub fn new(config: Gradient2Config, start: Option<Rate>) -> Self {
         let limit = f64::from(config.start_in_flight.max(1));
         Self { config, limit, long_s: 0.0, short_s: 0.0, warm: 0, throughput: Throughput::new(start) }

@@ -8,7 +8,6 @@
 //! choose how many requests the origin works on at once ([`Estimate::max_in_flight`]), and the rate follows
 //! from the throughput.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::units::{ClassId, Cost, Rate, Timestamp};
@@ -218,17 +217,9 @@ const KNOWN: &[(&str, Make)] = &[
 ];
 
 /// There is no estimator of this name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected an estimator (`{}`), got `{got}`", names().collect::<Vec<_>>().join("`, `"))]
 pub struct UnknownEstimator {
     /// The name that was asked for.
     pub got: String,
 }
-
-impl fmt::Display for UnknownEstimator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = names().map(|n| format!("`{n}`")).collect();
-        write!(f, "expected an estimator ({}), got `{}`", known.join(", "), self.got)
-    }
-}
-
-impl std::error::Error for UnknownEstimator {}

@@ -91,7 +91,6 @@ enum Then {
     Watch,
 }
 
-/// The stage of the discovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stage {
     Coarse,
@@ -105,7 +104,6 @@ enum Stage {
     /// Little is admitted until the service has worked off its backlog.
     Relieving {
         then: Then,
-        /// Epochs of relief so far.
         epochs: u32,
         /// Requests at the service at which relief ends.
         enough: f64,
@@ -121,9 +119,9 @@ enum Stage {
     Watching(Watch),
 }
 
-/// How an epoch's goodput compares with the load.
+/// The outcome of an epoch: how its goodput compares with the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Seen {
+enum Outcome {
     /// |g - c| / g < ε.
     Close,
     /// Less, because the service cannot serve more.
@@ -138,7 +136,6 @@ enum Seen {
     Nothing,
 }
 
-/// Why the present discovery began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     Start,
@@ -157,7 +154,6 @@ pub struct PowerRatio {
     load: f64,
     stage: Stage,
     cause: Cause,
-    /// The first load of this discovery.
     began_with: f64,
     /// C̄.
     coarse_end: f64,
@@ -167,9 +163,7 @@ pub struct PowerRatio {
     /// Least mean response time of an epoch of this discovery, seconds.
     best: Option<f64>,
     sums: Sums,
-    /// Result of the last epoch.
-    seen: Option<Seen>,
-    /// Consecutive epochs with failures.
+    outcome: Option<Outcome>,
     failing: u32,
 }
 
@@ -189,7 +183,7 @@ impl PowerRatio {
             fit: None,
             best: None,
             sums: Sums::default(),
-            seen: None,
+            outcome: None,
             failing: 0,
         }
     }
@@ -206,24 +200,24 @@ impl PowerRatio {
     /// The paper's check, goodput close to c, is meant for low load, but an overloaded service fails it too.
     /// Taken literally, discovery stops for good at the first load that is more than ε too high. The
     /// difference shows in two figures: visitors wait, and the response time is much longer than the best.
-    fn judge(&self, epoch: &Epoch) -> Seen {
+    fn judge(&self, epoch: &Epoch) -> Outcome {
         let Some(response) = epoch.response else {
-            return if epoch.failed > 0 { Seen::Failing { share: 1.0 } } else { Seen::Nothing };
+            return if epoch.failed > 0 { Outcome::Failing { share: 1.0 } } else { Outcome::Nothing };
         };
         let slow = self.best.is_some_and(|best| response > self.config.overload * best);
         let share = epoch.failed as f64 / (epoch.failed as f64 + epoch.served as f64);
         if epoch.broken_off {
-            Seen::Overloaded
+            Outcome::Overloaded
         } else if epoch.is_close(self.load, self.config.closeness) {
-            Seen::Close
+            Outcome::Close
         } else if epoch.goodput < self.load && slow && epoch.waited {
-            Seen::Overloaded
+            Outcome::Overloaded
         } else if share > self.config.closeness {
-            Seen::Failing { share }
+            Outcome::Failing { share }
         } else if epoch.goodput < self.load {
-            Seen::Low
+            Outcome::Low
         } else {
-            Seen::Ahead
+            Outcome::Ahead
         }
     }
 
@@ -351,10 +345,10 @@ impl PowerRatio {
     }
 
     fn phase(&self) -> Phase {
-        match self.seen {
-            Some(Seen::Failing { .. }) => Phase::Paused,
+        match self.outcome {
+            Some(Outcome::Failing { .. }) => Phase::Paused,
             // A capacity that was found is held even with few visitors.
-            Some(Seen::Low | Seen::Nothing) if !self.is_found() => Phase::Paused,
+            Some(Outcome::Low | Outcome::Nothing) if !self.is_found() => Phase::Paused,
             // Relief admits far less than the capacity.
             _ if self.is_found() && !matches!(self.stage, Stage::Relieving { .. }) => Phase::Settled,
             _ => Phase::Searching,
@@ -377,12 +371,12 @@ impl PowerRatio {
 impl PowerRatio {
     fn reason(&self) -> String {
         let stage = self.stage_text();
-        match self.seen {
-            Some(Seen::Nothing | Seen::Low) if self.is_found() => stage,
-            Some(Seen::Nothing) => format!("paused: nothing to serve ({stage})"),
-            Some(Seen::Low) => format!("paused: offered load below the estimate ({stage})"),
-            Some(Seen::Failing { share: 1.0 }) => format!("errors only: holding ({stage})"),
-            Some(Seen::Failing { share }) => {
+        match self.outcome {
+            Some(Outcome::Nothing | Outcome::Low) if self.is_found() => stage,
+            Some(Outcome::Nothing) => format!("paused: nothing to serve ({stage})"),
+            Some(Outcome::Low) => format!("paused: offered load below the estimate ({stage})"),
+            Some(Outcome::Failing { share: 1.0 }) => format!("errors only: holding ({stage})"),
+            Some(Outcome::Failing { share }) => {
                 format!("paused: {:.0} % of the requests fail ({stage})", share * 100.0)
             }
             _ => stage,

@@ -59,7 +59,6 @@ struct Tick {
     saturated: bool,
 }
 
-/// Measures the throughput at saturation.
 #[derive(Clone, Debug)]
 pub(super) struct Throughput {
     ticks: VecDeque<Tick>,
@@ -111,7 +110,6 @@ impl Throughput {
         Estimate { capacity, gain, max_in_flight: Some(limit.max(1)), phase, confidence }
     }
 
-    /// Continues from an operator's capacity.
     pub(super) fn set(&mut self, capacity: Rate) {
         self.capacity = capacity.get().max(FLOOR);
         self.rediscover();

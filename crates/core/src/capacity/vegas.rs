@@ -71,8 +71,7 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
-    /// throughput.
+    /// An estimator that admits `start` cost units per second until it has measured the throughput.
     pub fn new(config: VegasConfig, start: Option<Rate>) -> Self {
         Self {
             config,

@@ -1,14 +1,14 @@
 //! Globs in linear time.
 //!
-//! A pattern is a small automaton whose states are the places between its tokens; all places where the text
-//! could stand are followed at once (Thompson's construction, CACM 11(6), 1968), so a text of n bytes takes
-//! at most (n + 1) · (tokens + 1) steps whatever the pattern is. Rejected: backtracking, which a pattern like
-//! `*a*a*a*b` drives to n⁴; the `regex` crate, whose tables cost kilobytes per pattern for a language of
-//! three wildcards.
+//! A pattern is a small automaton whose states are the positions between its tokens. All positions that the
+//! text may have reached are followed at once (Thompson's construction, CACM 11(6), 1968), so a text of n
+//! bytes takes at most (n + 1) · (tokens + 1) steps for any pattern. Rejected: backtracking, which takes n⁴
+//! for a pattern like `*a*a*a*b`; and the `regex` crate, whose tables cost kilobytes per pattern for a
+//! language of three wildcards.
 //!
-//! `?` stands for one byte, `*` for any run of bytes; in paths neither crosses a `/`, and `**` does. `/**`
-//! also stands for nothing, so that `/checkout/**` covers `/checkout` itself: a rule that protects a subtree
-//! and forgets its root would be a trap.
+//! `?` matches one byte, `*` any run of bytes; in paths neither matches a `/`, and `**` does. `/**` also
+//! matches nothing, so that `/checkout/**` covers `/checkout` itself: otherwise a rule that protects a
+//! subtree would miss its root.
 
 /// Tokens after the literal prefix: states 0..=255 fit four words.
 const MAX_TOKENS: usize = 255;
@@ -23,14 +23,14 @@ enum Token {
     Run,
     /// `**`: crosses the separator.
     DeepRun,
-    /// The `/` of a `/**`, which is always the next token; both may stand for nothing.
+    /// The `/` of a `/**`; the next token is always `**`. Both may match nothing.
     Deep,
 }
 
 /// A compiled pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Glob {
-    /// Compared first: most texts fail here.
+    /// Compared first, because most texts differ here.
     prefix: Box<[u8]>,
     tokens: Box<[Token]>,
     separator: Option<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Glob {
 pub(super) struct TooLong;
 
 impl Glob {
-    /// A pattern for values: `*` and `?` stand for any bytes.
+    /// A pattern for values: `*` and `?` match any bytes.
     pub(super) fn value(pattern: &str) -> Result<Self, TooLong> {
         let token = |b| match b {
             b'*' => Token::Run,
@@ -51,7 +51,7 @@ impl Glob {
         Self::assemble(pattern.bytes().map(token).collect(), None)
     }
 
-    /// A pattern for paths. Escapes in it are read as [`super::path`] reads them in paths, so `%2A` is a
+    /// A pattern for paths. Escapes are decoded like those of paths ([`super::path`]), so `%2A` is a literal
     /// star.
     pub(super) fn path(pattern: &str) -> Result<Self, TooLong> {
         let mut tokens = Vec::new();
@@ -75,7 +75,7 @@ impl Glob {
                         rest = &tail[2..];
                     }
                     None => {
-                        // Escapes that stay are compared in capitals.
+                        // Escapes that are not decoded are compared in capitals.
                         let digits = if super::path::is_escape(tail) { 2 } else { 0 };
                         tokens.push(Token::Byte(b'%'));
                         tokens.extend(tail[..digits].iter().map(|b| Token::Byte(b.to_ascii_uppercase())));
@@ -99,7 +99,7 @@ impl Glob {
         Ok(Self { prefix, tokens: tokens.into(), separator })
     }
 
-    /// Whether the whole text fits.
+    /// Whether the whole text matches.
     pub(super) fn matches(&self, text: impl IntoIterator<Item = u8>) -> bool {
         self.run(text.into_iter(), || ())
     }
@@ -114,7 +114,7 @@ impl Glob {
             let byte = text.next();
             let mut then = Set::default();
             let mut from = 0;
-            // Moves without a byte only lead to higher states, so one ascending pass meets them all.
+            // Moves without a byte only lead to higher states, so one ascending pass finds them all.
             while let Some(state) = now.next_from(from) {
                 on_step();
                 from = state + 1;
@@ -159,7 +159,6 @@ impl Glob {
     }
 }
 
-/// A set of states.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Set([u64; WORDS]);
 

@@ -1,4 +1,4 @@
-//! A request head as the rules see it: borrowed from whatever the data plane parsed it into.
+//! The request head that rules are matched against, borrowed from the data plane's own types.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,15 @@ pub struct RequestHead<'a> {
     pub path: &'a str,
     /// The query as sent, without the `?`; empty if there is none.
     pub query: &'a str,
-    /// The host asked for, with or without port.
+    /// The requested host, with or without port.
     pub host: &'a str,
-    /// The visitor's address, trusted proxies already seen through.
+    /// The visitor's address, behind trusted proxies.
     pub client: IpAddr,
     /// The header fields.
     pub fields: &'a dyn Fields,
 }
 
-/// Header fields, wherever they are kept.
+/// Header fields, in any representation.
 pub trait Fields {
     /// Whether `test` holds for any value of the field `name` (in lower case), in the order sent.
     fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool;
@@ -64,7 +64,7 @@ pub(super) fn any_query(query: &str, name: &str, mut test: impl FnMut(FormBytes<
     })
 }
 
-/// The bytes of an `application/x-www-form-urlencoded` text (URL standard, 5.1), decoded on the way.
+/// The bytes of an `application/x-www-form-urlencoded` text (URL standard, 5.1), decoded while iterating.
 pub(super) struct FormBytes<'a>(&'a [u8]);
 
 impl Iterator for FormBytes<'_> {

@@ -1,16 +1,16 @@
-//! Paths as rules see them: spelled one way, so that another spelling of the same path cannot dodge a rule.
+//! Paths in one normal spelling, so that another spelling of the same path cannot evade a rule.
 //!
-//! After RFC 3986 section 6.2.2, and one step further, as origins go: every escape is decoded except `%2F`
-//! and `%25` (decoding those would change where segments end, or what the next decoder reads), dot segments
-//! are resolved, runs of slashes count as one (nginx's `merge_slashes`). Only for matching: the origin gets
-//! the path as it was sent.
+//! This follows RFC 3986 section 6.2.2, and one step further, as origins do: every escape is decoded except
+//! `%2F` and `%25` (decoding those would change where segments end, or what the next decoder reads), dot
+//! segments are resolved, and runs of slashes count as one (nginx's `merge_slashes`). The normal spelling is
+//! only for matching: the origin gets the path as it was sent.
 //!
 //! Left alone, because origins differ: letter case, and path parameters (`/checkout;x`), which belong to
-//! their segment. Before an origin that drops them (servlet containers) write `/checkout*`.
+//! their segment. For an origin that drops them (servlet containers) write `/checkout*`.
 
 use std::borrow::Cow;
 
-/// The path in its one spelling; borrowed if it was spelled so already, as nearly all are.
+/// The path in its normal spelling; borrowed if it is normal already, as nearly all paths are.
 pub(super) fn normalise(path: &str) -> Cow<'_, [u8]> {
     let bytes = path.as_bytes();
     if bytes.is_empty() {
@@ -32,7 +32,7 @@ fn is_normal(path: &[u8]) -> bool {
 }
 
 fn rewrite(path: &[u8]) -> Vec<u8> {
-    // Starts with the slash that every segment follows.
+    // Begins with a slash, as every segment does.
     let mut out = Vec::with_capacity(path.len() + 1);
     let mut open = false;
     for segment in path.split(|&b| b == b'/') {
@@ -84,7 +84,6 @@ pub(super) fn escape(after_percent: &[u8]) -> Option<u8> {
     hex(after_percent).filter(|b| !matches!(b, b'/' | b'%'))
 }
 
-/// Whether two hexadecimal digits follow.
 pub(super) fn is_escape(after_percent: &[u8]) -> bool {
     hex(after_percent).is_some()
 }

@@ -24,7 +24,6 @@ const DECAY_S: f64 = 10.0;
 /// still get in.
 const FLOOR: f64 = 0.1;
 
-/// Time without reports.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Silence(Duration);
 
@@ -33,7 +32,6 @@ impl Silence {
         Self(if last.phase == Phase::Configured { Duration::ZERO } else { silence })
     }
 
-    /// The decayed estimate.
     pub(super) fn decayed(&self, last: &Estimate, floor: Rate) -> Estimate {
         if self.0.is_zero() {
             return *last;

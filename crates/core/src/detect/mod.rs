@@ -27,19 +27,20 @@ mod sampling;
 mod adaptive;
 mod judge;
 
-mod levels;
-mod rates;
+mod counters;
 mod response_time;
 mod sources;
 
 pub use adaptive::{Adaptive, AdaptiveConfig, Thresholds};
 pub use averages::{Mean, Weighted};
+pub use counters::Counted;
 pub use judge::{Judge, JudgeConfig, Judgement, Limit};
-pub use levels::{Connections, Sessions};
-pub use rates::{ClassRate, Counted, RequestRate};
-pub use response_time::{ResponseTime, Statistic};
+pub use response_time::Statistic;
 pub use sampling::{Elapsed, Sampler, Sampling};
-pub use sources::{HostFigure, Signal};
+
+use counters::{EventRate, Events, Open, OpenLevel};
+use response_time::ResponseTime;
+use sources::{HostFigure, Signal};
 
 /// Largest plausible figure: a thousand times the bytes of any host, and small enough that sums of `f64` keep
 /// their units.
@@ -152,7 +153,6 @@ impl<'a> DetectorInputs<'a> {
         self.snapshot.classes().iter().map(|class| class.arrivals).sum()
     }
 
-    /// Connections accepted since the start.
     fn connections_made(&self) -> u64 {
         self.snapshot.event(Event::Connections)
     }
@@ -219,11 +219,11 @@ impl Criterion {
     /// The detector for this criterion.
     pub fn detector(self, common: &Common) -> Box<dyn Resource + Send> {
         match self {
-            Self::RequestRate(counted) => Box::new(RequestRate::new(counted, common)),
-            Self::ClassRate(class) => Box::new(ClassRate::new(class, common)),
+            Self::RequestRate(counted) => Box::new(EventRate::new(Events::All(counted), common)),
+            Self::ClassRate(class) => Box::new(EventRate::new(Events::OfClass(class), common)),
             Self::ResponseTime(class, statistic) => Box::new(ResponseTime::new(class, statistic, common)),
-            Self::Connections => Box::new(Connections::new(common)),
-            Self::Sessions => Box::new(Sessions::new(common)),
+            Self::Connections => Box::new(OpenLevel::new(Open::Connections, common)),
+            Self::Sessions => Box::new(OpenLevel::new(Open::Sessions, common)),
             Self::Host(source) => Box::new(HostFigure::new(source, common)),
             Self::Signal(source) => Box::new(Signal::new(source, common)),
         }

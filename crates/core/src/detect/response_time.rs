@@ -24,8 +24,7 @@ pub enum Statistic {
 }
 
 /// Response times of all requests or of a class, in seconds.
-#[derive(Debug)]
-pub struct ResponseTime {
+pub(super) struct ResponseTime {
     class: Option<ClassId>,
     statistic: Statistic,
     period: Duration,
@@ -37,7 +36,6 @@ pub struct ResponseTime {
 }
 
 impl ResponseTime {
-    /// A detector without data.
     pub fn new(class: Option<ClassId>, statistic: Statistic, common: &Common) -> Self {
         Self {
             class,

@@ -38,7 +38,6 @@ pub struct Sampler {
     checks: u64,
 }
 
-/// The events counted at a time.
 #[derive(Clone, Copy, Default, Debug)]
 struct Count {
     events: u64,

@@ -12,8 +12,7 @@ use super::{
 use crate::units::Timestamp;
 
 /// (g) A figure of a host, averaged over the period.
-#[derive(Debug)]
-pub struct HostFigure {
+pub(super) struct HostFigure {
     source: SourceId,
     readings: Readings,
     mean: Mean,
@@ -22,7 +21,6 @@ pub struct HostFigure {
 }
 
 impl HostFigure {
-    /// A detector without data.
     pub fn new(source: SourceId, common: &Common) -> Self {
         Self {
             source,
@@ -60,8 +58,7 @@ impl Resource for HostFigure {
 }
 
 /// (h) The signal of another application.
-#[derive(Debug)]
-pub struct Signal {
+pub(super) struct Signal {
     source: SourceId,
     readings: Readings,
     judge: Judge,
@@ -69,7 +66,6 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A detector without data.
     pub fn new(source: SourceId, common: &Common) -> Self {
         Self {
             source,
@@ -97,17 +93,15 @@ impl Resource for Signal {
 }
 
 /// The last plausible reading of a source, for as long as it is valid.
-#[derive(Debug)]
 struct Readings {
     time_to_live: Duration,
     valid: Option<Valid>,
     /// Number of the last reading, plausible or not.
     number: Option<u64>,
-    /// Plausible readings so far.
     count: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Valid {
     value: f64,
     until: Timestamp,

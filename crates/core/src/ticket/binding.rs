@@ -1,31 +1,30 @@
-//! What a ticket is tied to, so that it cannot be handed on or sold.
+//! What a ticket is bound to, so that it cannot be passed on or sold.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a binding in the MAC's input: one that tells IPv4 from IPv6, and the longest value.
 pub(super) const BINDING_BYTES: usize = 17;
 
-/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: what one carrier-grade NAT commonly rotates
-/// within.
+/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: the range within which a carrier-grade NAT
+/// commonly rotates.
 const V4_PREFIX: u32 = 24;
-/// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: what one subscriber is commonly given (RFC
-/// 6177).
+/// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: the usual prefix of one subscriber (RFC 6177).
 const V6_PREFIX: u32 = 56;
 
-/// What a ticket is tied to when it is made.
+/// What a ticket is bound to when it is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// To nothing: anyone may use it.
+    /// Nothing: anyone may use it.
     None,
-    /// To the visitor's address (WebQ III-C).
+    /// The visitor's address (WebQ III-C).
     Ip(IpAddr),
-    /// To the /24 (IPv4) or /56 (IPv6) of the visitor's address.
+    /// The /24 (IPv4) or /56 (IPv6) of the visitor's address.
     IpPrefix(IpAddr),
-    /// To a random value in a cookie of the visitor's.
+    /// A random value in a cookie of the visitor.
     Cookie([u8; 16]),
 }
 
-/// Which [`Binding`] it is; part of the signed payload.
+/// The kind of a [`Binding`], as in the signed payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -60,7 +59,7 @@ impl Binding {
                 out[1..].copy_from_slice(&nonce);
                 return out;
             }
-            // An IPv4 visitor on a dual-stack listener shows up as ::ffff:a.b.c.d: the same visitor.
+            // On a dual-stack listener an IPv4 visitor has the address ::ffff:a.b.c.d.
             Self::Ip(ip) => ip.to_canonical(),
             Self::IpPrefix(ip) => prefix(ip.to_canonical()),
         };
@@ -93,13 +92,13 @@ fn prefix(ip: IpAddr) -> IpAddr {
 pub struct BindingKinds(u8);
 
 impl BindingKinds {
-    /// Tickets tied to nothing.
+    /// Tickets bound to nothing.
     pub const NONE: Self = Self(1 << Kind::None as u8);
-    /// Tickets tied to an address.
+    /// Tickets bound to an address.
     pub const IP: Self = Self(1 << Kind::Ip as u8);
-    /// Tickets tied to an address prefix.
+    /// Tickets bound to an address prefix.
     pub const IP_PREFIX: Self = Self(1 << Kind::IpPrefix as u8);
-    /// Tickets tied to a cookie.
+    /// Tickets bound to a cookie.
     pub const COOKIE: Self = Self(1 << Kind::Cookie as u8);
 
     /// The kinds of either set.
@@ -115,14 +114,14 @@ impl BindingKinds {
 /// The visitor that presents a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Presenter {
-    /// The visitor's address, trusted proxies already seen through.
+    /// The visitor's address, behind trusted proxies.
     pub ip: IpAddr,
     /// The value of the visitor's binding cookie, if there is one.
     pub cookie: Option<[u8; 16]>,
 }
 
 impl Presenter {
-    /// What a ticket of this kind must be tied to; `None` if the visitor lacks it.
+    /// The binding that a ticket of this kind must have; `None` if the visitor has no such value.
     pub(super) fn binding(&self, kind: Kind) -> Option<Binding> {
         match kind {
             Kind::None => Some(Binding::None),

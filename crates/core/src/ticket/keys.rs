@@ -1,7 +1,7 @@
 //! The key ring: the first key signs, all verify, so that a key can be rotated while its tickets remain
 //! valid.
 //!
-//! To rotate: put the new key in front, and take the old one out once its last ticket has run out
+//! To rotate: add the new key in front, and remove the old one when its last ticket has expired
 //! (`room.max_wait` + `room.grace`). With several gates, add the new key *behind* the old everywhere first.
 
 use std::fmt;
@@ -15,10 +15,9 @@ use crate::mutants::{self, Mutant};
 /// Bytes of a tag: 128 bits.
 pub(super) const TAG_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
-/// Input block of SHA-256.
 const BLOCK: usize = 64;
 
-/// What is signed: one can never stand in for the other.
+/// The purpose of a signature: a ticket is never valid as a pass, nor a pass as a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Domain {
     Ticket,
@@ -41,7 +40,7 @@ impl Domain {
     }
 }
 
-/// Only the states that HMAC derives from the secret are kept: nothing can print the secret by mistake.
+/// Holds only the states that HMAC derives from the secret, so that nothing can print the secret.
 #[derive(Clone)]
 struct Key {
     id: u8,
@@ -126,7 +125,7 @@ impl KeyRing {
         text
     }
 
-    /// Ids in the ring, the signing key's first.
+    /// Ids in the ring; the first is that of the signing key.
     pub fn ids(&self) -> impl Iterator<Item = u8> + '_ {
         self.keys.iter().map(|k| k.id)
     }
@@ -176,7 +175,7 @@ fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
     Some(out)
 }
 
-/// Why a key ring could not be read. Never repeats what was written: it may be a secret.
+/// Why a key ring is invalid. Never contains the text, which may be a secret.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
     /// No entry.
@@ -185,25 +184,25 @@ pub enum KeyError {
     /// No colon.
     #[error("key {entry}: expected `ID:64 hexadecimal digits`, got no `:`")]
     Form {
-        /// Which entry, from 0.
+        /// Index of the entry.
         entry: usize,
     },
     /// The id is not a number of one byte.
     #[error("key {entry}: expected an id of 0 to 255 before the `:`")]
     Id {
-        /// Which entry, from 0.
+        /// Index of the entry.
         entry: usize,
     },
     /// The secret is not 64 hexadecimal digits.
     #[error("key {entry}: expected 64 hexadecimal digits after the `:`")]
     Secret {
-        /// Which entry, from 0.
+        /// Index of the entry.
         entry: usize,
     },
     /// The id occurs twice.
     #[error("key {entry}: id {id} is already in the ring")]
     Duplicate {
-        /// Which entry, from 0.
+        /// Index of the entry.
         entry: usize,
         /// The id.
         id: u8,

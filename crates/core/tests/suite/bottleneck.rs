@@ -1,16 +1,18 @@
-//! The bottleneck estimator in a closed loop with a tiny origin: trajectories, and input that must not disturb it.
+//! The bottleneck estimator in a closed loop with a small origin: trajectories, and disturbances.
 //!
-//! The origin has workers and one line; the gate in front of it always has somebody waiting, unless a test says otherwise. Service
-//! times come from a generator with a fixed seed, so that a trajectory is the same on every run.
-//!
-//! Long because: one file of one thing's tests, each of a few lines.
+//! The origin has workers and one line. The gate in front of it always has a backlog, unless a test states
+//! otherwise. Service times come from a generator with a fixed seed, so that a trajectory is the same on
+//! every run.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::capacity::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample};
+use tidegate_core::control::TICK;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+use super::samples::SERVED;
 
 const TICK_US: u64 = 100_000;
 const START_US: u64 = 1_000_000_000;
@@ -22,16 +24,16 @@ enum Service {
     Exponential,
 }
 
-/// Workers, a line, and what is in flight.
+/// Workers, a line, and the requests in service.
 struct Origin {
     workers: usize,
     mean_us: f64,
     service: Service,
     busy: usize,
-    /// Sent when, among how many.
+    /// When they were sent, and among how many.
     line: VecDeque<(u64, u32)>,
     ends: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    /// Nobody is served before this.
+    /// No service ends before this.
     paused_until: u64,
     random: u64,
     fails: bool,
@@ -114,7 +116,7 @@ impl Loop {
         (self.served - before) as f64 / seconds
     }
 
-    /// One tick in which at most `at_once` are in flight; fewer than the limit: nobody waits.
+    /// One tick with at most `at_once` in flight; below the limit there is no backlog.
     fn tick(&mut self, at_once: u32) {
         let end = self.now + TICK_US;
         let (most, backlog) = (self.limit().min(at_once), at_once >= self.limit());
@@ -142,17 +144,8 @@ impl Loop {
 }
 
 fn sample(sent: u64, ended: u64, in_flight: u32) -> Sample {
-    Sample {
-        class: ClassId(0),
-        cost: Cost::ONE,
-        count: 1,
-        ended: Timestamp::from_micros(ended),
-        response: Duration::from_micros(ended - sent),
-        lingered: Duration::ZERO,
-        in_flight,
-        ok: true,
-        backlog: true,
-    }
+    let (response, ended) = (Duration::from_micros(ended - sent), Timestamp::from_micros(ended));
+    Sample { ended, response, in_flight, ..SERVED }
 }
 
 #[track_caller]
@@ -214,7 +207,7 @@ fn a_fall_and_a_rise_of_the_speed_are_followed_within_seconds() {
 }
 
 #[test]
-fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
+fn a_rise_of_the_speed_does_not_move_the_knee() {
     for factor in [0.5, 0.2] {
         let mut it = Loop::new(Origin::new(10, 250.0, Service::Exponential));
         it.run(60.0);
@@ -222,7 +215,7 @@ fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
         it.origin.mean_us *= factor;
         for _ in 0..200 {
             it.tick(u32::MAX);
-            assert_eq!(it.estimate.phase, Phase::Settled, "no search for what is known");
+            assert_eq!(it.estimate.phase, Phase::Settled, "a known knee needs no search");
             assert!(it.limit() < 2 * before.max(10), "{} in flight, {before} before", it.limit());
         }
         close(it.capacity(), 40.0 / factor, 0.1);
@@ -230,7 +223,7 @@ fn a_rise_of_the_speed_leaves_the_knee_where_it_is() {
 }
 
 #[test]
-fn a_fall_of_the_speed_is_looked_into_without_starving_a_quiet_origin() {
+fn a_fall_of_the_speed_is_probed_without_starving_a_quiet_origin() {
     let mut it = Loop::new(Origin::new(10, 125.0, Service::Constant));
     it.run(20.0);
     it.origin.mean_us = 250e3;
@@ -239,12 +232,12 @@ fn a_fall_of_the_speed_is_looked_into_without_starving_a_quiet_origin() {
         it.tick(u32::MAX);
         least = least.min(it.limit());
     }
-    assert!((6..10).contains(&least), "it looked below, at {least}");
+    assert!((6..10).contains(&least), "it probed down to {least}");
     close(it.capacity(), 40.0, 0.05);
 }
 
 #[test]
-fn workers_that_leave_and_join_move_the_limit() {
+fn the_limit_follows_the_number_of_workers() {
     let mut it = Loop::new(Origin::new(8, 100.0, Service::Constant));
     it.run(20.0);
     it.origin.workers = 4;
@@ -267,7 +260,7 @@ fn pauses_do_not_look_like_slowness() {
         it.run(5.0);
         assert!((8..=26).contains(&it.limit()), "{}", it.limit());
     }
-    // A twelfth of the time it pauses.
+    // The origin pauses a twelfth of the time.
     close(it.capacity(), 92.0, 0.1);
 }
 
@@ -276,7 +269,7 @@ fn a_time_without_visitors_is_no_pause() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
     let capacity = it.capacity();
-    // Nobody for an hour, then a crowd at once.
+    // No visitors for an hour, then a crowd at once.
     (0..36_000).for_each(|_| it.tick(0));
     it.run(1.0);
     close(it.capacity(), capacity, 0.05);
@@ -290,14 +283,14 @@ fn a_knee_beyond_the_largest_limit_ends_the_search() {
     it.run(60.0);
     assert_eq!((it.limit(), it.estimate.phase), (20, Phase::Settled), "{}", it.estimator.state().reason);
     close(it.capacity(), 200.0, 0.1);
-    // And what becomes of the origin is noticed.
+    // Later changes of the origin are noticed.
     it.origin.workers = 5;
     it.run(60.0);
     close(it.capacity(), 50.0, 0.15);
 }
 
 #[test]
-fn without_a_backlog_nothing_is_learned_and_nothing_lost() {
+fn without_a_backlog_the_estimate_holds() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
     let (capacity, limit) = (it.capacity(), it.limit());
@@ -310,7 +303,7 @@ fn without_a_backlog_nothing_is_learned_and_nothing_lost() {
 }
 
 #[test]
-fn an_idle_origin_is_not_kept_from_visitors() {
+fn an_idle_origin_does_not_keep_visitors_waiting() {
     let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
     let load = GateLoad { room_waits: true, queued: 0, in_flight: 0 };
     let outflow = |tick: u64, estimator: &mut Bottleneck| {
@@ -324,7 +317,7 @@ fn an_idle_origin_is_not_kept_from_visitors() {
 }
 
 #[test]
-fn errors_only_hold_what_was_known_and_say_so() {
+fn errors_only_hold_the_estimate_and_are_the_reason() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
     let (capacity, limit) = (it.capacity(), it.limit());
@@ -339,7 +332,7 @@ fn errors_only_hold_what_was_known_and_say_so() {
 }
 
 #[test]
-fn an_origin_that_has_only_ever_failed_has_no_knee_and_a_reason() {
+fn an_origin_that_has_always_failed_has_no_knee() {
     let mut it = Loop::new(Origin::new(10, 5.0, Service::Constant));
     it.origin.fails = true;
     it.run(60.0);
@@ -351,10 +344,10 @@ fn an_origin_that_has_only_ever_failed_has_no_knee_and_a_reason() {
 }
 
 #[test]
-fn a_clock_that_runs_backwards_delays_nothing() {
+fn a_clock_that_runs_backwards_causes_no_delay() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
-    // Half an hour back, of which the origin knows nothing.
+    // Ten minutes back; the origin starts empty.
     it.origin.ends.clear();
     it.origin.line.clear();
     it.origin.busy = 0;
@@ -389,7 +382,7 @@ fn odd_samples_do_no_harm() {
 }
 
 #[test]
-fn an_operator_may_start_it_anew() {
+fn an_operator_may_request_a_rediscovery_or_set_the_capacity() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
     it.estimator.rediscover(Timestamp::from_micros(it.now));
@@ -404,7 +397,7 @@ fn an_operator_may_start_it_anew() {
 }
 
 #[test]
-fn its_state_tells_how_it_came_to_the_estimate() {
+fn the_state_shows_the_fit() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Constant));
     it.run(20.0);
     let state = it.estimator.state();
@@ -416,4 +409,27 @@ fn its_state_tells_how_it_came_to_the_estimate() {
     assert!(state.samples > 500 && state.points.len() >= 4 && state.curve.len() == 40);
     let rises = |points: &[(f64, f64)]| points.windows(2).all(|two| two[0].0 < two[1].0);
     assert!(rises(&state.points) && rises(&state.curve));
+}
+
+/// A crowd arrives at an idle gate, at an origin that always answers in 50 ms and a queue that is never empty.
+#[test]
+fn idle_time_before_a_crowd_does_not_lower_the_estimate() {
+    for idle in [0, 1, 36_000] {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let mut now = Timestamp::from_secs(1_795_000_000);
+        let mut estimate = estimator.tick(&GateLoad::default(), now);
+        for _ in 0..idle {
+            now = now + TICK;
+            estimate = estimator.tick(&GateLoad::default(), now);
+        }
+        for tick in 0..10 {
+            now = now + TICK;
+            let in_flight = estimate.max_in_flight.expect("a limit").min(16);
+            let sample = Sample { ended: now, response: Duration::from_millis(50), in_flight, ..SERVED };
+            (0..2 * in_flight).for_each(|_| estimator.observe(&sample));
+            estimate = estimator.tick(&GateLoad { room_waits: true, queued: 50, in_flight }, now);
+            // Four at once in 50 ms each are 80/s; a quarter of that is the least.
+            assert!(estimate.capacity.get() >= 20.0, "after {idle} idle ticks, tick {tick}: {estimate:?}");
+        }
+    }
 }

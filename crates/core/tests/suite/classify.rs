@@ -1,4 +1,4 @@
-//! Rules: what they match, what cannot dodge them, what is refused.
+//! Class rules: what they match, other spellings of a path, and invalid rules.
 
 use std::net::IpAddr;
 
@@ -73,7 +73,7 @@ fn path_globs() {
 }
 
 #[test]
-fn another_spelling_does_not_dodge_a_rule() {
+fn another_spelling_of_a_path_does_not_evade_a_rule() {
     let rule = only(ClassRule { path: strings(&["/checkout/**"]), ..ClassRule::default() });
     let same = [
         "/%63heckout",
@@ -241,7 +241,7 @@ fn the_first_rule_that_holds_wins_and_the_last_class_is_the_default() {
 }
 
 #[test]
-fn mistakes_are_refused_where_they_stand() {
+fn mistakes_are_reported_with_class_and_field() {
     let rule = ClassRule::default;
     let long = format!("/{}", "?".repeat(256));
     let cases: &[(ClassRule, &str, &str)] = &[
@@ -276,7 +276,7 @@ fn mistakes_are_refused_where_they_stand() {
     assert_eq!(error.to_string(), "class 255, class: expected at most 255 classes, got `256`");
 }
 
-/// What a glob means, straight from its definition: tries every way to split the text.
+/// A glob by its definition: tries every way to split the text.
 fn slow_match(pattern: &[u8], text: &[u8]) -> bool {
     let rest_of = |n| (0..=text.len()).filter(move |&i| i <= n).map(|i| &text[i..]);
     let segment = text.iter().position(|&b| b == b'/').unwrap_or(text.len());
@@ -298,14 +298,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn globs_mean_what_they_say(pattern in "/[ab/*?]{0,8}", text in "(/[ab]{1,2}){0,4}/?") {
+    fn globs_match_as_defined(pattern in "/[ab/*?]{0,8}", text in "(/[ab]{1,2}){0,4}/?") {
         let rule = only(ClassRule { path: vec![pattern.clone()], ..ClassRule::default() });
         let text = if text.is_empty() { "/".into() } else { text };
         let expected = slow_match(pattern.as_bytes(), text.as_bytes());
         prop_assert_eq!(holds(&rule, &head(&text)), expected, "{} on {}", pattern, text);
     }
 
-    /// Escaping letters and inserting detours leaves the class as it was.
+    /// Escaped letters and inserted detours do not change the class.
     #[test]
     fn spelling_does_not_matter(
         segments in prop::collection::vec("[a-z]{1,6}", 1..5),

@@ -1,4 +1,4 @@
-//! The control tick: estimators by name, samples from a window, and the operator's bounds.
+//! The control tick: estimators by name, samples of the gate, and the operator's bounds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +12,8 @@ use tidegate_core::room::{Room, RoomConfig};
 use tidegate_core::session::SessionPace;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
+use super::samples::SERVED;
+
 const NOW: Timestamp = Timestamp::from_secs(100);
 const FREE: Bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
 
@@ -20,7 +22,7 @@ fn rate(per_s: f64) -> Rate {
 }
 
 #[test]
-fn estimators_are_made_by_name() {
+fn estimators_are_created_by_name() {
     assert!(names().any(|n| n == "fixed"));
     for name in names() {
         assert!(by_name(name, &Options { rate: Some(rate(10.0)), ..Options::default() }).is_ok(), "{name}");
@@ -53,17 +55,18 @@ fn the_fixed_capacity_is_what_was_set_last() {
     }
 }
 
-/// Believes what it is told and keeps what it saw.
+/// Returns a fixed estimate and records its inputs.
 struct Scripted {
-    belief: Estimate,
+    estimate: Estimate,
     seen: Arc<Mutex<Vec<Sample>>>,
+    loads: Arc<Mutex<Vec<GateLoad>>>,
 }
 
 impl Scripted {
     fn new(capacity: f64, gain: f64, max_in_flight: Option<u32>) -> Self {
         let capacity = rate(capacity);
-        let belief = Estimate { capacity, gain, max_in_flight, phase: Phase::Searching, confidence: 0.5 };
-        Self { belief, seen: Arc::default() }
+        let estimate = Estimate { capacity, gain, max_in_flight, phase: Phase::Searching, confidence: 0.5 };
+        Self { estimate, seen: Arc::default(), loads: Arc::default() }
     }
 }
 
@@ -72,12 +75,13 @@ impl Estimator for Scripted {
         self.seen.lock().unwrap().push(*sample);
     }
 
-    fn tick(&mut self, _load: &GateLoad, _now: Timestamp) -> Estimate {
-        self.belief
+    fn tick(&mut self, load: &GateLoad, _now: Timestamp) -> Estimate {
+        self.loads.lock().unwrap().push(*load);
+        self.estimate
     }
 
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
-        self.belief.capacity = capacity;
+        self.estimate.capacity = capacity;
     }
 
     fn rediscover(&mut self, _now: Timestamp) {}
@@ -94,7 +98,7 @@ fn no_estimate_exceeds_the_operators_bounds() {
         floor: rate(floor),
         max_in_flight,
     };
-    // (bounds, believed, gain, limit wanted) -> (capacity, outflow, limit)
+    // (bounds, estimated capacity, gain, limit) -> (capacity, outflow, limit)
     let cases = [
         (bounds(0.0, 50.0, None), (80.0, 1.0, None), (50.0, 50.0, None)),
         (bounds(0.0, 50.0, None), (30.0, 1.0, Some(7)), (30.0, 30.0, Some(7))),
@@ -107,38 +111,38 @@ fn no_estimate_exceeds_the_operators_bounds() {
         (bounds(20.0, 50.0, None), (15.0, 2.0, None), (20.0, 30.0, None)),
         (bounds(60.0, 50.0, None), (15.0, 1.0, None), (50.0, 50.0, None)),
     ];
-    for (bounds, (believed, gain, limit), (capacity, outflow, max_in_flight)) in cases {
-        let mut control = Control::new(Box::new(Scripted::new(believed, gain, limit)), FREE);
+    for (bounds, (estimated, gain, limit), (capacity, outflow, max_in_flight)) in cases {
+        let mut control = Control::new(Box::new(Scripted::new(estimated, gain, limit)), FREE);
         control.reconfigure(bounds);
         let (tunables, _) = control.tick(&[], &GateLoad::default(), NOW);
         let (capacity, outflow, keeps_queue) = (rate(capacity), rate(outflow), limit.is_some());
         let expected = Tunables { outflow, capacity, max_in_flight, keeps_queue };
-        assert_eq!(tunables, expected, "{bounds:?} {believed} {gain} {limit:?}");
+        assert_eq!(tunables, expected, "{bounds:?} {estimated} {gain} {limit:?}");
     }
 }
 
 #[test]
-fn the_history_tells_of_changes_worth_telling() {
+fn the_history_records_changes_above_the_noise() {
     let mut control = Control::new(Box::new(Scripted::new(100.0, 1.0, None)), FREE);
-    let believe = |per_s: f64, control: &mut Control| {
+    let estimate = |per_s: f64, control: &mut Control| {
         control.set_capacity(rate(per_s), NOW);
         control.tick(&[], &GateLoad::default(), NOW);
     };
     for per_s in [100.0, 104.0, 96.0, 106.0, 102.0, 0.0, 0.0] {
-        believe(per_s, &mut control);
+        estimate(per_s, &mut control);
     }
-    let told = |control: &Control| control.history().map(|c| (c.from, c.to)).collect::<Vec<_>>();
+    let recorded = |control: &Control| control.history().map(|c| (c.from, c.to)).collect::<Vec<_>>();
     let first = [(None, rate(100.0)), (Some(rate(100.0)), rate(106.0)), (Some(rate(106.0)), Rate::ZERO)];
-    assert_eq!(told(&control), first);
+    assert_eq!(recorded(&control), first);
     for i in 0..200 {
-        believe(f64::from(10 * (1 + i % 2)), &mut control);
+        estimate(f64::from(10 * (1 + i % 2)), &mut control);
     }
     assert_eq!(control.history().len(), 64);
     assert_eq!(control.history().next_back().map(|c| (c.from, c.to)), Some((Some(rate(10.0)), rate(20.0))));
 }
 
 #[test]
-fn an_answer_that_goes_on_is_told_of_by_its_head() {
+fn the_sample_of_a_stream_ends_with_the_head_of_the_answer() {
     let ms = |ms| NOW + Duration::from_millis(ms);
     let mut gate = Gate::new(&GateConfig {
         max_in_flight: Some(1),
@@ -154,34 +158,35 @@ fn an_answer_that_goes_on_is_told_of_by_its_head() {
     assert_eq!(
         gate.next(ms(1_040)).and_then(Leaving::forwarded).map(|woken| woken.id),
         Some(2),
-        "its place is the next one's"
+        "the slot is released"
     );
     let mut samples = Vec::new();
     gate.take_samples(&mut samples);
     gate.complete(ClassId(0), Cost::ONE, &Served { sent: ms(1_040), ..served }, ms(1_140));
     gate.take_samples(&mut samples);
-    let told = samples.iter().map(|s| (s.response.as_millis(), s.lingered.as_millis(), s.ended, s.backlog));
+    let recorded =
+        samples.iter().map(|s| (s.response.as_millis(), s.lingered.as_millis(), s.ended, s.backlog));
     let expected = [(40, 1_000, ms(40), true), (100, 0, ms(1_140), false)];
-    assert_eq!(told.collect::<Vec<_>>(), expected, "work and what came after it");
+    assert_eq!(recorded.collect::<Vec<_>>(), expected, "response time and time lingered");
 }
 
 #[test]
-fn an_estimator_sees_what_the_origin_answered() {
+fn an_estimator_observes_the_answers_of_the_origin() {
     let ms = |ms| NOW + Duration::from_millis(ms);
-    let (cheap, dear) = (Cost::ONE, Cost::from_hundredths(250));
+    let (cheap, costly) = (Cost::ONE, Cost::from_hundredths(250));
     let mut gate = Gate::new(&GateConfig {
         max_in_flight: Some(2),
         max_queue: 10,
         max_queue_wait: Duration::from_secs(30),
         ..GateConfig::default()
     });
-    for (id, cost) in [(1, cheap), (2, dear), (3, cheap)] {
+    for (id, cost) in [(1, cheap), (2, costly), (3, cheap)] {
         gate.arrive(Request { id, class: ClassId(id as u8), cost }, ms(0));
     }
     let served = |in_flight, sent, ok| Served { sent: ms(sent), in_flight, ok };
     gate.complete(ClassId(1), cheap, &served(1, 0, true), ms(40));
     assert_eq!(gate.next(ms(40)).and_then(Leaving::forwarded).map(|woken| woken.id), Some(3));
-    gate.complete(ClassId(2), dear, &served(2, 0, false), ms(50));
+    gate.complete(ClassId(2), costly, &served(2, 0, false), ms(50));
     gate.finish(ClassId(3), cheap, ms(60));
 
     let scripted = Scripted::new(80.0, 1.0, None);
@@ -190,20 +195,11 @@ fn an_estimator_sees_what_the_origin_answered() {
     let mut samples = Vec::new();
     gate.take_samples(&mut samples);
     control.tick(&samples, &GateLoad::default(), ms(100));
-    let first = Sample {
-        class: ClassId(1),
-        cost: cheap,
-        count: 1,
-        ended: ms(40),
-        response: Duration::from_millis(40),
-        lingered: Duration::ZERO,
-        in_flight: 1,
-        ok: true,
-        backlog: true,
-    };
+    let response = Duration::from_millis(40);
+    let first = Sample { class: ClassId(1), cost: cheap, ended: ms(40), response, ..SERVED };
     let second = Sample {
         class: ClassId(2),
-        cost: dear,
+        cost: costly,
         ended: ms(50),
         response: Duration::from_millis(50),
         in_flight: 2,
@@ -211,14 +207,14 @@ fn an_estimator_sees_what_the_origin_answered() {
         backlog: false,
         ..first
     };
-    assert_eq!(*seen.lock().unwrap(), [first, second], "visitors who left are no sign of capacity");
+    assert_eq!(*seen.lock().unwrap(), [first, second], "visitors who left do not count");
     samples.clear();
     gate.take_samples(&mut samples);
-    assert_eq!(samples, [], "each is seen once");
+    assert_eq!(samples, [], "each sample is passed on once");
 }
 
 #[test]
-fn samples_beyond_belief_are_put_together() {
+fn samples_beyond_a_bound_are_merged() {
     let config = GateConfig {
         max_in_flight: None,
         max_queue: 0,
@@ -241,7 +237,7 @@ fn samples_beyond_belief_are_put_together() {
     assert!(samples.iter().all(|s| s.response == Duration::from_millis(30)));
 }
 
-/// What workers share, and what crosses to the control thread.
+/// Types shared by workers, and types that move to the control thread.
 #[test]
 fn shared_types_cross_threads() {
     fn shared<T: Send + Sync>() {}
@@ -253,34 +249,15 @@ fn shared_types_cross_threads() {
     sent::<Control>();
 }
 
-/// Keeps whether it was shown somebody who waits in the room.
-struct Shown(Arc<Mutex<Vec<bool>>>);
-
-impl Estimator for Shown {
-    fn observe(&mut self, _: &Sample) {}
-
-    fn tick(&mut self, load: &GateLoad, _: Timestamp) -> Estimate {
-        self.0.lock().unwrap().push(load.room_waits);
-        Scripted::new(100.0, 1.0, None).belief
-    }
-
-    fn set(&mut self, _: Rate, _: Timestamp) {}
-
-    fn rediscover(&mut self, _: Timestamp) {}
-
-    fn state(&self) -> State {
-        State::default()
-    }
-}
-
 #[test]
-fn who_waits_for_the_place_of_a_session_does_not_wait_for_the_origin() {
+fn visitors_who_wait_for_a_session_slot_are_no_backlog_of_the_origin() {
     let config = RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() };
     for (free, is_for_origin) in [(Some(1), false), (Some(10_000), true), (None, true)] {
         let admission = Admission::Room(Box::new(Room::new(config.clone(), rate(100.0), NOW)));
         let pace = free.map(|free| SessionPace { free: Some(free), per_s: 0.1, next_s: 0.0 });
-        let shown = Arc::new(Mutex::new(Vec::new()));
-        let mut control = Control::new(Box::new(Shown(shown.clone())), FREE);
+        let scripted = Scripted::new(100.0, 1.0, None);
+        let loads = scripted.loads.clone();
+        let mut control = Control::new(Box::new(scripted), FREE);
         for ticks in 1..10 {
             let now = NOW + TICK * ticks;
             for n in 0..100 {
@@ -295,8 +272,8 @@ fn who_waits_for_the_place_of_a_session_does_not_wait_for_the_origin() {
             admission.pace_sessions(pace);
             control.steer(&admission, &Totals::default(), true, &[], now);
         }
-        // Who has just come is told of at the next tick.
-        let shown = shown.lock().unwrap();
-        assert!(shown[2..].iter().all(|waits| *waits == is_for_origin), "{free:?} free: {shown:?}");
+        // Newcomers count from the next tick on.
+        let loads = loads.lock().unwrap();
+        assert!(loads[2..].iter().all(|l| l.room_waits == is_for_origin), "{free:?} free: {loads:?}");
     }
 }

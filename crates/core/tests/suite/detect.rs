@@ -1,4 +1,4 @@
-//! Detectors in virtual time: every criterion of WAC 3.1, its figure and its levels; what a hostile source can do.
+//! Detectors in virtual time: the figure and the levels of every criterion of WAC 3.1; hostile sources.
 
 pub mod bench;
 

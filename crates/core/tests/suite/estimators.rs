@@ -1,12 +1,14 @@
-//! What every estimator keeps to, whatever it is shown. The published steps of the rivals' laws are in `laws`.
+//! Properties of all estimators. The published steps of the other algorithms are in `steps`.
 
-mod laws;
+mod steps;
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::capacity::*;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+
+use super::samples::SERVED;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 const TICK: Duration = Duration::from_millis(100);
@@ -18,24 +20,14 @@ fn ms(ms: u64) -> Duration {
 
 /// A request of cost 1 that ended at `START` with others waiting.
 fn sample(response_ms: u64, in_flight: u32) -> Sample {
-    Sample {
-        class: ClassId(0),
-        cost: Cost::ONE,
-        count: 1,
-        ended: START,
-        response: ms(response_ms),
-        lingered: Duration::ZERO,
-        in_flight,
-        ok: true,
-        backlog: true,
-    }
+    Sample { ended: START, response: ms(response_ms), in_flight, ..SERVED }
 }
 
 fn make(name: &str) -> Box<dyn Estimator> {
     by_name(name, &Options::default()).expect("one of names()")
 }
 
-/// What must hold after every tick.
+/// Invariants after every tick.
 fn check(name: &str, estimator: &dyn Estimator, estimate: &Estimate) {
     let state = estimator.state();
     assert!(estimate.capacity.get().is_finite() && estimate.capacity.get() >= 0.0, "{name}: {estimate:?}");
@@ -51,7 +43,7 @@ fn check(name: &str, estimator: &dyn Estimator, estimate: &Estimate) {
 #[derive(Clone, Debug)]
 enum Step {
     Observe(Sample),
-    /// Ticks after so many milliseconds; before none, backwards.
+    /// A tick after so many milliseconds; negative: the clock goes backwards.
     Tick(i64, GateLoad),
     Set(f64),
     Rediscover,
@@ -68,7 +60,7 @@ fn any_step() -> impl Strategy<Value = Step> {
                 class: ClassId(class),
                 cost: Cost::from_hundredths(cost),
                 count,
-                // In any order, before the ticks and after them.
+                // In any order, also out of step with the ticks.
                 ended: START + ms(ended * 10),
                 response: Duration::from_micros(us),
                 lingered: Duration::ZERO,
@@ -94,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_shown_makes_an_estimate_senseless(steps in prop::collection::vec(any_step(), 1..300)) {
+    fn no_input_makes_an_estimate_invalid(steps in prop::collection::vec(any_step(), 1..300)) {
         for name in names() {
             let mut estimator = make(name);
             let mut now = START;
@@ -115,11 +107,11 @@ proptest! {
     }
 }
 
-/// Ten workers at 100 ms, always more who want in; the time goes by in ticks. What a law sees of a service, without noise.
+/// Ten workers at 100 ms without noise, and always a backlog; time passes in ticks.
 struct Origin {
     now: Timestamp,
     present: u32,
-    /// Part of a request that the rate has let in.
+    /// Fraction of a request that the rate has admitted.
     due: f64,
     estimate: Estimate,
     served: u64,
@@ -134,7 +126,7 @@ impl Origin {
         Self { now: START, present: 0, due: 0.0, estimate, served: 0 }
     }
 
-    /// Plays on; `ok`: it serves, else it fails everybody within a millisecond.
+    /// Plays on; `ok`: the origin serves, otherwise it fails every request within a millisecond.
     fn play(&mut self, name: &str, estimator: &mut dyn Estimator, seconds: u64, ok: bool) {
         self.served = 0;
         for _ in 0..seconds * 10 {
@@ -171,14 +163,14 @@ impl Origin {
 }
 
 #[test]
-fn errors_only_do_not_leave_a_law_stuck() {
+fn an_estimator_recovers_from_a_time_of_errors_only() {
     for name in names().filter(|name| *name != "fixed") {
         for before_s in [0, 60] {
             let mut estimator = make(name);
             let mut origin = Origin::new(name, &mut *estimator);
             origin.play(name, &mut *estimator, before_s, true);
             origin.play(name, &mut *estimator, 60, false);
-            // Epochs of 8 s, 25 of them for a discovery, of which there may be two.
+            // Up to two discoveries of 25 epochs of 8 s.
             let recovers_s = if origin.estimate.max_in_flight.is_none() { 600 } else { 60 };
             origin.play(name, &mut *estimator, recovers_s, true);
             origin.play(name, &mut *estimator, 60, true);
@@ -194,7 +186,7 @@ fn errors_only_do_not_leave_a_law_stuck() {
 }
 
 #[test]
-fn nothing_at_all_and_a_single_request_are_borne() {
+fn no_request_and_a_single_request_are_valid_input() {
     for name in names() {
         let mut estimator = make(name);
         for second in 0..100 {
@@ -210,7 +202,7 @@ fn nothing_at_all_and_a_single_request_are_borne() {
 }
 
 #[test]
-fn a_class_that_costs_nothing_is_borne_and_may_come_to_cost_something() {
+fn a_class_without_cost_is_valid_input_and_may_get_a_cost() {
     for name in names() {
         let mut estimator = make(name);
         for (second, hundredths) in [0, 0, 100, 100, 0, 250].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A slice of what the fuzzer does, the same on every run: random bytes and altered valid inputs.
+//! A reproducible slice of the fuzzing: random bytes and altered valid inputs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::fuzz;
 
 const CASES: usize = 100_000;
 
-/// Runs `target` on random and altered `seeds`; returns how many inputs it took for valid.
+/// Runs `target` on random bytes and altered `seeds`; returns the number of inputs accepted.
 fn slice(seed: u64, seeds: &[Vec<u8>], target: fn(&[u8]) -> bool) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut valid = 0;
@@ -55,7 +55,7 @@ fn tickets() {
         seeds.push(fuzz::ticket::ring().seal_pass(&pass, &binding).as_bytes().to_vec());
     }
     let valid = slice(1, &seeds, fuzz::ticket::run);
-    // The unaltered ones, and none else: about a quarter of three quarters.
+    // Only the unaltered ones: about a quarter of three quarters.
     assert!((CASES / 6..CASES / 4).contains(&valid), "{valid} accepted");
 }
 

@@ -160,15 +160,15 @@ impl World {
         world
     }
 
-    /// Newcomers, Poisson at `per_s`, of whom a share `dear` costs four.
-    fn arrivals(&mut self, from_s: f64, seconds: f64, per_s: f64, dear: f64) {
+    /// Newcomers, Poisson at `per_s`, of whom a share `costly` costs four.
+    fn arrivals(&mut self, from_s: f64, seconds: f64, per_s: f64, costly: f64) {
         let mut t = from_s;
         loop {
             t -= (1.0 - self.rng.random::<f64>()).ln() / per_s;
             if t >= from_s + seconds {
                 return;
             }
-            let class = ClassId(u8::from(self.rng.random::<f64>() < dear));
+            let class = ClassId(u8::from(self.rng.random::<f64>() < costly));
             self.schedule((t * 1e6) as u64, Item::Visit(Visitor { ticket: None, class }));
             self.seen.arrived += 1;
         }

@@ -1,6 +1,7 @@
 //! The core from outside: one binary for all of its integration tests, in the order of the flow.
 
 mod heap;
+mod samples;
 
 mod classify;
 
@@ -40,7 +41,6 @@ mod detect;
 mod rules;
 
 mod bottleneck;
-mod cold_start;
 mod control;
 mod estimators;
 mod power_ratio;

@@ -1,5 +1,5 @@
-//! The power ratio's discovery: golden trajectories, one test for every rule of the paper and of its reading, what happens to
-//! nonsense, and the figures reached in front of a simulated service.
+//! The power ratio's discovery: golden trajectories, each rule of the paper and of its reading, degenerate
+//! input, and the results in front of a simulated service.
 
 pub mod bench;
 pub mod service;

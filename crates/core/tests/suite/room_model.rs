@@ -1,6 +1,4 @@
 //! The room's rules, one by one, and random histories of all operations.
-//!
-//! Long because: all rules stand beside the random histories that check them together.
 
 use std::collections::HashMap;
 use std::time::Duration;

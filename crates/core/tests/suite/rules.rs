@@ -1,4 +1,5 @@
-//! Rules in virtual time: when they begin and end, unknown conditions, precedence, reloads; and that none oscillates.
+//! Rules in virtual time: when they begin and end, unknown conditions, precedence, reloads; and that none
+//! oscillates.
 
 use std::time::Duration;
 

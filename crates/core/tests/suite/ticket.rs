@@ -1,4 +1,4 @@
-//! Tickets and passes: what was sealed is opened, and nothing else is.
+//! Tickets and passes: sealing, opening, forgery, bindings, key rotation and the format.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_ticket_comes_back_as_it_was(
+    fn a_ticket_survives_sealing_and_opening(
         ticket in any_ticket(), ip in any_ip(), cookie: [u8; 16], kind in 0..4usize,
     ) {
         let binding = [Binding::None, Binding::Ip(ip), Binding::IpPrefix(ip), Binding::Cookie(cookie)][kind];
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pass_comes_back_as_it_was(
+    fn a_pass_survives_sealing_and_opening(
         page: bool, class: u8, issued in 0u64..1 << 48, age in 0u64..1 << 40, nonce: u64, ip in any_ip(),
     ) {
         let kind = if page { PassKind::Page } else { PassKind::Session };
@@ -128,7 +128,7 @@ fn altered_tickets_are_refused() {
         };
         let text = alter(valid, donor, &mut rng);
         if [valid, donor].contains(&text.as_slice()) {
-            continue; // Two swaps or splices may cancel out: not an alteration.
+            continue; // Two swaps or splices may cancel out, which is no alteration.
         }
         let outcome = match pass {
             true => ring.open_pass(&text, &visitor(), ALL).map(|_| ()),
@@ -176,7 +176,7 @@ fn alter(valid: &[u8], donor: &[u8], rng: &mut StdRng) -> Vec<u8> {
     URL_SAFE_NO_PAD.encode(bytes).into_bytes()
 }
 
-/// Other visitors are refused exactly where the binding differs.
+/// Other visitors are refused if and only if the binding differs.
 #[test]
 fn a_ticket_is_tied_to_its_visitor() {
     type Bind = fn(IpAddr) -> Binding;
@@ -359,7 +359,7 @@ fn too_large_numbers_are_cut_not_wrapped() {
 }
 
 #[test]
-fn key_rings_are_read_or_refused_without_repeating_the_secret() {
+fn errors_of_a_key_ring_do_not_repeat_the_secret() {
     let secret = "0123456789abcdefABCDEF0123456789abcdef0123456789abcdef0123456789";
     let good = format!("3:{secret}");
     let cases = [

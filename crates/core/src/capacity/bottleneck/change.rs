@@ -35,7 +35,6 @@ impl Onset {
         self.response_s += other.response_s;
     }
 
-    /// Mean requests in flight.
     pub fn mean_in_flight(&self) -> f64 {
         self.in_flight / self.count
     }
@@ -146,9 +145,7 @@ fn evidence(ratio: f64, y: f64) -> f64 {
 /// as a clock.
 pub(super) const FLOOR: f64 = 0.08;
 const CEILING: f64 = 20.0;
-/// Batches remembered.
 const BATCHES: f64 = 40.0;
-/// Single samples remembered.
 const SINGLES: f64 = 200.0;
 /// Single samples are cut at so many times the mean: a stream of a minute is no service time.
 const MOST_MEANS: f64 = 12.0;
@@ -227,7 +224,6 @@ impl Dispersion {
         self.batch = Batch::default();
     }
 
-    /// φ.
     pub fn get(&self) -> f64 {
         let trust = (self.batches / 16.0).min(1.0);
         (self.of_singles + trust * (self.of_batches - self.of_singles)).clamp(FLOOR, CEILING)
@@ -276,7 +272,6 @@ pub(super) struct Pauses {
     until: Timestamp,
     /// Requests that ended since then.
     since: f64,
-    /// Number of pauses.
     pub count: u64,
     paused_s: f64,
     watched_s: f64,

@@ -47,7 +47,6 @@ struct ClassCost {
     came: bool,
 }
 
-/// Learned costs of all classes.
 pub(super) struct Costs {
     classes: Vec<Option<ClassCost>>,
     seen: usize,
@@ -137,15 +136,11 @@ impl Costs {
 
     /// Least and greatest ratio of learned to configured cost; 1 and 1 if there are no classes.
     pub fn range(&self) -> CostRange {
-        let costing = self.classes.iter().flatten().filter(|class| class.configured > 0.0);
-        costing
-            .map(|class| class.learned / class.configured)
-            .fold(None, |range: Option<CostRange>, ratio| {
-                let CostRange { least, greatest } =
-                    range.unwrap_or(CostRange { least: ratio, greatest: ratio });
-                Some(CostRange { least: least.min(ratio), greatest: greatest.max(ratio) })
-            })
-            .unwrap_or(CostRange { least: 1.0, greatest: 1.0 })
+        let ratios = || self.classes.iter().flatten().map(|class| class.learned / class.configured);
+        CostRange {
+            least: ratios().reduce(f64::min).unwrap_or(1.0),
+            greatest: ratios().reduce(f64::max).unwrap_or(1.0),
+        }
     }
 }
 
@@ -226,40 +221,11 @@ impl Mix {
         true
     }
 
-    /// Mean learned cost.
     pub fn units_per_request(&self) -> f64 {
         if self.all.count > 0.0 && self.all.units > 0.0 { self.all.units / self.all.count } else { 1.0 }
     }
 
-    /// Configured cost per learned unit.
     pub fn cost_per_unit(&self) -> f64 {
         if self.all.units > 0.0 { self.all.cost / self.all.units } else { 1.0 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_class_that_takes_over_an_id_starts_from_its_own_cost() {
-        let mut costs = Costs::new();
-        let (costly, other) = (ClassId(0), ClassId(1));
-        for _ in 0..500 {
-            costs.units(other, 1.0);
-            costs.learn(other, 1.0, 1.0);
-            costs.units(costly, 1.0);
-            costs.learn(costly, 1.0, 6.0);
-        }
-        assert!(costs.units(costly, 1.0) > 4.0);
-        let kept = costs.units(other, 1.0);
-        costs.forget(costly);
-        costs.forget(ClassId(9));
-        assert_eq!((costs.units(costly, 2.0), costs.units(other, 1.0)), (2.0, kept));
-        costs.forget(costly);
-        costs.forget(other);
-        costs.anchor();
-        let CostRange { least, greatest } = costs.range();
-        assert_eq!((least, greatest), (1.0, 1.0));
     }
 }

@@ -52,7 +52,6 @@ struct Bin {
     response_s: f64,
 }
 
-/// The means of a bin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub n: f64,
@@ -119,7 +118,6 @@ impl Curve {
         self.bins.fill(Bin::default());
     }
 
-    /// Scales all response times by `ratio`.
     pub fn scale_times(&mut self, ratio: f64) {
         self.bins.iter_mut().for_each(|bin| bin.response_s *= ratio);
     }

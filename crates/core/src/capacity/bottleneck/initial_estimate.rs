@@ -70,7 +70,6 @@ impl InitialEstimate {
         if self.over_s > 0.0 { self.served / self.over_s } else { 0.0 }
     }
 
-    /// Cost units per second.
     pub fn rate(&self) -> f64 {
         self.rate
     }

@@ -53,7 +53,6 @@ impl LongLived {
         self.ended_s += count * lingered_s.min(self.memory_s());
     }
 
-    /// Time has passed, with a backlog.
     pub fn tick(&mut self, elapsed_s: f64) {
         if elapsed_s <= 0.0 {
             return;
@@ -68,7 +67,6 @@ impl LongLived {
         MEMORY_S.max(MEMORY_IDLE_TIMES * self.mean_idle_s)
     }
 
-    /// s.
     pub fn level(&self) -> f64 {
         self.level
     }

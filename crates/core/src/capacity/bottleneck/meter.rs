@@ -21,7 +21,6 @@ const DIFFERS: f64 = 4.5;
 /// Least samples of the recent part, at a dispersion of 1.
 const RECENT: f64 = 50.0;
 
-/// Sums over some samples.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Work {
     pub count: f64,
@@ -48,7 +47,6 @@ impl Work {
         self.time_s *= factor;
     }
 
-    /// Learned units per second.
     fn rate(&self) -> f64 {
         self.units / self.time_s
     }
@@ -61,7 +59,6 @@ impl Work {
 /// averaged.
 pub(super) struct Meter {
     blocks: VecDeque<Work>,
-    /// Sum of the blocks.
     closed: Work,
     open: Work,
 }
@@ -76,7 +73,6 @@ impl Meter {
         (self.closed, self.open) = (Work::default(), Work::default());
     }
 
-    /// Replaces the window's content.
     pub fn restart(&mut self, with: Work) {
         self.clear();
         if with.count > 0.0 {
@@ -238,7 +234,6 @@ impl Round {
         (n >= 5.0 && squared.is_finite()).then(|| squared.max(0.0))
     }
 
-    /// Learned units per second by count.
     pub fn counted(&self) -> f64 {
         self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
     }

@@ -12,7 +12,6 @@
 
 use super::Fitted;
 
-/// What the limit is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// Growing until the knee is passed.

@@ -307,7 +307,6 @@ impl Bottleneck {
         self.correction = (self.correction + step).clamp(0.0, CORRECTION_MOST);
     }
 
-    /// Begins a round at a level.
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
         let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
         let level = if level.is_finite() { level } else { f64::from(self.limit) };

@@ -25,6 +25,12 @@ fn seen(truth: &Hinge, levels: impl IntoIterator<Item = f64>) -> Curve {
     curve
 }
 
+/// A request of cost 1 that was served while others waited.
+fn sample(ended: Timestamp, response: Duration, in_flight: u32) -> Sample {
+    let (class, cost, lingered) = (ClassId(0), Cost::ONE, Duration::ZERO);
+    Sample { class, cost, count: 1, ended, response, lingered, in_flight, ok: true, backlog: true }
+}
+
 /// Pseudo-random numbers in 0..1.
 fn uniform(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
@@ -206,6 +212,27 @@ fn costs_of_classes_are_learned_and_their_mean_is_kept() {
 }
 
 #[test]
+fn a_class_that_takes_over_an_id_starts_from_its_own_cost() {
+    let mut costs = Costs::new();
+    let (costly, other) = (ClassId(0), ClassId(1));
+    for _ in 0..500 {
+        costs.units(other, 1.0);
+        costs.learn(other, 1.0, 1.0);
+        costs.units(costly, 1.0);
+        costs.learn(costly, 1.0, 6.0);
+    }
+    assert!(costs.units(costly, 1.0) > 4.0);
+    let kept = costs.units(other, 1.0);
+    costs.forget(costly);
+    costs.forget(ClassId(9));
+    assert_eq!((costs.units(costly, 2.0), costs.units(other, 1.0)), (2.0, kept));
+    costs.forget(costly);
+    costs.forget(other);
+    costs.anchor();
+    assert_eq!((costs.range().least, costs.range().greatest), (1.0, 1.0));
+}
+
+#[test]
 fn a_single_class_costs_what_is_configured() {
     let mut costs = Costs::new();
     for _ in 0..100 {
@@ -233,13 +260,16 @@ fn a_shift_of_the_mix_is_noticed_within_some_dozens() {
     close(mix.units_per_request(), 0.3 * 0.5 + 0.7 * 3.0, 0.1);
 }
 
+/// The pause that requests sent and ended at these milliseconds have waited for, at a limit of 10.
+fn pause_s(pauses: &mut Pauses, per_second: f64, count: f64, sent: u64, ended: u64) -> Option<f64> {
+    let (sent, ended) = (Timestamp::from_millis(sent), Timestamp::from_millis(ended));
+    pauses.paused_s(sent, ended, count, &Expected { per_second, response_s: 0.1 }, 10.0)
+}
+
 #[test]
 fn a_pause_is_excused_but_slowness_is_not() {
-    let ms = Timestamp::from_millis;
-    let expected = Expected { per_second: 100.0, response_s: 0.1 };
     let mut pauses = Pauses::default();
-    let mut waited =
-        |sent: u64, ended: u64| pauses.paused_s(ms(sent), ms(ended), 1.0, &expected, 10.0).is_some();
+    let mut waited = |sent, ended| pause_s(&mut pauses, 100.0, 1.0, sent, ended).is_some();
     assert!((0..100).all(|i| !waited(10_000 + i * 10, 10_100 + i * 10)));
     // Half a second without a completion: requests in flight have waited for it, later ones have not.
     assert!(waited(11_090, 11_600) && waited(11_095, 11_610));
@@ -252,25 +282,18 @@ fn a_pause_is_excused_but_slowness_is_not() {
 
 #[test]
 fn a_pause_is_a_quarter_longer_than_a_response() {
-    let ms = Timestamp::from_millis;
     for (gap_ms, is_pause) in [(120, false), (130, true)] {
         let mut pauses = Pauses::default();
-        let expected = Expected { per_second: 200.0, response_s: 0.1 };
-        let mut paused_s = |sent: u64, ended: u64| pauses.paused_s(ms(sent), ms(ended), 1.0, &expected, 10.0);
+        let mut paused_s = |sent, ended| pause_s(&mut pauses, 200.0, 1.0, sent, ended);
         assert!((0..100).all(|i| paused_s(10_000 + i * 5, 10_100 + i * 5).is_none()));
-        let waited = paused_s(10_590, 10_595 + gap_ms);
-        assert_eq!(waited, is_pause.then_some(gap_ms as f64 / 1e3));
+        assert_eq!(paused_s(10_590, 10_595 + gap_ms), is_pause.then_some(gap_ms as f64 / 1e3));
     }
 }
 
 #[test]
 fn samples_of_several_requests_count_as_many_between_two_pauses() {
-    let ms = Timestamp::from_millis;
     let mut pauses = Pauses::default();
-    let expected = Expected { per_second: 100.0, response_s: 0.1 };
-    let mut waited = |count: f64, sent: u64, ended: u64| {
-        pauses.paused_s(ms(sent), ms(ended), count, &expected, 10.0).is_some()
-    };
+    let mut waited = |count, sent, ended| pause_s(&mut pauses, 100.0, count, sent, ended).is_some();
     assert!(!waited(10.0, 10_000, 10_100) && !waited(10.0, 10_100, 10_200));
     assert!(waited(1.0, 10_190, 10_800), "twenty since the beginning");
 }
@@ -278,17 +301,7 @@ fn samples_of_several_requests_count_as_many_between_two_pauses() {
 #[test]
 fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
     let ms = Timestamp::from_millis;
-    let sample = |sent: u64, ended: u64| Sample {
-        class: ClassId(0),
-        cost: Cost::ONE,
-        count: 1,
-        ended: ms(ended),
-        response: ms(ended).since(ms(sent)),
-        lingered: Duration::ZERO,
-        in_flight: 4,
-        ok: true,
-        backlog: true,
-    };
+    let sample = |sent: u64, ended: u64| sample(ms(ended), ms(ended).since(ms(sent)), 4);
     let idle_s = |last: Sample| {
         let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
         let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
@@ -317,17 +330,7 @@ fn samples_sent_while_slots_were_free_are_ignored() {
         let load = GateLoad { room_waits: true, queued: 9, in_flight };
         estimator.tick(&load, ms(10_000));
         for i in 0..20 {
-            estimator.observe(&Sample {
-                class: ClassId(0),
-                cost: Cost::ONE,
-                count: 1,
-                ended: ms(10_100 + i * 25),
-                response: Duration::from_millis(90),
-                lingered: Duration::ZERO,
-                in_flight,
-                ok: true,
-                backlog: true,
-            });
+            estimator.observe(&sample(ms(10_100 + i * 25), Duration::from_millis(90), in_flight));
         }
         estimator.curve.samples()
     };

@@ -16,9 +16,6 @@
 //! Limit: a cubic has one peak and no plateau. The true curve rises linearly and then falls steeply, so the
 //! fit's peak lies some percent below the true one where overload was probed in depth.
 
-use std::fmt;
-
-/// Coefficients of a cubic.
 const TERMS: usize = 4;
 /// Loads closer than this share of the range count as one: a slope between them would be noise.
 const SAME: f64 = 1e-3;
@@ -33,21 +30,14 @@ pub struct Cubic {
 }
 
 /// Why there is no fit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoFit {
     /// There are only so many different loads; a cubic needs four.
+    #[error("{0} different loads, a cubic needs {TERMS}")]
     FewLoads(usize),
     /// A point, or the result, is not a finite number.
+    #[error("a point is not a finite number")]
     NotFinite,
-}
-
-impl fmt::Display for NoFit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FewLoads(n) => write!(f, "{n} different loads, a cubic needs {TERMS}"),
-            Self::NotFinite => f.write_str("a point is not a finite number"),
-        }
-    }
 }
 
 impl Cubic {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::capacity::{GateLoad, Sample};
 use crate::units::Timestamp;
 
-/// Sums since an epoch began.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Sums {
     began: Option<Timestamp>,
@@ -19,14 +18,12 @@ pub(super) struct Sums {
     present: u32,
 }
 
-/// A finished epoch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Epoch {
     /// g: cost units served per second.
     pub goodput: f64,
     /// r: mean response time of what was served, seconds; `None` if nothing was.
     pub response: Option<f64>,
-    /// Requests served.
     pub served: u64,
     /// Requests that the origin failed to serve.
     pub failed: u64,

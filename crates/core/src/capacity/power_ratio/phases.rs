@@ -5,7 +5,7 @@ use crate::units::Rate;
 
 use super::epoch::Epoch;
 use super::watch::{Change, Watch};
-use super::{Cause, LEAST_LOAD, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then};
+use super::{Cause, LEAST_LOAD, LOWER, MAX_RELIEF, Outcome, PowerRatio, Stage, Then};
 
 impl PowerRatio {
     pub(super) fn end_of_epoch(&mut self, epoch: &Epoch) {
@@ -13,30 +13,30 @@ impl PowerRatio {
         if let Some(response) = epoch.response.filter(|response| *response > 0.0) {
             self.best = Some(self.best.map_or(response, |best| best.min(response)));
         }
-        let seen = self.judge(epoch);
+        let outcome = self.judge(epoch);
         // An epoch of relief does not measure the load.
-        self.seen = Some(seen).filter(|_| !matches!(self.stage, Stage::Relieving { .. }));
-        self.failing = if matches!(seen, Seen::Failing { .. }) { self.failing + 1 } else { 0 };
+        self.outcome = Some(outcome).filter(|_| !matches!(self.stage, Stage::Relieving { .. }));
+        self.failing = if matches!(outcome, Outcome::Failing { .. }) { self.failing + 1 } else { 0 };
         match self.stage {
-            Stage::Coarse => self.coarse(epoch, seen),
+            Stage::Coarse => self.coarse(epoch, outcome),
             Stage::Stabilising { then, close, relieved } => {
-                self.stabilise(epoch, seen, then, close, relieved);
+                self.stabilise(epoch, outcome, then, close, relieved);
             }
             Stage::Relieving { .. } => self.relieve(epoch),
-            Stage::Fine { guard } => self.fine(epoch, seen, guard),
-            Stage::Watching(watch) => self.watch(epoch, seen, watch),
+            Stage::Fine { guard } => self.fine(epoch, outcome, guard),
+            Stage::Watching(watch) => self.watch(epoch, outcome, watch),
         }
     }
 
     /// Multiplicative steps, until the load has gone past the peak.
-    fn coarse(&mut self, epoch: &Epoch, seen: Seen) {
-        if !self.advances(epoch, seen) {
+    fn coarse(&mut self, epoch: &Epoch, outcome: Outcome) {
+        if !self.advances(epoch, outcome) {
             if self.fails_past_the_peak() {
                 self.backtrack();
             }
         } else if self.sees_the_peak() {
             self.backtrack();
-        } else if seen == Seen::Overloaded && self.points.len() < self.config.least_points {
+        } else if outcome == Outcome::Overloaded && self.points.len() < self.config.least_points {
             // Overloaded before the rising side of the curve was seen: the peak is at a lower load.
             let first = self.config.first_load.get();
             let lower = if self.began_with > first { first } else { self.began_with * LOWER };
@@ -54,8 +54,8 @@ impl PowerRatio {
 
     /// Linear steps, until the peak was seen and then in N_f further epochs in a row: a peak that a further
     /// sample removes was noise.
-    fn fine(&mut self, epoch: &Epoch, seen: Seen, guard: Option<u32>) {
-        if !self.advances(epoch, seen) {
+    fn fine(&mut self, epoch: &Epoch, outcome: Outcome, guard: Option<u32>) {
+        if !self.advances(epoch, outcome) {
             if self.fails_past_the_peak() {
                 self.conclude();
             }
@@ -65,7 +65,7 @@ impl PowerRatio {
         self.stage = Stage::Fine { guard };
         // The guard excludes a peak made by noise. Goodput that stays behind the load is no noise, and
         // further epochs would only measure a service that is overloaded already.
-        let is_sure = |epochs| epochs >= self.config.guard_epochs || seen == Seen::Overloaded;
+        let is_sure = |epochs| epochs >= self.config.guard_epochs || outcome == Outcome::Overloaded;
         if guard.is_some_and(is_sure) {
             self.conclude();
         } else {
@@ -85,9 +85,9 @@ impl PowerRatio {
     /// Adds the epoch's sample, if the load may advance. The sample of an epoch that pauses the discovery is
     /// dropped: it stands for fewer requests than c_i, and at c_i it would make a dent that looks like the
     /// falling side of the curve.
-    fn advances(&mut self, epoch: &Epoch, seen: Seen) -> bool {
+    fn advances(&mut self, epoch: &Epoch, outcome: Outcome) -> bool {
         match epoch.power() {
-            Some(power) if matches!(seen, Seen::Close | Seen::Overloaded) => {
+            Some(power) if matches!(outcome, Outcome::Close | Outcome::Overloaded) => {
                 self.add_point(power);
                 true
             }
@@ -109,16 +109,16 @@ impl PowerRatio {
     /// get that far: at β C̄ it stays overloaded for good, whether its goodput is close to c or not. So it is
     /// relieved of load until its response time is short again. If it then fails at the same load, β applies
     /// once more.
-    fn stabilise(&mut self, epoch: &Epoch, seen: Seen, then: Then, close: u32, relieved: bool) {
+    fn stabilise(&mut self, epoch: &Epoch, outcome: Outcome, then: Then, close: u32, relieved: bool) {
         let is_slow = self.is_slow(epoch) && epoch.waited;
-        if is_slow && seen != Seen::Ahead {
+        if is_slow && outcome != Outcome::Ahead {
             if relieved {
                 self.load = (self.load * self.config.backtrack).max(LEAST_LOAD);
             }
             self.stage = Stage::relieving(then, self.bearable(self.load));
             return;
         }
-        let close = if seen == Seen::Close { close + 1 } else { 0 };
+        let close = if outcome == Outcome::Close { close + 1 } else { 0 };
         self.stage = if close < self.config.stable_epochs {
             Stage::Stabilising { then, close, relieved }
         } else {
@@ -137,7 +137,7 @@ impl PowerRatio {
     /// An epoch of relief is over. If it did not help, the load is reduced by the same factor again.
     ///
     /// Requests that do not become fewer while hardly anything is admitted and others are answered are long
-    /// polls: relief would wait for them for ever.
+    /// polls: relief would never end.
     fn relieve(&mut self, epoch: &Epoch) {
         let is_slow = self.is_slow(epoch);
         let Stage::Relieving { then, epochs, crowded, present, .. } = &mut self.stage else { return };
@@ -182,12 +182,12 @@ impl PowerRatio {
     }
 
     /// Holds the capacity found, and begins a discovery when the curve has changed.
-    fn watch(&mut self, epoch: &Epoch, seen: Seen, mut watch: Watch) {
+    fn watch(&mut self, epoch: &Epoch, outcome: Outcome, mut watch: Watch) {
         // Failures without longer response times: the service is broken, not slower, and less load would not
         // help.
-        let change = match seen {
-            Seen::Failing { .. } | Seen::Nothing | Seen::Ahead => None,
-            _ => watch.epoch(epoch, self.load, seen == Seen::Close, &self.config),
+        let change = match outcome {
+            Outcome::Failing { .. } | Outcome::Nothing | Outcome::Ahead => None,
+            _ => watch.epoch(epoch, self.load, outcome == Outcome::Close, &self.config),
         };
         self.stage = Stage::Watching(watch);
         match change {

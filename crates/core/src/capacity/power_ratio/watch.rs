@@ -73,7 +73,6 @@ impl Watch {
         if height > 0.0 { (1.0 - self.error_near / height).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Consecutive epochs off the curve.
     pub fn suspicious_epochs(&self) -> u32 {
         if self.suspect.is_some() { self.in_a_row } else { 0 }
     }

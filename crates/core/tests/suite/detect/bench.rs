@@ -1,4 +1,4 @@
-//! A detector on a bench: counters that the test turns, and a clock that it sets.
+//! A detector with counters and a clock that the test sets.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub fn fixed(orange: f64, red: f64) -> JudgeConfig {
     JudgeConfig { limit: Limit::Fixed { orange: Some(orange), red }, hysteresis: 0.1, calm: Duration::ZERO }
 }
 
-/// A period of one second, checked on every tick that brings something, believed for five seconds.
+/// A period of one second, checked on every tick with an event, valid for five seconds.
 pub fn common(judge: JudgeConfig) -> Common {
     Common { period: secs(1.0), sampling: Sampling::OneIn(1), judge, time_to_live: secs(5.0) }
 }
@@ -45,7 +45,7 @@ impl Bench {
         }
     }
 
-    /// Time passes, and the detector looks.
+    /// Time passes, and the detector is updated.
     pub fn tick(&mut self, span: Duration) -> Judgement {
         self.now = self.now + span;
         let snapshot = Snapshot::take([&self.shard], self.now);
@@ -75,12 +75,12 @@ impl Bench {
         self.shard.count_many(Event::Connections, n);
     }
 
-    pub fn say(&mut self, value: f64, good_for: Duration) {
+    pub fn read(&mut self, value: f64, good_for: Duration) {
         let number = self.readings[0].map_or(0, |reading| reading.number + 1);
         self.readings[0] = Some(Reading { value, at: self.now, good_for, number });
     }
 
-    /// For `span`, in ticks, doing this before each.
+    /// Runs for `span`, calling `each` before every tick.
     pub fn run(&mut self, span: Duration, mut each: impl FnMut(&mut Self)) -> Judgement {
         let mut last = self.detector.verdict();
         for _ in 0..(span.as_micros() / TICK.as_micros()) {

@@ -1,4 +1,4 @@
-//! One test for each criterion: the figure is right, and the levels follow it.
+//! Each criterion: its figure, and the levels that follow from it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn is_near(got: Option<f64>, wanted: f64, share: f64) -> bool {
 #[test]
 fn a_the_overall_rate_of_requests() {
     let mut bench = Bench::new(Criterion::RequestRate(Counted::Requests), &common(fixed(80.0, 150.0)));
-    assert_eq!(bench.level(TICK), Level::Unknown, "nothing seen yet");
+    assert_eq!(bench.level(TICK), Level::Unknown, "no data yet");
     // Both classes count: 100 a second.
     let verdict = bench.run(secs(5.0), |bench| {
         bench.arrive(0, 4);
@@ -29,7 +29,7 @@ fn a_the_overall_rate_of_requests() {
     let verdict = bench.run(secs(1.0), |bench| bench.arrive(0, 20));
     assert!(is_near(verdict.figure, 100.0 + 100.0 * 0.632_12, 1e-3), "{verdict:?}");
     assert_eq!((verdict.level, verdict.fraction), (Level::Red, Some(1.0)));
-    // Nobody comes any more: seen within a second, though there is no event to check on.
+    // No more arrivals: noticed within a second, although there is no event to check on.
     assert_eq!(bench.run(secs(3.0), |_| ()).level, Level::Green);
 }
 
@@ -73,7 +73,7 @@ fn c_the_response_time_of_all_requests() {
         });
         assert!(is_near(verdict.figure, wanted, 0.03), "{statistic:?}: {verdict:?}");
         assert_eq!(verdict.level, Level::Orange);
-        // The past fades: ten periods later it is another service's.
+        // The past fades: ten periods later only the new times count.
         let verdict = bench.run(secs(10.0), |bench| bench.serve(0, 1));
         assert_eq!(verdict.level, Level::Green, "{statistic:?}: {verdict:?}");
     }
@@ -89,7 +89,7 @@ fn d_the_response_time_of_a_class() {
     });
     assert!(is_near(verdict.figure, 0.7, 1e-6), "{verdict:?}");
     assert_eq!(verdict.level, Level::Orange);
-    // Nothing completes: what was measured holds for its five seconds, and no longer.
+    // Nothing completes: the last measurement is valid for five seconds.
     assert_eq!(bench.run(secs(4.0), |_| ()).level, Level::Orange);
     assert_eq!(bench.run(secs(2.0), |_| ()).level, Level::Unknown);
     assert_eq!(bench.run(secs(1.0), |bench| bench.serve(1, 2_000)).level, Level::Red);
@@ -106,7 +106,7 @@ fn e_open_connections() {
     bench.connect(20);
     let verdict = bench.tick(TICK);
     assert_eq!((verdict.figure, verdict.level), (Some(100.0), Level::Red));
-    // They end, and none begins.
+    // Connections end, and none begins.
     bench.connections = 3;
     assert_eq!(bench.run(secs(1.1), |_| ()).level, Level::Green);
 }
@@ -114,7 +114,7 @@ fn e_open_connections() {
 #[test]
 fn f_concurrent_sessions() {
     let mut bench = Bench::new(Criterion::Sessions, &common(fixed(8.0, 10.0)));
-    assert_eq!(bench.run(secs(2.0), |_| ()).level, Level::Unknown, "nobody counts them");
+    assert_eq!(bench.run(secs(2.0), |_| ()).level, Level::Unknown, "they are not counted");
     let verdict = bench.run(secs(10.0), |bench| {
         let begun = bench.sessions.map_or(0, |sessions| sessions.begun + 1);
         bench.sessions = Some(SessionCount { open: 10, begun });
@@ -125,22 +125,22 @@ fn f_concurrent_sessions() {
 }
 
 #[test]
-fn g_the_processor_is_weighted_over_the_period() {
+fn g_the_processor_load_is_averaged_over_the_period() {
     let mut bench = Bench::new(Criterion::Host(SourceId(0)), &common(fixed(0.7, 0.9)));
     assert_eq!(bench.level(TICK), Level::Unknown);
-    bench.say(0.5, NEVER);
-    assert_eq!(bench.tick(TICK).figure, Some(0.5), "the first one stands for itself");
-    let verdict = bench.run(secs(1.0), |bench| bench.say(1.0, NEVER));
+    bench.read(0.5, NEVER);
+    assert_eq!(bench.tick(TICK).figure, Some(0.5), "the first reading is the mean");
+    let verdict = bench.run(secs(1.0), |bench| bench.read(1.0, NEVER));
     assert!(is_near(verdict.figure, 0.5 + 0.5 * 0.632_12, 1e-3), "{verdict:?}");
     assert_eq!(verdict.level, Level::Orange);
-    assert_eq!(bench.run(secs(2.0), |bench| bench.say(1.0, NEVER)).level, Level::Red);
+    assert_eq!(bench.run(secs(2.0), |bench| bench.read(1.0, NEVER)).level, Level::Red);
 }
 
 #[test]
-fn g_a_figure_may_be_bad_when_it_is_low() {
+fn g_a_low_figure_may_be_the_bad_one() {
     // Free memory: red below 1 GiB.
     let mut bench = Bench::new(Criterion::Host(SourceId(0)), &common(fixed(2.0, 1.0)));
-    let mut at = |value| bench.run(secs(20.0), |bench| bench.say(value, NEVER));
+    let mut at = |value| bench.run(secs(20.0), |bench| bench.read(value, NEVER));
     assert_eq!((at(8.0).level, at(8.0).fraction), (Level::Green, Some(0.125)));
     assert_eq!(at(1.9).level, Level::Orange);
     assert_eq!((at(0.5).level, at(0.0).fraction), (Level::Red, Some(1.0)));
@@ -149,17 +149,17 @@ fn g_a_figure_may_be_bad_when_it_is_low() {
 }
 
 #[test]
-fn h_another_applications_word_counts_at_once() {
+fn h_a_signal_of_another_application_counts_at_once() {
     let mut bench = Bench::new(Criterion::Signal(SourceId(0)), &common(fixed(0.5, 1.0)));
-    assert_eq!(bench.level(TICK), Level::Unknown, "it has not said anything");
-    for (word, level) in [(1.0, Level::Red), (0.0, Level::Green), (0.5, Level::Orange), (1.0, Level::Red)] {
-        bench.say(word, NEVER);
-        assert_eq!(bench.level(TICK), level, "{word}");
+    assert_eq!(bench.level(TICK), Level::Unknown, "no signal yet");
+    for (signal, level) in [(1.0, Level::Red), (0.0, Level::Green), (0.5, Level::Orange), (1.0, Level::Red)] {
+        bench.read(signal, NEVER);
+        assert_eq!(bench.level(TICK), level, "{signal}");
     }
 }
 
 #[test]
-fn one_in_n_is_checked_and_nothing_is_lost() {
+fn one_check_in_n_events_loses_no_event() {
     let one_in = |n| {
         let common =
             tidegate_core::detect::Common { sampling: Sampling::OneIn(n), ..common(fixed(80.0, 150.0)) };
@@ -172,7 +172,7 @@ fn one_in_n_is_checked_and_nothing_is_lost() {
     let (some, checks) = one_in(50);
     assert_eq!(checks, 40, "100 a second, one in 50, for 20 s");
     assert!(is_near(some.figure, every.figure.unwrap(), 1e-6));
-    // One in more than come: once a second all the same.
+    // With fewer events than n there is still one check a second.
     assert_eq!(one_in(1_000_000).1, 20);
 }
 

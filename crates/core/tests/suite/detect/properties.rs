@@ -1,4 +1,4 @@
-//! What holds for every figure, every setting and every course of time.
+//! Properties for all figures, all settings and all courses of time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::bench::{Bench, TICK, secs};
 
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-/// Every f64, and the usual ones often.
+/// Every f64, and usual ones often.
 fn any_figure() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<f64>(),
@@ -81,7 +81,7 @@ fn any_criterion() -> impl Strategy<Value = Criterion> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// No detector panics, and what it says fits together, whatever it is set to and shown.
+    /// No detector panics, and its judgement is consistent, for all settings and inputs.
     #[test]
     fn nothing_makes_a_detector_panic(
         criterion in any_criterion(),
@@ -90,7 +90,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(criterion, &common);
         for (span, figure, count, good_for, ms) in course {
-            bench.say(figure, good_for);
+            bench.read(figure, good_for);
             bench.connections = count;
             bench.connect(count);
             bench.sessions = (count % 3 > 0).then_some(SessionCount { open: count, begun: count });
@@ -100,15 +100,15 @@ proptest! {
             prop_assert_eq!(verdict.level == Level::Unknown, verdict.fraction.is_none());
             prop_assert!(verdict.fraction.is_none_or(|share| (0.0..=1.0).contains(&share)), "{:?}", verdict);
             prop_assert!(verdict.figure.is_none_or(|x| (0.0..=1e15).contains(&x)), "{:?}", verdict);
-            // Time that stands still or goes back: nothing new to see, and no harm.
+            // A clock that stands still or goes back does no harm.
             bench.now = bench.now.saturating_sub(good_for);
             bench.tick(Duration::ZERO);
         }
     }
 
-    /// Within any stretch a level is left at most stretch / calm + 1 times: the times at which red is left are `calm` apart.
+    /// The times at which red ends are `calm` apart, so within any time T it ends at most T / calm + 1 times.
     #[test]
-    fn red_does_not_flap(
+    fn red_does_not_oscillate(
         calm_ms in 1u64..5_000,
         hysteresis in 0.0..0.5f64,
         course in proptest::collection::vec((0u64..3_000, 0.0..200.0f64), 1..300),
@@ -131,7 +131,7 @@ proptest! {
         }
     }
 
-    /// Cut anywhere, a steady stream has the same rate: the weighting is exact.
+    /// A steady stream has the same rate however it is cut, because the weighting is exact.
     #[test]
     fn a_rate_does_not_depend_on_when_it_is_sampled(
         period_ms in 10u64..10_000,
@@ -149,12 +149,12 @@ proptest! {
             (Some(often), Some(once)) => {
                 prop_assert!((often - once).abs() <= 1e-6 * once.max(1e-9), "{} and {}", often, once);
             }
-            // On the border of half a period.
+            // At the border of half a period.
             (often, once) => prop_assert!(often.is_none() || once.is_none()),
         }
     }
 
-    /// While it is red, the threshold stands.
+    /// While the level is red, the threshold is constant.
     #[test]
     fn red_is_never_learned(
         k in 1.0..8.0f64,

@@ -1,5 +1,4 @@
-//! Rules and a request made of the same bytes: both answered without a panic, and a rule's own text as a
-//! literal path is found again.
+//! Rules and a request from the same bytes: no panic, and a literal path as a rule matches itself.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +7,7 @@ use tidegate_core::units::ClassId;
 
 use super::piece;
 
-/// The fuzz target. Says whether the rule compiled and the request fitted it.
+/// The fuzz target. Returns whether the rule compiled and matched.
 pub fn run(mut data: &[u8]) -> bool {
     let mut bytes = || piece(&mut data);
     let which = bytes();
@@ -36,7 +35,7 @@ pub fn run(mut data: &[u8]) -> bool {
     let class = classifier.classify(&head);
     assert!(class.index() < classifier.classes());
 
-    // A path without wildcards, as a rule, holds for itself, however it is spelled.
+    // A path without wildcards, as a rule, matches itself.
     if path.starts_with('/') && !path.contains(['*', '?']) && !odd_spelling(path) {
         let own = ClassRule { path: vec![path.clone()], ..ClassRule::default() };
         let own = Rules::compile(vec![own]).expect("a literal path is a rule");
@@ -45,7 +44,7 @@ pub fn run(mut data: &[u8]) -> bool {
     class == ClassId(0)
 }
 
-/// Dot segments and doubled slashes are resolved in requests, but stand for themselves in rules.
+/// Dot segments and doubled slashes are resolved in requests, but are literal in rules.
 fn odd_spelling(path: &str) -> bool {
     path.contains("//") || path.contains("/.") || path.to_ascii_lowercase().contains("/%2e")
 }

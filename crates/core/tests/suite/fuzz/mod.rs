@@ -1,4 +1,4 @@
-//! What the fuzzer runs on any bytes. Shared by the fuzz targets (`fuzz/`) and by `fuzz_slice.rs`.
+//! Fuzz targets, shared by the fuzzer (`fuzz/`) and by `fuzz_slice.rs`.
 
 pub mod classify;
 pub mod ticket;

@@ -1,4 +1,4 @@
-//! Text of a ticket or pass: answered without a panic; what is accepted is spelled exactly as it was sealed.
+//! Text of a ticket or pass: no panic, and an accepted text is exactly as it was sealed.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +19,7 @@ pub fn bindings() -> [Binding; 4] {
     [Binding::None, Binding::Ip(VISITOR), Binding::IpPrefix(VISITOR), Binding::Cookie(COOKIE)]
 }
 
-/// The fuzz target. Says whether the text was accepted.
+/// The fuzz target. Returns whether the text was accepted.
 pub fn run(data: &[u8]) -> bool {
     let ring = ring();
     let visitor = Presenter { ip: VISITOR, cookie: Some(COOKIE) };
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) -> bool {
         assert!(again.iter().any(|s| s.as_bytes() == data), "a second spelling of {pass:?}");
         accepted = true;
     }
-    // A mistyped key ring is refused, never a panic.
+    // A mistyped key ring is an error, not a panic.
     let _ = std::str::from_utf8(data).map(KeyRing::parse);
     accepted
 }

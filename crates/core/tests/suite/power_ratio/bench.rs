@@ -1,4 +1,4 @@
-//! An estimator fed with epochs made by hand.
+//! An estimator that is fed with hand-made epochs.
 
 use tidegate_core::capacity::{Estimate, Estimator, GateLoad, PowerRatio, PowerRatioConfig};
 use tidegate_core::units::{Rate, Timestamp};
@@ -11,7 +11,7 @@ const EPOCH_US: u64 = 8_000_000;
 pub struct Bench {
     pub estimator: PowerRatio,
     pub now_us: u64,
-    /// What the estimator said last.
+    /// The last estimate.
     pub last: Estimate,
 }
 
@@ -28,7 +28,7 @@ impl Bench {
         self.last.capacity.get()
     }
 
-    /// Points that the fit has.
+    /// Number of points of the fit.
     pub fn points(&self) -> usize {
         self.estimator.state().points.len()
     }
@@ -37,20 +37,20 @@ impl Bench {
         self.estimator.state().reason
     }
 
-    /// An epoch in which visitors wait, `per_s` are served and each takes `response_s`.
+    /// An epoch with waiting visitors, in which `per_s` requests are served in `response_s` each.
     pub fn epoch(&mut self, per_s: f64, response_s: f64) -> f64 {
         self.serve(per_s, response_s, true);
         self.end(&waits(0))
     }
 
-    /// Requests of this epoch.
+    /// Adds requests to this epoch.
     pub fn serve(&mut self, per_s: f64, response_s: f64, ok: bool) {
         let count = (per_s * 8.0).round() as u64;
         let response_us = (response_s * 1e6) as u64;
         self.estimator.observe(&sample(self.now_us, response_us, 1, count, ok));
     }
 
-    /// The epoch ends, with the load as it is. Returns what is let in from now on.
+    /// Ends the epoch at a load. Returns the new rate.
     pub fn end(&mut self, load: &GateLoad) -> f64 {
         self.now_us += EPOCH_US;
         self.tick(load)
@@ -61,7 +61,8 @@ impl Bench {
         self.load()
     }
 
-    /// Epochs that serve what is let in, at the response time of the curve. Returns the loads, the first included.
+    /// Plays epochs that serve the rate at the response time of a curve. Returns the rates, the first
+    /// included.
     pub fn follow(&mut self, epochs: usize, response_s: impl Fn(f64) -> f64) -> Vec<f64> {
         let mut loads = vec![self.load()];
         for _ in 0..epochs {
@@ -72,7 +73,7 @@ impl Bench {
     }
 }
 
-/// Visitors wait, and so many requests are at the service.
+/// Visitors wait, with so many requests at the service.
 pub fn waits(in_flight: u32) -> GateLoad {
     GateLoad { room_waits: true, queued: 0, in_flight }
 }
@@ -82,8 +83,8 @@ pub fn idle() -> GateLoad {
     GateLoad::default()
 }
 
-/// Mean response time, seconds, of ten workers who take 0.1 s on average (Erlang's C), at a load per second; two seconds
-/// where they cannot follow.
+/// Mean response time in seconds of ten workers that take 0.1 s in the mean, at a load per second (Erlang's
+/// C); two seconds in overload.
 pub fn curve(load: f64) -> f64 {
     let offered = load * 0.1;
     if offered >= 9.9 {

@@ -1,4 +1,4 @@
-//! Nonsense: no panic, nothing that stays stuck, and a reason.
+//! Degenerate input: no panic, no state without a way out, and always a reason.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::bench::{Bench, curve, idle, waits};
 use super::service::{BEGAN_US, sample};
 
 #[test]
-fn it_is_known_by_its_name() {
+fn it_is_created_by_name() {
     let options = Options { rate: Rate::per_second(33.0), ..Options::default() };
     let mut estimator = by_name("power-ratio", &options).expect("a known name");
     let estimate = estimator.tick(&GateLoad::default(), Timestamp::from_micros(BEGAN_US));
@@ -19,7 +19,7 @@ fn it_is_known_by_its_name() {
 }
 
 #[test]
-fn an_idle_service_teaches_nothing() {
+fn an_idle_service_does_not_change_the_estimate() {
     let mut bench = Bench::new(PowerRatioConfig::default(), None);
     for _ in 0..100 {
         assert_eq!(bench.end(&idle()), 15.0);
@@ -41,14 +41,14 @@ fn errors_alone_hold_the_estimate_in_every_phase() {
             assert_eq!(bench.last.phase, Phase::Paused);
         }
         assert!(bench.load() <= load && bench.load() >= 0.7 * load, "{epochs}: {load} {}", bench.load());
-        // It goes on where it was.
+        // Afterwards it continues.
         bench.follow(40, curve);
         assert!(bench.reason().starts_with("settled"), "{epochs}: {}", bench.reason());
     }
 }
 
 #[test]
-fn a_share_of_errors_that_load_does_not_explain_pauses() {
+fn a_share_of_errors_without_overload_pauses() {
     let mut bench = Bench::new(PowerRatioConfig::default(), None);
     for _ in 0..20 {
         bench.serve(12.0, 0.1, true);
@@ -71,13 +71,13 @@ fn a_response_time_of_zero_has_no_power_ratio() {
     let mut bench = Bench::new(PowerRatioConfig::default(), None);
     bench.epoch(15.0, 0.0);
     assert_eq!((bench.load(), bench.points()), (15.0, 0));
-    // And is no best response time, against which everything would be slow.
+    // Nor does it count as the best response time, with which every other would compare as slow.
     bench.follow(40, curve);
     assert!(bench.reason().starts_with("settled"), "{}", bench.reason());
 }
 
 #[test]
-fn a_clock_that_goes_back_begins_the_epoch_anew() {
+fn a_clock_that_goes_back_restarts_the_epoch() {
     let mut bench = Bench::new(PowerRatioConfig::default(), None);
     bench.follow(3, curve);
     let load = bench.load();
@@ -86,7 +86,7 @@ fn a_clock_that_goes_back_begins_the_epoch_anew() {
     assert_eq!(bench.tick(&waits(0)), load);
     bench.follow(25, curve);
     assert!(bench.reason().starts_with("settled"), "{}", bench.reason());
-    // One that stands still closes no epoch.
+    // A clock that stands still ends no epoch.
     let held = bench.load();
     for _ in 0..100 {
         bench.serve(1.0, 5.0, true);
@@ -95,7 +95,7 @@ fn a_clock_that_goes_back_begins_the_epoch_anew() {
 }
 
 #[test]
-fn an_epoch_of_missing_ticks_is_thrown_away() {
+fn an_epoch_with_missing_ticks_is_discarded() {
     let mut bench = Bench::new(PowerRatioConfig::default(), None);
     bench.follow(3, curve);
     let (load, points) = (bench.load(), bench.points());
@@ -115,9 +115,9 @@ fn a_service_without_limit_is_probed_up_to_the_largest_rate_and_held_there() {
 }
 
 #[test]
-fn nonsense_parameters_are_brought_to_sense() {
+fn invalid_parameters_are_clamped() {
     let nan = f64::NAN;
-    let silly = PowerRatioConfig {
+    let invalid = PowerRatioConfig {
         epoch: Duration::ZERO,
         first_load: Rate::ZERO,
         growth: nan,
@@ -136,14 +136,14 @@ fn nonsense_parameters_are_brought_to_sense() {
         peak_window: nan,
         alarms: 0,
     };
-    let sane = silly.sane();
+    let sane = invalid.sane();
     assert_eq!(sane, sane.sane());
     assert_eq!(PowerRatioConfig::default().sane(), PowerRatioConfig::default());
     let epoch = PowerRatioConfig::default().epoch;
     for (config, start, moves) in [
-        (silly, 15.0, false),
-        (PowerRatioConfig { epoch, ..silly }, 0.0, false),
-        (PowerRatioConfig { epoch, ..silly }, 15.0, true),
+        (invalid, 15.0, false),
+        (PowerRatioConfig { epoch, ..invalid }, 0.0, false),
+        (PowerRatioConfig { epoch, ..invalid }, 15.0, true),
     ] {
         let loads = Bench::new(config, Some(start)).follow(200, curve);
         assert!(loads.iter().all(|load| load.is_finite() && *load > 0.0), "{loads:?}");
@@ -151,7 +151,7 @@ fn nonsense_parameters_are_brought_to_sense() {
     }
 }
 
-/// What can happen to an estimator.
+/// An event for an estimator.
 #[derive(Clone, Debug)]
 enum Event {
     Sample { response_us: u64, count: u64, in_flight: u32, ok: bool },
@@ -177,7 +177,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens, what is let in is a rate, and there are words for it.
+    /// After any events the estimate is a valid rate with a reason.
     #[test]
     fn nothing_breaks_it(events in prop::collection::vec(event(), 1..300)) {
         let mut estimator = PowerRatio::new(PowerRatioConfig::default(), None);

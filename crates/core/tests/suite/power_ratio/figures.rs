@@ -1,20 +1,20 @@
-//! What is reached in front of a simulated service of ten workers and 0.1 s of work, over sixty seeds.
+//! Results in front of a simulated service of ten workers and 0.1 s of work, over sixty seeds.
 
 use tidegate_core::capacity::{PowerRatio, PowerRatioConfig};
 
 use super::service::{Service, Work, is_settled};
 
 const SEEDS: u64 = 60;
-/// How long a capacity that was found is held before the service changes, seconds.
+/// Seconds for which a capacity is held before the service changes.
 const HELD_S: f64 = 60.0;
 
-/// How a discovery went.
+/// Result of a discovery.
 struct Found {
     took_s: f64,
     capacity: f64,
 }
 
-/// Discovers, by seed; `None` for one that has not come to an end in time.
+/// Discoveries by seed; `None` for one that did not end in time.
 fn discoveries(work: Work, before: Option<f64>, mean_s: f64, within_s: f64) -> Vec<Option<Found>> {
     (0..SEEDS)
         .map(|seed| {
@@ -41,7 +41,7 @@ fn discoveries(work: Work, before: Option<f64>, mean_s: f64, within_s: f64) -> V
         .collect()
 }
 
-/// The values in order, those without one at the end.
+/// The sorted values; discoveries without one come last.
 fn sorted(found: &[Option<Found>], value: impl Fn(&Found) -> f64) -> Vec<f64> {
     let mut values: Vec<f64> =
         found.iter().map(|found| found.as_ref().map_or(f64::INFINITY, &value)).collect();
@@ -53,25 +53,33 @@ fn median(values: &[f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// At least 55 of the 60 came to an end; the median's time and capacity, and the extremes of the latter.
-fn figures(found: &[Option<Found>]) -> (f64, f64, f64, f64) {
+/// Medians over the seeds, and the extremes of the capacity.
+struct Summary {
+    took_s: f64,
+    capacity: f64,
+    least: f64,
+    most: f64,
+}
+
+/// Asserts that at least 55 of the 60 discoveries have ended.
+fn summary(found: &[Option<Found>]) -> Summary {
     let complete = found.iter().flatten().count();
     assert!(complete >= 55, "{complete} of {SEEDS}");
     let capacities = sorted(found, |found| found.capacity);
-    let took = median(&sorted(found, |found| found.took_s));
-    (took, median(&capacities), capacities[0], capacities[complete - 1])
+    let took_s = median(&sorted(found, |found| found.took_s));
+    Summary { took_s, capacity: median(&capacities), least: capacities[0], most: capacities[complete - 1] }
 }
 
 #[test]
 fn from_cold_to_80_per_second() {
-    let (took_s, capacity, least, most) = figures(&discoveries(Work::Fixed, None, 0.1, 300.0));
+    let Summary { took_s, capacity, least, most } = summary(&discoveries(Work::Fixed, None, 0.1, 300.0));
     assert!((190.0..=220.0).contains(&took_s), "{took_s} s");
     assert!((76.0..=84.0).contains(&least) && (76.0..=84.0).contains(&most), "{least}..{capacity}..{most}");
 }
 
 #[test]
 fn from_cold_to_76_per_second_where_work_varies() {
-    let (took_s, capacity, ..) = figures(&discoveries(Work::Exponential, None, 0.1, 330.0));
+    let Summary { took_s, capacity, .. } = summary(&discoveries(Work::Exponential, None, 0.1, 330.0));
     assert!((185.0..=225.0).contains(&took_s), "{took_s} s");
     assert!((72.2..=79.8).contains(&capacity), "{capacity}");
 }
@@ -79,7 +87,7 @@ fn from_cold_to_76_per_second_where_work_varies() {
 #[test]
 fn a_rise_from_40_to_80_within_360_seconds() {
     for (work, around) in [(Work::Fixed, 80.0), (Work::Exponential, 76.0)] {
-        let (took_s, capacity, ..) = figures(&discoveries(work, Some(0.2), 0.1, 360.0));
+        let Summary { took_s, capacity, .. } = summary(&discoveries(work, Some(0.2), 0.1, 360.0));
         assert!(took_s < 200.0, "{work:?}: {took_s} s");
         assert!((capacity / around - 1.0_f64).abs() <= 0.05, "{work:?}: {capacity}");
     }
@@ -88,13 +96,14 @@ fn a_rise_from_40_to_80_within_360_seconds() {
 #[test]
 fn a_fall_from_80_to_40_within_420_seconds() {
     for (work, around) in [(Work::Fixed, 41.0), (Work::Exponential, 39.0)] {
-        let (took_s, capacity, ..) = figures(&discoveries(work, Some(0.1), 0.2, 420.0));
+        let Summary { took_s, capacity, .. } = summary(&discoveries(work, Some(0.1), 0.2, 420.0));
         assert!(took_s < 240.0, "{work:?}: {took_s} s");
         assert!((capacity / around - 1.0_f64).abs() <= 0.05, "{work:?}: {capacity}");
     }
 }
 
-/// With contention, an open loop fed at 0.8 of what overloaded the service never drains: what the relief is for.
+/// With contention, a service that is fed at 0.8 of the load that overloaded it never drains: hence the
+/// relief.
 #[test]
 fn contention_does_not_end_a_discovery() {
     let complete = |config: PowerRatioConfig| {
@@ -108,7 +117,7 @@ fn contention_does_not_end_a_discovery() {
     assert!(complete(PowerRatioConfig::default()) >= 55);
     let literal =
         PowerRatioConfig { relieve: f64::INFINITY, break_off: f64::INFINITY, ..PowerRatioConfig::default() };
-    assert!(complete(literal) <= 20, "read to the letter, most never end");
+    assert!(complete(literal) <= 20, "taken literally, most never end");
 }
 
 /// An offered load of 100, as in the paper: little above the capacity, and enough.

@@ -1,4 +1,4 @@
-//! One test for every rule: the paper's, and those that say how it is read.
+//! The rules: the paper's, and those of its reading.
 
 use tidegate_core::capacity::{Phase, PowerRatioConfig};
 
@@ -8,7 +8,7 @@ fn discovering() -> Bench {
     Bench::new(PowerRatioConfig::default(), None)
 }
 
-/// Past the coarse phase, at 73.8 of 92.3.
+/// After the coarse phase, at 73.8 of 92.3.
 fn backtracked() -> Bench {
     let mut bench = discovering();
     bench.follow(14, curve);
@@ -16,7 +16,7 @@ fn backtracked() -> Bench {
     bench
 }
 
-/// In the fine phase, whose first epoch has not begun.
+/// At the beginning of the fine phase.
 fn in_fine() -> Bench {
     let mut bench = backtracked();
     bench.follow(2, curve);
@@ -50,10 +50,10 @@ fn no_step_forward_while_fewer_come() {
         assert_eq!(bench.last.phase, Phase::Paused);
     }
     assert_eq!(bench.reason(), "paused: offered load below the estimate (coarse: probing 22.8/s)");
-    // The samples of a pause are not the curve's.
+    // The samples of a pause do not enter the curve.
     let points = bench.points();
     assert_eq!(points, 3);
-    // It goes on as soon as they come again.
+    // It advances as soon as enough visitors come.
     assert!(bench.epoch(load, 0.1) > load);
     assert_eq!(bench.last.phase, Phase::Searching);
 }
@@ -70,12 +70,13 @@ fn goodput_is_close_within_a_tenth_of_itself() {
 
 #[test]
 fn overload_is_not_taken_for_low_load() {
-    // The service does 80 % of what is let in and takes three times as long, with visitors waiting: on it goes ...
+    // The service serves 80 % of the rate and takes three times as long, while visitors wait: the load
+    // advances ...
     let mut bench = discovering();
     bench.follow(8, |_| 0.1);
     let load = bench.load();
     assert!(bench.epoch(0.8 * load, 0.3) != load);
-    // ... but not if nobody waits, or if it is as fast as ever, or if the rule is read to the letter.
+    // ... but not if nobody waits, or if the response time is unchanged, or with the literal rule.
     let literal = PowerRatioConfig { overload: f64::INFINITY, ..PowerRatioConfig::default() };
     for (config, response_s, waiting) in [
         (PowerRatioConfig::default(), 0.3, false),
@@ -91,7 +92,7 @@ fn overload_is_not_taken_for_low_load() {
 }
 
 #[test]
-fn the_coarse_phase_ends_at_a_peak_inside_and_goes_back_by_beta() {
+fn the_coarse_phase_ends_at_a_peak_inside_the_range_and_backtracks_by_beta() {
     let mut bench = discovering();
     let loads = bench.follow(14, curve);
     let (end, back) = (loads[13], loads[14]);
@@ -105,14 +106,14 @@ fn a_slight_drop_is_not_yet_a_peak() {
     let mut bench = discovering();
     bench.follow(7, dented);
     assert!(bench.reason().starts_with("coarse"), "{}", bench.reason());
-    // Read to the letter, it is.
+    // With the literal rule it is.
     let mut bench = Bench::new(PowerRatioConfig { below_peak: 0.0, ..PowerRatioConfig::default() }, None);
     bench.follow(7, dented);
     assert!(bench.reason().starts_with("stabilising"), "{}", bench.reason());
 }
 
 #[test]
-fn four_points_are_a_cubic_but_not_yet_a_peak() {
+fn four_points_define_a_cubic_but_not_yet_a_peak() {
     // One bad epoch, the fourth.
     let bad = |load: f64| if (22.0..23.0).contains(&load) { 0.2 } else { 0.1 };
     let mut bench = discovering();
@@ -124,10 +125,10 @@ fn four_points_are_a_cubic_but_not_yet_a_peak() {
 }
 
 #[test]
-fn stable_means_two_close_epochs_in_a_row_and_no_sample() {
+fn stabilising_takes_two_close_epochs_in_a_row_and_adds_no_sample() {
     let mut bench = backtracked();
     let (load, points) = (bench.load(), bench.points());
-    // What was let in before is still being worked off: more than the load.
+    // Requests admitted before are still served, so the goodput exceeds the load.
     for (goodput, reason) in [(1.3, "0 of 2"), (1.0, "1 of 2"), (1.2, "0 of 2"), (0.95, "1 of 2")] {
         assert_eq!(bench.epoch(goodput * load, 0.15), load);
         assert!(bench.reason().contains(reason), "{goodput}: {}", bench.reason());
@@ -138,14 +139,14 @@ fn stable_means_two_close_epochs_in_a_row_and_no_sample() {
 }
 
 #[test]
-fn a_service_that_does_not_calm_down_is_relieved() {
+fn a_service_that_stays_overloaded_is_relieved() {
     let mut bench = backtracked();
     let load = bench.load();
     // Slow, and not even serving the load.
     bench.serve(0.5 * load, 1.0, true);
     let relief = bench.end(&waits(200));
     assert!((relief - 0.1 * load).abs() < 1e-9, "{relief}");
-    // Two hundred are too many, eighteen not too few to go on with: the tick that sees them ends the relief.
+    // A hundred are too many, ten are few enough: the tick that sees them ends the relief.
     bench.now_us += 100_000;
     assert_eq!(bench.tick(&waits(100)), relief);
     bench.now_us += 100_000;
@@ -159,7 +160,7 @@ fn a_service_that_does_not_calm_down_is_relieved() {
     bench.tick(&waits(60));
     bench.now_us += 100_000;
     assert!((bench.tick(&waits(5)) - 0.8 * load).abs() < 1e-9, "{}", bench.load());
-    // Read to the letter, it is waited for.
+    // With the literal rule the load stays.
     let config = PowerRatioConfig { relieve: f64::INFINITY, ..PowerRatioConfig::default() };
     let mut literal = Bench::new(config, None);
     literal.follow(14, curve);
@@ -168,11 +169,11 @@ fn a_service_that_does_not_calm_down_is_relieved() {
 }
 
 #[test]
-fn relief_that_sees_no_requests_ends_with_an_epoch_in_time() {
+fn relief_without_known_requests_ends_with_a_fast_epoch() {
     let mut bench = backtracked();
     let load = bench.load();
     assert!((bench.epoch(0.5 * load, 1.0) - 0.1 * load).abs() < 1e-9);
-    // Still slow: less still. In time again: the load.
+    // While slow, the rate falls further. Once fast, the load is restored.
     assert!((bench.epoch(0.5 * load, 1.0) - 0.01 * load).abs() < 1e-9);
     assert_eq!(bench.epoch(0.01 * load, 0.1), load);
 }
@@ -195,7 +196,7 @@ fn the_peak_must_stay_for_the_guard_epochs() {
     assert!(bench.reason().starts_with("fine: guard epoch 7 of 7"), "{}", bench.reason());
     bench.follow(1, curve);
     assert_eq!(bench.reason(), "settled, cooling off: 0 of 2 epochs close to 73.5/s");
-    // A peak that was none: from the fifth epoch on, the service is faster than ever, and the guard begins anew.
+    // If the service becomes faster from the fifth epoch on, the peak vanishes and the guard begins anew.
     let mut bench = in_fine();
     bench.follow(4, curve);
     bench.follow(3, |_| 0.03);
@@ -203,7 +204,7 @@ fn the_peak_must_stay_for_the_guard_epochs() {
 }
 
 #[test]
-fn the_fine_phase_pauses_too_and_ends_when_goodput_stays_behind() {
+fn the_fine_phase_pauses_too_and_ends_in_overload() {
     let mut bench = in_fine();
     bench.follow(2, curve);
     let load = bench.load();
@@ -215,7 +216,7 @@ fn the_fine_phase_pauses_too_and_ends_when_goodput_stays_behind() {
 }
 
 #[test]
-fn an_epoch_that_fills_the_service_is_broken_off() {
+fn an_epoch_with_too_many_requests_at_the_service_is_broken_off() {
     let mut bench = discovering();
     bench.follow(12, |_| 0.1);
     let load = bench.load();
@@ -232,18 +233,18 @@ fn an_epoch_that_fills_the_service_is_broken_off() {
 fn change_needs_two_epochs_off_the_curve() {
     let found = settled().load();
     let mut bench = settled();
-    // One bad epoch, one good, one far too good.
+    // One slow epoch, one good, one far too fast.
     for response_s in [0.9, 0.113, 0.02, 0.113] {
         assert_eq!(bench.epoch(found, response_s), found);
     }
     bench.epoch(found, 0.9);
     assert_eq!(bench.reason(), "settled: off the curve for 1 of 2 epochs");
-    // Off to the other side is another suspicion.
+    // An epoch off to the other side starts the count anew.
     bench.epoch(found, 0.02);
     assert_eq!(bench.reason(), "settled: off the curve for 1 of 2 epochs");
     bench.epoch(found, 0.02);
     assert_eq!(bench.reason(), "coarse: probing 73.5/s, since the capacity rose");
-    // To the letter, one will do.
+    // With the literal rule one is enough.
     let mut bench = Bench::new(PowerRatioConfig { alarms: 1, ..PowerRatioConfig::default() }, None);
     bench.follow(26, curve);
     bench.epoch(found, 0.02);
@@ -251,7 +252,7 @@ fn change_needs_two_epochs_off_the_curve() {
 }
 
 #[test]
-fn low_load_is_no_change_but_a_slow_service_is_at_any_load() {
+fn low_load_is_no_change_but_a_slow_service_is_one_at_any_load() {
     let mut bench = settled();
     let found = bench.load();
     for share in [0.1, 0.3, 0.5, 0.8] {
@@ -260,7 +261,7 @@ fn low_load_is_no_change_but_a_slow_service_is_at_any_load() {
             assert_eq!(bench.end(&idle()), found, "{share}: {}", bench.reason());
         }
     }
-    // Faster than ever, but nobody waits for it to be used.
+    // A faster service without waiting visitors is no change.
     for _ in 0..5 {
         bench.serve(0.5 * found, 0.01, true);
         assert_eq!((bench.end(&idle()), bench.last.phase), (found, Phase::Settled));
@@ -279,7 +280,7 @@ fn a_start_beyond_the_capacity_begins_again_at_c0() {
     bench.epoch(80.0, 2.0);
     assert_eq!(bench.load(), 15.0);
     assert!(bench.reason().ends_with("since the start was too high"), "{}", bench.reason());
-    // And one at c0 itself, far below it.
+    // A start at c0 itself that is too high begins again below c0.
     let mut bench = discovering();
     bench.epoch(5.0, 2.0);
     assert_eq!(bench.load(), 15.0);
@@ -301,7 +302,7 @@ fn a_service_that_sheds_load_itself_has_a_peak_too() {
     assert!(bench.reason().starts_with("settled"), "{}", bench.reason());
 }
 
-/// Sixty requests that visitors hold open do not become fewer, whatever is let in.
+/// Sixty long polls do not become fewer, whatever the rate.
 #[test]
 fn relief_does_not_wait_for_long_polls() {
     let mut bench = backtracked();

@@ -1,5 +1,5 @@
-//! A service of some workers with one line before them, fed as WebQ's schedule feeds it: in each second as many requests
-//! as the rate says, at random instants of that second.
+//! A service of workers with one line, fed like by WebQ's schedule: in each second as many requests as the
+//! rate allows, at random instants of that second.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,7 +8,9 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidegate_core::capacity::{Estimate, Estimator, GateLoad, Phase, Sample};
-use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tidegate_core::units::Timestamp;
+
+use crate::samples::SERVED;
 
 /// How long a request takes a worker.
 #[derive(Clone, Copy, Debug)]
@@ -19,18 +21,18 @@ pub enum Work {
 
 /// Microseconds of a tick.
 const TICK_US: u64 = 100_000;
-/// The run begins here, so that the clock can go back.
+/// Start of the run; not zero, so that the clock can go back.
 pub const BEGAN_US: u64 = 1_000_000_000;
 
-/// Workers, a line, and what is to come.
+/// Workers, a line, and future arrivals.
 pub struct Service {
     pub workers: usize,
     pub work: Work,
     /// Mean work of a request, seconds.
     pub mean_s: f64,
-    /// Share by which each request present beyond the workers slows a worker down.
+    /// Factor of the quadratic slowdown by requests beyond the number of workers.
     pub contention: f64,
-    /// Visitors per second; those that the rate does not let in wait in the room.
+    /// Visitors per second; those that the rate does not admit wait in the room.
     pub offered: f64,
     rng: SmallRng,
     now_us: u64,
@@ -61,7 +63,8 @@ impl Service {
         }
     }
 
-    /// Runs until `until_s` seconds after the beginning, or until `stop` says so of an estimate. Returns when it stopped.
+    /// Runs until `until_s` seconds after the start, or until `each_tick` returns true. Returns the time in
+    /// that case.
     pub fn run(
         &mut self,
         estimator: &mut dyn Estimator,
@@ -87,7 +90,7 @@ impl Service {
         None
     }
 
-    /// Once a second, the instants of the next second's arrivals; what is promised stays promised.
+    /// Once a second: draws the arrivals of the next second. Later changes of the rate do not affect them.
     fn release(&mut self, rate: f64) {
         if !(self.now_us - BEGAN_US - TICK_US).is_multiple_of(1_000_000) {
             return;
@@ -142,22 +145,13 @@ impl Service {
     }
 }
 
-/// Requests that ended at `ended_us`.
+/// A sample of requests that ended at `ended_us`.
 pub fn sample(ended_us: u64, response_us: u64, in_flight: u32, count: u64, ok: bool) -> Sample {
-    Sample {
-        class: ClassId(0),
-        cost: Cost::ONE,
-        count,
-        ended: Timestamp::from_micros(ended_us),
-        response: Duration::from_micros(response_us),
-        lingered: Duration::ZERO,
-        in_flight,
-        ok,
-        backlog: false,
-    }
+    let (ended, response) = (Timestamp::from_micros(ended_us), Duration::from_micros(response_us));
+    Sample { count, ended, response, in_flight, ok, backlog: false, ..SERVED }
 }
 
-/// Whether the estimator holds a capacity that it has found.
+/// Whether the estimator holds a capacity.
 pub fn is_settled(estimate: &Estimate) -> bool {
     estimate.phase == Phase::Settled
 }

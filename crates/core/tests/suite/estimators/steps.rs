@@ -1,4 +1,4 @@
-//! The published steps of the rivals' laws, computed by hand, and how the throughput is told.
+//! The published steps of the other algorithms, computed by hand, and the measurement of the throughput.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn figure(estimator: &dyn Estimator, name: &str) -> f64 {
     state.figures.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{name} in {state:?}")).1
 }
 
-/// Shows samples one by one and compares a figure after each.
+/// Feeds samples one by one and compares a figure after each.
 fn steps(estimator: &mut dyn Estimator, of: &str, table: &[(Sample, f64)]) {
     for (i, (sample, expected)) in table.iter().enumerate() {
         estimator.observe(sample);
@@ -72,7 +72,7 @@ fn vegas_steps_as_published() {
         (sample(50, 25), 25.0),
         // q = ⌈12.5⌉ = 13.
         (sample(100, 25), 24.0),
-        // Passed over.
+        // Skipped.
         (sample(0, 24), 24.0),
     ];
     steps(&mut vegas, "limit", &table);
@@ -82,7 +82,8 @@ fn vegas_steps_as_published() {
 #[test]
 fn vegas_probes_after_thirty_limits_less_the_jitter() {
     let mut vegas = Vegas::new(VegasConfig::default(), None);
-    // The first jitter is its least, one half: 300 requests at a limit of 20, none of which half uses it.
+    // The first jitter is the least, one half: 300 requests at a limit of 20, of which less than half is
+    // used.
     for _ in 0..299 {
         vegas.observe(&sample(100, 1));
     }
@@ -104,10 +105,10 @@ fn gradient2_steps_as_published() {
         (sample(100, 10), 21.32),
     ];
     steps(&mut gradient2, "limit", &table);
-    // More than twice 100 ms, so it is led back by 5 %.
+    // More than twice 100 ms, so the baseline falls by 5 %.
     let long_ms = figure(&gradient2, "long_ms");
     assert!((long_ms - 325.0 * 0.95).abs() < 1e-6, "{long_ms}");
-    // A response of no time at all counts as one of a microsecond.
+    // A response time of zero counts as a microsecond.
     gradient2.observe(&sample(0, 10));
     let long_ms = figure(&gradient2, "long_ms");
     assert!((long_ms - (308.75 * 4.0 + 0.001) / 5.0 * 0.95).abs() < 1e-6, "{long_ms}");
@@ -122,7 +123,7 @@ fn gradient_steps_as_published() {
     let mut gradient = Gradient::new(GradientConfig::default(), None);
     let mut now = START;
     assert_eq!(gradient.tick(&CROWD, now).max_in_flight, Some(3));
-    // Sent before the measurement began: does not count.
+    // Sent before the measurement began, so it does not count.
     gradient.observe(&sample(5, 3));
     now = now + Duration::from_secs(10);
     let at = |now: Timestamp, response_ms: u64| Sample { ended: now, ..sample(response_ms, 3) };
@@ -150,19 +151,19 @@ fn gradient_steps_as_published() {
         (1_000, 3),
     ];
     for (response_ms, limit) in table {
-        // Sent after the measurement: requests of a second take ten ticks.
+        // Sent after the measurement: requests of one second take ten ticks.
         now = now + ms(response_ms).max(TICK) + TICK;
         gradient.observe(&at(now, response_ms));
         assert_eq!(gradient.tick(&CROWD, now).max_in_flight, Some(limit), "{response_ms} ms");
     }
-    // Five times in a row at the least limit: what is unloaded is measured anew.
+    // Five times in a row at the least limit: the unloaded response time is measured anew.
     assert!(!gradient.state().reason.contains("measures"));
     gradient.tick(&CROWD, now + TICK);
     assert!(gradient.state().reason.contains("measures"), "{:?}", gradient.state());
 }
 
 #[test]
-fn gradient_measures_once_a_minute_and_goes_back_to_its_limit() {
+fn gradient_measures_once_a_minute_and_returns_to_its_limit() {
     let mut gradient = Gradient::new(GradientConfig::default(), None);
     let mut estimate = gradient.tick(&CROWD, START);
     let mut pinned = Vec::new();
@@ -176,13 +177,13 @@ fn gradient_measures_once_a_minute_and_goes_back_to_its_limit() {
             pinned.push(tick);
         }
     }
-    // The first jitter is none: sixty seconds after the first measurement's end, which took three ticks of twenty.
+    // The first jitter is zero: sixty seconds after the end of the first measurement, which took three ticks.
     assert_eq!(pinned, [1, 2, 3, 603, 604, 605]);
     assert_eq!(estimate.max_in_flight, Some(1000));
 }
 
 #[test]
-fn throughput_is_what_comes_back_while_others_wait() {
+fn throughput_is_measured_while_requests_wait() {
     let mut aimd = Aimd::new(AimdConfig::default(), None);
     let mut now = START;
     let mut second = |aimd: &mut Aimd, per_tick: u32, ok: bool, load: GateLoad| {
@@ -200,7 +201,8 @@ fn throughput_is_what_comes_back_while_others_wait() {
     };
     let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
     let starved = GateLoad { room_waits: true, queued: 0, in_flight: 0 };
-    // Nothing is known: low. Visitors wait for nothing: more, but not without end.
+    // Without a measurement the capacity is low, and grows up to a bound while visitors wait for an idle
+    // origin.
     let first = second(&mut aimd, 0, true, idle);
     assert_eq!((first.capacity.get(), first.phase, first.confidence), (100.0, Phase::Paused, 0.0));
     let grown = second(&mut aimd, 0, true, starved);
@@ -208,16 +210,16 @@ fn throughput_is_what_comes_back_while_others_wait() {
     for _ in 0..10 {
         assert!(second(&mut aimd, 0, true, starved).capacity.get() <= 400.0);
     }
-    // Served without a backlog: at least twice that.
+    // Served without a backlog: at least twice the throughput.
     second(&mut aimd, 10, true, idle);
     let twice = second(&mut aimd, 10, true, idle);
     assert!((twice.capacity.get() - 400.0).abs() < 1.0, "{twice:?}");
-    // Saturated: that, in cost units.
+    // Saturated: the throughput in cost units.
     second(&mut aimd, 6, true, CROWD);
     let known = second(&mut aimd, 6, true, CROWD);
     assert!((known.capacity.get() - 120.0).abs() < 1e-9 && known.gain == 1.0, "{known:?}");
     assert_eq!(known.phase, Phase::Settled);
-    // Nobody waits, or everything fails: it holds, and says why.
+    // Without a backlog, or with errors only, it holds and gives the reason.
     second(&mut aimd, 1, true, idle);
     second(&mut aimd, 1, true, idle);
     assert_eq!(second(&mut aimd, 1, true, idle).capacity, known.capacity);
@@ -227,7 +229,7 @@ fn throughput_is_what_comes_back_while_others_wait() {
     }
     assert_eq!(second(&mut aimd, 50, false, CROWD).capacity, known.capacity);
     assert_eq!(aimd.state().reason, "errors only: holding");
-    // More comes back than was believed, without a backlog: that much is proved.
+    // A higher throughput without a backlog is a lower bound.
     for _ in 0..3 {
         second(&mut aimd, 20, true, starved);
     }
