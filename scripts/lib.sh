@@ -34,7 +34,7 @@ need_packages() {
 # Always all: a selection would give dependencies other features, and so build them again.
 test_programs() {
   cargo test --workspace --no-run --message-format=json-render-diagnostics |
-    sed -nE 's/^.*"package_id":"[^"]*\/([a-z]+)#[^"]*".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*$/\1 \2 \3 \4/p'
+    sed -nE 's/^.*"package_id":"[^"]*\/([a-z]+)#[^"]*".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"test":true\},"features".*"executable":"([^"]+)".*$/\1 \2 \3 \4/p'
   return "${PIPESTATUS[0]}"
 }
 
