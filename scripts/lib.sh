@@ -38,6 +38,12 @@ test_programs() {
   return "${PIPESTATUS[0]}"
 }
 
+# The model checks: the core alone, optimised, without the link-time optimisation and line tables of a release.
+loom() {
+  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$TARGET/loom" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none \
+    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo test -p tidegate-core --release --test loom
+}
+
 # sum_of PATTERN LOG: the sum of the numbers that PATTERN (an extended regular expression of sed) captures.
 sum_of() { sed -nE "s/$1/\\1/p" "$2" | awk '{ s += $1 } END { print s + 0 }'; }
 
