@@ -34,8 +34,14 @@ need_packages() {
 # Always all: a selection would give dependencies other features, and so build them again.
 test_programs() {
   cargo test --workspace --no-run --message-format=json-render-diagnostics |
-    sed -nE 's/^.*"package_id":"[^"]*\/([a-z]+)#[^"]*".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*$/\1 \2 \3 \4/p'
+    sed -nE 's/^.*"package_id":"[^"]*\/([a-z]+)#[^"]*".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"test":true\},"features".*"executable":"([^"]+)".*$/\1 \2 \3 \4/p'
   return "${PIPESTATUS[0]}"
+}
+
+# The model checks: the core alone, optimised, without the link-time optimisation and line tables of a release.
+loom() {
+  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$TARGET/loom" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none \
+    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo test -p tidegate-core --release --test loom
 }
 
 # sum_of PATTERN LOG: the sum of the numbers that PATTERN (an extended regular expression of sed) captures.

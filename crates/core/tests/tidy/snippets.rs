@@ -161,6 +161,7 @@ fn the_width_rule_counts_comments_and_not_strings() {
     let cases = [
         ("// 20 columns, häöü!\n", 0),
         ("// one more than that\n", 1),
+        ("//! | a row | of a table |\n", 0),
         ("f(1); // one more too\n", 1),
         ("let long_name = 1234;\n", 1),
         ("f(\"a text of many words\");\n", 0),

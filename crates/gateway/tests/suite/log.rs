@@ -84,7 +84,7 @@ fn child_of_the_test_below() {
 #[test]
 fn a_closed_standard_error_is_no_trouble() {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_of_the_test_below", "--nocapture"])
+        .args(["--exact", "log::child_of_the_test_below", "--nocapture"])
         .env("TIDEGATE_TEST_CHILD", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -204,7 +204,7 @@ fn ten_thousand_visitors_are_one_request_a_second() {
     let crowd = std::process::Command::new("sh")
         .args(["-c", "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "multicast::ten_thousand_visitors_are_one_request_a_second"])
+        .args(["--exact", "whole::multicast::ten_thousand_visitors_are_one_request_a_second"])
         .env(CROWD, gate.http.to_string())
         .output()
         .unwrap();
