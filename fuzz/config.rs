@@ -1,9 +1,9 @@
-//! Any bytes as a configuration: settings or mistakes, never a panic; a mistake points into the text; accepted
-//! settings differ from themselves in nothing.
+//! Reads any bytes as a configuration. The result is settings or mistakes and never a panic; a mistake points
+//! into the text; settings do not differ from themselves.
 
 use tidegate_settings::{Override, Settings};
 
-/// One run.
+/// Reads one input.
 pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     // The last line also serves as an override.

@@ -1,4 +1,4 @@
-//! Any bytes as a configuration.
+//! Reads any bytes as a configuration.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

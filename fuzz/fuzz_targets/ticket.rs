@@ -1,7 +1,8 @@
 #![no_main]
-//! `cargo +nightly fuzz run ticket`. A slice of it runs in every `cargo test`: `crates/core/tests/suite/fuzz_slice.rs`.
+//! `cargo +nightly fuzz run ticket`. A slice of it runs in every `cargo test`:
+//! `crates/core/tests/suite/fuzz_slice.rs`.
 
-// Each target uses its own part.
+// Each target uses a part of the module.
 #[allow(dead_code)]
 #[path = "../../crates/core/tests/suite/fuzz/mod.rs"]
 mod fuzz;

@@ -19,7 +19,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:9090";
 
 /// `tidegate ctl`
 ///
-/// Exit status: 0 done; 1 the gate refused and gives the reason; 2 the command line is wrong; 3 no gate answers.
+/// Exit status: 0 done; 1 the gate refused and gives the reason; 2 the command line is wrong; 3 no gate
+/// answers.
 #[derive(ClapArgs, Debug)]
 pub struct CtlOptions {
     /// The gate's admin API [default: $TIDEGATE_URL, or http://127.0.0.1:9090].
@@ -42,16 +43,19 @@ struct Why {
     why: String,
 }
 
+#[derive(ClapArgs, Debug)]
+struct GetOptions {
+    /// Names or patterns, e.g. `queue.max_wait`, `class.*.priority`.
+    names: Vec<String>,
+    /// Only those whose value differs from the file's.
+    #[arg(long)]
+    tuned: bool,
+}
+
 #[derive(Subcommand, Debug)]
 enum CtlCommand {
     /// Show tunables: all, one with its meaning, or those that match a pattern (`*`).
-    Get {
-        /// Names or patterns, e.g. `queue.max_wait`, `class.*.priority`.
-        names: Vec<String>,
-        /// Only those whose value differs from the file's.
-        #[arg(long)]
-        tuned: bool,
-    },
+    Get(GetOptions),
     /// Change tunables, all of those given or none.
     Set {
         /// E.g. `queue.max_wait=10s`, `class.search.priority=3`.
@@ -167,6 +171,22 @@ pub fn ctl(options: &CtlOptions) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// How answers are printed.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Text,
+    Json,
+}
+
+impl Form {
+    fn print(self, answer: &Value, text: impl FnOnce(&Value) -> String) {
+        let shown = if self == Self::Json { format!("{answer:#}") } else { text(answer) };
+        if !shown.is_empty() {
+            show::say(shown.trim_end());
+        }
+    }
+}
+
 /// The value of an option, or of the environment variable for it.
 fn given(option: &Option<String>, variable: &str) -> Option<String> {
     option.clone().or_else(|| std::env::var(variable).ok()).filter(|text| !text.is_empty())
@@ -175,12 +195,10 @@ fn given(option: &Option<String>, variable: &str) -> Option<String> {
 async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| DEFAULT_URL.into());
     let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"))?;
-    match &options.command {
-        CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, options.json).await,
-        CtlCommand::Get { names, tuned } => return get(&client, names, *tuned, options.json).await,
-        _ => {}
-    }
+    let form = if options.json { Form::Json } else { Form::Text };
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
+        CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,
+        CtlCommand::Get(wanted) => return get(&client, wanted, form).await,
         CtlCommand::Set { changes, why } => {
             let changes: Map<_, _> = changes.iter().map(|(name, text)| (name.clone(), value(text))).collect();
             let body = json!({ "changes": changes, "why": why.why });
@@ -191,7 +209,7 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
             for name in names {
                 let path = format!("/v1/tunables/{}", client::segment(name));
                 last = client.ask("DELETE", &path, Some(&json!({ "why": why.why }))).await?;
-                if !options.json {
+                if form == Form::Text {
                     show::say(&show::now(&last));
                 }
             }
@@ -231,12 +249,8 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
         }),
         CtlCommand::Reload(why) => (act(&client, "/v1/reload", why).await?, show::reloaded),
         CtlCommand::Drain(why) => (act(&client, "/v1/drain", why).await?, |_| "draining".into()),
-        CtlCommand::Get { .. } | CtlCommand::Watch(_) => return Ok(()),
     };
-    let text = if options.json { format!("{answer:#}") } else { text(&answer) };
-    if !text.is_empty() {
-        show::say(text.trim_end());
-    }
+    form.print(&answer, text);
     Ok(())
 }
 
@@ -252,12 +266,13 @@ fn value(text: &str) -> Value {
     }
 }
 
-async fn get(client: &Client, names: &[String], tuned: bool, as_json: bool) -> Result<(), Failure> {
-    if let ([name], false) = (names, tuned)
+async fn get(client: &Client, wanted: &GetOptions, form: Form) -> Result<(), Failure> {
+    let GetOptions { names, tuned } = wanted;
+    if let ([name], false) = (names.as_slice(), *tuned)
         && !name.contains('*')
     {
         let one = client.ask("GET", &format!("/v1/tunables/{}", client::segment(name)), None).await?;
-        show::say(&if as_json { format!("{one:#}") } else { show::one(&one) });
+        form.print(&one, show::one);
         return Ok(());
     }
     let mut answer = client.ask("GET", "/v1/tunables", None).await?;
@@ -275,9 +290,9 @@ async fn get(client: &Client, names: &[String], tuned: bool, as_json: bool) -> R
     all.retain(|tunable| {
         let name = tunable["name"].as_str().unwrap_or_default();
         let wanted = names.is_empty() || names.iter().any(|pattern| fits(pattern, name));
-        wanted && !(tuned && tunable["tuned"].is_null())
+        wanted && !(*tuned && tunable["tuned"].is_null())
     });
-    show::say(&if as_json { format!("{answer:#}") } else { show::tunables(&answer) });
+    form.print(&answer, show::tunables);
     Ok(())
 }
 

@@ -24,7 +24,8 @@ const ONE_PHASE: &str = "[[arrivals.phase]]\n[[visitor]]\n";
 /// `tidegate load`
 #[derive(ClapArgs, Debug)]
 pub struct LoadArgs {
-    /// The target (`http://HOST[:PORT]/PATH`, with --rate and --for), or a scenario that describes visitors and target.
+    /// The target (`http://HOST[:PORT]/PATH`, with --rate and --for), or a scenario that describes visitors
+    /// and target.
     #[arg(value_name = "URL|SCENARIO")]
     pub what: String,
     /// The target, instead of the scenario's.
@@ -62,8 +63,8 @@ pub struct LoadArgs {
     pub quiet: bool,
 }
 
-/// Plays the crowd. The exit code is 0 if the run is whole, 3 if it ended early and its figures are partial, 1 if there are
-/// no figures.
+/// Plays the crowd. The exit code is 0 if the run is whole, 3 if it ended early and its figures are partial,
+/// 1 if there are no figures.
 pub fn load(args: &LoadArgs) -> ExitCode {
     match play(args) {
         Ok(None) => ExitCode::SUCCESS,
@@ -108,7 +109,8 @@ fn visitors(scenario: &Scenario) -> Result<u64, String> {
     Ok(crowd.size_hint_visitors().map_or(0, |expected| expected.round() as u64))
 }
 
-/// Reports lines of a log that cannot be played: figures of a part of the log must not pass for those of the whole.
+/// Reports lines of a log that cannot be played: figures of a part of the log must not pass for those of the
+/// whole.
 pub fn tell_skipped(crowd: &Crowd) {
     if let Some(skipped) = crowd.skipped().filter(|skipped| skipped.lines > 0) {
         eprintln!("tidegate: the log has requests that cannot be played: {skipped}");

@@ -18,8 +18,8 @@ mod signals;
 mod sim;
 mod status_line;
 
-/// An overload-control gateway: lets through as many visitors as your service can take, and gives everyone else an
-/// honest, enforced turn in a waiting room.
+/// An overload-control gateway: lets through as many visitors as your service can take, and gives everyone
+/// else an honest, enforced turn in a waiting room.
 #[derive(Parser, Debug)]
 #[command(version, about, max_term_width = 100)]
 struct Args {

@@ -154,7 +154,7 @@ fn serve(options: &OriginOptions, origin: OriginHandle) -> io::Result<()> {
     runtime.block_on(async {
         // Installed before the addresses are printed: whoever reads them may send a signal at once.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        say(options.json, &origin)?;
+        say(options, &origin)?;
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
@@ -165,9 +165,9 @@ fn serve(options: &OriginOptions, origin: OriginHandle) -> io::Result<()> {
     Ok(())
 }
 
-fn say(as_json: bool, origin: &OriginHandle) -> io::Result<()> {
+fn say(options: &OriginOptions, origin: &OriginHandle) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if as_json {
+    if options.json {
         writeln!(out, "{}", json!({"addrs": origin.addrs(), "admin": origin.admin()}))?;
     } else {
         for (i, addr) in origin.addrs().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Results: standard output, files, and the exit code. Files are tried before a run, so that a mistake in their names does
-//! not cost the figures of an hour.
+//! Results: standard output, files, and the exit code. Files are tried before a run, so that a mistake in
+//! their names does not cost the figures of an hour.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use tidegate_gateway::base::log;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_settings::{Override, Settings};
+use tidegate_settings::Override;
 
 use crate::results::fail;
 use crate::{signals, status_line};
@@ -84,12 +84,10 @@ pub fn run(options: &RunOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The short options are overrides like `--set`: they replace values of the file and are checked in the same way.
+/// The short options are overrides like `--set`: they replace values of the file and are checked in the same
+/// way.
 fn overrides(options: &RunOptions) -> Vec<Override> {
-    let mut set = Vec::new();
-    if let Some(origin) = &options.origin {
-        set.extend(Settings::origin_overrides(origin, None, None));
-    }
+    let mut set: Vec<_> = options.origin.iter().map(|origin| Override::origin(origin)).collect();
     let short = [
         ("--capacity", "capacity.rate", options.capacity.map(|rate| rate.to_string())),
         ("--listen", "listen.http", options.listen.map(|addr| addr.to_string())),

@@ -30,7 +30,8 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                 match (stop, stopping) {
                     (true, false) => {
                         stopping = true;
-                        // On another thread: the audit file's disk may hang, and a second signal must still work.
+                        // On another thread: the audit file's disk may hang, and a second signal must still
+                        // work.
                         let control = control.clone();
                         tokio::task::spawn_blocking(move || control.drain_by(By::SIGNAL));
                     }

@@ -1,5 +1,5 @@
-//! `[capacity]`: how the capacity of the origin is discovered, or that it is given. The names of the estimators are the
-//! core's, so an algorithm that exists there can be chosen here.
+//! `[capacity]`: how the capacity of the origin is discovered, or that it is given. The names of the
+//! estimators are the core's, so an algorithm that exists there can be chosen here.
 
 use tidegate_core::capacity::{self, Options};
 use tidegate_core::units::Rate;
@@ -51,11 +51,11 @@ impl Leaf<String> for EstimatorName {
 section! {
     /// How much the origin can serve: discovered, or given.
     pub struct Capacity [tunable] {
-        /// How it is discovered: the name of an algorithm; "fixed": it is the number in `rate`; "auto": "fixed" if there is a
-        /// number in `rate`, else "bottleneck".
+        /// How it is discovered: the name of an algorithm; "fixed": it is the number in `rate`; "auto":
+        /// "fixed" if there is a number in `rate`, else "bottleneck".
         estimator: String = AUTO.into() => EstimatorName;
-        /// Cost units per second: for "fixed" what the origin can serve (0: no limit until a number is set), for the others
-        /// where they start (0: they choose).
+        /// Cost units per second: for "fixed" what the origin can serve (0: no limit until a number is set),
+        /// for the others where they start (0: they choose).
         rate: f64 = 0.0 => RateOrNone;
         /// Never admit more than this, in cost units per second, whatever is discovered; 0: no bound.
         ceiling: f64 = 0.0 => RateOrNone;
@@ -94,7 +94,8 @@ impl Capacity {
         bound(self.floor).unwrap_or(Rate::ZERO)
     }
 
-    /// Whether the estimator called `name` has the same parameters in `other`, whatever those of other estimators.
+    /// Whether the estimator called `name` has the same parameters in `other`, whatever those of other
+    /// estimators.
     pub fn is_tuned_like(&self, other: &Self, name: &str) -> bool {
         // Usually at most a bound differs; then nothing has to be printed to find that out.
         let bare =
@@ -124,8 +125,8 @@ impl Capacity {
 }
 
 impl Settings {
-    /// The name of the estimator in force; for "auto" the one that it stands for. Tokencheck has no estimator of its own: its
-    /// observations drive tokengen's, and it keeps the capacity that tokengen sends.
+    /// The name of the estimator in force; for "auto" the one that it stands for. Tokencheck has no estimator
+    /// of its own: its observations drive tokengen's, and it keeps the capacity that tokengen sends.
     pub fn estimator(&self) -> &str {
         match self.capacity.estimator.as_str() {
             _ if matches!(self.role, Role::TokenCheck { .. }) => FIXED,

@@ -7,8 +7,9 @@ use super::kinds::quantity::show_duration;
 use super::read::Reader;
 use super::{Settings, Visitors, capacity, class, congestion, enforcing, role, session};
 
-/// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a quarter of what may
-/// wait there. From about twenty visitors per second on, four times that is less than a second.
+/// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
+/// quarter of what may wait there. From about twenty visitors per second on, four times that is less than a
+/// second.
 const ENOUGH_QUEUE: Duration = Duration::from_secs(1);
 
 impl Settings {

@@ -46,8 +46,8 @@ impl Named for Refusal {
 }
 
 section! {
-    /// Request classes, first match wins. Requests that match none are of the class `default` (cost 1, priority 1). A class of
-    /// that name without `match` configures it.
+    /// Request classes, first match wins. Requests that match none are of the class `default` (cost 1,
+    /// priority 1). A class of that name without `match` configures it.
     pub struct Class [tunable] {
         /// Its name in metrics, logs and `room.classes`.
         [fixed] name: String = String::new() => CLASS_NAME;
@@ -57,8 +57,8 @@ section! {
         priority: u8 = 1 => Count(0..=255);
         /// Share among the classes of one priority if the scheduler is "deficit".
         weight: u32 = 1 => Count(1..=1000);
-        /// Share of the work sent to the origin that the class gets in any case while requests of it wait, whatever the
-        /// priorities; all classes together at most 1.
+        /// Share of the work sent to the origin that the class gets in any case while requests of it wait,
+        /// whatever the priorities; all classes together at most 1.
         guarantee: f64 = 0.0 => Portion;
         /// Requests of the class at the origin at once; 0: no limit of its own.
         max_in_flight: usize = 0 => Count(0..=1_000_000);
@@ -82,9 +82,11 @@ section! {
         limit: Switch = Switch::On => Choice;
         /// Cost units per second; 0: no limit.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
-        /// Cost units that may come in one instant; 0: one second's worth of `rate`, and at least one request.
+        /// Cost units that may come in one instant; 0: one second's worth of `rate`, and at least one
+        /// request.
         burst: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
-        /// What happens to requests beyond it: "shed" is 503 with the time to come again, "room" the waiting room.
+        /// What happens to requests beyond it: "shed" is 503 with the time to come again, "room" the waiting
+        /// room.
         refuse: Refusal = Refusal::Shed => Choice;
     }
 }
@@ -92,14 +94,18 @@ section! {
 section! {
     /// The class's queue at the gate.
     pub struct ClassQueue [tunable] {
-        /// Who is next: "fifo" the first, "lifo" the last, "adaptive-lifo" the first until the oldest has waited for `target`,
-        /// then the last; "codel" the first, and some are refused to keep the wait near `target`.
+        /// Who is next: "fifo" the first, "lifo" the last, "adaptive-lifo" the first until the oldest has
+        /// waited for `target`, then the last; "codel" the first, and some are refused to keep the wait near
+        /// `target`.
         discipline: DisciplineKind = DisciplineKind::Fifo => Choice;
-        /// Requests that may wait, for whatever reason; 0, or more than `queue.max_length`: as many as that allows.
+        /// Requests that may wait, for whatever reason; 0, or more than `queue.max_length`: as many as that
+        /// allows.
         max_length: usize = 0 => Count(0..=1_000_000);
-        /// Longest wait: a request that has waited for so long is not sent to the origin any more; 0: `queue.max_wait`.
+        /// Longest wait: a request that has waited for so long is not sent to the origin any more; 0:
+        /// `queue.max_wait`.
         patience: Duration = Duration::ZERO => span_or_zero(MS, HOUR);
-        /// Of "codel": the wait aimed at. Of "adaptive-lifo": how long the oldest waits before the last goes first.
+        /// Of "codel": the wait aimed at. Of "adaptive-lifo": how long the oldest waits before the last goes
+        /// first.
         target: Duration = DEFAULT_TARGET => span(5, HOUR);
         /// Of "codel": for how long even the shortest wait must be above `target` before anybody is refused.
         interval: Duration = DEFAULT_INTERVAL => span(5, HOUR);
@@ -111,14 +117,16 @@ section! {
     pub struct Egress [tunable] {
         /// Cost units per second; 0: no limit.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
-        /// Cost units that may go in one instant; 0: one second's worth of `rate`, and at least one request. Never less
-        /// than one request and 10 ms' worth of `rate`: a timer releases the requests, and what it is late for would be lost.
+        /// Cost units that may go in one instant; 0: one second's worth of `rate`, and at least one request.
+        /// Never less than one request and 10 ms' worth of `rate`: a timer releases the requests, and what it
+        /// is late for would be lost.
         burst: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
     }
 }
 
 section! {
-    /// Which requests are of the class: every given condition must hold; within one condition any of the values is enough.
+    /// Which requests are of the class: every given condition must hold; within one condition any of the
+    /// values is enough.
     pub struct Match {
         /// Methods.
         method: Vec<String> = Vec::new() => List(METHOD);
@@ -203,8 +211,8 @@ fn bound(most: usize) -> Option<usize> {
     Some(most).filter(|most| *most > 0)
 }
 
-/// How late the timer that releases requests from an egress bucket may be: it counts in milliseconds, and shares its thread
-/// with the control tick.
+/// How late the timer that releases requests from an egress bucket may be: it counts in milliseconds, and
+/// shares its thread with the control tick.
 const TIMER_LATENESS: Duration = Duration::from_millis(10);
 
 fn bucket(rate: f64, burst: f64, one: Cost) -> BucketConfig {

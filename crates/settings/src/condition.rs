@@ -1,17 +1,20 @@
-//! Conditions of rules: expressions in CEL over `levels`, `figures` and `time`, checked when they are read.
+//! Conditions of rules: expressions in CEL over `levels`, `figures` and `time`, checked when the settings are
+//! read.
 //!
 //! ```text
-//! text ─► parse (cel) ─► check: names, types, and nothing else than this ─► numbers for names ─► evaluate on the tick (cel)
+//! text ─► parse (cel) ─► check names and types, number the names ─► evaluate on the tick (cel)
 //! ```
 //!
-//! Of CEL there are `&& || ! ?: == != < <= > >= + - * / in has()`, numbers, words and brackets. There are no macros and no functions, so a
-//! condition takes time in proportion to its length and cannot build anything. All numbers are of one type, or `figures.rate > 100`
-//! would need a point.
+//! A condition may use `&& || ! ?: == != < <= > >= + - * / in has()`, numbers, texts and brackets. It may not
+//! use macros or functions, so its evaluation takes time in proportion to its length and allocates nothing
+//! that grows. All numbers are of one type; otherwise `figures.rate > 100` would have to be written with a
+//! decimal point.
 //!
-//! **Unknown.** A level or figure that nobody knows is not there; CEL makes an error of that, and its `&&` and `||` an answer of such an
-//! error where the other side decides. What is an error in the end is [`Truth::Unknown`]. `has(levels.db)` asks whether it is known.
+//! **Unknown.** A level or figure that is not known has no value in the evaluation, which is an error in CEL.
+//! `&&` and `||` have a result despite such an error if the other side decides. An error that remains is
+//! [`Truth::Unknown`]. `has(levels.db)` asks whether a level is known.
 //!
-//! Levels compare in the order green, orange, red, which is also that of the alphabet.
+//! Levels compare in the order green, orange, red, which is also the alphabetical order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,38 +29,40 @@ use tidegate_core::detect::Level;
 use tidegate_core::rules::Truth;
 
 use crate::figures::{GateFigure, TIMES};
-use crate::{did_you_mean, kind};
+use crate::kinds::toml_string;
+use crate::mistake::{did_you_mean, either};
 
-/// Most operators and brackets: what deepens the tree that the parser and the evaluation descend.
+/// Most operators and brackets. Each may deepen the tree that the parser and the evaluation descend
+/// recursively.
 const MAX_OPERATORS: usize = 128;
-/// Deepest tree; the recursion that bounds is on the control thread's stack.
+/// Deepest tree. The recursion must fit on the control thread's stack.
 const MAX_DEPTH: usize = 64;
 
-/// What a condition may name.
+/// The names that a condition may use.
 pub struct Names<'a> {
     detectors: &'a [&'a str],
 }
 
 impl<'a> Names<'a> {
-    /// The detectors there are, in their order.
+    /// The names of the detectors, in the order of the file.
     pub fn new(detectors: &'a [&'a str]) -> Self {
         Self { detectors }
     }
 
-    /// Figures of the gate, beside those of detectors.
+    /// The figures of the gate; each detector has one too.
     pub fn figures() -> impl Iterator<Item = &'static str> {
         GateFigure::ALL.into_iter().map(GateFigure::name)
     }
 }
 
-/// What is wrong with a condition, in the settings' words.
+/// What is wrong with a condition. The fields are those of [`Mistake`](crate::Mistake).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// What would have been right.
     pub expected: String,
-    /// What was there.
+    /// What was found.
     pub got: String,
-    /// What was probably meant.
+    /// A suggestion.
     pub hint: Option<String>,
 }
 
@@ -69,9 +74,9 @@ fn wrong<T>(expected: &str, got: impl Into<String>, hint: Option<String>) -> Res
 #[derive(Debug)]
 pub struct Condition {
     expression: IdedExpr,
-    /// Detectors whose level or figure it names.
+    /// Detectors whose level or figure it uses, by their index.
     pub detectors: Vec<usize>,
-    /// Figures of the gate that it names, by their number in [`GateFigure::ALL`].
+    /// Figures of the gate that it uses, by their index in [`GateFigure::ALL`].
     pub figures: Vec<usize>,
 }
 
@@ -87,13 +92,13 @@ impl Condition {
             let hint = "Put a part of it into a rule of its own.".to_owned();
             return wrong("a shorter condition", format!("one of {operators} operators"), Some(hint));
         }
-        // A generated parser: what it makes of any text is not known.
+        // The parser is generated code, and nobody has shown that it does not panic on some text.
         let program = catch_unwind(AssertUnwindSafe(|| Program::compile(text)));
-        let Ok(program) = program else { return wrong(A_CONDITION, "what cannot be parsed", None) };
+        let Ok(program) = program else { return wrong(A_CONDITION, "a text that cannot be parsed", None) };
         let program = program.map_err(|errors| {
             let first = errors.errors.first();
             let what = first.map_or_else(
-                || "what is none".into(),
+                || "a text that is none".into(),
                 |e| format!("a mistake at character {}: {}", e.pos.1, e.msg),
             );
             let one_equals =
@@ -111,13 +116,13 @@ impl Condition {
     }
 }
 
-/// What an expression comes to.
+/// The type of an expression.
 #[derive(Clone, PartialEq, Debug)]
 enum Kind {
     Truth,
     Number,
     Level,
-    /// A text, which can only be a level's name.
+    /// A text, which can only be the name of a level.
     Word(String),
 }
 
@@ -127,7 +132,7 @@ impl Kind {
             Self::Truth => "true or false".into(),
             Self::Number => "a number".into(),
             Self::Level => "a level".into(),
-            Self::Word(word) => format!("the text {}", kind::toml_string(word)),
+            Self::Word(word) => format!("the text {}", toml_string(word)),
         }
     }
 }
@@ -139,7 +144,8 @@ struct Check<'n> {
 }
 
 impl Check<'_> {
-    /// The kind of a part; names become what [`Facts`] finds them by, and whole numbers numbers.
+    /// The type of a part. Replaces names by those that [`Facts`] resolves, and integers by floating-point
+    /// numbers.
     fn kind(&mut self, part: &mut IdedExpr, depth: usize) -> Result<Kind, Wrong> {
         const A_PART: &str = "levels, figures, time, numbers and names of levels";
         if depth > MAX_DEPTH {
@@ -229,7 +235,7 @@ impl Check<'_> {
                 let all = known.iter().take(12).map(|name| format!("`{root}.{name}`"));
                 let expected = match known.is_empty() {
                     true => "the name of a [[detector]] (there is none)".into(),
-                    false => kind::either(all),
+                    false => either(all),
                 };
                 wrong(&expected, format!("`{root}.{name}`"), hint)
             }
@@ -322,19 +328,19 @@ fn comparable(a: &Kind, b: &Kind, for_equality: bool) -> Result<(), Wrong> {
         "unknown" => Some("Write `!has(levels.NAME)` to ask whether it is unknown.".to_owned()),
         _ => did_you_mean(named, names()),
     };
-    wrong("\"green\", \"orange\" or \"red\"", kind::toml_string(named), hint)
+    wrong("\"green\", \"orange\" or \"red\"", toml_string(named), hint)
 }
 
-/// What is known on a tick.
+/// The levels, figures and parts of the time on a tick.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// By detector.
+    /// Levels by detector.
     pub levels: Vec<Level>,
-    /// By detector.
+    /// Figures by detector.
     pub detectors: Vec<Option<f64>>,
-    /// As in [`GateFigure::ALL`].
+    /// Figures of the gate, in the order of [`GateFigure::ALL`].
     pub figures: Vec<Option<f64>>,
-    /// As in [`TIMES`].
+    /// Parts of the time, in the order of [`TIMES`].
     pub times: [f64; TIMES.len()],
 }
 
@@ -345,7 +351,7 @@ impl Facts {
 }
 
 impl VariableResolver for Facts {
-    /// By the names that [`Check`] gives; in capitals: whether it is there.
+    /// Resolves the names that [`Check`] gives; a name in capitals asks whether the value is known.
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let (what, at) = variable.split_at_checked(1)?;
         let at: usize = at.parse().ok()?;
@@ -378,7 +384,7 @@ impl Default for Evaluator {
 }
 
 impl Evaluator {
-    /// Hands `ask` a function that says whether a condition holds by these facts.
+    /// Passes `ask` a function that says whether a condition holds given these facts.
     pub fn with<T>(&self, facts: &Facts, ask: impl FnOnce(&dyn Fn(&Condition) -> Truth) -> T) -> T {
         let mut context = Context::with_env(self.env.clone());
         context.set_variable_resolver(facts);

@@ -188,16 +188,18 @@ section! {
     pub struct Detector {
         /// Its name in rules, metrics and the API.
         name: String = String::new() => DETECTOR_NAME;
-        /// What it measures: requests per second ("request-rate", of all or of `class`), connections accepted per second
-        /// ("connection-rate"), response times in seconds ("response-time", of all or of `class`), open connections, sessions, a
-        /// figure of a host, or a figure that another application sends (`PUT /v1/signals/NAME`).
+        /// What it measures: requests per second ("request-rate", of all or of `class`), connections accepted
+        /// per second ("connection-rate"), response times in seconds ("response-time", of all or of `class`),
+        /// open connections, sessions, a figure of a host, or a figure that another application sends (`PUT
+        /// /v1/signals/NAME`).
         kind: Watched = Watched::RequestRate => Choice;
         /// Of "request-rate" and "response-time": only this class; empty: all classes.
         class: String = String::new() => CLASS_OR_NONE;
-        /// Of "response-time": "mean", "deviation", or a percentile like "p95". Of "host": "cpu", "memory" (shares, 0 to 1) or
-        /// "load" (per processor); of a `source` in Prometheus's text form also any metric, like
-        /// `node_filesystem_avail_bytes{mountpoint="/"}` (series that match are added up; a `_total` is taken per second); of a
-        /// `source` in JSON a pointer, like "/workers/busy". Empty: "p95" or "cpu".
+        /// Of "response-time": "mean", "deviation", or a percentile like "p95". Of "host": "cpu", "memory"
+        /// (shares, 0 to 1) or "load" (per processor); of a `source` in Prometheus's text form also any
+        /// metric, like `node_filesystem_avail_bytes{mountpoint="/"}` (series that match are added up; a
+        /// `_total` is taken per second); of a `source` in JSON a pointer, like "/workers/busy". Empty: "p95"
+        /// or "cpu".
         figure: String = String::new() => FIGURE;
         /// Of "host": the source of its figures: this host, a node_exporter, or any URL that answers JSON.
         source: String = String::new() => SOURCE;
@@ -205,27 +207,31 @@ section! {
         every: Duration = secs(2) => span(100, HOUR);
         /// Of "host": how long an answer of the source may take.
         timeout: Duration = secs(1) => span(10, 30 * S);
-        /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level is unknown.
+        /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level
+        /// is unknown.
         time_to_live: Duration = secs(15) => span(100, DAY);
         /// Time constant of the average: a figure of that age counts 1/e of a new one. Not of "signal".
         period: Duration = secs(2) => span_or_zero(100, HOUR);
         /// The level is orange from this figure on; 0: never.
         orange: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// The level is red from this figure on. If it is below `orange`, lower figures are worse. With `adaptive`: upper bound of
-        /// the learned threshold; 0: no bound. A "signal" without `orange` and `red` is orange from 0.5 and red from 1 on.
+        /// The level is red from this figure on. If it is below `orange`, lower figures are worse. With
+        /// `adaptive`: upper bound of the learned threshold; 0: no bound. A "signal" without `orange` and
+        /// `red` is orange from 0.5 and red from 1 on.
         red: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// The level falls when the figure is this much below the threshold, as a share of the threshold, for the time `calm`.
+        /// The level falls when the figure is this much below the threshold, as a share of the threshold, for
+        /// the time `calm`.
         hysteresis: f64 = 0.1 => Portion;
         /// How long the figure must be below the threshold before the level falls.
         calm: Duration = secs(5) => span_or_zero(100, HOUR);
-        /// The threshold is learned: red is the smoothed mean plus this many deviations (TCP: 4), orange half as far; 0: the
-        /// threshold is given. Nothing is learned while the level is red.
+        /// The threshold is learned: red is the smoothed mean plus this many deviations (TCP: 4), orange half
+        /// as far; 0: the threshold is given. Nothing is learned while the level is red.
         adaptive: f64 = 0.0 => Number(0.0..=100.0);
         /// Time constant of the learned threshold. There is no threshold in the first eighth of this time.
         learn: Duration = secs(600) => span(S, 30 * DAY);
         /// Lower bound of the learned threshold.
         floor: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// The figure is checked once in so many events (requests, connections, sessions or readings), and once a second.
+        /// The figure is checked once in so many events (requests, connections, sessions or readings), and
+        /// once a second.
         sample: u32 = 1 => Count(1..=1_000_000);
         /// The figure is checked at most so many times a second, whatever the load; 0: as `sample` says.
         checks_per_second: f64 = 0.0 => Number(0.0..=10.0);
@@ -233,8 +239,8 @@ section! {
 }
 
 section! {
-    /// Rules: what is done with which requests, and when (docs/rules.md). Of the rules in force, the one with the highest
-    /// priority is applied first; among equals, the first in the file.
+    /// Rules: what is done with which requests, and when (docs/rules.md). Of the rules in force, the one with
+    /// the highest priority is applied first; among equals, the first in the file.
     pub struct Rule [tunable] {
         /// Its name in metrics, logs and the API.
         [fixed] name: String = String::new() => NAME;
@@ -244,9 +250,9 @@ section! {
         [fixed] until: String = String::new() => CONDITION;
         /// Least time for which the rule is in force.
         hold: Duration = secs(5) => span_or_zero(100, DAY);
-        /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per URL and `period` goes
-        /// to the origin, its answer to all who asked), "ask" (an application decides), "room" (to the waiting room) or
-        /// "reroute" (a lighter URL instead).
+        /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per
+        /// URL and `period` goes to the origin, its answer to all who asked), "ask" (an application decides),
+        /// "room" (to the waiting room) or "reroute" (a lighter URL instead).
         [fixed] then: Then = Then::Refuse => Choice;
         /// Whose requests: of all visitors ("all"), or only requests that would begin a session ("new"). With
         /// room.unit = "request" there are no sessions and all requests are new.
@@ -267,16 +273,16 @@ section! {
         [fixed] to: String = String::new() => NAME_OR_NONE;
         /// Of "limit": cost units per second.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
-        /// How a refusal is carried out: "answer" (for programs), "lighter" (a lighter URL), "page" (the "overloaded" page),
-        /// "close" or "reset" (the connection, without an answer), "end" (the connection, after the responses under way), "stop"
-        /// (the responses under way are cut off).
+        /// How a refusal is carried out: "answer" (for programs), "lighter" (a lighter URL), "page" (the
+        /// "overloaded" page), "close" or "reset" (the connection, without an answer), "end" (the connection,
+        /// after the responses under way), "stop" (the responses under way are cut off).
         [fixed] action: How = How::Answer => Choice;
         /// The status of "answer" and "page".
         status: u16 = 503 => Count(400..=599);
         /// Higher is applied first.
         priority: u8 = 100 => Count(0..=255);
-        /// What an unknown condition means: "ignore" (it does not hold), "hold" (the rule stays as it is) or "apply" (the worst is
-        /// assumed).
+        /// What an unknown condition means: "ignore" (it does not hold), "hold" (the rule stays as it is) or
+        /// "apply" (the worst is assumed).
         unknown: OnUnknown = OnUnknown::Ignore => Choice;
         /// Off: the rule is never in force.
         enabled: bool = true => Flag;
@@ -382,7 +388,8 @@ impl Settings {
     }
 }
 
-/// Reports what detectors and rules name that does not exist, and keys that contradict each other; not what is in conditions.
+/// Reports what detectors and rules name that does not exist, and keys that contradict each other; not what
+/// is in conditions.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     out.check_names("detector", &settings.detector_names());
     out.check_names("rule", &settings.rule.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>());
@@ -394,7 +401,8 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     }
 }
 
-/// Reports mistakes in conditions. They are not among the tunables, so a change of tunables need not parse them again.
+/// Reports mistakes in conditions. They are not among the tunables, so a change of tunables need not parse
+/// them again.
 pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
     let detectors = settings.detector_names();
     let names = Names::new(&detectors);

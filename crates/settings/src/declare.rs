@@ -1,8 +1,8 @@
-//! One declaration per key: [`section!`] makes from it the struct's field with its documentation, the default, the reader,
-//! the printer and the entry of the reference manual, so that they cannot disagree.
+//! One declaration per key: [`section!`] makes from it the struct's field with its documentation, the
+//! default, the reader, the printer and the entry of the reference manual, so that they cannot disagree.
 //!
-//! Rejected: serde with `#[serde(default)]`. It stops at the first mistake, its messages name Rust types, and neither
-//! bounds nor documentation can be printed from it.
+//! Rejected: serde with `#[serde(default)]`. It stops at the first mistake, its messages name Rust types, and
+//! neither bounds nor documentation can be printed from it.
 
 use super::read::Reader;
 use super::tree::{Node, Table, Value};
@@ -15,7 +15,8 @@ pub trait Leaf<T> {
     fn expected(&self) -> String;
     /// The value as TOML.
     fn show(&self, value: &T) -> String;
-    /// What is accepted, as JSON Schema as far as that can express it: for programs that draw forms or try the bounds.
+    /// What is accepted, as JSON Schema as far as that can express it: for programs that draw forms or try
+    /// the bounds.
     fn schema(&self) -> serde_json::Value {
         serde_json::json!({})
     }
@@ -129,8 +130,9 @@ pub(crate) trait Section: Default {
 
 /// Declares a section: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
 ///
-/// `[tunable]` after the struct's name: its keys may be changed by name while the gate runs, except those marked `[fixed]`,
-/// which take a reload, and those marked `[restart]`, which a running gate cannot change in any way.
+/// `[tunable]` after the struct's name: its keys may be changed by name while the gate runs, except those
+/// marked `[fixed]`, which take a reload, and those marked `[restart]`, which a running gate cannot change in
+/// any way.
 macro_rules! section {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $name:literal) => { $name };

@@ -1,4 +1,5 @@
-//! `[[tier]]`, `[[lighter]]` and `[[application]]`: what rules refer to; and `[explain]`: what responses say of decisions.
+//! `[[tier]]`, `[[lighter]]` and `[[application]]`: what rules refer to; and `[explain]`: what responses say
+//! of decisions.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -114,20 +115,22 @@ const SIGNING_SECRET: Text = Text {
 section! {
     /// What responses say of decisions by rules.
     pub struct Explain [tunable] {
-        /// The response field `Tidegate-Decision`: "off" none, "id" the request's id, "full" also rule, level and figures.
+        /// The response field `Tidegate-Decision`: "off" none, "id" the request's id, "full" also rule, level
+        /// and figures.
         header: Explained = Explained::Off => Choice;
     }
 }
 
 section! {
-    /// Service levels (SLA), first match wins: a request is of a level if it meets one of its conditions. Other requests are
-    /// of level `default`.
+    /// Service levels (SLA), first match wins: a request is of a level if it meets one of its conditions.
+    /// Other requests are of level `default`.
     pub struct Tier {
         /// Its name in metrics and rules.
         name: String = String::new() => NAME;
         /// Client networks.
         client: Vec<IpNet> = Vec::new() => List(Network);
-        /// The class of its requests, with its priority, weight and queue at the gate; empty: the class that they match.
+        /// The class of its requests, with its priority, weight and queue at the gate; empty: the class that
+        /// they match.
         class: String = String::new() => CLASS_OR_NONE;
         /// No rule applies to it.
         exempt: bool = false => Flag;
@@ -135,7 +138,8 @@ section! {
         skip_room: bool = false => Flag;
         /// Session slots of its own, beside those of everybody; 0: none.
         max_sessions: usize = 0 => Count(0..=10_000_000);
-        /// Cost units per second of all its requests together; requests beyond it are refused (429); 0: no limit.
+        /// Cost units per second of all its requests together; requests beyond it are refused (429); 0: no
+        /// limit.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
         /// Cost units that may come in one instant; 0: one second's worth of `rate`.
         burst: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
@@ -171,7 +175,8 @@ section! {
 }
 
 section! {
-    /// Signed tokens (RFC 7519) with a claim of the level. A token that has no `exp`, or has expired, does not count.
+    /// Signed tokens (RFC 7519) with a claim of the level. A token that has no `exp`, or has expired, does
+    /// not count.
     pub struct TierJwt {
         /// The header field that carries the token, with or without `Bearer` before it.
         field: String = "authorization".into() => FIELD_NAME;
@@ -199,7 +204,8 @@ section! {
     pub struct Lighter {
         /// Its name in rules.
         name: String = String::new() => NAME;
-        /// Path of the same origin; `{path}` stands for the path asked for. The query stays, unless there is one here.
+        /// Path of the same origin; `{path}` stands for the path asked for. The query stays, unless there is
+        /// one here.
         to: String = "/".into() => TARGET;
         /// The visitor is redirected there (302) instead of getting its content under the URL asked for.
         redirect: bool = false => Flag;
@@ -207,14 +213,15 @@ section! {
 }
 
 section! {
-    /// Other applications that rules ask (external authorisers): 2xx means yes, 4xx no; anything else is no answer.
+    /// Other applications that rules ask (external authorisers): 2xx means yes, 4xx no; anything else is no
+    /// answer.
     pub struct Application {
         /// Its name in rules and metrics.
         name: String = String::new() => NAME;
         /// The URL to ask, with GET over plain HTTP.
         url: String = String::new() => BASE_URL;
-        /// What an answer is about: "client" an address, "cookie" the value of a cookie, "url" host and path. The application
-        /// is told this (`Tidegate-Client`, `Cookie`, `Tidegate-Url`) and nothing else.
+        /// What an answer is about: "client" an address, "cookie" the value of a cookie, "url" host and path.
+        /// The application is told this (`Tidegate-Client`, `Cookie`, `Tidegate-Url`) and nothing else.
         key: AskKey = AskKey::Client => Choice;
         /// The cookie, for `key = "cookie"`.
         cookie: String = String::new() => COOKIE_NAME;

@@ -1,6 +1,6 @@
-//! `[capacity.NAME]`: parameters of the estimators, a section for each algorithm. Keys and defaults are those of the
-//! configurations in the core, which say where each comes from; here are the bounds within which a value makes sense. A test
-//! compares the names, so a parameter added in the core cannot be missing here.
+//! `[capacity.NAME]`: parameters of the estimators, a section for each algorithm. Keys and defaults are those
+//! of the configurations in the core, which say where each comes from; here are the bounds within which a
+//! value makes sense. A test compares the names, so a parameter added in the core cannot be missing here.
 
 use std::time::Duration;
 
@@ -49,13 +49,15 @@ parameters! {
         max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
         /// Requests in flight to begin with.
         start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
-        /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential service).
+        /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1
+        /// (exponential service).
         memory: f64 => Number(100.0..=1e6);
     }
 }
 
 parameters! {
-    /// Parameters of the estimator "power-ratio" (WebQ IV; those from `least_points` on are not in the paper).
+    /// Parameters of the estimator "power-ratio" (WebQ IV; those from `least_points` on are not in the
+    /// paper).
     PowerRatio of PowerRatioConfig {
         /// τ: how long a load is probed.
         epoch: Duration => span(100, HOUR);
@@ -73,20 +75,24 @@ parameters! {
         stable_epochs: u32 => Count(0..=1000);
         /// ε: how close it must be, as a share of the goodput.
         closeness: f64 => Number(0.001..=NEVER);
-        /// The capacity has changed if the power ratio is off the fit by this factor times the largest error of the fit.
+        /// The capacity has changed if the power ratio is off the fit by this factor times the largest error
+        /// of the fit.
         alarm_factor: f64 => Number(0.01..=NEVER);
         /// Loads that must be probed before a peak is accepted.
         least_points: usize => Count(4..=100);
         /// How far the power ratio at the greatest load must lie below the peak, as a share of the peak.
         below_peak: f64 => Number(0.0..=0.9);
-        /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors wait and it serves
-        /// less than the load.
+        /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors
+        /// wait and it serves less than the load.
         overload: f64 => Number(1.01..=NEVER);
-        /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
+        /// Response time, as a multiple of the best seen, at which a service that should have become stable
+        /// is relieved.
         relieve: f64 => Number(1.01..=NEVER);
-        /// The load while the service is relieved, as a share; applied again after every epoch that did not help.
+        /// The load while the service is relieved, as a share; applied again after every epoch that did not
+        /// help.
         drain: f64 => Number(0.001..=1.0);
-        /// Requests at the service, as a multiple of load times best response time, at which an epoch is aborted.
+        /// Requests at the service, as a multiple of load times best response time, at which an epoch is
+        /// aborted.
         break_off: f64 => Number(1.0..=NEVER);
         /// How far from the peak, as a share of its load, points count for the largest error.
         peak_window: f64 => Number(0.0..=NEVER);

@@ -1,12 +1,12 @@
-//! Prometheus's text form (0.0.4), as node_exporter answers it: finds series in it, without keeping any.
+//! Finds series in Prometheus's text format (0.0.4), as node_exporter answers it.
 //!
-//! Rejected: a crate that parses the whole into a structure. Of some thousand lines a detector wants one, and the text is somebody
-//! else's: here a line that is none is passed over.
+//! Rejected: a crate that parses the whole text into a structure. A detector needs one of some thousand
+//! lines, and a malformed line in somebody else's text must not hide the others: here it is skipped.
 
-/// Names and values.
+/// Names and values of labels.
 type Labels = Vec<(String, String)>;
 
-/// Which series: a metric's name, and labels that must be among its own.
+/// Selects series: by the name of the metric, and labels that the series must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     name: String,
@@ -14,23 +14,23 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// From `name` or `name{label="value",…}`; `None`: it is neither.
+    /// Parses `name` or `name{label="value",…}`; `None`: the text is neither.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, labels, rest) = series(text)?;
         rest.trim().is_empty().then(|| Self { name: name.into(), labels })
     }
 
-    /// Of this metric, with one label.
+    /// Selects the series of a metric with one label.
     pub fn with(name: &str, label: &str, value: &str) -> Self {
         Self { name: name.into(), labels: vec![(label.into(), value.into())] }
     }
 
-    /// Of this metric.
+    /// Selects all series of a metric.
     pub fn of(name: &str) -> Self {
         Self { name: name.into(), labels: Vec::new() }
     }
 
-    /// Whether it counts up: such a metric is looked at per second.
+    /// Whether the metric is a counter; its figure is the increase per second.
     pub fn is_counter(&self) -> bool {
         self.name.ends_with("_total")
     }
@@ -40,18 +40,18 @@ impl Pattern {
         (&self.name, &self.labels)
     }
 
-    /// The sum of all series that fit; `None`: there is none.
+    /// The sum of the selected series; `None`: there is none.
     pub fn sum(&self, text: &str) -> Option<f64> {
         self.values(text).reduce(|sum, value| sum + value)
     }
 
-    /// How many series fit.
+    /// The number of selected series.
     pub fn count(&self, text: &str) -> usize {
         self.values(text).count()
     }
 
     fn values(&self, text: &str) -> impl Iterator<Item = f64> {
-        // Most lines are other metrics': their labels are not looked at.
+        // Most lines are of other metrics; their labels need not be parsed.
         let lines = text.lines().filter(|line| line.starts_with(self.name.as_str()));
         lines.filter_map(|line| {
             let (name, labels, rest) = series(line)?;
@@ -62,7 +62,7 @@ impl Pattern {
 }
 
 fn number(text: &str) -> Option<f64> {
-    // "NaN", "+Inf" and "-Inf" are numbers to Rust as well.
+    // Rust parses "NaN", "+Inf" and "-Inf" too.
     text.parse().ok()
 }
 
@@ -71,7 +71,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b':')
 }
 
-/// Name, labels, and what stands behind them.
+/// The name and the labels at the start of a line, and the rest of it.
 fn series(text: &str) -> Option<(&str, Labels, &str)> {
     let end = text.find(|c: char| c == '{' || c.is_ascii_whitespace()).unwrap_or(text.len());
     let (name, mut rest) = text.split_at(end);
@@ -96,7 +96,7 @@ fn series(text: &str) -> Option<(&str, Labels, &str)> {
     }
 }
 
-/// A value in quotes, and what stands behind it.
+/// The value in quotes at the start of a text, and the rest of it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.strip_prefix('"')?.char_indices();
@@ -113,7 +113,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// A pattern as it is written.
+/// As [`Pattern::parse`] reads it.
 impl std::fmt::Display for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, labels) = self.parts();
@@ -171,7 +171,7 @@ node_wordy words
     }
 
     #[test]
-    fn what_is_no_series_is_no_pattern() {
+    fn malformed_patterns_are_refused() {
         for text in ["", "1a", "a b", "a{", "a{b}", "a{b=\"c\"", "a{b=\"c\"}x", "ä", "a-b", "a{b=\"c\\"] {
             assert_eq!(Pattern::parse(text), None, "{text}");
         }

@@ -1,6 +1,7 @@
-//! Names that conditions of rules may use beside those of detectors: figures of the gate, and parts of the time.
+//! Names that conditions of rules may use besides those of detectors: figures of the gate, and parts of the
+//! time.
 //!
-//! Only the names are settings. What a figure's value is, the control side says.
+//! Only the names are settings; the gateway's control side supplies the values.
 
 /// A figure of the gate over the last second, written `figures.NAME` in a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +26,7 @@ pub enum GateFigure {
     Queued,
     /// Visitors in the waiting room.
     Waiting,
-    /// The wait that a newcomer would be told, in seconds.
+    /// The wait of a visitor who comes now, in seconds.
     NewcomerWait,
     /// Capacity in force, in cost units per second; unknown while there is no limit.
     Capacity,
@@ -34,7 +35,7 @@ pub enum GateFigure {
 }
 
 impl GateFigure {
-    /// All of them, in the order in which a compiled condition numbers them.
+    /// All figures, in the order in which a compiled condition numbers them.
     pub const ALL: [Self; 13] = [
         Self::OfferedPerS,
         Self::AdmittedPerS,
@@ -70,7 +71,7 @@ impl GateFigure {
         }
     }
 
-    /// The figure of this name, with its number in [`GateFigure::ALL`].
+    /// The figure of this name, with its index in [`GateFigure::ALL`].
     pub fn named(name: &str) -> Option<(usize, Self)> {
         Self::ALL.into_iter().enumerate().find(|(_, figure)| figure.name() == name)
     }

@@ -1,6 +1,7 @@
 //! The configuration: from a file and options to checked, typed, complete settings.
 //!
-//! Every key is declared once, with its type, bounds, default and documentation; `tidegate config default` prints them.
+//! Every key is declared once, with its type, bounds, default and documentation; `tidegate config default`
+//! prints them.
 //!
 //! ```text
 //! file, --set ─► tree ─► read (sections, kinds) ─► check ─► Settings
@@ -92,7 +93,8 @@ pub struct Part {
     pub secrets: Vec<At>,
 }
 
-/// Declares the settings: sections, and lists of sections with the most items each may have, both in the order of the file.
+/// Declares the settings: sections, and lists of sections with the most items each may have, both in the
+/// order of the file.
 macro_rules! settings {
     (
         sections { $( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )* }
@@ -176,7 +178,8 @@ macro_rules! settings {
                 }
             }
 
-            /// Every section with the present values, in the order of the file, and one item with defaults for each list.
+            /// Every section with the present values, in the order of the file, and one item with defaults
+            /// for each list.
             fn all_blocks(&self) -> Vec<Block> {
                 let mut out = Vec::new();
                 self.section_blocks(&mut out);
@@ -248,11 +251,10 @@ impl Settings {
     /// ```
     /// use tidegate_settings::Settings;
     ///
-    /// let settings = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wait = \"10m\"", "shop.toml").unwrap();
-    /// assert_eq!(settings.room.max_wait.as_secs(), 600);
-    ///
-    /// let mistakes = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wiat = \"10m\"", "shop.toml").unwrap_err();
-    /// assert!(mistakes[0].to_string().starts_with("shop.toml:2:6: room.max_wiat: expected a key of [room]"));
+    /// let parse = |key| Settings::parse(&format!("origin.replicas = \"app:80\"\n{key} = \"10m\""), "shop.toml");
+    /// assert_eq!(parse("room.max_wait").unwrap().room.max_wait.as_secs(), 600);
+    /// let mistakes = parse("room.max_wiat").unwrap_err();
+    /// assert!(mistakes[0].to_string().starts_with("shop.toml:2:6: room.max_wiat: expected a key of"));
     /// ```
     ///
     /// # Errors
@@ -323,8 +325,8 @@ impl Settings {
         Self::parse_with(&text, &name, overrides)
     }
 
-    /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The reader of the document
-    /// adds the mistakes to its own and [places](place) all of them.
+    /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The reader
+    /// of the document adds the mistakes to its own and [places](place) all of them.
     pub fn read_part(table: &Table, key: &str) -> Part {
         let mut out = Self::reader();
         let settings = Self::read(table, &mut out);
@@ -359,7 +361,8 @@ impl Settings {
         new
     }
 
-    /// Reports contradictions between keys, if no key is wrong by itself: a wrong value would cause further mistakes.
+    /// Reports contradictions between keys, if no key is wrong by itself: a wrong value would cause further
+    /// mistakes.
     fn check_whole(&self, out: &mut Reader) {
         if out.found.is_empty() {
             check::check(self, out);
@@ -371,19 +374,6 @@ impl Settings {
         let (token_gen, token_check) = self.role.keys();
         token_gen.blocks("tokengen", out);
         token_check.blocks("tokencheck", out);
-    }
-
-    /// The settings of `tidegate run --origin HOST:PORT`; `http://HOST[:PORT]/` is accepted too. `listen` is the address for
-    /// visitors.
-    ///
-    /// # Errors
-    /// As [`Settings::parse`], naming the options.
-    pub fn for_origin(
-        origin: &str,
-        capacity: Option<f64>,
-        listen: Option<&str>,
-    ) -> Result<Self, Vec<Mistake>> {
-        Self::parse_with("", "command line", &Self::origin_overrides(origin, capacity, listen))
     }
 
     /// The whole file with every key's documentation and default.

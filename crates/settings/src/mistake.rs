@@ -1,5 +1,5 @@
-//! Mistakes in a configuration. A message says what was expected, what was found and where, so that the operator can correct
-//! it without a manual.
+//! Mistakes in a configuration. A message says what was expected, what was found and where, so that the
+//! operator can correct it without a manual.
 
 use std::fmt;
 
@@ -7,8 +7,9 @@ use super::tree::{At, Source};
 
 /// One mistake in a configuration.
 ///
-/// It is displayed as a line like a compiler's (`shop.toml:12:12: room.max_wait: expected a duration …; got 30 (an
-/// integer). Write "30s"?`), followed by the line of the file with a mark under the value. Secrets are never shown.
+/// It is displayed as a line like a compiler's (`shop.toml:12:12: room.max_wait: expected a duration …; got
+/// 30 (an integer). Write "30s"?`), followed by the line of the file with a mark under the value. Secrets are
+/// never shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file, or the option of the command line.
@@ -75,7 +76,8 @@ pub struct Found {
     pub got: String,
     /// A suggestion, as a whole sentence.
     pub hint: Option<String>,
-    /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's secret.
+    /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's
+    /// secret.
     pub cut: bool,
 }
 
@@ -100,8 +102,8 @@ const MAX_LINE: usize = 160;
 /// Longest line that is looked at: no person writes longer ones.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Looks up the lines of the mistakes. They come in the order of the text, at most 100. Lines that hold a secret are not
-/// shown.
+/// Looks up the lines of the mistakes. They come in the order of the text, at most 100. Lines that hold a
+/// secret are not shown.
 pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
     found.sort_by_key(|m| m.at.unwrap_or_default());
     let beyond = found.len().saturating_sub(MAX_MISTAKES);
@@ -160,7 +162,8 @@ fn floor(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
-/// Whether a line may hold a secret that the reader did not recognise: after a syntax error, or under a misspelt key.
+/// Whether a line may hold a secret that the reader did not recognise: after a syntax error, or under a
+/// misspelt key.
 fn may_hold_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let named = ["token", "keys", "secret", "passw"].iter().any(|word| {

@@ -1,6 +1,5 @@
 //! Keys from the command line. Each is a source of its own beside the file, so that messages name the option.
 
-use super::Settings;
 use super::mistake::Found;
 use super::read::Reader;
 use super::tree::{self, At, Source, Table, plain_key};
@@ -31,7 +30,18 @@ impl Override {
         }
     }
 
-    /// An option that stands for a key, e.g. `--origin` for `origin.replicas`.
+    /// `--origin HOST:PORT`; `http://HOST[:PORT]/` is accepted too.
+    pub fn origin(origin: &str) -> Self {
+        let host = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let has_port = |host: &str| host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let replica = match host {
+            Some(host) if !has_port(host) => format!("{host}:80"),
+            other => other.unwrap_or(origin).to_owned(),
+        };
+        Self::option("--origin", "origin.replicas", &replica)
+    }
+
+    /// An option that stands for a key, e.g. `--listen` for `listen.http`.
     pub fn option(flag: &str, key: &str, value: &str) -> Self {
         Self { flag: flag.into(), key: key.trim().into(), value: Some(value.into()) }
     }
@@ -61,22 +71,5 @@ impl Override {
             out.found.push(Found { cut: true, ..found });
         }
         Source { name: self.flag.clone(), text }
-    }
-}
-
-impl Settings {
-    /// The options of [`Settings::for_origin`] as overrides.
-    pub fn origin_overrides(origin: &str, capacity: Option<f64>, listen: Option<&str>) -> Vec<Override> {
-        let http = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        let has_port = |h: &str| h.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-        let replica = match http {
-            Some(host) if !has_port(host) => format!("{host}:80"),
-            Some(host) => host.to_owned(),
-            None => origin.to_owned(),
-        };
-        let mut all = vec![Override::option("--origin", "origin.replicas", &replica)];
-        all.extend(capacity.map(|c| Override::option("--capacity", "capacity.rate", &format!("{c:?}"))));
-        all.extend(listen.map(|l| Override::option("--listen", "listen.http", l)));
-        all
     }
 }

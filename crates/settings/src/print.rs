@@ -1,4 +1,5 @@
-//! The configuration as text: the whole file with its comments, the reference page, and the differences between two.
+//! The configuration as text: the whole file with its comments, the reference page, and the differences
+//! between two.
 
 use std::fmt::Write as _;
 
@@ -40,7 +41,8 @@ const EXAMPLE_CLASS: &str = "
 # priority = 2
 ";
 
-/// Whether a section is printed as a comment: those of other roles, and those of which there may be any number.
+/// Whether a section is printed as a comment: those of other roles, and those of which there may be any
+/// number.
 fn is_comment(path: &str) -> bool {
     let first = path.split('.').next().unwrap_or_default();
     matches!(first, "tokengen" | "tokencheck") || LISTS.contains(&first)

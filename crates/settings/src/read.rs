@@ -1,5 +1,5 @@
-//! The reader: collects every mistake while the sections read themselves, not only the first, and remembers where every
-//! key was written. It knows no section by name.
+//! The reader: collects every mistake while the sections read themselves, not only the first, and remembers
+//! where every key was written. It knows no section by name.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -93,8 +93,8 @@ impl Reader {
         self.found.push(Found::new(Some(entry.at), path, expected, quoted(&entry.name)));
     }
 
-    /// Reports a mistake found by comparing keys. `key` may be `list#index`. If the key was not written, the message points
-    /// to its section.
+    /// Reports a mistake found by comparing keys. `key` may be `list#index`. If the key was not written, the
+    /// message points to its section.
     pub fn conflict(
         &mut self,
         key: &str,
@@ -107,8 +107,8 @@ impl Reader {
         self.found.push(Found { hint, ..Found::new(at, key, expected, got) });
     }
 
-    /// Reports a key that must be written because of the value of another, `cause`. If not even its section was written, the
-    /// message points to the cause.
+    /// Reports a key that must be written because of the value of another, `cause`. If not even its section
+    /// was written, the message points to the cause.
     pub fn missing(&mut self, key: &str, cause: &str, expected: String, hint: Option<String>) {
         let at = self.position(key).or_else(|| self.spots.get(cause).map(|spot| spot.value));
         self.found.push(Found { hint, ..Found::new(at, key, expected, "nothing") });

@@ -1,5 +1,6 @@
-//! Sections about the gate itself: listeners, origin, limits, waiting room, queue, history, logs. Larger subjects have files
-//! of their own: [`super::class`], [`super::capacity`], [`super::session`], [`super::congestion`], [`super::enforcing`].
+//! Sections about the gate itself: listeners, origin, limits, waiting room, queue, history, logs. Larger
+//! subjects have files of their own: [`super::class`], [`super::capacity`], [`super::session`],
+//! [`super::congestion`], [`super::enforcing`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -156,8 +157,8 @@ section! {
     pub struct Eject [tunable] {
         /// Failures in a row (refused, reset, timed out) before a replica is left out; 0: never.
         failures: u32 = 5 => Count(0..=1000);
-        /// How long it is left out; doubled with every ejection in a row, up to ten times. At most a second if it refused the
-        /// connection.
+        /// How long it is left out; doubled with every ejection in a row, up to ten times. At most a second
+        /// if it refused the connection.
         for_ as "for": Duration = secs(5) => span(MS, HOUR);
     }
 }
@@ -207,10 +208,11 @@ section! {
     pub struct Room [tunable] {
         /// Off: nobody waits in the room; only the in-flight limit of the origin applies.
         enabled: bool = true => Flag;
-        /// Names of the classes that wait, `default` for requests that match no class; empty: every navigation waits.
+        /// Names of the classes that wait, `default` for requests that match no class; empty: every
+        /// navigation waits.
         classes: Vec<String> = Vec::new() => List(CLASS_NAME);
-        /// What is admitted: every request of a waiting class ("request"), or a visitor once, who then comes and goes as
-        /// `[session]` says ("session").
+        /// What is admitted: every request of a waiting class ("request"), or a visitor once, who then comes
+        /// and goes as `[session]` says ("session").
         [fixed] unit: Unit = Unit::Request => Choice;
         /// Longest wait that a visitor is given; beyond it the answer is "full".
         max_wait: Duration = secs(30 * 60) => span(S, DAY);
@@ -218,16 +220,20 @@ section! {
         grace: Duration = secs(60) => span(0, HOUR);
         /// How early a visitor may come (clocks of several gates may differ).
         tolerance: Duration = secs(1) => span(0, MIN);
-        /// Visitors that may enter in one instant, as the time in which the capacity serves them; "1s" is WebQ's rule.
+        /// Visitors that may enter in one instant, as the time in which the capacity serves them; "1s" is
+        /// WebQ's rule.
         burst: Duration = Duration::from_millis(200) => span(MS, MIN);
-        /// Most visitors called per second, as a multiple of the capacity, when some are known not to show up.
+        /// Most visitors called per second, as a multiple of the capacity, when some are known not to show
+        /// up.
         overbook_max: f64 = 1.5 => Number(1.0..=10.0);
-        /// Who is admitted when the capacity rises: those who wait, in order (`false`), or newcomers (`true`, WebQ III-D).
+        /// Who is admitted when the capacity rises: those who wait, in order (`false`), or newcomers (`true`,
+        /// WebQ III-D).
         rise_to_newcomers: bool = false => Flag;
-        /// To what a ticket is tied, so that it cannot be given away: a random cookie (the address prefix if a client keeps no
-        /// cookies), the address prefix (/24 or /56), the address (WebQ III-C), or nothing.
+        /// To what a ticket is tied, so that it cannot be given away: a random cookie (the address prefix if
+        /// a client keeps no cookies), the address prefix (/24 or /56), the address (WebQ III-C), or nothing.
         [fixed] binding: Binding = Binding::Cookie => Choice;
-        /// After a crash, a ticket whose turn had come is admitted again (`true`) or gets a new turn (`false`).
+        /// After a crash, a ticket whose turn had come is admitted again (`true`) or gets a new turn
+        /// (`false`).
         [fixed] after_restart_accept: bool = true => Flag;
         /// Status of the waiting page and of the answer to programs.
         status: u16 = 503 => OneOf(&[200, 429, 503]);
@@ -243,7 +249,8 @@ section! {
         [fixed] hosts: Vec<String> = Vec::new() => List(HOST_NAME);
         /// Directory that keeps keys and given turns over a restart; empty: chosen by user and port.
         [restart] state_dir: Option<PathBuf> = None => PathName::Any;
-        /// Key ring: `ID:64 hex digits`. The first key signs, all verify; empty: a random key is made and kept in `state_dir`.
+        /// Key ring: `ID:64 hex digits`. The first key signs, all verify; empty: a random key is made and
+        /// kept in `state_dir`.
         [fixed] keys: Vec<String> = Vec::new() => List(KEY);
     }
 }
@@ -251,16 +258,19 @@ section! {
 section! {
     /// Admitted requests that wait for an in-flight slot at the origin.
     pub struct Queue [tunable] {
-        /// Admitted requests that may wait for the origin at once. Requests held only by the limits of their own class are
-        /// counted by class instead: as many again of each such class may wait, or its own `max_length` if that is less. As
-        /// each holds a connection, never more than `limits.max_connections` wait in all.
+        /// Admitted requests that may wait for the origin at once. Requests held only by the limits of their
+        /// own class are counted by class instead: as many again of each such class may wait, or its own
+        /// `max_length` if that is less. As each holds a connection, never more than `limits.max_connections`
+        /// wait in all.
         max_length: usize = 10_000 => Count(0..=1_000_000);
-        /// Longest wait, for classes without a `patience` of their own. Where the capacity is discovered, the room keeps a
-        /// queue of a tenth of a second's work here. With less than a second, most visitors are told to come again although
-        /// their turn has come, and those who happen to ask at the right instant overtake them.
+        /// Longest wait, for classes without a `patience` of their own. Where the capacity is discovered, the
+        /// room keeps a queue of a tenth of a second's work here. With less than a second, most visitors are
+        /// told to come again although their turn has come, and those who happen to ask at the right instant
+        /// overtake them.
         max_wait: Duration = secs(30) => span(MS, HOUR);
-        /// Which class is next: "priority" is strict, and first come, first served within a priority; "round-robin" takes one
-        /// request of each class in turn and ignores priorities; "deficit" shares the work within a priority by weight.
+        /// Which class is next: "priority" is strict, and first come, first served within a priority;
+        /// "round-robin" takes one request of each class in turn and ignores priorities; "deficit" shares the
+        /// work within a priority by weight.
         scheduler: Scheduling = Scheduling::Priority => Choice;
     }
 }
@@ -272,8 +282,9 @@ section! {
         [restart] enabled: bool = true => Flag;
         /// Directory of `history.db`; empty: `room.state_dir`.
         [restart] dir: Option<PathBuf> = None => PathName::Any;
-        /// Most series kept: one for each class, one for all requests, one for the gate. When there are more, the series that
-        /// was not written for the longest time is deleted. The file takes at most about 10 MB per series.
+        /// Most series kept: one for each class, one for all requests, one for the gate. When there are more,
+        /// the series that was not written for the longest time is deleted. The file takes at most about 10
+        /// MB per series.
         [restart] max_series: usize = 64 => Count(4..=256);
     }
 }
@@ -281,7 +292,8 @@ section! {
 section! {
     /// Tuners: scripts that read measurements and change tunables (docs/tuning.md).
     pub struct Tuners [tunable] {
-        /// Directory whose `*.rhai` files are run; new, changed and deleted files are noticed at once. Empty: no tuners.
+        /// Directory whose `*.rhai` files are run; new, changed and deleted files are noticed at once. Empty:
+        /// no tuners.
         [fixed] dir: Option<PathBuf> = None => PathName::Any;
         /// Time between two runs.
         every: Duration = secs(1) => span(100, HOUR);

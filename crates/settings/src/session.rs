@@ -1,4 +1,5 @@
-//! `[session]` (WAC 2, 3.1 f): which requests are of one visitor, how many sessions there may be, and what happens beyond that.
+//! `[session]` (WAC 2, 3.1 f): which requests are of one visitor, how many sessions there may be, and what
+//! happens beyond that.
 
 use std::time::Duration;
 
@@ -114,27 +115,30 @@ impl Leaf<SessionMax> for SessionCount {
 }
 
 section! {
-    /// Sessions: a visitor with all its requests. They are counted if `room.unit = "session"`: docs/sessions.md.
+    /// Sessions: a visitor with all its requests. They are counted if `room.unit = "session"`:
+    /// docs/sessions.md.
     pub struct Session [tunable] {
-        /// How requests of one session are recognised: by the gate's own signed cookie ("pass"), the value of a cookie of the
-        /// application ("cookie"), the client's address ("ip"; the /64 of an IPv6 client), its address prefix ("ip-prefix": /24
-        /// or /56), or the TCP connection ("connection"). Only a pass survives a restart of the gate. A reload that changes
-        /// this ends all sessions.
+        /// How requests of one session are recognised: by the gate's own signed cookie ("pass"), the value of
+        /// a cookie of the application ("cookie"), the client's address ("ip"; the /64 of an IPv6 client),
+        /// its address prefix ("ip-prefix": /24 or /56), or the TCP connection ("connection"). Only a pass
+        /// survives a restart of the gate. A reload that changes this ends all sessions.
         [fixed] key: SessionBy = SessionBy::Pass => Choice;
         /// Name of the application's cookie, for `key = "cookie"`, like "JSESSIONID".
         [fixed] cookie: String = String::new() => COOKIE_NAME;
-        /// Sessions at once, not counting service levels with session slots of their own: any number ("none"), what the capacity
-        /// allows, learned from the requests and the length of sessions ("discovered"), or a number.
+        /// Sessions at once, not counting service levels with session slots of their own: any number
+        /// ("none"), what the capacity allows, learned from the requests and the length of sessions
+        /// ("discovered"), or a number.
         max: SessionMax = SessionMax::None => SessionCount;
-        /// What happens to a session that would begin while no session slot is free: it waits in the room ("room"), or is told
-        /// at once to come again later ("refuse").
+        /// What happens to a session that would begin while no session slot is free: it waits in the room
+        /// ("room"), or is told at once to come again later ("refuse").
         when_full: WhenFull = WhenFull::Room => Choice;
-        /// Inactivity after which a session ends and its slot is free, counted from the end of its last request.
+        /// Inactivity after which a session ends and its slot is free, counted from the end of its last
+        /// request.
         timeout: Duration = Duration::from_secs(5 * 60) => span(S, 7 * DAY);
         /// Age at which a session ends even if it is active.
         max_age: Duration = Duration::from_secs(60 * 60) => span(S, 30 * DAY);
-        /// Most sessions kept in memory (some 100 bytes each). A session that was ended early is kept until its pass expires.
-        /// Beyond this number no session begins.
+        /// Most sessions kept in memory (some 100 bytes each). A session that was ended early is kept until
+        /// its pass expires. Beyond this number no session begins.
         [fixed] max_entries: usize = 1_000_000 => Count(16..=10_000_000);
     }
 }
@@ -214,8 +218,8 @@ pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
     );
 }
 
-/// Whether `name` is one of the gate's own cookies (`tg` and the number of a class, `tgid`, `tgp`), which are not sent to the
-/// origin.
+/// Whether `name` is one of the gate's own cookies (`tg` and the number of a class, `tgid`, `tgp`), which are
+/// not sent to the origin.
 pub fn is_gate_cookie(name: &str) -> bool {
     name.strip_prefix("tg").is_some_and(|rest| {
         rest == "id" || rest == "p" || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))

@@ -1,9 +1,10 @@
 //! The text of a configuration as a tree in which every name and value knows where it was written.
 //!
-//! The TOML parser recovers from syntax errors, so one bad line does not hide the mistakes in the others. The tree stands
-//! between parser and reader because overrides from the command line (`--set`) are put into it, each with a source of its
-//! own: the reader need not know where a value came from. The module is public because the lab reads its scenarios in the
-//! same way, and a configuration may be a part of a scenario ([`Settings::read_part`](super::Settings::read_part)).
+//! The TOML parser recovers from syntax errors, so one bad line does not hide the mistakes in the others. The
+//! tree stands between parser and reader because overrides from the command line (`--set`) are put into it,
+//! each with a source of its own: the reader need not know where a value came from. The module is public
+//! because the lab reads its scenarios in the same way, and a configuration may be a part of a scenario
+//! ([`Settings::read_part`](super::Settings::read_part)).
 
 use toml::de::{DeTable, DeValue};
 
@@ -129,8 +130,8 @@ impl Table {
         self.entries.iter().find(|e| e.name == name)
     }
 
-    /// Puts `node` at the dotted path and replaces what is there. Elements of `[[class]]` are found by their name, or
-    /// by their index from 0.
+    /// Puts `node` at the dotted path and replaces what is there. Elements of `[[class]]` are found by their
+    /// name, or by their index from 0.
     ///
     /// # Errors
     /// The part of the path that does not exist and cannot be made.
@@ -197,7 +198,8 @@ pub fn parse_value(at: At, text: &str) -> Node {
     Node { at, value }
 }
 
-/// Gives every inner value the position of the whole override: the parser counts their positions from the value's start.
+/// Gives every inner value the position of the whole override: the parser counts their positions from the
+/// value's start.
 fn place(value: &mut Value, at: At) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| {

@@ -1,6 +1,7 @@
-//! Tunables: keys that may be changed by name while the gate runs. These are the keys of sections marked `[tunable]` in
-//! their declaration. The name is the path of the key, with the name of the class or rule: `queue.max_wait`,
-//! `class.search.priority`. Values are read and refused as in the file, with the same messages.
+//! Tunables: keys that may be changed by name while the gate runs. These are the keys of sections marked
+//! `[tunable]` in their declaration. The name is the path of the key, with the name of the class or rule:
+//! `queue.max_wait`, `class.search.priority`. Values are read and refused as in the file, with the same
+//! messages.
 
 use std::collections::HashSet;
 
@@ -70,7 +71,8 @@ impl Settings {
         Some(self.find(&name.split('.').collect::<Vec<_>>())?.value)
     }
 
-    /// These settings with other values for some tunables (names, and values as in `--set`): all of them, or none.
+    /// These settings with other values for some tunables (names, and values as in `--set`): all of them, or
+    /// none.
     ///
     /// ```
     /// use tidegate_settings::Settings;
@@ -132,8 +134,8 @@ impl Settings {
         if out.found.is_empty() { Ok((new, applied)) } else { Err(unplaced(out.found)) }
     }
 
-    /// What a process that was started with `old` uses from now on: `self`, except keys that only a restart changes; those are
-    /// taken from `old`.
+    /// What a process that was started with `old` uses from now on: `self`, except keys that only a restart
+    /// changes; those are taken from `old`.
     ///
     /// # Errors
     /// Keys of `self` that contradict those of `old`.

@@ -5,7 +5,8 @@ use std::io::Write;
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
-/// Prints a line. If the reader has closed the pipe, as `head` does, it has seen enough: the process ends without an error.
+/// Prints a line. If the reader has closed the pipe, as `head` does, it has seen enough: the process ends
+/// without an error.
 pub fn say(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::client::Client;
-use super::{Failure, show};
+use super::{Failure, Form, show};
 
 /// The figures shown by default.
 const DEFAULT: [&str; 9] = [
@@ -45,7 +45,7 @@ pub struct WatchOptions {
 }
 
 /// Watches until the gate drains, or for as many lines as wanted. A broken connection is made again.
-pub(super) async fn watch(client: &Client, wanted: &WatchOptions, as_json: bool) -> Result<(), Failure> {
+pub(super) async fn watch(client: &Client, wanted: &WatchOptions, form: Form) -> Result<(), Failure> {
     let metrics: Vec<&str> = match wanted.metrics.is_empty() {
         true => DEFAULT.to_vec(),
         false => wanted.metrics.iter().map(String::as_str).collect(),
@@ -59,7 +59,7 @@ pub(super) async fn watch(client: &Client, wanted: &WatchOptions, as_json: bool)
                 ("event", "end") => return Ok(()),
                 ("event", kind) => kind.clone_into(&mut name),
                 ("data", data) if name == "state" => {
-                    if as_json {
+                    if form == Form::Json {
                         show::say(data);
                     } else {
                         let state: Value = serde_json::from_str(data)

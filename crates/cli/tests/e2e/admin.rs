@@ -1,4 +1,4 @@
-//! The operator's side: who may ask, what is answered, what changes while running.
+//! The admin API: authorisation, answers, and changes while the gate runs.
 
 use super::harness::{Config, DEADLINE, Gate, TempDir, tidegate, wait_for};
 use super::http::Client;
@@ -6,7 +6,7 @@ use super::origin::Origin;
 use super::visitor::{Visitor, is_wait};
 
 #[test]
-fn the_admin_api_asks_for_its_token() {
+fn the_admin_api_requires_its_token() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(
         Config::new(&[origin.address()]).text("listen.admin_token", "a-long-secret-for-tests-only"),
@@ -84,7 +84,7 @@ fn unknown_paths_methods_and_bodies_are_refused() {
     ];
     for (method, path, body, status) in cases {
         let got = gate.admin(method, path, body).status();
-        // 422 is as good an answer to a number out of range.
+        // 422 is also right for a number out of range.
         assert!(got == status || (status == 400 && got == 422), "{method} {path} {body}: {got}");
     }
 }
@@ -94,8 +94,8 @@ fn capacity_changes_while_running() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(Config::waiting(&[origin.address()], 0.01));
     let ask = || Visitor::default().ask_once(gate.http(), "/shop").unwrap();
-    wait_for("the place that is free at first to be taken", || is_wait(&ask()).then_some(()));
-    // Whoever waits now would wait for minutes: the new capacity is theirs too.
+    wait_for("the first turn to be taken", || is_wait(&ask()).then_some(()));
+    // A visitor who waits now would wait for minutes. The new capacity must apply to them too.
     let mut waiting = Visitor::default();
     assert!(is_wait(&waiting.ask_once(gate.http(), "/shop").unwrap()));
     gate.set_rate(1_000.0);

@@ -1,4 +1,4 @@
-//! Bodies: big ones in flat memory, absent ones absent, connections used again.
+//! Bodies: large ones in constant memory, responses without one, and connections used again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,11 +9,11 @@ use super::http::{Client, read_head};
 use super::nginx::{BIG, Nginx};
 use super::origin::Origin;
 
-/// More than any gate needs for one stream, far less than the body.
+/// Allowed growth: more than a gate needs for one stream, far less than the body.
 const FLAT: u64 = 16 << 20;
 const STEP: u64 = 32 << 20;
 
-/// Watches the gate's memory while a body passes.
+/// Checks the gate's memory while a body passes.
 struct Flat<'a> {
     gate: &'a Gate,
     idle: u64,
@@ -47,7 +47,7 @@ fn a_download_of_1_gib_passes_in_flat_memory() {
     client.send("GET /big HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
     let head = read_head(&mut client.stream).unwrap();
     assert_eq!((head.status(), head.content_length()), (200, Some(BIG)));
-    // A visitor who does not read: without back-pressure the gate would take in the whole body now.
+    // The visitor does not read. Without back-pressure the gate would read the whole body now.
     for _ in 0..50 {
         flat.check();
         pause();
@@ -64,7 +64,7 @@ fn a_download_of_1_gib_passes_in_flat_memory() {
     assert_eq!(client.get("/name", "").unwrap().text(), "a", "the connection is still good");
 }
 
-/// Byte `i` of the uploaded body: a prime period, so that a lost or doubled block shows.
+/// A period of the uploaded body. Its length is a prime, so that a lost or repeated block is noticed.
 fn pattern() -> Vec<u8> {
     (0..1_048_573u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -131,7 +131,7 @@ fn a_chunked_upload_arrives_whole() {
 }
 
 #[test]
-fn answers_without_a_body_leave_the_connection_in_order() {
+fn after_an_answer_without_a_body_the_connection_is_usable() {
     let nginx = Nginx::start("a");
     let gate = Gate::start(Config::new(&[nginx.address()]));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -155,7 +155,7 @@ fn answers_without_a_body_leave_the_connection_in_order() {
             assert_eq!(answer.head.content_length(), None, "{method} {target}: RFC 9110 section 8.6");
             assert!(!answer.head.is_chunked(), "{method} {target}");
         }
-        // Whatever followed by mistake would be read as this answer.
+        // A body sent by mistake would be read as this answer.
         assert_eq!(client.get("/name", "").unwrap().text(), "a", "after {method} {target}");
     }
 }
@@ -171,7 +171,7 @@ fn connections_to_the_origin_are_used_again() {
             origin_connections.insert(client.get("/connection", "").unwrap().text());
         }
     }
-    // 300 requests one after the other, from 30 visitors: one connection for each of the two workers is enough.
+    // 300 requests of 30 visitors in sequence need one connection for each of the two workers.
     assert!(origin_connections.len() <= 2, "{origin_connections:?}");
 }
 

@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`: asked of the origin, answered by the origin, never by a guess of the gate.
+//! `Expect: 100-continue` is passed to the origin, and only the origin answers it.
 
 use super::harness::{Config, Gate};
 use super::http::{Client, read_head};
@@ -57,10 +57,10 @@ fn a_body_the_origin_refuses_is_never_asked_for() {
 }
 
 #[test]
-fn who_must_wait_is_not_asked_for_a_body() {
+fn a_visitor_who_must_wait_is_not_asked_for_a_body() {
     let origin = Origin::answering("never");
     let gate = Gate::start(Config::waiting(&[origin.address()], 0.01));
-    // Somebody else takes the one place that is free at first.
+    // Somebody else takes the first turn.
     let _ = Client::connect(gate.http()).unwrap().get("/", "").unwrap();
     let mut client = Client::connect(gate.http()).unwrap();
     client.send(ASK).unwrap();

@@ -1,4 +1,4 @@
-//! `kill -9` while a thousand people wait: everybody keeps the place.
+//! `kill -9` while a thousand visitors wait: everybody keeps the position.
 
 use super::harness::{Config, Gate, now};
 use super::http::{Answer, Client};
@@ -9,12 +9,13 @@ const CROWD: usize = 1_000;
 
 struct Waiting {
     visitor: Visitor,
-    /// Who came before, whether they had to wait or not.
+    /// Visitors who came before, whether they had to wait or not.
     before: u64,
 }
 
-/// Asks for everybody in turn over one connection; those admitted leave. Nobody has more people in front than came before: whoever
-/// lost the place would be behind all of them. (Waits would not do: they are longer by the time the machine stands still.)
+/// Every visitor asks in turn, over one connection; those admitted leave. Nobody may have more visitors in
+/// front than came before: a visitor who lost the position would come after all others. (Waits cannot be
+/// compared instead: they grow while the machine stalls.)
 fn ask_all(gate: &Gate, crowd: &mut Vec<Waiting>) {
     let mut client = Client::connect(gate.http()).unwrap();
     crowd.retain_mut(|waiting| {
@@ -22,9 +23,9 @@ fn ask_all(gate: &Gate, crowd: &mut Vec<Waiting>) {
         if answer.status() == 200 {
             return false;
         }
-        assert!(is_wait(&answer), "a place is never lost: {answer:?}");
+        assert!(is_wait(&answer), "a position is never lost: {answer:?}");
         let (place, before) = (place(&answer), waiting.before);
-        assert!(place <= before + 1, "{place} in line, and {before} came before");
+        assert!(place <= before + 1, "position {place}, but only {before} came before");
         true
     });
 }
@@ -49,7 +50,7 @@ fn gather(gate: &Gate, people: usize) -> Vec<Waiting> {
 }
 
 #[test]
-fn after_kill_9_a_thousand_keep_their_place() {
+fn after_kill_9_a_thousand_visitors_keep_their_positions() {
     let origin = Origin::answering("welcome");
     let mut gate = Gate::start(Config::waiting(&[origin.address()], 25.0));
     let mut crowd = gather(&gate, CROWD);
@@ -57,10 +58,10 @@ fn after_kill_9_a_thousand_keep_their_place() {
     ask_all(&gate, &mut crowd);
     assert!(crowd.len() > CROWD / 2, "most still wait: {}", crowd.len());
 
-    // A newcomer goes behind all of them: the promises made before the crash still hold.
+    // A newcomer comes after all of them: turns given before the crash are still valid.
     let mut newcomer = Visitor::default();
     assert!(is_wait(&newcomer.ask_once(gate.http(), "/shop").unwrap()));
-    // And all of them get in, once the newcomer does at the latest.
+    // All of them are admitted, at the latest when the newcomer is.
     let start = now();
     let mut is_newcomer_in = false;
     while !crowd.is_empty() {
@@ -73,7 +74,7 @@ fn after_kill_9_a_thousand_keep_their_place() {
 }
 
 #[test]
-fn a_second_crash_changes_nothing() {
+fn positions_survive_a_second_crash() {
     let origin = Origin::answering("welcome");
     let mut gate = Gate::start(Config::waiting(&[origin.address()], 0.5));
     let mut crowd = gather(&gate, 20);

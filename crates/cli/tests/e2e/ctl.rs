@@ -1,5 +1,5 @@
-//! `tidegate ctl` against a running gate: what it changes is in force when it says so, costs no visitor an error, and is on
-//! record whatever happens to the process.
+//! `tidegate ctl` against a running gate: a change is in force when the command returns, causes no errors,
+//! and is in the audit whatever happens to the process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -26,7 +26,7 @@ fn ctl(gate: &Gate, arguments: &[&str]) -> Output {
     ctl_with(gate, "", arguments)
 }
 
-/// What it prints, if all is well.
+/// What it prints. It must succeed.
 #[track_caller]
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -34,7 +34,7 @@ fn said(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// Its exit status, and why.
+/// Its exit status and the reason.
 fn refused(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -46,7 +46,7 @@ fn status_of_400_bytes(gate: &Gate) -> u16 {
 }
 
 #[test]
-fn a_set_value_is_in_force_when_ctl_says_so_and_costs_no_visitor_an_error() {
+fn a_value_is_in_force_when_ctl_returns_and_no_visitor_sees_an_error() {
     let nginx = Nginx::start("a");
     let gate = Gate::start(Config::new(&[nginx.address()]));
     let crowd = Crowd::start(gate.http(), 16, "/shop");
@@ -67,7 +67,7 @@ fn a_set_value_is_in_force_when_ctl_says_so_and_costs_no_visitor_an_error() {
 }
 
 #[test]
-fn a_thousand_changes_under_load_are_each_in_force_and_on_record() {
+fn a_thousand_changes_under_load_are_all_in_force_and_in_the_audit() {
     let nginx = Nginx::start("a");
     let gate = Gate::start(Config::new(&[nginx.address()]));
     let crowd = Crowd::start(gate.http(), 8, "/shop");
@@ -75,7 +75,7 @@ fn a_thousand_changes_under_load_are_each_in_force_and_on_record() {
     let mut admin = Client::connect(gate.admin_address()).unwrap();
     let mut longest = 0;
     for n in 1..=1_000 {
-        // Alternately what the gate, the workers and the capacity go by.
+        // Alternately a tunable of the gate, of the workers and of the capacity.
         let (name, value) = match n % 3 {
             0 => ("queue.max_length", 1_000 + n),
             1 => ("limits.max_uri_bytes", if n % 2 == 0 { 300 } else { 8_000 }),
@@ -111,7 +111,7 @@ fn a_thousand_changes_under_load_are_each_in_force_and_on_record() {
 }
 
 #[test]
-fn a_killed_gate_forgets_what_was_tuned_and_remembers_who_did_it() {
+fn a_killed_gate_forgets_tuned_values_and_keeps_the_audit() {
     let origin = Origin::answering("ok");
     let mut gate = Gate::start(Config::waiting(&[origin.address()], 50.0));
     said(&ctl(&gate, &["set", "room.max_wait=10m", "class.all.cost=2", "--why", "before the crash"]));
@@ -132,20 +132,24 @@ fn a_killed_gate_forgets_what_was_tuned_and_remembers_who_did_it() {
 }
 
 #[test]
-fn a_reload_leaves_alone_what_was_tuned_unless_the_file_was_edited_for_it() {
+fn a_reload_keeps_tuned_values_unless_the_file_changed_them() {
     let origin = Origin::answering("ok");
     let mut gate = Gate::start(Config::new(&[origin.address()]).set("queue.max_length", 100));
     let value = |gate: &Gate, name: &str| said(&ctl(gate, &["get", name])).lines().next().unwrap().to_owned();
     said(&ctl(&gate, &["set", "queue.max_length=200", "queue.max_wait=9s"]));
     gate.write_config(|config| config.text("session.timeout", "7m"));
     assert!(said(&ctl(&gate, &["reload"])).contains("session.timeout"));
-    assert_eq!(value(&gate, "queue.max_length"), "queue.max_length = 200", "the file says what it said");
+    assert_eq!(
+        value(&gate, "queue.max_length"),
+        "queue.max_length = 200",
+        "the file has the same value as before"
+    );
     assert_eq!(value(&gate, "session.timeout"), "session.timeout = 7m");
     gate.write_config(|config| config.set("queue.max_length", 150));
     said(&ctl(&gate, &["reload"]));
-    assert_eq!(value(&gate, "queue.max_length"), "queue.max_length = 150", "the file has the last word");
+    assert_eq!(value(&gate, "queue.max_length"), "queue.max_length = 150", "the file has a new value");
     assert_eq!(value(&gate, "queue.max_wait"), "queue.max_wait = 9s");
-    // A file that does not go together with what was tuned is refused, and nothing changes.
+    // A file that contradicts tuned values is refused, and nothing changes.
     said(&ctl(&gate, &["set", "capacity.ceiling=100"]));
     gate.write_config(|config| config.set("capacity.floor", 200));
     let (code, why) = refused(&ctl(&gate, &["reload"]));
@@ -160,7 +164,7 @@ fn a_reload_leaves_alone_what_was_tuned_unless_the_file_was_edited_for_it() {
 }
 
 #[test]
-fn ctl_says_what_is_wrong_and_whose_fault_it_is() {
+fn ctl_explains_a_failure_and_has_an_exit_code_for_its_cause() {
     let origin = Origin::answering("ok");
     let (write, read) = ("a-token-that-may-write", "a-token-that-may-read");
     let config = Config::new(&[origin.address()])
@@ -197,7 +201,7 @@ fn ctl_says_what_is_wrong_and_whose_fault_it_is() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_the_watch() {
+fn the_watch_ends_when_its_reader_closes_the_pipe() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(Config::new(&[origin.address()]));
     let mut watch = tidegate()
@@ -208,13 +212,13 @@ fn a_reader_that_has_seen_enough_ends_the_watch() {
     let mut head = String::new();
     BufReader::new(watch.stdout.take().expect("a pipe")).read_line(&mut head).expect("a line");
     assert!(head.contains("goodput_per_s"), "{head}");
-    // The reader is gone: the next line finds nobody.
+    // The reader is dropped: the next line cannot be written.
     let status = wait_for("the watch to end", || watch.try_wait().expect("wait"));
     assert!(status.success(), "{status}");
 }
 
 #[test]
-fn whoever_watches_sees_a_drain_and_the_record_says_who_asked() {
+fn a_drain_ends_the_watch_and_its_reason_is_in_the_audit() {
     let origin = Origin::answering("ok");
     let mut gate = Gate::start(Config::new(&[origin.address()]));
     let watch = tidegate()
@@ -233,9 +237,9 @@ fn whoever_watches_sees_a_drain_and_the_record_says_who_asked() {
 }
 
 #[test]
-fn a_refused_request_is_explained_by_the_id_its_answer_told() {
+fn a_refused_request_is_explained_by_the_id_in_its_answer() {
     let nginx = Nginx::start("a");
-    // One request, and the next one in a thousand seconds.
+    // One request is admitted, and the next one after a thousand seconds.
     let limited = "name = \"default\"\ningress = { rate = 0.001, burst = 1 }";
     let gate = Gate::start(Config::new(&[nginx.address()]).text("explain.header", "id").class(limited));
     let ask = || Client::connect(gate.http()).unwrap().get("/shop", "").unwrap();

@@ -1,49 +1,20 @@
-//! Nobody tells the gate what the origin can take: it finds out, while a crowd of ten times that is at the door.
+//! The gate discovers the capacity of an origin while a crowd of ten times that capacity comes.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{self, TryRecvError};
 
 use serde_json::Value;
 
-use super::harness::{Config, Gate, TempDir, free_address, tidegate, wait_for};
+use super::harness::{Config, Gate, ModelOrigin, Running, TempDir, free_address, tidegate, wait_for};
 use super::http::{Answer, Client};
 use super::origin::Origin;
+use super::roles::pair_of;
 
-/// Requests per second: what the model origin can take.
+/// What the model origin can take, in requests per second.
 const CAPACITY: f64 = 40.0;
-/// And at once.
+/// Requests that it serves at once.
 const WORKERS: f64 = 4.0;
-
-/// A process that goes when the test does.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).spawn().expect("start"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// `tidegate origin`, and where it listens.
-fn model_origin() -> (Running, String) {
-    let mut command = tidegate();
-    let takes = [CAPACITY.to_string(), WORKERS.to_string()];
-    command.args(["origin", "--json", "--listen", "127.0.0.1:0"]);
-    command.args(["--capacity", &takes[0], "--workers", &takes[1]]);
-    let mut origin = Running::start(command.stdout(Stdio::piped()));
-    let mut line = String::new();
-    BufReader::new(origin.0.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
-    let said: Value = serde_json::from_str(&line).expect("JSON");
-    (origin, said["addrs"][0].as_str().expect("an address").to_owned())
-}
 
 fn ask(admin: SocketAddr, method: &str, path: &str) -> std::io::Result<Answer> {
     let mut client = Client::connect(admin)?;
@@ -51,18 +22,20 @@ fn ask(admin: SocketAddr, method: &str, path: &str) -> std::io::Result<Answer> {
     client.answer(method)
 }
 
-/// `tidegate run` before a model origin of its own.
+/// `tidegate run` in front of a model origin.
 struct Service {
     http: SocketAddr,
     admin: SocketAddr,
     _gate: Running,
-    _origin: Running,
+    _origin: ModelOrigin,
     _state: TempDir,
 }
 
-/// The gate is told nothing of the origin.
+/// The gate knows only the address of the origin.
 fn service() -> Service {
-    let (origin, address) = model_origin();
+    let takes = [CAPACITY.to_string(), WORKERS.to_string()];
+    let origin = ModelOrigin::start(&["--capacity", &takes[0], "--workers", &takes[1]]);
+    let address = origin.addrs[0].to_string();
     let (http, admin, state) = (free_address(), free_address(), TempDir::new());
     let directory = format!("room.state_dir={}", state.path().display());
     let listen = [http.to_string(), admin.to_string()];
@@ -82,8 +55,8 @@ impl Service {
         ask(self.admin, "GET", "/v1/capacity").expect("an answer").json()
     }
 
-    /// Ten times what it takes come for 2.5 s and get in by turn, all of them: 25 s of work. Nobody is impatient: how fast it goes
-    /// is the machine's affair.
+    /// A crowd of ten times the capacity comes for 2.5 s and is admitted in order: 25 s of work. The visitors
+    /// are patient, because the speed depends on the machine.
     fn crowd(&self) {
         let url = format!("http://{}/", self.http);
         let (rate, patient) = ((10.0 * CAPACITY).to_string(), "visitor.0.patience=2m");
@@ -97,19 +70,20 @@ impl Service {
     }
 }
 
-/// What share of the capacity is served is said of the same crowd in the simulator (`crates/lab/tests/sim.rs`): there, no machine
-/// stands still.
+/// The share of the capacity that is served is checked in the simulator (`crates/lab/tests/sim.rs`), where no
+/// machine stalls.
 #[test]
-fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
+fn the_capacity_of_an_unknown_origin_is_discovered_under_ten_times_that_load() {
     let service = service();
     let believed = |found: &Value| found["rate"].as_f64().expect("a rate");
-    assert!(believed(&service.capacity()) > 2.0 * CAPACITY, "it begins with something else");
+    assert!(believed(&service.capacity()) > 2.0 * CAPACITY, "it starts with another capacity");
     let found = std::thread::scope(|scope| {
         let (looking, is_found) = mpsc::channel::<()>();
         let service = &service;
         scope.spawn(move || {
             service.crowd();
-            // Who stood still while the first crowd was there has another one to learn from.
+            // If the machine stalled while the first crowd was there, the gate needs another one to learn
+            // from.
             while is_found.try_recv() == Err(TryRecvError::Empty) {
                 service.crowd();
             }
@@ -140,27 +114,10 @@ fn an_unknown_origin_is_found_out_under_a_crowd_of_ten_times_its_capacity() {
 }
 
 #[test]
-fn both_halves_tell_of_the_capacity_and_tokengen_keeps_it() {
-    const KEY: &str = "[\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]";
+fn tokencheck_reports_the_capacity_of_tokengen_and_refuses_to_set_it() {
     let origin = Origin::answering("welcome");
-    let (check_http, generator_http, generator_admin) = (free_address(), free_address(), free_address());
-    let generator = Gate::start(
-        Config::new(&[])
-            .text("capacity.estimator", "auto")
-            .text("listen.http", generator_http)
-            .text("listen.admin", generator_admin)
-            .text("role", "tokengen")
-            .text("tokengen.check_url", format!("http://{check_http}"))
-            .set("room.keys", KEY),
-    );
-    let check = Gate::start(
-        Config::new(&[origin.address()])
-            .text("listen.http", check_http)
-            .text("role", "tokencheck")
-            .text("tokencheck.gen_url", format!("http://{generator_http}"))
-            .text("tokencheck.feedback_url", format!("http://{generator_admin}"))
-            .set("room.keys", KEY),
-    );
+    let pair = pair_of(Config::new(&[]).text("capacity.estimator", "auto"), Config::new(&[origin.address()]));
+    let (generator, check) = (pair.generator, pair.check);
     let capacity = |gate: &Gate| -> Value { gate.admin("GET", "/v1/capacity", "").json() };
     let found = capacity(&generator);
     assert_eq!((&found["role"], &found["estimator"]), (&"tokengen".into(), &"bottleneck".into()), "{found}");

@@ -1,17 +1,21 @@
-//! Processes under test: free ports, temporary directories, the gate itself, and waiting for conditions.
+//! Processes under test: free ports, temporary directories, the gate, the model origin, and waiting for
+//! conditions.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::http::{Answer, Client};
 
-/// Only a hang takes this long, even in a debug build on two busy cores.
+/// Longest wait for anything. Only a hang takes this long, even in a debug build on two busy cores.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Tests drive real processes in real time, so they read the real clock, here only.
@@ -20,7 +24,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Between two looks at a condition.
+/// The pause between two looks at a condition.
 pub fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
@@ -53,7 +57,7 @@ pub fn free_address() -> SocketAddr {
     }
 }
 
-/// A directory that goes when its owner goes.
+/// A directory that is removed when its owner is dropped.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
@@ -76,7 +80,7 @@ impl Drop for TempDir {
     }
 }
 
-/// A configuration file in the making: dotted keys, then `[[class]]` tables.
+/// A configuration file: dotted keys, then `[[class]]` tables.
 #[derive(Clone)]
 pub struct Config {
     keys: BTreeMap<String, String>,
@@ -160,12 +164,12 @@ impl Gate {
         });
     }
 
-    /// Where visitors connect.
+    /// The address for visitors.
     pub fn http(&self) -> SocketAddr {
         self.config.address("listen.http")
     }
 
-    /// Where operators connect.
+    /// The address for operators.
     pub fn admin_address(&self) -> SocketAddr {
         self.config.address("listen.admin")
     }
@@ -224,8 +228,7 @@ impl Gate {
 
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
-        let command = format!("kill -{name} {}", self.pid());
-        assert!(Command::new("sh").arg("-c").arg(command).status().expect("sh").success());
+        signal(self.pid(), name);
     }
 
     /// `kill -9`, then the same gate again on the same addresses.
@@ -285,6 +288,68 @@ fn spawn(dir: &TempDir, config: &Config) -> Child {
         .stderr(log)
         .spawn()
         .expect("start the gate")
+}
+
+/// Sends a signal by name.
+pub fn signal(pid: u32, name: &str) {
+    let command = format!("kill -{name} {pid}");
+    assert!(Command::new("sh").arg("-c").arg(command).status().expect("sh").success());
+}
+
+/// A process that is killed when it is dropped.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().expect("start"))
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(self.0.id(), name);
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait_exit(&mut self) -> ExitStatus {
+        wait_for("the process to end", || self.0.try_wait().expect("wait"))
+    }
+
+    /// The first line of standard output, which must be piped.
+    pub fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        line
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running `tidegate origin` on free ports.
+pub struct ModelOrigin {
+    pub process: Running,
+    pub addrs: Vec<SocketAddr>,
+    pub admin: SocketAddr,
+}
+
+impl ModelOrigin {
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::from(tidegate().arg("origin").args(arguments))
+    }
+
+    /// From a command that lacks only the options about addresses.
+    pub fn from(command: &mut Command) -> Self {
+        command.args(["--json", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        let mut process = Running::start(command);
+        let line = process.first_line();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        let address = |value: &Value| value.as_str().and_then(|a| a.parse().ok()).expect("an address");
+        let addrs = said["addrs"].as_array().expect("addresses").iter().map(address).collect();
+        Self { process, addrs, admin: address(&said["admin"]) }
+    }
 }
 
 /// The binary under test.

@@ -1,4 +1,4 @@
-//! What was measured survives `kill -9`, and no trouble with its file keeps a gate from serving.
+//! The measurement database survives `kill -9`, and no failure of its file keeps a gate from serving.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::harness::{Config, Gate, TempDir, wait_for};
 use super::http::Client;
 use super::origin::Origin;
 
-/// What `query` finds: averages by second, gaps left out.
+/// The answer to `query`: averages by second, without gaps.
 fn found(gate: &Gate, query: &str) -> BTreeMap<u64, f64> {
     let answer = gate.admin("GET", &format!("/v1/history?{query}"), "");
     assert_eq!(answer.status(), 200, "{query}: {answer:?}");
@@ -34,7 +34,7 @@ fn config(origin: &Origin) -> Config {
 const EACH_SECOND: &str = "from=-10m&step=1";
 
 #[test]
-fn kill_9_costs_at_most_the_last_second() {
+fn kill_9_loses_at_most_the_last_second() {
     let origin = Origin::answering("ok");
     let mut gate = Gate::start(config(&origin));
     visit(&gate, 20);
@@ -57,7 +57,7 @@ fn kill_9_costs_at_most_the_last_second() {
 }
 
 #[test]
-fn a_class_that_a_reload_brings_has_its_own_history() {
+fn a_class_added_by_a_reload_has_a_history() {
     let origin = Origin::answering("ok");
     let mut gate = Gate::start(config(&origin));
     wait_for("a second of the first class", || {
@@ -73,7 +73,7 @@ fn a_class_that_a_reload_brings_has_its_own_history() {
 }
 
 #[test]
-fn programs_get_csv_and_mistakes_are_named() {
+fn history_is_available_as_csv_and_mistakes_are_explained() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(config(&origin));
     wait_for("a second", || found(&gate, &format!("metric=connections&{EACH_SECOND}")).len().checked_sub(1));
@@ -95,7 +95,7 @@ fn programs_get_csv_and_mistakes_are_named() {
 }
 
 #[test]
-fn two_gates_and_a_place_that_cannot_be_written_serve_all_the_same() {
+fn gates_serve_without_a_writable_file_for_history() {
     let origin = Origin::answering("ok");
     let dir = TempDir::new();
     let shared = dir.path().join("shared");
@@ -124,13 +124,13 @@ fn two_gates_and_a_place_that_cannot_be_written_serve_all_the_same() {
     {
         assert!(metrics.contains(&format!("\n{line}\n")), "no {line} in {metrics}");
     }
-    // The place becomes free, and the next attempt takes it.
+    // The file becomes free, and the next attempt opens it.
     drop(first);
     wait_for("the second to have the file", || (listed(&second)["on_disk"] == true).then_some(()));
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_and_history_off_is_off() {
+fn a_damaged_file_is_renamed_and_history_can_be_switched_off() {
     let origin = Origin::answering("ok");
     let dir = TempDir::new();
     std::fs::write(dir.path().join("history.db"), "rubbish".repeat(1_000)).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes that want to be understood differently by the gate and by the origin: refused, never passed on.
+//! Requests that gate and origin might parse differently are refused and never passed on.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -7,7 +7,7 @@ use super::harness::{Config, Gate};
 use super::http::Client;
 use super::origin::Origin;
 
-/// What a second request would look like if it came through.
+/// The second request that must not reach the origin.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: shop.example\r\n\r\n";
 
 /// Requests that must end in a 4xx (or 501, 505) or a close. `@` stands for [`SMUGGLED`].
@@ -109,7 +109,7 @@ fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
     let gate = Gate::start(Config::new(&[origin.address()]).text("limits.header_timeout", "2s"));
     let mut wrong = Vec::new();
     for (name, request) in REFUSED {
-        // A target or a host may hold the sign, too: only the one at the end stands for the request.
+        // Only a sign at the end stands for the request: a target or a host may contain one too.
         let bytes = match request.strip_suffix('@') {
             Some(first) => format!("{first}{SMUGGLED}"),
             None => (*request).to_owned(),
@@ -127,12 +127,12 @@ fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
     assert_eq!(
         Client::connect(gate.http()).unwrap().get("/", "").unwrap().status(),
         200,
-        "and it still works"
+        "the gate still works"
     );
 }
 
 #[test]
-fn too_much_is_refused_with_the_right_status() {
+fn oversized_requests_are_refused_with_the_right_status() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(Config::new(&[origin.address()]).set("limits.max_body_bytes", 1000));
     let long_target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9 << 10));
@@ -157,7 +157,7 @@ fn too_much_is_refused_with_the_right_status() {
 }
 
 #[test]
-fn a_slow_head_is_given_up() {
+fn a_slow_head_is_timed_out() {
     let origin = Origin::answering("ok");
     let gate = Gate::start(Config::new(&[origin.address()]).text("limits.header_timeout", "1s"));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -168,7 +168,7 @@ fn a_slow_head_is_given_up() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
-/// Answers of the origin that no visitor may get to see as they are.
+/// Malformed answers of the origin.
 const BAD_ANSWERS: &[(&str, &str)] = &[
     ("no HTTP", "nonsense\r\n\r\n"),
     ("status of two digits", "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n"),
@@ -178,7 +178,7 @@ const BAD_ANSWERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_broken_answer_becomes_502() {
+fn a_malformed_answer_becomes_502() {
     for &(name, bytes) in BAD_ANSWERS {
         let origin = Origin::start(move |exchange| {
             exchange.body()?;
@@ -192,7 +192,7 @@ fn a_broken_answer_becomes_502() {
 }
 
 #[test]
-fn a_truncated_body_is_not_passed_off_as_whole() {
+fn a_truncated_body_does_not_look_complete_to_the_visitor() {
     let origin = Origin::start(|exchange| {
         exchange.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")?;
         Err(ErrorKind::ConnectionAborted.into())

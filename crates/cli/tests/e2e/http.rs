@@ -1,4 +1,5 @@
-//! A small HTTP/1.1 client on a raw socket: it sends exactly the bytes it is given and hides nothing of the answer.
+//! A small HTTP/1.1 client on a raw socket: it sends exactly the bytes it is given and hides nothing of the
+//! answer.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -93,8 +94,8 @@ impl Client {
         self.answer("GET")
     }
 
-    /// Reads the answer to a request of this method, the 1xx before it included. An error of another kind than
-    /// `InvalidData` means that not one byte of it came.
+    /// Reads the answer to a request of this method, the 1xx before it included. An error of another kind
+    /// than `InvalidData` means that not one byte of it came.
     pub fn answer(&mut self, method: &str) -> io::Result<Answer> {
         let mut answer = Answer::default();
         loop {

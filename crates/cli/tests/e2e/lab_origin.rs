@@ -1,49 +1,16 @@
-//! `tidegate origin` as a user starts it: addresses on standard output, figures and changes on the admin port, signals.
+//! `tidegate origin` as a user starts it: addresses on standard output, figures and changes on the admin
+//! port, signals.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::harness::{TempDir, tidegate, wait_for};
+use super::harness::{ModelOrigin, Running, TempDir, tidegate, wait_for};
 use super::http::{Answer, Client};
 
-/// A running `tidegate origin --json`, killed when dropped.
-struct Origin {
-    child: Child,
-    addrs: Vec<SocketAddr>,
-    admin: SocketAddr,
-}
-
-impl Origin {
-    fn start(args: &[&str]) -> Self {
-        let mut command = tidegate();
-        command.args(["origin", "--json", "--listen", "127.0.0.1:0"]).args(args);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("start the origin");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        let address = |value: &Value| value.as_str().and_then(|a| a.parse().ok()).expect("an address");
-        let addrs = said["addrs"].as_array().expect("addresses").iter().map(address).collect();
-        Self { child, addrs, admin: address(&said["admin"]) }
-    }
-
-    #[track_caller]
-    fn get(&self, path: &str) -> Answer {
-        get(self.addrs[0], path)
-    }
-
-    fn stats(&self) -> Value {
-        serde_json::from_slice(&get(self.admin, "/stats").body).expect("JSON")
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn stats(origin: &ModelOrigin) -> Value {
+    get(origin.admin, "/stats").json()
 }
 
 #[track_caller]
@@ -66,7 +33,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_scenario_is_played_changed_and_stopped_by_a_signal() {
+fn an_origin_from_a_scenario_can_be_changed_and_stopped() {
     let dir = TempDir::new();
     let file = dir.path().join("tiers.toml");
     let text = "[origin]\nworkers = 4\nreplicas = 2\n\
@@ -74,12 +41,12 @@ fn a_scenario_is_played_changed_and_stopped_by_a_signal() {
         [[origin.path]]\npath = \"/search*\"\ndemand = { app = \"1ms\", db = \"2ms\" }\nbody_bytes = 5000\n\
         [[origin.path]]\npath = \"**\"\ndemand = { app = \"1ms\" }\n";
     std::fs::write(&file, text).expect("write");
-    let mut origin = Origin::start(&[file.to_str().expect("a path"), "--set", "origin.backlog=7"]);
+    let mut origin = ModelOrigin::start(&[file.to_str().expect("a path"), "--set", "origin.backlog=7"]);
     assert_eq!(origin.addrs.len(), 2);
-    let page = origin.get("/search?q=1");
+    let page = get(origin.addrs[0], "/search?q=1");
     assert_eq!((page.status(), page.body.len()), (200, 5000));
     assert_eq!(get(origin.addrs[1], "/").status(), 200);
-    let stats = origin.stats();
+    let stats = stats(&origin);
     assert_eq!((&stats["total"]["served"], &stats["total"]["submitted"]), (&2.into(), &2.into()), "{stats}");
     let metrics = String::from_utf8(get(origin.admin, "/metrics/db").body).expect("text");
     assert!(metrics.contains("node_cpu_seconds_total{cpu=\"3\",mode=\"user\"} "), "{metrics}");
@@ -87,35 +54,34 @@ fn a_scenario_is_played_changed_and_stopped_by_a_signal() {
     let changed = exchange(origin.admin, "PUT", "/change", r#"{"replicas": 1, "workers": 3}"#);
     assert_eq!(changed.status(), 200, "{changed:?}");
     wait_for("the second replica to go", || Client::connect(origin.addrs[1]).err());
-    assert_eq!(origin.get("/").status(), 200, "the first stays");
+    assert_eq!(get(origin.addrs[0], "/").status(), 200, "the first stays");
     assert_eq!(exchange(origin.admin, "PUT", "/change", r#"{"replicas": 3}"#).status(), 400);
 
-    let kill = format!("kill -TERM {}", origin.child.id());
-    assert!(Command::new("sh").arg("-c").arg(kill).status().expect("sh").success());
-    let status = wait_for("the origin to end", || origin.child.try_wait().expect("wait"));
+    origin.process.signal("TERM");
+    let status = origin.process.wait_exit();
     assert!(status.success(), "{status}");
 }
 
 #[test]
 fn capacity_sets_the_service_time() {
     let origin =
-        Origin::start(&["--capacity", "1000", "--workers", "5", "--replicas", "2", "--mode", "spin"]);
-    assert_eq!(origin.get("/").status(), 200);
-    let stats = origin.stats();
-    // 1000 requests a second on ten workers: 10 ms each, burnt.
+        ModelOrigin::start(&["--capacity", "1000", "--workers", "5", "--replicas", "2", "--mode", "spin"]);
+    assert_eq!(get(origin.addrs[0], "/").status(), 200);
+    let stats = stats(&origin);
+    // 1000 requests a second on ten workers: each takes 10 ms of CPU time.
     let busy = &stats["services"][0]["stages"][0]["busy_us"];
     let busy: u64 = busy.as_array().expect("servers").iter().filter_map(Value::as_u64).sum();
     assert!((10_000..1_000_000).contains(&busy), "{stats}");
 }
 
 #[test]
-fn the_shop_stands_behind_the_same_doors() {
-    let origin = Origin::start(&["--mode", "shop", "--shop-size", "small"]);
-    let page = origin.get("/");
+fn the_shop_has_the_same_ports_as_the_model() {
+    let origin = ModelOrigin::start(&["--mode", "shop", "--shop-size", "small"]);
+    let page = get(origin.addrs[0], "/");
     assert_eq!(page.status(), 200, "{page:?}");
     let metrics = String::from_utf8(get(origin.admin, "/metrics/db").body).expect("text");
     assert!(metrics.contains("node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} "), "{metrics}");
-    // The worker that made the page says so after it has handed it over.
+    // The worker counts the page after it has sent it.
     wait_for("the page to be counted", || {
         let series = get(origin.admin, "/series").json();
         let seconds = series["seconds"].as_array().expect("seconds");
@@ -153,19 +119,16 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn it_may_hold_as_many_connections_as_the_system_allows() {
+fn the_limit_of_open_files_is_raised_to_the_hard_limit() {
     let program = tidegate();
     let mut command = Command::new("sh");
-    // The shell goes, its limits stay.
+    // `exec` replaces the shell and keeps its limits.
     command.args(["-c", "ulimit -S -n 256; exec \"$0\" origin --json --listen 127.0.0.1:0"]);
-    let mut child = command.arg(program.get_program()).stdout(Stdio::piped()).spawn().expect("sh");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).expect("Linux");
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    let mut origin = Running::start(command.arg(program.get_program()).stdout(Stdio::piped()));
+    origin.first_line();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", origin.0.id())).expect("Linux");
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("proc(5)");
     let [soft, hard] = [0, 1].map(|i| files.split_whitespace().nth(i).expect("a limit"));
     assert_eq!(soft, hard, "{files}");
-    assert_ne!(soft, "256", "a test that could not fail");
+    assert_ne!(soft, "256", "the hard limit is too low for this test");
 }

@@ -9,7 +9,7 @@ use super::nginx::Nginx;
 use super::origin::Origin;
 use super::visitor::Crowd;
 
-/// Three mistakes: a misspelt key, a wrong type, a value out of range. With the lines they stand in.
+/// Three mistakes: a misspelt key, a wrong type, a value out of range.
 const MISTAKES: &str = "\
 [listen]
 htpp = \"127.0.0.1:1\"
@@ -21,6 +21,7 @@ retry_budget = \"much\"
 [room]
 status = 99
 ";
+/// Line and key of each mistake.
 const EXPECTED: [(&str, &str); 3] = [("2", "htpp"), ("6", "retry_budget"), ("9", "status")];
 
 fn assert_names_all_mistakes(text: &str) {
@@ -42,7 +43,7 @@ fn status_of_length(gate: &Gate, length: usize) -> u16 {
 }
 
 #[test]
-fn reloads_under_load_cost_no_visitor_an_error() {
+fn reloads_under_load_cause_no_errors() {
     let nginx = Nginx::start("a");
     let mut gate = Gate::start(Config::new(&[nginx.address()]));
     let crowd = Crowd::start(gate.http(), 16, "/shop");
@@ -73,7 +74,7 @@ fn a_reload_moves_traffic_to_other_replicas() {
     wait_for("answers of the new replica", || {
         (Client::connect(gate.http()).ok()?.get("/name", "").ok()?.text() == "b").then_some(())
     });
-    // Requests that were on their way to the old one have ended by then.
+    // By then, requests on their way to the old replica have ended.
     crowd.wait_served(500);
     drop(a);
     crowd.wait_served(500);
@@ -81,7 +82,7 @@ fn a_reload_moves_traffic_to_other_replicas() {
 }
 
 #[test]
-fn sigterm_under_load_costs_no_visitor_an_error() {
+fn sigterm_under_load_causes_no_errors() {
     let nginx = Nginx::start("a");
     let mut gate = Gate::start(Config::new(&[nginx.address()]));
     let crowd = Crowd::start(gate.http(), 16, "/page");
@@ -93,7 +94,7 @@ fn sigterm_under_load_costs_no_visitor_an_error() {
 }
 
 #[test]
-fn sigterm_lets_an_answer_in_progress_end() {
+fn sigterm_lets_an_answer_in_progress_finish() {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let origin = Origin::start(move |exchange| {
@@ -115,12 +116,12 @@ fn sigterm_lets_an_answer_in_progress_end() {
 }
 
 #[test]
-fn sigterm_ends_within_its_deadline_whatever_is_left() {
-    let (over, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Mutex::new(wait);
+fn the_drain_timeout_ends_a_gate_with_requests_under_way() {
+    let (over, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
     let origin = Origin::start(move |exchange| {
         exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")?;
-        // Never ends its answer while the gate lives.
+        // Does not end its answer while the gate lives.
         let _ = wait.lock().expect("one visitor").recv();
         Ok(())
     });
@@ -134,7 +135,7 @@ fn sigterm_ends_within_its_deadline_whatever_is_left() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_all_mistakes() {
+fn a_wrong_configuration_is_refused_with_every_mistake() {
     let dir = TempDir::new();
     let file = dir.path().join("wrong.toml");
     fs::write(&file, MISTAKES).unwrap();
@@ -147,7 +148,7 @@ fn a_wrong_configuration_is_refused_with_all_mistakes() {
 }
 
 #[test]
-fn the_printed_default_is_a_right_configuration() {
+fn the_printed_default_is_a_valid_configuration() {
     let output = tidegate().args(["config", "default"]).output().unwrap();
     assert!(output.status.success());
     let dir = TempDir::new();
@@ -165,7 +166,7 @@ fn the_printed_default_is_a_right_configuration() {
 }
 
 #[test]
-fn a_running_gate_keeps_its_configuration_when_the_new_one_is_wrong() {
+fn a_running_gate_keeps_its_configuration_if_the_new_one_is_wrong() {
     let nginx = Nginx::start("a");
     let gate = Gate::start(Config::new(&[nginx.address()]));
     let crowd = Crowd::start(gate.http(), 4, "/shop");

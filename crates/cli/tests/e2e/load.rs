@@ -1,14 +1,15 @@
-//! `tidegate load` against the real gate, against targets that die, and against what is no target.
+//! `tidegate load` against the real gate, against targets that die, and with wrong arguments.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use super::harness::{Config, Gate, TempDir, free_address, tidegate, wait_for};
+use super::harness::{Config, Gate, Running, TempDir, free_address, tidegate, wait_for};
 use super::nginx::Nginx;
 use super::origin::Origin;
+use super::roles::pair;
 
 fn load(arguments: &[&str]) -> Output {
     tidegate().arg("load").args(arguments).stdin(Stdio::null()).output().expect("tidegate load")
@@ -27,42 +28,29 @@ fn figure(json: &Value, key: &str) -> f64 {
     json["summary"][key].as_f64().unwrap_or_else(|| panic!("{key} in {}", json["summary"]))
 }
 
-/// A run in the background, its output in files.
-struct Running {
-    child: Child,
+/// A run in the background, with its output in files.
+struct Background {
+    process: Running,
     dir: TempDir,
 }
 
-impl Running {
+impl Background {
     fn start(arguments: &[&str]) -> Self {
         let dir = TempDir::new();
         let file = |name| fs::File::create(dir.path().join(name)).expect("file");
         let mut command = tidegate();
-        command.arg("load").args(arguments).stdin(Stdio::null());
-        let child = command.stdout(file("out")).stderr(file("err")).spawn().expect("tidegate load");
-        Self { child, dir }
-    }
-
-    fn interrupt(&self) {
-        let command = format!("kill -INT {}", self.child.id());
-        assert!(Command::new("sh").arg("-c").arg(command).status().expect("sh").success());
+        command.arg("load").args(arguments).stdout(file("out")).stderr(file("err"));
+        Self { process: Running::start(&mut command), dir }
     }
 
     fn errors(&self) -> String {
         fs::read_to_string(self.dir.path().join("err")).unwrap_or_default()
     }
 
-    fn end(&mut self) -> (Output, ExitStatus) {
-        let status = wait_for("the run to end", || self.child.try_wait().expect("wait"));
+    fn end(&mut self) -> Output {
+        let status = self.process.wait_exit();
         let read = |name| fs::read(self.dir.path().join(name)).expect("output");
-        (Output { status, stdout: read("out"), stderr: read("err") }, status)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Output { status, stdout: read("out"), stderr: read("err") }
     }
 }
 
@@ -85,26 +73,9 @@ fn a_crowd_waits_at_the_gate_and_everybody_is_served() {
 
 #[test]
 fn a_crowd_passes_from_tokengen_to_tokencheck() {
-    const KEY: &str = "[\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]";
     let nginx = Nginx::start("one");
-    let (check_http, generator_http, generator_admin) = (free_address(), free_address(), free_address());
-    let generator = Gate::start(
-        Config::waiting(&[nginx.address()], 50.0)
-            .text("listen.http", generator_http)
-            .text("listen.admin", generator_admin)
-            .text("role", "tokengen")
-            .text("tokengen.check_url", format!("http://{check_http}"))
-            .set("room.keys", KEY),
-    );
-    let _check = Gate::start(
-        Config::waiting(&[nginx.address()], 50.0)
-            .text("listen.http", check_http)
-            .text("role", "tokencheck")
-            .text("tokencheck.gen_url", format!("http://{generator_http}"))
-            .text("tokencheck.feedback_url", format!("http://{generator_admin}"))
-            .set("room.keys", KEY),
-    );
-    let url = format!("http://{}/shop", generator.http());
+    let pair = pair(nginx.address(), 50.0);
+    let url = format!("http://{}/shop", pair.generator.http());
     let (json, code) = figures(&load(&[&url, "--rate", "200", "--for", "1s", "--json"]));
     assert_eq!(code, Some(0));
     assert_eq!(figure(&json, "done"), figure(&json, "offered"), "{json}");
@@ -112,7 +83,7 @@ fn a_crowd_passes_from_tokengen_to_tokencheck() {
 }
 
 #[test]
-fn a_scenario_is_played_and_written_down() {
+fn a_scenario_is_played_and_its_results_are_written() {
     let nginx = Nginx::start("one");
     let dir = TempDir::new();
     let file = dir.path().join("shop.toml");
@@ -142,11 +113,11 @@ fn a_scenario_is_played_and_written_down() {
 fn a_target_that_dies_leaves_partial_figures() {
     let mut nginx = Nginx::start("one");
     let url = format!("http://{}/name", nginx.address());
-    let mut run = Running::start(&[&url, "--rate", "20", "--for", "10m"]);
+    let mut run = Background::start(&[&url, "--rate", "20", "--for", "10m"]);
     wait_for("a second line of progress", || (run.errors().lines().count() > 1).then_some(()));
     nginx.kill();
-    let (output, status) = run.end();
-    assert_eq!(status.code(), Some(3), "{output:?}");
+    let output = run.end();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let (table, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(errors.contains("partial: the target is gone"), "{errors}");
     assert!(table.contains("partial") && table.contains("came"), "{table}");
@@ -161,19 +132,18 @@ fn ctrl_c_ends_a_run_and_keeps_its_figures() {
     let url = format!("http://{}/", room.address());
     let dir = TempDir::new();
     let csv = dir.path().join("seconds.csv").display().to_string();
-    let mut run = Running::start(&[&url, "--rate", "100", "--for", "10m", "--json", "--out", &csv]);
+    let mut run = Background::start(&[&url, "--rate", "100", "--for", "10m", "--json", "--out", &csv]);
     wait_for("the crowd to come", || (room.seen().len() > 20).then_some(()));
-    run.interrupt();
-    let (output, _) = run.end();
-    let (json, code) = figures(&output);
+    run.process.signal("INT");
+    let (json, code) = figures(&run.end());
     assert_eq!((code, json["partial"].as_str()), (Some(3), Some("interrupted (Ctrl-C)")));
     assert!(figure(&json, "peak_waiting") > 0.0, "{json}");
-    assert_eq!(figure(&json, "failed"), 0.0, "who waits has not failed: {json}");
+    assert_eq!(figure(&json, "failed"), 0.0, "a visitor who waits has not failed: {json}");
     assert!(fs::read_to_string(&csv).expect("csv").lines().count() > 1);
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_sent() {
+fn mistakes_are_reported_before_anything_is_sent() {
     let nobody = format!("http://{}/", free_address());
     let flash = ["--rate", "10", "--for", "1s"];
     for (arguments, expected) in [
@@ -206,12 +176,12 @@ fn mistakes_are_told_before_anything_is_sent() {
 }
 
 #[test]
-fn places_for_results_are_looked_at_before_the_run() {
+fn files_for_results_are_tried_before_the_run() {
     let dir = TempDir::new();
     let missing = dir.path().join("missing/a.csv").display().to_string();
     let folder = dir.path().display().to_string();
     for arguments in [["--out", &missing], ["--html", &missing], ["--html", &folder]] {
-        // Nobody listens on port 1: the run would be refused later, and for that.
+        // Nobody listens on port 1: a run that began would fail for that reason.
         let output = load(&[&["http://127.0.0.1:1/", "--rate", "1", "--for", "1s"], &arguments[..]].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
@@ -220,7 +190,7 @@ fn places_for_results_are_looked_at_before_the_run() {
 }
 
 #[test]
-fn results_that_nobody_can_take_are_no_success() {
+fn results_that_cannot_be_written_are_a_failure() {
     let nginx = Nginx::start("one");
     let dir = TempDir::new();
     let (url, csv) = (format!("http://{}/name", nginx.address()), dir.path().join("a.csv"));
@@ -231,11 +201,11 @@ fn results_that_nobody_can_take_are_no_success() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("standard output: "), "{said}");
-    assert!(fs::read_to_string(csv).expect("the file all the same").starts_with("t,offered,"));
+    assert!(fs::read_to_string(csv).expect("the file is still written").starts_with("t,offered,"));
 }
 
 #[test]
-fn lines_of_a_log_that_cannot_be_played_are_told() {
+fn lines_of_a_log_that_cannot_be_played_are_reported() {
     let nginx = Nginx::start("one");
     let dir = TempDir::new();
     let log = "\

@@ -1,8 +1,8 @@
 //! End-to-end tests: the real binary, real sockets, a real nginx (Debian's) as origin.
 //!
-//! They stand in a module named `e2e` so that `cargo test -- --skip e2e::` leaves them out; `scripts/test` runs them
-//! against the release binary. Nothing here asserts how long something took: a test waits for a condition, with a
-//! deadline that only a hang can reach.
+//! The module is named `e2e` so that `cargo test -- --skip e2e::` leaves it out; `scripts/test` runs it
+//! against the release binary. No test asserts how long something took: it waits for a condition, with a
+//! deadline that only a hang reaches.
 
 mod harness;
 mod http;

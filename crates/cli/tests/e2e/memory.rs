@@ -1,4 +1,4 @@
-//! A hundred thousand people wait and the gate remembers none of them.
+//! The gate needs no memory for a hundred thousand visitors who wait.
 
 use super::harness::{Config, Gate};
 use super::http::Client;
@@ -7,7 +7,7 @@ use super::visitor::is_wait;
 
 const WAITING: usize = 100_000;
 const CONNECTIONS: usize = 50;
-/// What the issue of tickets may cost in all: connections' buffers, the allocator's slack, nothing per visitor.
+/// Allowed growth: buffers of connections and slack of the allocator, but nothing for each visitor.
 const ALLOWED: u64 = 8 << 20;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_hundred_thousand_waiting_visitors_cost_no_memory() {
                 let mut client = Client::connect(address).unwrap();
                 let mut waiting = 0;
                 while waiting < WAITING / CONNECTIONS {
-                    // No cookies: everybody is somebody new.
+                    // Without cookies, every request is of a new visitor.
                     let answer = client.get("/shop", "Accept: application/json\r\n").unwrap();
                     assert!(answer.status() == 200 || is_wait(&answer), "{answer:?}");
                     waiting += usize::from(is_wait(&answer));

@@ -11,7 +11,7 @@ use super::http::Client;
 /// Size of the big bodies: 1 GiB.
 pub const BIG: u64 = 1 << 30;
 
-/// A running nginx, killed when dropped. One process, so that killing it is the death of a replica.
+/// A running nginx, killed when dropped. It is a single process, so that killing it kills the replica.
 pub struct Nginx {
     child: Child,
     dir: TempDir,
@@ -19,13 +19,13 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts one; `name` comes back as the body of `/name`.
+    /// Starts one. `/name` answers with `name`.
     pub fn start(name: &str) -> Self {
         let dir = TempDir::new();
         let address = free_address();
         let root = dir.path().join("www");
         fs::create_dir_all(root.join("upload")).expect("www");
-        // Sparse: takes no room on the disk.
+        // The file is sparse and takes no space on the disk.
         fs::File::create(root.join("big")).and_then(|f| f.set_len(BIG)).expect("big file");
         fs::write(root.join("page"), "a page of the shop\n").expect("page");
         let config = configuration(&dir.path().display().to_string(), address, name);
@@ -44,18 +44,18 @@ impl Nginx {
         self.address
     }
 
-    /// Where a PUT to `/upload/NAME` ends up.
+    /// The file that a PUT to `/upload/NAME` writes.
     pub fn uploaded(&self, name: &str) -> PathBuf {
         self.dir.path().join("www/upload").join(name)
     }
 
-    /// Dies without saying goodbye.
+    /// Kills it without a shutdown.
     pub fn kill(&mut self) {
         self.child.kill().expect("kill nginx");
         self.child.wait().expect("wait for nginx");
     }
 
-    /// Comes back on the same address.
+    /// Starts it again on the same address.
     pub fn restart(&mut self) {
         self.child = launch(&self.dir);
         self.wait_ready();

@@ -1,4 +1,4 @@
-//! Small origins written in a test, for what nginx cannot do: trailers, 103, echoes, answers held back on purpose.
+//! Origins written in a test, for what nginx cannot do: trailers, 103, echoes, delayed answers.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Several replicas: one dies under load, comes back, all die, all come back.
+//! Several replicas: one dies under load and comes back, all die and come back.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn gate(replicas: &[&Nginx]) -> Gate {
     )
 }
 
-/// Which replicas answer, until all of `expected` have.
+/// Waits until each of these replicas has answered.
 fn wait_for_names(gate: &Gate, expected: &[&str]) {
     let mut seen = BTreeSet::new();
     wait_for(format!("answers of {expected:?}"), || {
@@ -29,11 +29,11 @@ fn wait_for_names(gate: &Gate, expected: &[&str]) {
 }
 
 #[test]
-fn a_replica_that_dies_costs_no_visitor_an_error() {
+fn the_death_of_a_replica_causes_no_errors() {
     let (mut a, b) = (Nginx::start("a"), Nginx::start("b"));
     let gate = gate(&[&a, &b]);
     wait_for_names(&gate, &["a", "b"]);
-    // nginx writes this answer in one go: one that is cut in half by the kill could not be helped by any gate.
+    // nginx writes this answer in one call. No gate could repair an answer that the kill cuts off.
     let crowd = Crowd::start(gate.http(), 16, "/shop");
     for _ in 0..3 {
         crowd.wait_served(1_000);
@@ -47,7 +47,7 @@ fn a_replica_that_dies_costs_no_visitor_an_error() {
 }
 
 #[test]
-fn without_any_replica_the_gate_says_so_and_recovers() {
+fn without_any_replica_the_gate_refuses_and_recovers() {
     let mut a = Nginx::start("a");
     let gate = gate(&[&a]);
     a.kill();
@@ -64,7 +64,7 @@ fn without_any_replica_the_gate_says_so_and_recovers() {
 fn a_request_that_may_not_be_repeated_is_sent_once() {
     let origin = super::origin::Origin::start(|exchange| {
         exchange.body()?;
-        // Read, then broken off without a byte: nobody knows whether the order was taken.
+        // The request is read and not answered: the order may have been taken.
         Err(std::io::ErrorKind::ConnectionAborted.into())
     });
     let gate = Gate::start(Config::new(&[origin.address()]));

@@ -1,4 +1,4 @@
-//! The two-process form (WebQ III-B): tokengen hands out places, tokencheck lets in, they share the key ring only.
+//! The two-process form (WebQ III-B): tokengen gives turns, tokencheck admits, and they share only the keys.
 
 use std::net::SocketAddr;
 
@@ -14,17 +14,22 @@ pub struct Pair {
     pub check: Gate,
 }
 
-/// Both halves, as two hosts would run them.
-fn pair(origin: SocketAddr, rate: f64) -> Pair {
+/// Both processes, as two hosts would run them.
+pub fn pair(origin: SocketAddr, rate: f64) -> Pair {
     pair_with(origin, rate, |config| config)
 }
 
-/// The same, with what tokencheck's file says besides.
+/// As [`pair`], with further keys for tokencheck.
 pub fn pair_with(origin: SocketAddr, rate: f64, more: impl Fn(Config) -> Config) -> Pair {
+    // Tokengen forwards nothing and needs no origin.
+    pair_of(Config::waiting(&[], rate), more(Config::waiting(&[origin], rate)))
+}
+
+/// Starts both processes with these configurations, to which the keys of their roles are added.
+pub fn pair_of(generator: Config, check: Config) -> Pair {
     let (check_http, generator_http, generator_admin) = (free_address(), free_address(), free_address());
-    // Tokengen forwards nothing: it is not told of an origin.
     let generator = Gate::start(
-        Config::waiting(&[], rate)
+        generator
             .text("listen.http", generator_http)
             .text("listen.admin", generator_admin)
             .text("role", "tokengen")
@@ -32,7 +37,7 @@ pub fn pair_with(origin: SocketAddr, rate: f64, more: impl Fn(Config) -> Config)
             .set("room.keys", KEY),
     );
     let check = Gate::start(
-        more(Config::waiting(&[origin], rate))
+        check
             .text("listen.http", check_http)
             .text("role", "tokencheck")
             .text("tokencheck.gen_url", format!("http://{generator_http}"))
@@ -93,7 +98,7 @@ fn a_visitor_passes_from_tokengen_to_tokencheck() {
 }
 
 #[test]
-fn who_comes_to_tokencheck_without_a_ticket_is_sent_to_tokengen() {
+fn a_visitor_without_a_ticket_is_sent_from_tokencheck_to_tokengen() {
     let origin = Origin::answering("welcome");
     let pair = pair(origin.address(), 100.0);
     let answer = Client::connect(pair.check.http()).unwrap().get("/shop?colour=red", "").unwrap();

@@ -1,4 +1,5 @@
-//! Whole sessions in the two-process form: tokengen lets nobody go on for whom tokencheck has no place, and who is in stays in.
+//! Sessions in the two-process form: tokengen admits nobody for whom tokencheck has no session slot, and a
+//! session under way goes on.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -9,12 +10,14 @@ use super::origin::Origin;
 use super::roles::{Pair, location, pair_with};
 use super::visitor::{Visitor, is_wait};
 
-const PLACES: usize = 2;
+/// Session slots.
+const SLOTS: usize = 2;
 
-/// Who is between the first page and the last, as the origin sees it, and the most there ever were.
+/// Visitors between the first page and the last, as the origin sees them.
 #[derive(Default)]
 struct Inside {
     now: HashSet<String>,
+    /// Most at the same time.
     most: usize,
 }
 
@@ -27,7 +30,7 @@ fn shop(inside: &Arc<Mutex<Inside>>) -> Origin {
         let (name, page) = target.trim_start_matches('/').split_once('/').expect("a name and a page");
         let mut inside = inside.lock().expect("lock");
         if page == "last" {
-            // Before the gate hears of it.
+            // Removed before the gate learns of the end.
             inside.now.remove(name);
             return exchange.send("HTTP/1.1 200 OK\r\nTidegate-Session: end\r\nContent-Length: 3\r\n\r\nbye");
         }
@@ -37,21 +40,21 @@ fn shop(inside: &Arc<Mutex<Inside>>) -> Origin {
     })
 }
 
-fn shop_with_places(inside: &Arc<Mutex<Inside>>) -> (Origin, Pair) {
+fn shop_with_slots(inside: &Arc<Mutex<Inside>>) -> (Origin, Pair) {
     let origin = shop(inside);
     let pair = pair_with(origin.address(), 100.0, |config| {
-        config.text("room.unit", "session").set("session.max", PLACES).text("session.timeout", "10m")
+        config.text("room.unit", "session").set("session.max", SLOTS).text("session.timeout", "10m")
     });
     (origin, pair)
 }
 
-/// Somebody with the cookies of either host, and where to ask next.
+/// A visitor with the cookies of both hosts.
 struct Guest<'p> {
     pair: &'p Pair,
     name: String,
     at_generator: Visitor,
     at_check: Visitor,
-    /// Tokencheck's, with the ticket in the URL.
+    /// The URL at tokencheck with the ticket, to ask next.
     sent_to: Option<String>,
 }
 
@@ -61,7 +64,7 @@ impl<'p> Guest<'p> {
         Self { pair, name: name.into(), at_generator, at_check, sent_to: None }
     }
 
-    /// Asks once where it was sent last; goes where it is sent, without waiting.
+    /// Asks once where it was sent last, and follows redirects without waiting.
     fn tries(&mut self) -> Answer {
         for _ in 0..4 {
             let answer = match self.sent_to.clone() {
@@ -87,7 +90,7 @@ impl<'p> Guest<'p> {
         });
     }
 
-    /// A request at tokencheck with nothing but what it has of the session.
+    /// A request at tokencheck, with the cookies of the session only.
     fn asks(&mut self, page: &str) -> Answer {
         self.at_check.ask_once(self.pair.check.http(), &format!("/{}/{page}", self.name)).expect("an answer")
     }
@@ -110,17 +113,17 @@ fn figure(pair: &Pair, name: &str) -> u64 {
 }
 
 #[test]
-fn who_finds_no_place_waits_until_one_is_given_back_and_who_is_in_stays_in() {
+fn a_visitor_without_a_slot_waits_until_a_session_ends_and_others_go_on() {
     let inside = Arc::default();
-    let (_origin, pair) = shop_with_places(&inside);
+    let (_origin, pair) = shop_with_slots(&inside);
     let [mut first, mut second, mut third] = ["ann", "bob", "cat"].map(|name| Guest::new(&pair, name));
     first.enters();
     second.enters();
     assert_eq!(figure(&pair, "open"), 2);
-    // Longer than tokengen knows nothing of the places.
+    // For longer than it takes until tokengen knows of the slots.
     for _ in 0..100 {
         let answer = third.tries();
-        assert!(is_wait(&answer), "there is no place: {answer:?}");
+        assert!(is_wait(&answer), "there is no free slot: {answer:?}");
         first.goes_on();
         second.goes_on();
         pause();
@@ -130,7 +133,7 @@ fn who_finds_no_place_waits_until_one_is_given_back_and_who_is_in_stays_in() {
     third.enters();
     third.goes_on();
     second.goes_on();
-    // What she had is void: to tokengen, for another place, which is not free.
+    // Her session has ended: she is sent to tokengen for another slot, and none is free.
     let answer = first.asks("page");
     assert!(
         location(&answer).is_some_and(|to| to.contains(&pair.generator.http().to_string())),
@@ -138,15 +141,15 @@ fn who_finds_no_place_waits_until_one_is_given_back_and_who_is_in_stays_in() {
     );
     assert!(is_wait(&first.tries()));
     assert_eq!((figure(&pair, "open"), figure(&pair, "begun")), (2, 3));
-    assert_eq!(inside.lock().unwrap().most, PLACES);
-    // Sessions are tokencheck's.
+    assert_eq!(inside.lock().unwrap().most, SLOTS);
+    // Only tokencheck has sessions.
     assert_eq!(pair.generator.admin("GET", "/v1/sessions", "").status(), 409);
 }
 
 #[test]
-fn a_crowd_has_its_turns_and_never_more_of_it_are_in_than_there_are_places() {
+fn a_crowd_has_never_more_sessions_than_slots() {
     let inside = Arc::default();
-    let (_origin, pair) = shop_with_places(&inside);
+    let (_origin, pair) = shop_with_slots(&inside);
     let pair = &pair;
     std::thread::scope(|scope| {
         for n in 0..8 {
@@ -157,12 +160,12 @@ fn a_crowd_has_its_turns_and_never_more_of_it_are_in_than_there_are_places() {
                     pause();
                     guest.goes_on();
                 }
-                assert!(figure(pair, "open") <= PLACES as u64);
+                assert!(figure(pair, "open") <= SLOTS as u64);
                 guest.logs_out();
             });
         }
     });
     let inside = inside.lock().unwrap();
-    assert!(inside.now.is_empty() && inside.most <= PLACES, "{} at once", inside.most);
+    assert!(inside.now.is_empty() && inside.most <= SLOTS, "{} at once", inside.most);
     assert_eq!((figure(pair, "open"), figure(pair, "begun")), (0, 8));
 }

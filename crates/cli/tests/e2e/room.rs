@@ -1,4 +1,4 @@
-//! The waiting room as visitors meet it: a crowd gets in by turn, everybody once.
+//! The waiting room: a crowd is admitted in order, everybody once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ const CROWD: usize = 100;
 
 type Admissions = Arc<Mutex<Vec<(String, Instant)>>>;
 
-/// An origin that notes who came when.
+/// An origin that records who came when.
 fn noting() -> (Origin, Admissions) {
     let admissions = Admissions::default();
     let notes = admissions.clone();
@@ -25,8 +25,8 @@ fn noting() -> (Origin, Admissions) {
     (origin, admissions)
 }
 
-/// At most the rate, over the whole and over every stretch of ten admissions. The room may enter up to 1.5 times the
-/// capacity's worth while it makes up for no-shows, and one burst.
+/// Checks that the rate is not exceeded over all admissions and over every ten of them. The room may admit
+/// 1.5 times the capacity while it makes up for no-shows, and one burst.
 fn assert_rate_held(times: &[Instant], rate: f64) {
     for length in [10, times.len()] {
         for stretch in times.windows(length) {
@@ -37,16 +37,16 @@ fn assert_rate_held(times: &[Instant], rate: f64) {
     }
 }
 
-/// The cookie of a place: `tg` and the class's number.
+/// Whether this is a ticket: `tg` and the number of a class.
 fn is_ticket(cookie: &str) -> bool {
     cookie.strip_prefix("tg").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[test]
-fn a_crowd_gets_in_by_turn_and_nobody_twice() {
+fn a_crowd_is_admitted_in_order_and_nobody_twice() {
     let (origin, admissions) = noting();
     let gate = Gate::start(Config::waiting(&[origin.address()], RATE));
-    // They come one after the other, so that the order is known, and then all wait at once.
+    // They come one after the other, so that their order is known, and then wait at the same time.
     let mut client = Client::connect(gate.http()).unwrap();
     let mut places = Vec::new();
     let mut crowd = Vec::new();
@@ -63,8 +63,8 @@ fn a_crowd_gets_in_by_turn_and_nobody_twice() {
         }
     }
     assert!(crowd.len() >= CROWD / 2, "most of them have to wait: {}", crowd.len());
-    // First come, first served: no later place is much better (a whole second is the schedule's grain), at whatever time between
-    // question and answer the gate looked at its clock.
+    // First come, first served: nobody who came later has a much shorter wait. Waits are whole seconds, and
+    // the gate read its clock at some time between question and answer.
     for ((earlier, _), (_, later)) in places.iter().zip(&places[1..]) {
         assert!(*later + Duration::from_secs(2) >= *earlier, "{earlier:?} then {later:?}");
     }
@@ -91,7 +91,7 @@ fn a_crowd_gets_in_by_turn_and_nobody_twice() {
 }
 
 #[test]
-fn while_there_is_room_nobody_notices_the_gate() {
+fn nobody_waits_below_the_capacity() {
     let (origin, admissions) = noting();
     let gate = Gate::start(Config::waiting(&[origin.address()], 100_000.0));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -104,9 +104,9 @@ fn while_there_is_room_nobody_notices_the_gate() {
 }
 
 #[test]
-fn a_second_tab_gets_the_same_place() {
+fn a_second_tab_has_the_same_position() {
     let (origin, _) = noting();
-    // One visitor in twenty seconds: twenty places are four hundred.
+    // One visitor in twenty seconds: twenty positions are four hundred seconds.
     let gate = Gate::start(Config::waiting(&[origin.address()], 0.05));
     let one = Duration::from_secs(20);
     let mut client = Client::connect(gate.http()).unwrap();
@@ -131,7 +131,7 @@ fn a_second_tab_gets_the_same_place() {
 }
 
 #[test]
-fn the_two_faces_of_waiting() {
+fn waiting_has_a_page_for_browsers_and_an_answer_for_programs() {
     let (origin, _) = noting();
     let gate = Gate::start(Config::waiting(&[origin.address()], 0.01));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -154,7 +154,7 @@ fn the_two_faces_of_waiting() {
 }
 
 #[test]
-fn beyond_the_longest_wait_the_room_is_full() {
+fn the_room_is_full_beyond_the_longest_wait() {
     let (origin, _) = noting();
     let gate = Gate::start(Config::waiting(&[origin.address()], 1.0).text("room.max_wait", "20s"));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -164,5 +164,5 @@ fn beyond_the_longest_wait_the_room_is_full() {
     });
     assert_eq!(full.status(), 503);
     assert!(full.head.field("retry-after").unwrap().parse::<u64>().is_ok());
-    assert!(!full.head.fields.iter().any(|(n, v)| n == "set-cookie" && is_ticket(v)), "no place given");
+    assert!(!full.head.fields.iter().any(|(n, v)| n == "set-cookie" && is_ticket(v)), "no ticket given");
 }

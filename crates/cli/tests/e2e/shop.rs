@@ -1,49 +1,32 @@
-//! The real shop behind the real gate: a visitor clicks through, bids, and the operator sees which tier worked.
+//! The shop behind the gate: a visitor browses and bids, and the operator sees which tier worked.
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
-use super::harness::{Config, Gate, TempDir, tidegate, wait_for};
+use super::harness::{Config, Gate, ModelOrigin, TempDir, tidegate, wait_for};
 use super::http::{Answer, Client};
 
 /// The shop's own scenario, whose `[origin]` has the tiers' sizes.
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios/shop.toml");
 
-/// A running `tidegate origin --mode shop`, killed when dropped.
+/// A running `tidegate origin --mode shop`.
 struct Shop {
-    child: Child,
-    address: SocketAddr,
-    admin: SocketAddr,
-    /// Where it makes its temporary directories.
+    origin: ModelOrigin,
+    /// Its temporary directories are made here.
     dir: TempDir,
 }
 
 impl Shop {
     fn start() -> Self {
         let dir = TempDir::new();
-        let mut child = tidegate()
+        let mut command = tidegate();
+        command
             .args(["origin", SCENARIO, "--mode", "shop", "--shop-size", "small"])
-            .args(["--listen", "127.0.0.1:0", "--json"])
-            .env("TMPDIR", dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("start the shop");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("addresses");
-        let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
-        let address = |value: &Value| value.as_str().and_then(|a| a.parse().ok()).expect("address");
-        Self { address: address(&said["addrs"][0]), admin: address(&said["admin"]), child, dir }
+            .env("TMPDIR", dir.path());
+        Self { origin: ModelOrigin::from(&mut command), dir }
     }
-}
 
-impl Drop for Shop {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn address(&self) -> SocketAddr {
+        self.origin.addrs[0]
     }
 }
 
@@ -64,9 +47,9 @@ fn bid(address: SocketAddr, form: &str) -> Answer {
 }
 
 #[test]
-fn one_bids_through_the_gate() {
+fn a_visitor_bids_through_the_gate() {
     let shop = Shop::start();
-    let gate = Gate::start(Config::new(&[shop.address]));
+    let gate = Gate::start(Config::new(&[shop.address()]));
     let json = "application/json";
     let found = get(gate.http(), "/search?q=clock", json).json();
     let item = &found["items"][0];
@@ -88,16 +71,16 @@ fn one_bids_through_the_gate() {
 }
 
 #[test]
-fn the_operator_sees_both_tiers_and_the_end_leaves_nothing() {
+fn the_operator_sees_both_tiers_and_no_file_is_left_behind() {
     let mut shop = Shop::start();
     for target in ["/", "/browse?category=3", "/search?q=clock", "/user/1", "/lucky/12345"] {
-        assert_eq!(get(shop.address, target, "text/html").status(), 200, "{target}");
+        assert_eq!(get(shop.address(), target, "text/html").status(), 200, "{target}");
     }
     wait_for("five requests served", || {
-        let stats = get(shop.admin, "/stats", "*/*").text();
+        let stats = get(shop.origin.admin, "/stats", "*/*").text();
         stats.contains("\"served\":5").then_some(())
     });
-    let metrics = get(shop.admin, "/metrics", "*/*").text();
+    let metrics = get(shop.origin.admin, "/metrics", "*/*").text();
     for stage in ["app", "db"] {
         let user =
             format!("node_cpu_seconds_total{{stage=\"{stage}\",replica=\"0\",cpu=\"0\",mode=\"user\"}}");
@@ -105,15 +88,14 @@ fn the_operator_sees_both_tiers_and_the_end_leaves_nothing() {
     }
     let kept = || std::fs::read_dir(shop.dir.path()).expect("directory").count();
     assert_eq!(kept(), 1, "the database");
-    let term = format!("kill -TERM {}", shop.child.id());
-    assert!(Command::new("sh").arg("-c").arg(term).status().expect("sh").success());
-    let status = wait_for("the shop to end", || shop.child.try_wait().expect("wait"));
+    shop.origin.process.signal("TERM");
+    let status = shop.origin.process.wait_exit();
     assert!(status.success(), "{status}");
     assert_eq!(std::fs::read_dir(shop.dir.path()).expect("directory").count(), 0);
 }
 
 #[test]
-fn what_makes_no_shop_is_said() {
+fn wrong_options_of_the_shop_are_explained() {
     let dir = TempDir::new();
     std::fs::write(dir.path().join("shop.db"), "no database".repeat(100)).expect("write");
     let not_a_directory = dir.path().join("shop.db/x").display().to_string();
@@ -123,15 +105,11 @@ fn what_makes_no_shop_is_said() {
         (["--shop-dir", &existing], "not a database"),
         (["--shop-dir", &not_a_directory], "cannot make"),
     ] {
-        let mut child = tidegate()
-            .args(["origin", SCENARIO, "--mode", "shop", "--listen", "127.0.0.1:0"])
-            .args(args)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("start");
-        let mut said = String::new();
-        child.stderr.take().expect("stderr").read_to_string(&mut said).expect("read");
-        assert!(!child.wait().expect("wait").success(), "{args:?}");
+        let mut command = tidegate();
+        command.args(["origin", SCENARIO, "--mode", "shop", "--listen", "127.0.0.1:0"]).args(args);
+        let output = command.output().expect("tidegate origin");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{args:?}");
         assert!(said.contains(expected), "{args:?}: {said}");
     }
 }

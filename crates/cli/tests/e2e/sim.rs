@@ -1,18 +1,16 @@
-//! `tidegate sim` as an operator meets it: the same bytes for the same seed, files, and messages that help.
+//! `tidegate sim`: the same bytes for the same seed, files of results, and messages about mistakes.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::fs;
+use std::process::Output;
 
 use serde_json::Value;
 
-fn scenario() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/sim/crowd.toml")
-}
+use super::harness::{TempDir, tidegate};
+
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/sim/crowd.toml");
 
 fn sim(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.arg("sim").arg(scenario()).args(args);
-    command.output().expect("the binary runs")
+    tidegate().args(["sim", SCENARIO]).args(args).output().expect("tidegate sim")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -33,7 +31,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn many_seeds_are_played_whatever_the_threads() {
+fn the_report_on_many_seeds_does_not_depend_on_the_threads() {
     let of = |threads| {
         let output = sim(&["--seeds", "1..4", "--faults", "--json", "--threads", threads]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -46,23 +44,23 @@ fn many_seeds_are_played_whatever_the_threads() {
 }
 
 #[test]
-fn results_go_where_they_are_wanted() {
-    let dir = std::env::temp_dir().join(format!("tidegate-sim-{}", std::process::id()));
+fn results_are_written_to_the_files_asked_for() {
+    let temporary = TempDir::new();
+    let dir = temporary.path().join("results");
     let page = dir.join("report.html");
     let (out, html) = (dir.display().to_string(), page.display().to_string());
     let output = sim(&["--out", &out, "--html", &html, "--trace", "200"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let outcome = std::fs::read_to_string(dir.join("outcome.json")).expect("figures");
+    let outcome = fs::read_to_string(dir.join("outcome.json")).expect("figures");
     assert!(outcome.contains("\"way\":\"sim\""));
-    let series = std::fs::read_to_string(dir.join("series.csv")).expect("a series");
+    let series = fs::read_to_string(dir.join("series.csv")).expect("a series");
     assert!(series.starts_with("t,") && series.lines().count() > 20);
-    assert!(std::fs::read_to_string(&page).expect("a page").contains("<svg"));
+    assert!(fs::read_to_string(&page).expect("a page").contains("<svg"));
     assert!(text(&output.stdout).contains("control tick"), "the last steps: {}", text(&output.stdout));
-    std::fs::remove_dir_all(dir).expect("ours");
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_explained() {
     let cases: [(&[&str], &str); 10] = [
         (&["--seeds", "18446744073709551615"], "up to 9223372036854775807"),
         (&["--seed", "18446744073709551615"], "not in 0..=9223372036854775807"),

@@ -1,4 +1,4 @@
-//! What must flow and not be held: WebSocket, server-sent events, trailers, early hints.
+//! What must be passed on at once: WebSocket, server-sent events, trailers, early hints.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -65,14 +65,14 @@ fn a_websocket_echoes() {
         expect(&mut client, &frame);
         sending.join().unwrap();
     }
-    // A half-closed tunnel still carries the other half.
+    // A tunnel closed in one direction still carries the other.
     client.stream.get_ref().shutdown(Shutdown::Write).unwrap();
     expect(&mut client, b"last");
     assert!(client.is_at_end());
 }
 
 #[test]
-fn a_refused_upgrade_is_an_ordinary_answer() {
+fn a_refused_upgrade_is_passed_on_as_an_answer() {
     let origin = Origin::start(echo);
     let gate = Gate::start(Config::new(&[origin.address()]));
     let mut client = Client::connect(gate.http()).unwrap();
@@ -81,9 +81,9 @@ fn a_refused_upgrade_is_an_ordinary_answer() {
 }
 
 #[test]
-fn server_sent_events_come_one_by_one() {
-    // The origin sends the next event only when the visitor has seen the one before: a gate that holds events back
-    // stops the conversation for good.
+fn server_sent_events_are_passed_on_one_by_one() {
+    // The origin sends the next event only when the visitor has seen the one before: a gate that holds events
+    // back stops the conversation for good.
     let (seen, may_send) = mpsc::channel::<()>();
     let may_send = Mutex::new(may_send);
     let origin = Origin::start(move |exchange| {
@@ -139,7 +139,7 @@ fn trailers_pass_both_ways() {
     assert_eq!(body, b"question");
     assert_eq!(trailers, [("x-question-sum".into(), "17".into())]);
 
-    // RFC 9110 section 6.5.1: what frames or routes a message has no place in a trailer, and is an attempt at something.
+    // RFC 9110 section 6.5.1: fields that frame or route a message must not be trailers.
     client
         .send(
             "POST /sum HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -150,7 +150,7 @@ fn trailers_pass_both_ways() {
 }
 
 #[test]
-fn early_hints_reach_those_who_know_them() {
+fn early_hints_are_sent_to_http_1_1_only() {
     let origin = Origin::start(|exchange| {
         exchange.send("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")?;
         exchange.ok("page")

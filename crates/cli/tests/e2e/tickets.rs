@@ -1,4 +1,4 @@
-//! Tickets that somebody has tampered with, lent out or used before.
+//! Tickets that were altered, given away or used before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::http::Client;
 use super::origin::Origin;
 use super::visitor::{Visitor, is_wait};
 
-/// Somebody with a ticket for later.
+/// A visitor with a ticket for a later turn.
 fn waiting(gate: &Gate) -> Visitor {
     wait_for("a ticket", || {
         let mut visitor = Visitor::default();
@@ -23,7 +23,7 @@ fn with_ticket(visitor: &Visitor, ticket: &str) -> Visitor {
     other
 }
 
-/// The ticket with one character exchanged for another of its alphabet.
+/// The ticket with one character replaced by another of its alphabet.
 fn altered(ticket: &str, at: usize) -> String {
     let mut bytes = ticket.as_bytes().to_vec();
     bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -37,7 +37,7 @@ fn altered_and_invented_tickets_are_forbidden() {
     let visitor = waiting(&gate);
     let ticket = visitor.ticket().unwrap().1.to_owned();
     let served = origin.seen().len();
-    // The last character carries bits that base64 does not use: it may be the same ticket.
+    // The last character has bits that base64 does not use, so altering it may give the same ticket.
     let mut forged: Vec<String> = (0..ticket.len() - 1).map(|at| altered(&ticket, at)).collect();
     forged.extend([
         "A".repeat(ticket.len()),
@@ -55,7 +55,7 @@ fn altered_and_invented_tickets_are_forbidden() {
 }
 
 #[test]
-fn a_ticket_cannot_be_lent_out() {
+fn a_ticket_of_another_visitor_is_forbidden() {
     let origin = Origin::answering("welcome");
     let gate = Gate::start(Config::waiting(&[origin.address()], 0.02));
     let (mine, yours) = (waiting(&gate), waiting(&gate));
@@ -64,11 +64,11 @@ fn a_ticket_cannot_be_lent_out() {
 }
 
 #[test]
-fn a_used_ticket_is_a_conflict_with_a_new_place() {
+fn a_used_ticket_is_a_conflict_and_gives_a_new_turn() {
     let origin = Origin::answering("welcome");
     let gate = Gate::start(Config::waiting(&[origin.address()], 1.0));
     let before = waiting(&gate);
-    // The gate may exchange the ticket for a better one meanwhile: the last one is what gets in.
+    // The gate may replace the ticket meanwhile by a better one: the last one is redeemed.
     let mut visitor = before.clone();
     let used = wait_for("the turn", || {
         let last = visitor.clone();
@@ -78,12 +78,12 @@ fn a_used_ticket_is_a_conflict_with_a_new_place() {
     let mut again = used.clone();
     let answer = again.ask_once(gate.http(), "/shop").unwrap();
     assert_eq!(answer.status(), 409, "{answer:?}");
-    assert_ne!(again.ticket(), used.ticket(), "a new place: {answer:?}");
+    assert_ne!(again.ticket(), used.ticket(), "a new turn: {answer:?}");
     assert_eq!(again.wait_for_turn(gate.http(), "/shop").status(), 200);
 }
 
 #[test]
-fn a_ticket_is_good_for_one_of_64_racing_requests() {
+fn a_ticket_admits_one_of_64_racing_requests() {
     let origin = Origin::answering("welcome");
     let gate = Gate::start(Config::waiting(&[origin.address()], 2.0));
     let visitor = waiting(&gate);
@@ -94,7 +94,7 @@ fn a_ticket_is_good_for_one_of_64_racing_requests() {
             let (address, fields) = (gate.http(), visitor.cookie_line());
             std::thread::spawn(move || {
                 wait_for("the race to be over", || {
-                    // Always this very ticket, whatever the gate offers instead.
+                    // Always the same ticket, even if the gate offers another.
                     let answer = Client::connect(address).ok()?.get("/race", &fields).ok()?;
                     match answer.status() {
                         200 => {
@@ -118,25 +118,25 @@ fn a_ticket_is_good_for_one_of_64_racing_requests() {
 }
 
 #[test]
-fn who_comes_too_late_gets_a_new_place() {
+fn a_visitor_who_comes_too_late_gets_a_new_turn() {
     let origin = Origin::answering("welcome");
     let config = Config::waiting(&[origin.address()], 2.0).text("room.grace", "1s");
     let gate = Gate::start(config);
     let late = waiting(&gate);
-    // Tickets handed out later have had their turn: this one's is over by more than `grace`.
+    // Later tickets have had their turn, so this one is late by more than `grace`.
     for _ in 0..5 {
         let mut later = waiting(&gate);
         assert_eq!(later.wait_for_turn(gate.http(), "/shop").status(), 200);
     }
     let mut visitor = late.clone();
     let answer = visitor.ask_once(gate.http(), "/shop").unwrap();
-    // In at once when there is room, else a place: never refused.
+    // Admitted at once if there is capacity, else a new turn, but never refused.
     assert!(answer.status() == 200 || is_wait(&answer), "{answer:?}");
     assert_eq!(visitor.wait_for_turn(gate.http(), "/shop").status(), 200);
 }
 
 #[test]
-fn tickets_stay_between_the_visitor_and_the_gate() {
+fn tickets_are_not_sent_to_the_origin() {
     let origin = Origin::answering("welcome");
     let gate = Gate::start(Config::waiting(&[origin.address()], 1.0));
     let mut visitor = waiting(&gate);

@@ -11,14 +11,14 @@ use std::time::Duration;
 use super::harness::{now, pause, wait_for};
 use super::http::{Answer, Client};
 
-/// Somebody with a cookie jar.
+/// A visitor with a cookie jar.
 #[derive(Clone, Default)]
 pub struct Visitor {
     pub cookies: BTreeMap<String, String>,
 }
 
 impl Visitor {
-    /// Asks over a connection of the caller's, and keeps the cookies of the answer.
+    /// Asks over this connection and keeps the cookies of the answer.
     pub fn ask(&mut self, client: &mut Client, target: &str) -> io::Result<Answer> {
         let answer = client.get(target, &self.cookie_line())?;
         self.keep(&answer);
@@ -30,7 +30,7 @@ impl Visitor {
         self.ask(&mut Client::connect(address)?, target)
     }
 
-    /// Comes back until the answer is something else than "wait".
+    /// Asks until the answer is not to wait.
     #[track_caller]
     pub fn wait_for_turn(&mut self, address: SocketAddr, target: &str) -> Answer {
         let mut client = None;
@@ -76,7 +76,7 @@ impl Visitor {
     }
 }
 
-/// The gate says: not yet.
+/// Whether the answer is to wait.
 pub fn is_wait(answer: &Answer) -> bool {
     answer.status() == 503 && answer.head.field("x-tidegate-status").is_some()
 }
@@ -146,7 +146,7 @@ fn run(shared: &Shared, address: SocketAddr, target: &str) {
     while !shared.stop.load(Ordering::SeqCst) {
         let reused = client.is_some();
         let Some(mut open) = client.take().or_else(|| Client::connect(address).ok()) else {
-            // Nobody listens: the gate has ended, which is no error of a request.
+            // The gate has ended, which is no error of a request.
             pause();
             continue;
         };
@@ -163,8 +163,8 @@ fn run(shared: &Shared, address: SocketAddr, target: &str) {
     }
 }
 
-/// A connection that ends before the first byte of an answer: RFC 9112 section 9.5 lets the client repeat, and every
-/// browser does. A fresh one may still be refused while the listener closes.
+/// A connection that ends before the first byte of an answer: RFC 9112 section 9.5 lets the client repeat,
+/// and every browser does. A fresh one may still be refused while the listener closes.
 fn may_repeat(error: &io::Error, reused: bool) -> bool {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => reused,

@@ -1,4 +1,4 @@
-//! Conditions: what may be written, what it means, and what a mistake is told.
+//! Conditions: what may be written, its meaning, and the messages about mistakes.
 
 use super::*;
 
@@ -8,7 +8,8 @@ fn compile(text: &str) -> Result<Condition, Wrong> {
     Condition::compile(text, &Names::new(&DETECTORS))
 }
 
-/// `cpu` is red at 0.97, `db` unknown, `queued_jobs` green at 3; the gate queues 50 requests; it is a Sunday, 07:08.
+/// `cpu` is red at 0.97, `db` unknown, `queued_jobs` green at 3; the gate queues 50 requests; it is a Sunday,
+/// 07:08.
 fn facts() -> Facts {
     let mut figures = vec![None; GateFigure::ALL.len()];
     figures[GateFigure::named("queued").unwrap().0] = Some(50.0);
@@ -26,7 +27,7 @@ fn truth(text: &str) -> Truth {
 }
 
 #[test]
-fn conditions_mean_what_cel_says() {
+fn conditions_have_the_meaning_of_cel() {
     for (text, wanted) in [
         ("true", true),
         ("levels.cpu == \"red\"", true),
@@ -56,7 +57,7 @@ fn conditions_mean_what_cel_says() {
 }
 
 #[test]
-fn what_nobody_knows_is_unknown_unless_the_rest_decides() {
+fn an_unknown_value_makes_the_condition_unknown_unless_the_rest_decides() {
     for (text, wanted) in [
         ("levels.db == \"red\"", Truth::Unknown),
         ("levels.db != \"red\"", Truth::Unknown),
@@ -72,7 +73,7 @@ fn what_nobody_knows_is_unknown_unless_the_rest_decides() {
         ("levels.cpu == \"green\" && levels.db == \"red\"", Truth::False),
         ("levels.db == \"red\" && levels.cpu == \"red\"", Truth::Unknown),
         ("figures.db > 1 ? true : true", Truth::Unknown),
-        // Not a number is not known either.
+        // NaN counts as unknown.
         ("0 / 0 > 1", Truth::Unknown),
         ("1 / 0 > 1", Truth::True),
         ("has(levels.db) && levels.db == \"red\"", Truth::False),
@@ -82,7 +83,7 @@ fn what_nobody_knows_is_unknown_unless_the_rest_decides() {
 }
 
 #[test]
-fn a_mistake_is_told_as_any_other() {
+fn a_mistake_in_a_condition_is_explained() {
     for (text, got, hint) in [
         ("levels.cpo == \"red\"", "`levels.cpo`", "Did you mean `cpu`?"),
         ("figures.qeued > 1", "`figures.qeued`", "Did you mean `queued`?"),
@@ -121,7 +122,7 @@ fn a_mistake_is_told_as_any_other() {
         assert_eq!((wrong.got.as_str(), wrong.hint.unwrap_or_default().as_str()), (got, hint), "{text}");
         assert!(!wrong.expected.is_empty());
     }
-    // The parser's own words.
+    // The message of the parser.
     for text in ["", "levels.cpu = \"red\"", "(true", "true &&", "levels.", "\u{0}", "true true", "'"] {
         assert!(compile(text).unwrap_err().expected.starts_with("a condition in CEL"), "{text}");
     }
@@ -129,7 +130,7 @@ fn a_mistake_is_told_as_any_other() {
 }
 
 #[test]
-fn it_is_known_what_a_condition_goes_by() {
+fn a_condition_lists_the_detectors_and_figures_it_uses() {
     let condition = compile("levels.db == \"red\" && figures.cpu > 1 && figures.queued > 1").unwrap();
     assert_eq!(condition.detectors, [1, 0]);
     assert_eq!(
@@ -139,7 +140,7 @@ fn it_is_known_what_a_condition_goes_by() {
 }
 
 #[test]
-fn a_condition_is_bounded() {
+fn a_long_or_deep_condition_does_not_overflow_the_stack() {
     // On a stack as small as the control thread's.
     let deep = |open: &str, close: &str, n: usize| format!("{}true{}", open.repeat(n), close.repeat(n));
     let check = move || {
@@ -154,7 +155,7 @@ fn a_condition_is_bounded() {
             ["true"; 60].join(" || "),
             format!("{}true", "true ? true : ".repeat(40)),
         ] {
-            // Some are too deep; none takes the stack.
+            // Some are refused as too deep.
             if let Ok(condition) = compile(&text) {
                 let truth = Evaluator::default().with(&facts(), |holds| holds(&condition));
                 assert!(truth != Truth::Unknown, "{text}");
@@ -168,7 +169,7 @@ fn a_condition_is_bounded() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
 
-    /// Whatever is written, there is a condition or a mistake, and a condition has a truth.
+    /// Any text is a condition or a mistake, and every condition can be evaluated.
     #[test]
     fn no_text_panics(text in "(levels|figures|time|\\.cpu|\\.db|==|<|&&|\\|\\||!|\\(|\\)|\"red\"| |1|0\\.5|\\+|\\?|:|has|,|\\[|\\]|in|x|'|\\\\){0,14}") {
         if let Ok(condition) = compile(&text) {

@@ -1,4 +1,5 @@
-//! The kinds of values: flags, choices, lists, paths. Amounts are in [`quantity`], names and addresses in [`net`].
+//! The kinds of values: flags, choices, lists, paths. Amounts are in [`quantity`], names and addresses in
+//! [`net`].
 
 use std::path::PathBuf;
 

@@ -140,7 +140,8 @@ impl Leaf<f64> for ClassCost {
     }
 }
 
-/// Cost units per second, or zero for none. The schedule counts in hundredths, so it could not keep a lower rate.
+/// Cost units per second, or zero for none. The schedule counts in hundredths, so it could not keep a lower
+/// rate.
 pub(crate) struct RateOrNone;
 
 impl RateOrNone {

@@ -1,11 +1,11 @@
-//! The texts of mistakes, pinned: people read them.
+//! The messages about mistakes, pinned because people read them.
 
 use tidegate_settings::{Override, Settings, place, tree};
 
-/// What most cases need beside their mistake.
+/// A valid origin, which most cases need besides their mistake.
 const ORIGIN: &str = "[origin]\nreplicas = \"app:80\"\n";
 
-/// First lines of the mistakes in `text` (a valid origin is put before it).
+/// First lines of the messages about `text`. A valid origin is appended if it has none.
 fn mistakes(text: &str) -> Vec<String> {
     let whole = if text.contains("[origin]") || text.contains("origin =") {
         text.to_owned()
@@ -19,7 +19,7 @@ fn mistakes(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn texts() {
+fn the_messages_are_those_of_the_file() {
     let golden = include_str!("mistakes.txt");
     let bless = std::env::var_os("TIDEGATE_BLESS").is_some();
     let mut blessed = String::new();
@@ -55,7 +55,7 @@ fn a_mistake_shows_its_line_and_a_caret() {
 }
 
 #[test]
-fn mistakes_in_overrides_name_the_option() {
+fn a_mistake_in_an_override_names_the_option() {
     let set = |s: &str| Settings::parse_with(ORIGIN, "f", &[Override::set(s)]).unwrap_err()[0].to_string();
     assert_eq!(
         set("room.max_wait=soon"),
@@ -77,7 +77,12 @@ fn mistakes_in_overrides_name_the_option() {
         set("class.a.cost=1")
     );
     assert!(set("role.x=1").contains("expected"), "{}", set("role.x=1"));
-    let all = Settings::for_origin("https://shop:1", Some(-1.0), Some("8080")).unwrap_err();
+    let options = [
+        Override::origin("https://shop:1"),
+        Override::option("--capacity", "capacity.rate", "-1"),
+        Override::option("--listen", "listen.http", "8080"),
+    ];
+    let all = Settings::parse_with("", "f", &options).unwrap_err();
     let texts: Vec<_> =
         all.iter().map(|m| m.to_string().lines().next().unwrap_or_default().to_owned()).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
@@ -123,7 +128,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn all_at_once_in_order_and_bounded() {
+fn all_mistakes_are_reported_in_order_up_to_a_maximum() {
     let text =
         "[listen]\nhttp = 1 1\nworkers = -1\n[room]\nstatus = 404\nmax_wait = \"x\n[log]\nlevel = \"inof\"\n";
     let lines: Vec<_> = Settings::parse(text, "f").unwrap_err().iter().map(|m| m.line).collect();
@@ -138,7 +143,7 @@ fn all_at_once_in_order_and_bounded() {
 }
 
 #[test]
-fn files_that_cannot_be_read() {
+fn a_file_that_cannot_be_read_is_a_mistake() {
     let dir = std::env::temp_dir().join(format!("tidegate-settings-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let text_of = |path: &std::path::Path| Settings::load(path).unwrap_err()[0].to_string();
@@ -152,9 +157,9 @@ fn files_that_cannot_be_read() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Sizes that a file may have, in shapes that would find a quadratic step: this ends.
+/// Large files in shapes that a quadratic algorithm would take for ever to read.
 #[test]
-fn large_files_end() {
+fn large_files_are_refused_in_finite_time() {
     let fill = |piece: &str| piece.repeat(1_000_000 / piece.len());
     let numbered = |f: fn(usize) -> String| (0..40_000).map(f).collect::<String>();
     for text in [
@@ -174,7 +179,7 @@ fn large_files_end() {
 }
 
 #[test]
-fn a_part_of_a_document_keeps_its_places() {
+fn mistakes_in_a_part_of_a_document_have_its_positions() {
     let text = "other = 1\n[gate]\nroom.max_wiat = 5\n[gate.listen]\nadmin_token = \"short\"\n";
     let (root, syntax) = tree::parse(0, text);
     assert!(syntax.is_empty());
@@ -190,7 +195,7 @@ fn a_part_of_a_document_keeps_its_places() {
     );
     assert!(!said[1].contains("short"), "{said:?}");
     assert_eq!(said.len(), 2);
-    // What single keys cannot know is checked too.
+    // Keys that must agree are checked too.
     let part = Settings::read_part(&tree::Table::default(), "gate");
     assert_eq!(
         part.found.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(),

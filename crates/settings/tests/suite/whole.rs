@@ -1,4 +1,4 @@
-//! The configuration as a whole: defaults, documentation, overrides, differences, and input nobody meant.
+//! The configuration as a whole: defaults, documentation, overrides, differences, and arbitrary input.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,8 +22,14 @@ fn with_origin(text: &str) -> Settings {
         .unwrap_or_else(|m| panic!("{m:?}"))
 }
 
-/// Every `section.key` of the printed default, with its section and the value.
-fn printed_keys() -> Vec<(String, String, String)> {
+struct PrintedKey {
+    section: String,
+    name: String,
+    value: String,
+}
+
+/// Every key of the printed default.
+fn printed_keys() -> Vec<PrintedKey> {
     let (mut section, mut keys) = (String::new(), Vec::new());
     for line in Settings::print_default().lines().take_while(|line| !line.contains("An example of a class")) {
         let line = line.strip_prefix("# ").unwrap_or(line);
@@ -32,7 +38,7 @@ fn printed_keys() -> Vec<(String, String, String)> {
         } else if let Some((key, value)) = line.split_once(" = ")
             && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
         {
-            keys.push((section.clone(), key.to_owned(), value.to_owned()));
+            keys.push(PrintedKey { section: section.clone(), name: key.to_owned(), value: value.to_owned() });
         }
     }
     keys
@@ -44,7 +50,7 @@ fn the_printed_default_is_the_default() {
     let mut default = Settings::default();
     default.origin.replicas = vec!["app:80".into()];
     assert_eq!(settings, default);
-    // With the comments of the other roles and of the example class taken off, it is still a configuration.
+    // With the example class uncommented, it is still a configuration.
     let open: String = Settings::print_default()
         .lines()
         .map(|line| {
@@ -70,7 +76,7 @@ fn every_line_of_the_default_is_at_most_120_wide_and_every_key_documented() {
     let keys = printed_keys();
     assert!(keys.len() >= 75, "{}", keys.len());
     let lines: Vec<_> = text.lines().collect();
-    for (_, key, value) in keys {
+    for PrintedKey { name: key, value, .. } in keys {
         let (plain, commented) = (format!("{key} = {value}"), format!("# {key} = {value}"));
         let at = lines.iter().position(|line| *line == plain || *line == commented).unwrap();
         assert!(lines[at - 1].starts_with("# "), "{key} has no comment");
@@ -78,7 +84,7 @@ fn every_line_of_the_default_is_at_most_120_wide_and_every_key_documented() {
 }
 
 #[test]
-fn documented_defaults_are_the_agreed_ones() {
+fn the_defaults_are_the_documented_ones() {
     let s = Settings::default();
     assert_eq!(s.role, Role::Gate);
     assert_eq!(s.listen.http.to_string(), "0.0.0.0:8080");
@@ -103,13 +109,13 @@ fn the_reference_page_is_up_to_date() {
         page == Settings::reference(),
         "run this test with TIDEGATE_BLESS=1 to write docs/configuration.md anew"
     );
-    for (section, key, _) in printed_keys() {
+    for PrintedKey { section, name: key, .. } in printed_keys() {
         assert!(page.contains(&format!("| `{key}` |")), "{section}.{key}");
     }
 }
 
 #[test]
-fn examples_are_right() {
+fn the_examples_are_valid() {
     let mut seen = 0;
     for file in std::fs::read_dir(repository("examples")).unwrap() {
         let path = file.unwrap().path();
@@ -124,7 +130,7 @@ fn examples_are_right() {
 }
 
 #[test]
-fn match_tables_take_one_or_many() {
+fn match_tables_take_one_value_or_many() {
     let s = with_origin(
         "[[class]]\nname = \"api\"\ncost = 2\n[class.match]\nmethod = \"GET\"\npath = [\"/a\", \"/b/**\"]\n\
          client = [\"10.0.0.0/8\", \"::1\"]\nheader = { \"X-Api\" = [\"1\", \"2\"] }\ncookie = { sid = \"*\" }\n",
@@ -142,7 +148,7 @@ fn match_tables_take_one_or_many() {
 }
 
 #[test]
-fn values_in_every_form() {
+fn values_are_accepted_in_every_form() {
     type Case = (&'static str, fn(&Settings) -> bool);
     let cases: &[Case] = &[
         ("room.max_wait=1h30m", |s| s.room.max_wait == Duration::from_secs(5400)),
@@ -197,7 +203,8 @@ fn every_estimator_of_the_core_can_be_chosen_and_auto_follows_the_rate() {
     }
 }
 
-/// `section.key` of every parameter of the core's estimators, from how their configurations print themselves.
+/// `section.key` of every parameter of the core's estimators, from the `Debug` output of their
+/// configurations.
 fn parameters_of_the_core() -> BTreeSet<String> {
     let (mut estimator, mut all) = (String::new(), BTreeSet::new());
     for line in format!("{:#?}", capacity::Options::default()).lines() {
@@ -215,7 +222,7 @@ fn parameters_of_the_core() -> BTreeSet<String> {
 fn every_parameter_of_an_estimator_can_be_set() {
     assert_eq!(with_origin("").capacity.options(), capacity::Options::default());
     let mut keys = BTreeSet::new();
-    for (section, key, value) in printed_keys() {
+    for PrintedKey { section, name: key, value } in printed_keys() {
         if !section.starts_with("capacity.") {
             continue;
         }
@@ -235,7 +242,7 @@ fn every_parameter_of_an_estimator_can_be_set() {
 }
 
 #[test]
-fn only_an_estimator_s_own_parameters_tune_it() {
+fn only_the_parameters_of_an_estimator_count_for_it() {
     let plain = with_origin("").capacity;
     let other =
         with_origin("[capacity]\nrate = 5\nfloor = 1\n[capacity.power_ratio]\nepoch = \"4s\"").capacity;
@@ -244,22 +251,21 @@ fn only_an_estimator_s_own_parameters_tune_it() {
 }
 
 #[test]
-fn an_origin_is_enough() {
+fn an_origin_is_enough_for_a_configuration() {
     for (origin, replica) in [
         ("app:81", "app:81"),
         ("http://app:81/", "app:81"),
         ("http://app", "app:80"),
         ("http://[::1]/", "[::1]:80"),
     ] {
-        let s = Settings::for_origin(origin, Some(50.0), Some("127.0.0.1:0")).unwrap();
+        let s = Settings::parse_with("", "f", &[Override::origin(origin)]).unwrap();
         assert_eq!(s.origin.replicas, [replica]);
-        assert_eq!((s.capacity.rate, s.listen.http.port()), (50.0, 0));
     }
-    assert!(Settings::for_origin("", None, None).is_err());
+    assert!(Settings::parse_with("", "f", &[Override::origin("")]).is_err());
 }
 
 #[test]
-fn roles_carry_their_sections() {
+fn a_role_has_the_values_of_its_section() {
     let key = "ab".repeat(32);
     let text = format!(
         "role = \"tokencheck\"\n[tokencheck]\ngen_url = \"https://wait.example/\"\nfeedback_url = \"http://10.0.0.2:9090\"\n\
@@ -281,7 +287,7 @@ fn roles_carry_their_sections() {
 }
 
 #[test]
-fn differences_say_what_needs_a_restart() {
+fn differences_tell_which_keys_need_a_restart() {
     let class = "[[class]]\nname = \"a\"\ncost = 1\n";
     let token = "listen.admin_token = \"0123456789abcdef\"\n";
     let old = with_origin(class);
@@ -308,12 +314,12 @@ fn differences_say_what_needs_a_restart() {
 /// Sections of which there may be any number.
 const LISTS: [&str; 6] = ["class", "tier", "lighter", "application", "detector", "rule"];
 
-/// No key takes any of these, whatever its kind.
+/// Values that no key takes.
 const WRONG_FOR_ALL: [&str; 4] = ["1979-05-27", "[[1]]", "{ \"\" = 1 }", "99999999999999999999999"];
 
 #[test]
-fn every_key_refuses_a_wrong_type_and_names_itself_and_its_line() {
-    for (section, key, _) in printed_keys() {
+fn a_value_of_a_wrong_type_is_refused_with_key_and_line() {
+    for PrintedKey { section, name: key, .. } in printed_keys() {
         for wrong in WRONG_FOR_ALL {
             let (first, last) = section.split_once('.').unwrap_or((&section, ""));
             let is_item = LISTS.contains(&first);
@@ -376,7 +382,7 @@ proptest! {
 }
 
 #[test]
-fn a_rule_for_new_visitors_is_warned_of_where_all_are_new() {
+fn a_rule_for_new_visitors_is_warned_of_without_sessions() {
     let rule = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nvisitors = \"new\"\n";
     for (room, warns) in [
         ("", true),
@@ -389,7 +395,7 @@ fn a_rule_for_new_visitors_is_warned_of_where_all_are_new() {
 }
 
 #[test]
-fn a_queue_too_short_to_be_kept_is_warned_of() {
+fn a_queue_too_short_for_the_room_is_warned_of() {
     for (queue, discovers, warns) in [("999ms", true, true), ("1s", true, false), ("1ms", false, false)] {
         let rate = if discovers { 0 } else { 100 };
         let settings =
