@@ -1,15 +1,16 @@
 //! Which number a class has, over reloads and outside of the process.
 //!
-//! Everything that is kept of a class (requests under way, queues, counters, learned costs) is kept by its [`ClassId`]. A class
-//! therefore keeps its number as long as the process lives: a reload that inserts or removes another one moves nobody.
-//! Numbers of classes that have gone are given out again last, and only when nobody is left in them.
+//! Everything that is kept of a class (requests under way, queues, counters, learned costs) is kept by its
+//! [`ClassId`]. A class therefore keeps its number as long as the process lives: a reload that inserts or
+//! removes another one moves nobody. Numbers of classes that have gone are given out again last, and only
+//! when nobody is left in them.
 //!
-//! Tickets outlive the process, and two processes must read them alike: there a class goes by its [`Mark`], a number made
-//! from its name alone. Two names of a hundred classes may want the same mark; then the earlier one in the file has it, and who
-//! waits for a class that is moved by a new one of the same mark starts anew.
+//! Tickets outlive the process, and two processes must read them alike: there a class goes by its [`Mark`], a
+//! number made from its name alone. Two names of a hundred classes may want the same mark; then the earlier
+//! one in the file has it, and who waits for a class that is moved by a new one of the same mark starts anew.
 //!
-//! Rejected: renumbering what runs (a request that was classified before a reload ends after it), and the name itself in the
-//! ticket (its length is fixed).
+//! Rejected: renumbering what runs (a request that was classified before a reload ends after it), and the
+//! name itself in the ticket (its length is fixed).
 
 use tidegate_core::units::{ClassId, MAX_CLASSES};
 
@@ -26,7 +27,8 @@ pub(crate) struct Before<'a> {
     pub is_idle: bool,
 }
 
-/// The classes' numbers, in the order of their `names`; `before` is by number. `counted`: classes that can be counted apart.
+/// The classes' numbers, in the order of their `names`; `before` is by number. `counted`: classes that can be
+/// counted apart.
 pub(crate) fn number(names: &[&str], before: &[Before<'_>], counted: usize) -> Vec<ClassId> {
     let mut taken = [false; MAX_CLASSES];
     let known = names.iter().map(|name| before.iter().position(|old| old.name == *name));

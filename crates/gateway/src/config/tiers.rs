@@ -1,11 +1,14 @@
-//! Service levels (WAC figure 2, "SLA checker"): whose request this is, as far as its visitor is known by contract.
+//! Service levels (WAC figure 2, "SLA checker"): whose request this is, as far as its visitor is known by
+//! contract.
 //!
-//! A level is told by an API key, a cookie, the client's network or a claim of a signed token; the first level in the order of
-//! the file that has it is the request's. Computed once a request, and only where levels are configured.
+//! A level is told by an API key, a cookie, the client's network or a claim of a signed token; the first
+//! level in the order of the file that has it is the request's. Computed once a request, and only where
+//! levels are configured.
 //!
-//! Keys and cookies are compared as SHA-256: the file holds no secret, all stored hashes are compared whatever the outcome of
-//! the ones before, and how long that takes tells nothing of a key. A token's algorithm is the configured one: what the token
-//! says of it is checked and never obeyed (RFC 8725 3.1). A token without `exp` is no token.
+//! Keys and cookies are compared as SHA-256: the file holds no secret, all stored hashes are compared
+//! whatever the outcome of the ones before, and how long that takes tells nothing of a key. A token's
+//! algorithm is the configured one: what the token says of it is checked and never obeyed (RFC 8725 3.1). A
+//! token without `exp` is no token.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,25 +1,27 @@
-//! The file: SQLite in WAL mode, one table an archive, every row in its place.
+//! The file: SQLite in WAL mode, one table per archive, every row overwritten in place.
 //!
-//! **Round robin in place.** A row's key is computed from its series' number and its slot, so that an interval overwrites the
-//! one that its archive forgets, and the file stops growing once it has come round. The two finest archives lie slot by slot
-//! (a second's rows of all series share a page or two: that is what is written every second), the coarser ones series by
-//! series (a year of one series is read in one go).
+//! **Round robin in place.** A row's key is computed from its series' number and its slot, so that an
+//! interval overwrites the oldest one of its archive, and the file stops growing once all slots are in use.
+//! The two finest archives are ordered by slot (the rows that all series write in a second share a page or
+//! two), the coarser ones by series (a year of one series is read in one range).
 //!
-//! **Bound.** With S series, each of at most M figures, and R = 18,300 rows over all archives, a file is at most
+//! **Bound.** With S series, each of at most M figures, and R = 18,300 rows over all archives, a file is at
+//! most
 //!
 //! ```text
 //! 256 KiB + 2 × S × R × (4 + 12 × M + 20) bytes
 //! ```
 //!
-//! 4 bytes of head, 12 a figure, 20 of SQLite's for a row; twice, because a tree that does not grow at its end may leave
-//! half of every page empty. SQLite itself is told not to let it grow further. The write-ahead log beside it takes at most
-//! some 8 MiB.
+//! 4 bytes of head, 12 per figure, 20 of SQLite's per row; twice, because a tree that does not grow at its
+//! end may leave half of every page empty. SQLite's page limit is set to this bound. The write-ahead log
+//! beside the file takes some 8 MiB at most.
 //!
-//! **Crashes.** `synchronous=NORMAL`: what a second's transaction wrote is in the system's hands at its end and survives the
-//! process; a power failure may cost what came since the last checkpoint, never the file's consistency.
+//! **Crashes.** `synchronous=NORMAL`: a second's transaction survives the process once it is committed; a
+//! power failure may lose what was written since the last checkpoint, but never damages the file.
 //!
-//! Rejected: one blob a figure and archive, as RRDtool has it (a query reads one blob, but every second writes a page for
-//! every figure: 20 times as much), and rows that are inserted and deleted by age (no bound, and two trees to keep).
+//! Rejected: one blob per figure and archive, as in RRDtool (a query reads one blob, but every second writes
+//! a page for every figure, 20 times as much); rows inserted and deleted by age (no bound, and two trees to
+//! maintain).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -44,19 +46,19 @@ use schema::schema;
 use series::{Entry, add_series, read_series};
 
 const PAGE_BYTES: u64 = 4096;
-/// The write-ahead log is put into the file when it has this many pages (4 MiB).
+/// The write-ahead log is copied into the file when it has this many pages (4 MiB).
 const CHECKPOINT_PAGES: u64 = 1000;
-/// A reader or another writer may hold the file for so long; there is none but our own.
+/// How long to wait for the file's lock; only our own readers and writer take it.
 const BUSY: Duration = Duration::from_secs(5);
 /// SQLite's cache of pages, per connection, in KiB.
 const CACHE_KIB: i64 = 1024;
-/// Most series that a file may hold: part of the keys.
+/// Most series in a file; part of the keys.
 pub const MAX_SERIES: usize = 256;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It is no history file, or damaged: to be set aside.
+    /// It is no history file, or damaged: it is to be set aside.
     #[error("not a usable history file: {0}")]
     Damaged(String),
     /// The disk, the directory, permissions.
@@ -68,7 +70,7 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
         let damaged = match &error {
-            // Unknown: a statement of ours that makes no sense to SQLite, because a table is not there or another.
+            // Unknown: one of our statements is invalid because a table is missing or different.
             rusqlite::Error::SqliteFailure(e, _) => {
                 matches!(e.code, DatabaseCorrupt | NotADatabase | TypeMismatch | Unknown)
             }
@@ -79,7 +81,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Most bytes that a file of `series` series takes: the bound stated above.
+/// Most bytes of a file with `series` series: the bound stated above.
 pub fn most_bytes(series: usize) -> u64 {
     let figures = Scope::Class.metrics().len().max(Scope::Gate.metrics().len()) as u64;
     bound(series, figures)
@@ -95,7 +97,7 @@ fn table(archive: usize) -> String {
     format!("every_{}s", ARCHIVES[archive].step)
 }
 
-/// Whether the archive lies slot by slot.
+/// Whether the archive is ordered by slot.
 const fn by_slot(archive: usize) -> bool {
     archive < 2
 }
@@ -119,7 +121,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file, or makes it; brings its list of figures up to date.
+    /// Opens or creates the file, and adds missing figures to its list.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -132,8 +134,8 @@ impl Store {
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
         db.busy_timeout(BUSY)?;
-        // Before anything is changed: another program's is not, and its log, which the last to close a file puts into it and
-        // removes, stays.
+        // Checked before anything is changed. Without a checkpoint on close, another program's file and its
+        // log, which the last connection would copy into the file and remove, stay as they are.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         schema::is_ours(&db)?;
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -154,10 +156,10 @@ impl Store {
         Ok(Self { db, layouts, series, max_series, last, bytes: Vec::new() })
     }
 
-    /// Whether SQLite finds the file whole.
+    /// Runs SQLite's integrity check.
     ///
     /// # Errors
-    /// It does not, or it cannot be read.
+    /// The file is damaged or cannot be read.
     pub fn check(&self) -> Result<(), StoreError> {
         let verdict: String = self.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged(verdict)) }
@@ -169,14 +171,14 @@ impl Store {
         Ok(self.db.pragma_update(None, "max_page_count", pages)?)
     }
 
-    /// The second that was written last.
+    /// The second written last.
     pub fn last(&self) -> Option<u64> {
         self.last
     }
 
     /// Writes rows as one transaction; `at` is the second they belong to.
     ///
-    /// Returns how many had no place because as many series as may be are in use.
+    /// Returns how many rows were dropped because all series are in use.
     ///
     /// # Errors
     /// Nothing was written.
@@ -188,7 +190,7 @@ impl Store {
         let rows: Vec<&Row> = rows.into_iter().collect();
         let result = self.try_write(at, &rows);
         if result.is_err() {
-            // What the transaction did to it is undone.
+            // The transaction was rolled back, and with it the changes to the series.
             self.series = read_series(&self.db).unwrap_or_default();
         }
         result
@@ -202,7 +204,7 @@ impl Store {
             let entry = match known {
                 Some(entry) => Some(entry),
                 None => {
-                    // After an outage the coarser rows reach further back.
+                    // After an outage the coarser rows begin earlier.
                     let its = rows.iter().filter(|r| r.series == row.series);
                     let since = its.map(|r| r.at).min().unwrap_or(at);
                     add_series(&change, &mut self.series, self.max_series, &row.series, since)?
@@ -238,7 +240,8 @@ impl Store {
         Ok(homeless)
     }
 
-    /// Rows of an archive from `from` on up to the second written last, of all series: for open intervals after a restart.
+    /// Rows of all series in an archive, from `from` to the second written last: for open intervals after a
+    /// restart.
     ///
     /// # Errors
     /// It cannot be read.

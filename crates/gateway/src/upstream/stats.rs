@@ -1,4 +1,5 @@
-//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads them.
+//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

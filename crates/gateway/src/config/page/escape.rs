@@ -1,7 +1,8 @@
-//! What makes untrusted text safe in the page: HTML, JSON and URLs. Nothing else writes text it did not make itself.
+//! What makes untrusted text safe in the page: HTML, JSON and URLs. Nothing else writes text it did not make
+//! itself.
 
-/// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references, because an
-/// HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.
+/// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references,
+/// because an HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.
 pub(crate) fn html(text: &str, out: &mut Vec<u8>) {
     each(text, out, |byte| match byte {
         b'&' => "&amp;",
@@ -53,8 +54,9 @@ fn each(text: &str, out: &mut Vec<u8>, escape: impl Fn(u8) -> &'static str) {
 
 /// A URL of this site for an HTML attribute, with the ticket where the client keeps no cookies.
 ///
-/// A target that could lead anywhere else becomes `/`: it must begin with one slash (two name a host), and hold no
-/// backslash (browsers read it as a slash) and no control character (browsers drop tab and line breaks).
+/// A target that could lead anywhere else becomes `/`: it must begin with one slash (two name a host), and
+/// hold no backslash (browsers read it as a slash) and no control character (browsers drop tab and line
+/// breaks).
 pub(crate) fn url_html(target: &str, ticket: Option<&str>, out: &mut Vec<u8>) {
     write_url(target, ticket, html, out);
 }

@@ -1,8 +1,9 @@
 //! Languages of the waiting page: which one a visitor gets, and how it says numbers and durations.
 //!
-//! Durations become words at start, not on a request: every phrase the page can need ("about 4 minutes") is made
-//! once per language, so that rendering is a table look-up. The plural rules are those of Unicode CLDR for whole
-//! numbers; the page's script uses the browser's `Intl`, which has the same rules, and a browser test compares the two.
+//! Durations become words at start, not on a request: every phrase the page can need ("about 4 minutes") is
+//! made once per language, so that rendering is a table look-up. The plural rules are those of Unicode CLDR
+//! for whole numbers; the page's script uses the browser's `Intl`, which has the same rules, and a browser
+//! test compares the two.
 
 use std::time::Duration;
 
@@ -79,7 +80,8 @@ impl Lang {
         Self::ALL.into_iter().find(|l| l.tag()[..2].eq_ignore_ascii_case(primary))
     }
 
-    /// The language a visitor likes best of those we have (RFC 9110, 12.5.4); English if none or nothing is said.
+    /// The language a visitor likes best of those we have (RFC 9110, 12.5.4); English if none or nothing is
+    /// said.
     pub fn negotiate(accept_language: Option<&str>) -> Self {
         let mut best = (0, Self::En);
         // 32 is more than any browser sends and bounds the work on a hostile field.
@@ -105,8 +107,8 @@ fn quality(parameter: &str) -> Option<u32> {
     (name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&q)).then_some((q * 1000.0) as u32)
 }
 
-/// How a language writes the thousands of a number. Digits are always 0-9: every reader of our seven languages knows
-/// them, and the browser's default for Arabic depends on its version.
+/// How a language writes the thousands of a number. Digits are always 0-9: every reader of our seven
+/// languages knows them, and the browser's default for Arabic depends on its version.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grouping {
     /// 1,234,567
@@ -146,8 +148,8 @@ pub(crate) enum Plural {
     ZeroOne,
     /// No difference: Chinese.
     None,
-    /// `one`, `two`, `few` (3..10 of every hundred), `other`: Arabic. Its `zero` and `many` read as `other` in every
-    /// phrase we have.
+    /// `one`, `two`, `few` (3..10 of every hundred), `other`: Arabic. Its `zero` and `many` read as `other`
+    /// in every phrase we have.
     Arabic,
 }
 

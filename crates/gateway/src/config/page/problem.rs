@@ -1,4 +1,5 @@
-//! What programs get instead of the page: the API answer (RFC 9457) and the status document the page asks for.
+//! What programs get instead of the page: the API answer (RFC 9457) and the status document the page asks
+//! for.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ impl Pages {
     /// Appends the API answer: `application/problem+json` (RFC 9457), in the visitor's language.
     ///
     /// Beside the standard members: `wait_s` and `waited_s` in seconds, `place` (people ahead), `ticket` and
-    /// `status_url` for the next question, `retry_after` in whole seconds as the header of that name. A forged
-    /// ticket has none of them.
+    /// `status_url` for the next question, `retry_after` in whole seconds as the header of that name. A
+    /// forged ticket has none of them.
     pub fn api(&self, v: &View, out: &mut Vec<u8>) {
         let heading = super::heading(v.lang, v.kind);
         let notice = super::notice(v.lang, v.kind).unwrap_or(heading.message);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::template::Slot;
 use super::{Kind, Pages, View, escape, retry_after};
 
-/// Upper bound of what the figures, attributes and fixed markup of the slots take, without the visitor's own text.
+/// Upper bound of what the figures, attributes and fixed markup of the slots take, without the visitor's own
+/// text.
 const SLOT_BYTES: usize = 2048;
 
 impl Pages {
@@ -57,7 +58,8 @@ fn number(out: &mut Vec<u8>, before: &str, n: u64) {
 fn data(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(match v.kind {
         Kind::Waiting | Kind::Replaced | Kind::Late => b"data-kind=waiting".as_slice(),
-        // To the script both are the same: nobody has a place, and the page tries again. Whoever measures tells them apart.
+        // To the script both are the same: nobody has a place, and the page tries again. Whoever measures
+        // tells them apart.
         Kind::Full => b"data-kind=full",
         Kind::Overloaded => b"data-kind=full data-refused=1",
         Kind::Unavailable => b"data-kind=unavailable",

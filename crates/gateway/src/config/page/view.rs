@@ -101,6 +101,7 @@ pub struct Status<'a> {
     pub poll_ms: u64,
     /// Time waited so far.
     pub waited_ms: u64,
-    /// The ticket that takes the old one's place, for clients without cookies; empty: cookies do, the URLs need none.
+    /// The ticket that takes the old one's place, for clients without cookies; empty: cookies do, the URLs
+    /// need none.
     pub ticket: Option<&'a str>,
 }

@@ -17,7 +17,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the file, which the writer has made.
+    /// Opens the file, which the writer has created.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -28,12 +28,11 @@ impl Reader {
         )?;
         db.busy_timeout(BUSY)?;
         db.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        // As the writer has left it.
         let layouts = Layouts::read(&db)?;
         Ok(Self { db, layouts })
     }
 
-    /// Where a row's figures lie.
+    /// The layouts of rows.
     pub fn layouts(&self) -> &Layouts {
         &self.layouts
     }
@@ -46,7 +45,8 @@ impl Reader {
         Ok(read_series(&self.db)?.into_keys().collect())
     }
 
-    /// Shows `each` the intervals of one series that begin in `span`, in any order: when, and the row's bytes.
+    /// Calls `each` with the beginning and the bytes of every interval of one series that begins in `span`,
+    /// in any order.
     ///
     /// # Errors
     /// It cannot be read.
@@ -64,7 +64,7 @@ impl Reader {
     }
 }
 
-/// Intervals of a series that begin in `span` and are its own.
+/// As [`Reader::read`], for a known series.
 pub(super) fn read(
     db: &Connection,
     archive: usize,
@@ -79,8 +79,8 @@ pub(super) fn read(
     }
     let (first, last) = (ARCHIVES[archive].slot(from), ARCHIVES[archive].slot(span.end - 1));
     let intervals = (span.end - 1) / step - from / step + 1;
-    // Over the ring's end, it is two stretches.
-    let stretches = if intervals >= rows {
+    // A span over the ring's end has two ranges.
+    let ranges = if intervals >= rows {
         vec![(0, rows - 1)]
     } else if first <= last {
         vec![(first, last)]
@@ -94,7 +94,7 @@ pub(super) fn read(
         table(archive)
     );
     let mut select = db.prepare_cached(&sql)?;
-    for (first, last) in stretches {
+    for (first, last) in ranges {
         let keys = (key(archive, entry.id, first), key(archive, entry.id, last));
         let mut rows = select.query(params![keys.0, keys.1, from, span.end])?;
         while let Some(row) = rows.next()? {

@@ -7,9 +7,9 @@ use crate::history::archive::ARCHIVES;
 use crate::history::layout::Layout;
 use crate::history::metrics::Scope;
 
-/// "Tdgt": that the file is ours.
+/// "Tdgt": the file is ours.
 const APPLICATION_ID: i32 = 0x5464_6774;
-/// Of the tables, not of the figures.
+/// Version of the tables, not of the figures.
 const VERSION: i32 = 1;
 
 /// Layouts of both scopes.
@@ -17,7 +17,7 @@ const VERSION: i32 = 1;
 pub struct Layouts([Layout; 2]);
 
 impl Layouts {
-    /// As the file has them; figures that it lacks are added if it may be written.
+    /// Those of the file; figures that it lacks are added if it is writable.
     pub(super) fn read(db: &Connection) -> Result<Self, StoreError> {
         Ok(Self([layout(db, Scope::Class)?, layout(db, Scope::Gate)?]))
     }
@@ -33,7 +33,7 @@ impl Layouts {
     }
 }
 
-/// Whether the tables are ours; `false`: there are none. Changes nothing.
+/// Whether the tables are ours; `false`: there are none. Writes nothing.
 pub(super) fn is_ours(db: &Connection) -> Result<bool, StoreError> {
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -49,7 +49,7 @@ pub(super) fn is_ours(db: &Connection) -> Result<bool, StoreError> {
     }
 }
 
-/// Makes the tables, or sees that they are ours.
+/// Creates the tables, or checks that they are ours.
 pub(super) fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
     if is_ours(db)? {
         return Ok(());
@@ -72,17 +72,18 @@ pub(super) fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Where the file has its figures; those it lacks are added if it may be written.
+/// The file's layout; figures that it lacks are added if it is writable.
 fn layout(db: &Connection, scope: Scope) -> Result<Layout, StoreError> {
     let known: Vec<(String, usize)> = db
         .prepare("SELECT name, place FROM metric WHERE scope = ?1")?
         .query_map([scope.name()], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     let (layout, new) = Layout::new(scope, &known)
-        .map_err(|_| StoreError::Damaged("its list of figures makes no sense".into()))?;
+        .map_err(|_| StoreError::Damaged("its list of figures is invalid".into()))?;
     if !db.is_readonly("main")? {
-        for (name, place) in new {
-            db.execute("INSERT INTO metric VALUES (?1, ?2, ?3)", params![scope.name(), name, place])?;
+        for figure in new {
+            let row = params![scope.name(), figure.name, figure.index];
+            db.execute("INSERT INTO metric VALUES (?1, ?2, ?3)", row)?;
         }
     }
     Ok(layout)

@@ -1,4 +1,4 @@
-//! Which series the file holds, and who gets a number when all are taken.
+//! The series in the file, and which one loses its number when all are taken.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::history::archive::{ARCHIVES, Archive, Series};
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub id: usize,
-    /// Rows of intervals that ended before belong to whoever had the number earlier.
+    /// Rows of intervals that ended before are those of the series that had the number earlier.
     pub since: u64,
     /// Last written, to the minute.
     pub used: u64,
@@ -33,7 +33,8 @@ pub(super) fn one_series(db: &Connection, series: &Series) -> rusqlite::Result<O
         .optional()
 }
 
-/// Gives a series a number: a free one, or that of the series that has not been written for longest. `None`: all are in use.
+/// Gives a series a number: a free one, or that of the series whose last write is the oldest. `None`: all are
+/// in use.
 pub(super) fn add_series(
     db: &Transaction<'_>,
     all: &mut HashMap<Series, Entry>,
@@ -51,17 +52,17 @@ pub(super) fn add_series(
         Some(id) => id,
         None => {
             let oldest = all.iter().filter(|(_, e)| e.id < max).min_by_key(|(_, e)| e.used);
-            // `used` is kept by the minute.
+            // `used` is exact to the minute.
             let Some((name, entry)) = oldest.filter(|(_, e)| e.used + 120 < at) else { return Ok(None) };
             let (name, id) = (name.clone(), entry.id);
             tracing::info!(
                 old = name.name(),
                 new = series.name(),
-                "history: a series unused for long makes room"
+                "history: an unused series makes room for a new one"
             );
             db.execute("DELETE FROM series WHERE id = ?1", [id])?;
             all.remove(&name);
-            // After a clock that jumped back there may be rows of the future.
+            // After the clock has jumped back there may be rows of the future.
             for (archive, Archive { rows, step }) in ARCHIVES.iter().enumerate() {
                 let whose = if by_slot(archive) {
                     format!("key % {MAX_SERIES} = {id}")

@@ -26,7 +26,8 @@ pub const LIMITS: WireLimits = WireLimits {
 /// What the server side knows.
 #[derive(Default)]
 pub struct World {
-    /// `METHOD target body-length`, then `name=value` of every trailer; or `! reason` for a body that broke off.
+    /// `METHOD target body-length`, then `name=value` of every trailer; or `! reason` for a body that broke
+    /// off.
     pub seen: Mutex<Vec<String>>,
     pub events: Mutex<Vec<WireEvent>>,
     /// Requests for `/wait` answer when this is told.

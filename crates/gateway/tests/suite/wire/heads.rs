@@ -1,4 +1,5 @@
-//! Random and mutated heads: never a panic, and whatever the scan accepts the parsers behind it read the same way.
+//! Random and mutated heads: never a panic, and whatever the scan accepts the parsers behind it read the same
+//! way.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -2,7 +2,8 @@
 
 use super::harness::{LIMITS, converse, converse_with, run};
 
-/// Every refusal is followed by a request that must not be seen: whatever was refused, nothing behind it counts.
+/// Every refusal is followed by a request that must not be seen: whatever was refused, nothing behind it
+/// counts.
 const TAIL: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[rustfmt::skip]

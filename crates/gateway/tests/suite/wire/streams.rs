@@ -1,5 +1,5 @@
-//! Mutated streams of requests through the whole server: nothing panics, every request that the wire lets through is
-//! seen by the service exactly once, and hyper never finds fault with what the wire found good.
+//! Mutated streams of requests through the whole server: nothing panics, every request that the wire lets
+//! through is seen by the service exactly once, and hyper never finds fault with what the wire found good.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

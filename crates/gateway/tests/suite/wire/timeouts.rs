@@ -44,7 +44,8 @@ fn trickled_bytes_do_not_extend_the_header_timeout() {
     let trickle: Vec<(u64, &str)> =
         (1..60).map(|s| (s, if s == 1 { "GET / HTTP/1.1\r\nX: " } else { "x" })).collect();
     let (closed, raw, events) = run(timeline(&trickle));
-    // Ten seconds from the first byte, which came at second 1; the visitor goes on sending, so the wire lingers.
+    // Ten seconds from the first byte, which came at second 1; the visitor goes on sending, so the wire
+    // lingers.
     assert_eq!(statuses(&raw), [408]);
     assert_eq!(events, [WireEvent::Refused(Refusal::TooSlow)]);
     assert_eq!(closed.as_secs(), 11);
