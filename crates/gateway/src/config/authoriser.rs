@@ -1,13 +1,13 @@
-//! Asks another application for its verdict on a request (WAC 3.2 f).
+//! Asks an external authoriser for its verdict on a request (WAC 3.2 f).
 //!
-//! One question a key (a client, a cookie's value, a URL) is under way at a time; whoever asks meanwhile
-//! waits for its answer. A verdict is kept for `ttl`. The application is told the key and nothing else, so
-//! that the verdict is of what it is kept for.
+//! One question per key (a client, a cookie's value, a URL) is under way at a time; other requests with the
+//! same key wait for its answer. A verdict is kept for `ttl`. The application is told only the key, so that
+//! the verdict is valid for every request with that key.
 //!
-//! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application is in trouble, not
-//! the visitor. Without a verdict by the deadline the request fares as `fallback` says, and so do all others
-//! of that key for [`PAUSE`]: an application that is down costs one deadline a second and key, not one a
-//! request.
+//! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application has failed, and
+//! nothing about the visitor. Without a verdict by the deadline `fallback` decides, for this request and all
+//! others of the key during [`PAUSE`]: an application that is down costs one deadline per second and key, not
+//! one per request.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,9 +29,9 @@ use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
 use tidegate_settings::{AskKey, Fallback};
 
-/// For how long a question without a verdict is not asked again.
+/// How long a question without a verdict is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest key: a longer one is hashed with the rest of it.
+/// Longest key; of a longer one the rest is hashed.
 const MAX_KEY: usize = 512;
 
 const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
@@ -43,19 +43,18 @@ pub struct Authoriser {
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
-    /// Its verdicts and its silence.
+    /// Its verdicts.
     pub counts: Counts,
 }
 
-/// What an application said.
+/// Counts of an application's verdicts.
 #[derive(Default)]
 pub struct Counts {
     /// Questions it said yes to.
     pub yes: AtomicU64,
     /// Questions it said no to.
     pub no: AtomicU64,
-    /// Questions it did not answer in time, or not with a verdict; and those not asked because too many were
-    /// under way.
+    /// Questions without a verdict, and those not asked because too many were under way.
     pub none: AtomicU64,
 }
 
@@ -65,7 +64,7 @@ enum Kept {
 }
 
 impl Authoriser {
-    /// Of checked settings.
+    /// From checked settings.
     pub fn new(settings: &tidegate_settings::Application) -> Self {
         Self {
             settings: settings.clone(),
@@ -76,7 +75,7 @@ impl Authoriser {
         }
     }
 
-    /// What it was made of.
+    /// Its settings.
     pub fn settings(&self) -> &tidegate_settings::Application {
         &self.settings
     }
@@ -99,7 +98,7 @@ impl Authoriser {
         self.settings.fallback == Fallback::Allow
     }
 
-    /// What is known, or who will know: asks if nobody does.
+    /// The kept verdict, or else a receiver for the verdict; asks if no question is under way.
     fn look(
         self: &Arc<Self>,
         about: &About,
@@ -122,17 +121,17 @@ impl Authoriser {
         kept.insert(key.clone(), Kept::Asking(answer.clone()));
         drop(kept);
         let question = Question { asker: self.clone(), key, clock: clock.clone(), verdict: None, tell };
-        // A task of its own: whoever asked first may leave.
+        // A task of its own, because the first visitor may leave.
         tokio::task::spawn_local(question.put(about.clone()));
         Err(answer)
     }
 
-    /// Makes room for one more, at the cost of what has run out; else of any verdict.
+    /// Makes room for one more: removes expired verdicts, else some others.
     fn has_room(&self, kept: &mut HashMap<Box<[u8]>, Kept>, now: Timestamp) -> bool {
         if kept.len() < self.settings.max_kept {
             return true;
         }
-        // At most once for as many questions as were dropped.
+        // This runs at most once per as many questions as it removes.
         let is_current = |one: &Kept| !matches!(one, Kept::Verdict { until, .. } if now >= *until);
         kept.retain(|_, one| is_current(one));
         if kept.len() >= self.settings.max_kept {
@@ -150,7 +149,7 @@ impl Authoriser {
     }
 }
 
-/// What a verdict is about: the field that tells it.
+/// What a verdict is about: the field of the question that carries the key.
 #[derive(Clone)]
 struct About {
     name: HeaderName,
@@ -194,7 +193,7 @@ impl About {
     }
 }
 
-/// A question under way. However it ends, its answer is kept and told.
+/// A question under way. However it ends, the outcome is kept and passed to those who wait.
 struct Question {
     asker: Arc<Authoriser>,
     key: Box<[u8]>,

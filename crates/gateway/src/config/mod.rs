@@ -488,7 +488,7 @@ fn class_facts(settings: &Settings, known: &[Class]) -> Vec<ClassFacts> {
         is_gone: false,
         before: None,
     };
-    known.iter().zip(class_ids::marks(&names)).map(facts).collect()
+    known.iter().zip(class_ids::tags(&names)).map(facts).collect()
 }
 
 /// What is in the order of the file, reordered by id; `gone` makes the values of ids that have no class in

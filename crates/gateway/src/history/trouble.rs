@@ -57,8 +57,7 @@ fn measure_until_killed(dir: &Path, from: u64) -> ! {
 #[test]
 fn a_killed_process_loses_at_most_its_last_second_in_every_archive() {
     const CHILD: &str = "TIDEGATE_TEST_KILLED";
-    const NAME: &str =
-        "history::trouble::killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more";
+    const NAME: &str = "history::trouble::a_killed_process_loses_at_most_its_last_second_in_every_archive";
     if let Ok(told) = std::env::var(CHILD) {
         let (from, dir) = told.split_once(' ').expect("where and from when");
         measure_until_killed(Path::new(dir), from.parse().expect("a second"));

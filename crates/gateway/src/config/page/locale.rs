@@ -1,9 +1,8 @@
-//! Languages of the waiting page: which one a visitor gets, and how it says numbers and durations.
+//! Languages of the waiting page: the choice for a visitor, and the form of numbers and durations.
 //!
-//! Durations become words at start, not on a request: every phrase the page can need ("about 4 minutes") is
-//! made once per language, so that rendering is a table look-up. The plural rules are those of Unicode CLDR
-//! for whole numbers; the page's script uses the browser's `Intl`, which has the same rules, and a browser
-//! test compares the two.
+//! Every phrase for a duration ("about 4 minutes") is made once per language at start, so that rendering is a
+//! table look-up. The plural rules are those of Unicode CLDR for whole numbers. The page's script uses the
+//! browser's `Intl`, which has the same rules; a browser test compares the two.
 
 use std::time::Duration;
 
@@ -80,11 +79,10 @@ impl Lang {
         Self::ALL.into_iter().find(|l| l.tag()[..2].eq_ignore_ascii_case(primary))
     }
 
-    /// The language a visitor likes best of those we have (RFC 9110, 12.5.4); English if none or nothing is
-    /// said.
+    /// The visitor's preferred language among ours (RFC 9110, 12.5.4); English if there is none.
     pub fn negotiate(accept_language: Option<&str>) -> Self {
         let mut best = (0, Self::En);
-        // 32 is more than any browser sends and bounds the work on a hostile field.
+        // No browser sends 32; the limit bounds the work on a hostile field.
         for item in accept_language.unwrap_or_default().split(',').take(32) {
             let mut parts = item.split(';');
             let range = parts.next().unwrap_or_default().trim();
@@ -107,8 +105,8 @@ fn quality(parameter: &str) -> Option<u32> {
     (name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&q)).then_some((q * 1000.0) as u32)
 }
 
-/// How a language writes the thousands of a number. Digits are always 0-9: every reader of our seven
-/// languages knows them, and the browser's default for Arabic depends on its version.
+/// How a language separates the thousands of a number. Digits are always 0-9: all readers of our seven
+/// languages know them, and the browser's default for Arabic depends on its version.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grouping {
     /// 1,234,567
@@ -290,7 +288,7 @@ impl Words {
     }
 }
 
-/// Where a duration stands in the tables: seconds rounded up, minutes and hours to the nearest.
+/// The index of a duration in the tables: seconds rounded up, minutes and hours to the nearest.
 fn index(d: Duration) -> usize {
     let s = d.as_millis().div_ceil(1000).min(u128::from(MAX_HOURS * 3600)) as u64;
     let minutes = (s + 30) / 60;

@@ -2,14 +2,14 @@
 //! alike.
 //!
 //! A template is compiled at start into literal text and slots, once for every language and kind of page, so
-//! that a rendering copies segments and writes a few numbers. Whatever does not change between visitors (the
-//! words, the operator's title, sections that a kind leaves out) is already part of the literals. A general
-//! template engine was rejected: it would interpret on every request, and it could not say which slots a
-//! waiting page must have.
+//! that rendering copies segments and writes a few numbers. Everything that is the same for all visitors (the
+//! words, the operator's title, the choice of sections) is part of the literals. Rejected: a general template
+//! engine, which would interpret the template on every request and could not check for the slots a waiting
+//! page must have.
 
 use super::PageError;
 
-/// What is filled in per visitor.
+/// A slot that is filled in per visitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Wait,
@@ -22,7 +22,7 @@ pub(crate) enum Slot {
     Data,
     Refresh,
     Form,
-    // The same for every visitor, but large: shared between the pages instead of copied into each.
+    // The same for every visitor, but large: shared by the pages instead of copied into each.
     Style,
     Script,
 }
@@ -58,7 +58,7 @@ const SLOTS: [(&str, Option<Slot>); 24] = [
 /// Sections: kept or left out by kind of page or by what the operator configured.
 const SECTIONS: [&str; 5] = ["has_place", "has_notice", "has_title", "is_full", "is_forbidden"];
 
-/// Slots without which a visitor would be stuck, and why.
+/// Slots that every template must have, and why.
 const MANDATORY: [(&str, &str); 3] = [
     ("wait", "visitors must see how long it takes"),
     ("refresh", "the page must work without JavaScript"),
@@ -86,12 +86,12 @@ pub(crate) struct Template {
 pub(crate) struct Compiled {
     /// All literals, one after the other.
     text: Vec<u8>,
-    /// Where each slot stands in `text`.
+    /// The position of each slot in `text`.
     slots: Vec<(usize, Slot)>,
 }
 
 impl Compiled {
-    /// The literal bytes: what rendering copies at least.
+    /// Bytes of the literals.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
@@ -171,12 +171,10 @@ impl Template {
         self.pieces.iter().any(|p| matches!(p, Piece::Slot(i) if SLOTS[*i].1 == Some(slot)))
     }
 
-    /// Bodies of inline `<script>` and `<style>` elements, for the content security policy.
-    ///
-    /// A slot inside of one is refused: what is escaped for HTML is not safe in a script, and its hash would
-    /// change.
+    /// Bodies of inline `<script>` and `<style>` elements, for the content security policy. A slot inside one
+    /// is refused: text escaped for HTML is not safe in a script, and the hash would change.
     pub(crate) fn inline(&self, path: &str, element: &str) -> Result<Vec<String>, PageError> {
-        // Slots become a character that no template holds, so that they are seen inside the elements.
+        // Slots become a character that no template has, so that they are found inside the elements.
         const HOLE: char = '\0';
         let text: String =
             self.pieces.iter().map(|p| if let Piece::Text(t) = p { t.as_str() } else { "\0" }).collect();
@@ -232,9 +230,8 @@ fn find(name: &str, known: impl Iterator<Item = &'static str> + Clone, what: &st
     })
 }
 
-/// Takes the indentation, empty lines and whole-line comments out of one of our own assets, which are written
-/// for readers but sent to everybody. The assets keep to the rule this needs: no comment shares a line with
-/// anything else, no text spans lines.
+/// Removes indentation, empty lines and whole-line comments from one of our own assets. The assets must keep
+/// two rules: a comment has its line to itself, and no text spans lines.
 pub(crate) fn squeeze(asset: &str) -> String {
     let comment = |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
     let lines = asset.lines().map(str::trim).filter(|line| !line.is_empty() && !comment(line));

@@ -1,7 +1,7 @@
 //! One [`Dispatcher`] per worker sends requests to replicas and repeats those that are safe to repeat.
 //!
 //! ```text
-//! pick replica ─► pooled or fresh connection ─► exchange ─► check head ─► stream body ─► connection back to pool
+//! pick replica ─► pooled or fresh connection ─► exchange ─► check head ─► stream body ─► back to pool
 //!      ▲                    │ failed                │ lost        │ bad                     101: tunnel
 //!      └─ another replica ◄─┴───────────────────────┘             └─► 502
 //! ```
@@ -11,8 +11,8 @@
 //! | what happened | repeated | counts as retry |
 //! | --- | --- | --- |
 //! | no connection (refused, timed out) | on another replica, any method: nothing was sent | yes |
-//! | a pooled connection was dead, the message came back | on a fresh connection, any method: nothing was sent | no |
-//! | a pooled connection was lost before the first byte | on a fresh connection, if idempotent (RFC 9110 9.2.2) | no |
+//! | a pooled connection was dead, nothing was sent | on a fresh connection, any method | no |
+//! | a pooled connection was lost, no first byte | on a fresh connection, if idempotent (RFC 9110) | no |
 //! | a fresh connection was lost before the first byte | on another replica, if idempotent | yes |
 //! | no first byte in time | never: the origin may still be working, a second copy adds load to overload | |
 //! | the response has begun | never | |
