@@ -31,38 +31,25 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// How long the end of the process waits for the last lines if their reader has stopped reading.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One request.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// When the request came.
     pub time: Timestamp,
-    /// The visitor's address.
     pub client: IpAddr,
-    /// Method.
     pub method: &'a str,
     /// Request target, without the ticket (the caller takes `tg` out).
     pub target: &'a str,
-    /// Protocol version of the request.
     pub version: Version,
-    /// Status of the response.
     pub status: u16,
-    /// Bytes of the response's body.
     pub bytes: u64,
-    /// `Referer`.
     pub referer: Option<&'a [u8]>,
-    /// `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// `X-Request-Id`.
     pub request_id: &'a str,
-    /// Name of the class.
     pub class: &'a str,
-    /// The gateway's decision.
     pub verdict: &'a str,
     /// Time waited in the room and the queue.
     pub wait: Duration,
     /// Time from the request to the last byte of the response.
     pub response_time: Duration,
-    /// The replica that answered.
     pub replica: Option<&'a str>,
 }
 
@@ -269,13 +256,11 @@ impl Drop for AccessWriter {
     }
 }
 
-/// The writing thread.
 struct Writer<S> {
     messages: Receiver<Message>,
     sink: S,
     shared: Arc<Shared>,
     block: Vec<u8>,
-    /// Lines in the block.
     lines: u64,
 }
 

@@ -4,7 +4,7 @@
 //! confirmed change. There is no fsync, as for the promises: a crash of the machine may lose the last
 //! seconds. A line that a crash cut off is ended at the next start, and readers skip it.
 //!
-//! A disk that hangs delays those who change something, each on a blocking thread, and nobody else: nothing
+//! A disk that hangs delays those who change something, each on a blocking thread, and nothing else: nothing
 //! here is called on the control thread or a worker.
 //!
 //! A full disk prevents no change. The change is made, and the log says that it could not be recorded: an
@@ -40,16 +40,13 @@ impl By<'static> {
     pub const SIGNAL: Self = Self { who: "signal", why: "" };
 }
 
-/// What changed.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `end-session`, `end-sessions`.
     pub action: &'static str,
     /// The key, if one changed.
     pub key: Option<String>,
-    /// Its value before.
     pub old: Value,
-    /// Its value now.
     pub new: Value,
 }
 
@@ -60,7 +57,6 @@ impl Entry {
     }
 }
 
-/// The record of all changes.
 pub struct Audit {
     dir: PathBuf,
     log: Mutex<Log>,

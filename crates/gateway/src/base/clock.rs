@@ -45,7 +45,6 @@ impl Clock {
         }
     }
 
-    /// The time now.
     pub fn now(&self) -> Timestamp {
         let now_us = self.base_us.load(Ordering::Relaxed) + self.elapsed_us();
         // A correction may have moved the offset back since then, by a millisecond at most; until the

@@ -18,18 +18,10 @@ use tidegate_settings::{Log, LogFormat};
 /// Why logging could not be set up, or its level not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter has a mistake.
     #[error("expected a level or a filter like \"info,tidegate=debug\"; got \"{got}\" ({why})")]
-    Filter {
-        /// What was given.
-        got: String,
-        /// What the parser says.
-        why: String,
-    },
-    /// [`init`] was called before.
+    Filter { got: String, why: String },
     #[error("logging is set up already")]
     AlreadySet,
-    /// The subscriber is gone.
     #[error("logging has ended")]
     Ended,
 }

@@ -45,7 +45,6 @@ impl StateDir {
         Ok(Self { path })
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -169,7 +168,6 @@ impl Saver {
     }
 }
 
-/// Ends the thread.
 impl Drop for Saver {
     fn drop(&mut self) {
         self.mailbox.next.lock().is_closed = true;

@@ -37,22 +37,17 @@ const MAX_KEY: usize = 512;
 const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
 const URL: HeaderName = HeaderName::from_static("tidegate-url");
 
-/// One application.
 pub struct Authoriser {
     settings: tidegate_settings::Application,
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
-    /// Its verdicts.
     pub counts: Counts,
 }
 
-/// Counts of an application's verdicts.
 #[derive(Default)]
 pub struct Counts {
-    /// Questions it said yes to.
     pub yes: AtomicU64,
-    /// Questions it said no to.
     pub no: AtomicU64,
     /// Questions without a verdict, and those not asked because too many were under way.
     pub none: AtomicU64,
@@ -64,7 +59,6 @@ enum Kept {
 }
 
 impl Authoriser {
-    /// From checked settings.
     pub fn new(settings: &tidegate_settings::Application) -> Self {
         Self {
             settings: settings.clone(),
@@ -75,7 +69,6 @@ impl Authoriser {
         }
     }
 
-    /// Its settings.
     pub fn settings(&self) -> &tidegate_settings::Application {
         &self.settings
     }

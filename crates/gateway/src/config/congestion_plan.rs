@@ -18,25 +18,12 @@ use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
 /// Why detectors and rules cannot be compiled; `tidegate check` reports the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A condition.
     #[error("rule.{rule}: expected {}; got {}", .wrong.expected, .wrong.got)]
-    Condition {
-        /// Whose.
-        rule: String,
-        /// What is wrong.
-        wrong: Wrong,
-    },
-    /// A URL.
+    Condition { rule: String, wrong: Wrong },
     #[error("rule.{rule}: the path glob {glob:?} is too long from its first wildcard on")]
-    Glob {
-        /// Whose.
-        rule: String,
-        /// Which.
-        glob: String,
-    },
+    Glob { rule: String, glob: String },
 }
 
-/// When a rule holds.
 #[derive(Debug)]
 pub struct Conditions {
     /// It comes in force.
@@ -46,20 +33,15 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Both of them.
     pub fn each(&self) -> impl Iterator<Item = &Condition> {
         std::iter::once(&self.when).chain(&self.until)
     }
 }
 
-/// Detectors and rules, compiled.
 #[derive(Debug)]
 pub struct Plan {
-    /// As configured.
     pub detectors: Vec<Detector>,
-    /// The criterion of each detector.
     pub criteria: Vec<Criterion>,
-    /// Rules, for the core.
     pub rules: Vec<RuleConfig>,
     /// By rule.
     pub conditions: Arc<Vec<Conditions>>,

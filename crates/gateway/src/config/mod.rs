@@ -36,7 +36,6 @@ pub use class_ids::ClassTag;
 
 /// The configuration in force.
 pub struct Config {
-    /// As written.
     pub settings: Settings,
     /// From a request head to the class's index in the file.
     classifier: Arc<Classifier>,
@@ -44,21 +43,16 @@ pub struct Config {
     order: Vec<ClassId>,
     /// By class id; classes that a reload has removed are among them.
     pub classes: Vec<ClassFacts>,
-    /// Seals and opens tickets.
     pub keys: Arc<KeyRing>,
-    /// Bindings a ticket may have.
     pub bindings: BindingKinds,
-    /// What waiting visitors see.
     pub pages: Arc<Pages>,
     /// No class is named in `room.classes`: every navigation waits.
     pub all_navigations: bool,
     /// Who may come in, by class.
     pub ingress: Ingress,
-    /// Service levels.
     pub tiers: Arc<Tiers>,
     /// Applications that rules ask, in the order of the file.
     pub applications: Vec<Arc<Authoriser>>,
-    /// Detectors and rules.
     pub plan: Arc<Plan>,
     gate: GateConfig,
 }
@@ -68,7 +62,6 @@ pub struct Config {
 pub struct ClassFacts {
     /// Its name in metrics and logs.
     pub name: Arc<str>,
-    /// Its work.
     pub cost: Cost,
     /// It is named in `room.classes`.
     pub waits: bool,
@@ -93,22 +86,16 @@ impl ClassFacts {
 /// Why a configuration cannot be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A class's match.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
-    /// A key.
     #[error("room.keys: {0}")]
     Keys(#[from] KeyError),
-    /// A service level's key.
     #[error(transparent)]
     Tier(#[from] TierError),
-    /// The page template or logo.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// The estimator's name.
     #[error("capacity.estimator: {0}")]
     Estimator(#[from] capacity::UnknownEstimator),
-    /// A rule.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -234,7 +221,6 @@ impl Config {
         by_id(&self.order, known, self.classes.len(), |_| IngressConfig::default())
     }
 
-    /// The class of a request.
     pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
         self.order[self.classifier.classify(head).index()]
     }
@@ -257,7 +243,7 @@ impl Config {
         self.order.iter().copied().find(|id| self.classes[id.index()].mark == mark)
     }
 
-    /// The class's facts; an id that nobody has falls back to the default class.
+    /// The class's facts; those of the default class for an unused id.
     pub fn class(&self, id: ClassId) -> &ClassFacts {
         let Some(default) = self.order.last() else { unreachable!("there is a default class") };
         self.classes.get(id.index()).unwrap_or(&self.classes[default.index()])
@@ -274,7 +260,6 @@ impl Config {
         Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
     }
 
-    /// For the room.
     pub fn room_config(&self) -> RoomConfig {
         let r = &self.settings.room;
         RoomConfig {
@@ -293,7 +278,6 @@ impl Config {
         }
     }
 
-    /// For tier 2.
     pub fn gate_config(&self) -> GateConfig {
         self.gate.clone()
     }
@@ -331,7 +315,6 @@ impl Config {
         capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Config::new"))
     }
 
-    /// The operator's bounds.
     pub fn bounds(&self) -> Bounds {
         let c = &self.settings.capacity;
         Bounds {
@@ -352,7 +335,7 @@ impl Config {
         tunables.outflow
     }
 
-    /// How long the gate waits for requests in progress after SIGTERM.
+    /// How long the gateway waits for requests in progress after SIGTERM.
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
@@ -368,7 +351,6 @@ impl Config {
         self.settings.counts_sessions() && !matches!(self.settings.role, Role::TokenGen { .. })
     }
 
-    /// For the table of sessions.
     pub fn session_config(&self) -> SessionConfig {
         let session = &self.settings.session;
         let slots = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

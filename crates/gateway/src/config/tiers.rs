@@ -34,20 +34,10 @@ const MAX_TOKEN: usize = 8 << 10;
 pub enum TierError {
     /// Its public key cannot be read.
     #[error("tier.{tier}.jwt.public_key: {source}")]
-    Read {
-        /// The level.
-        tier: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { tier: String, source: std::io::Error },
     /// Its public key does not fit its algorithm.
     #[error("tier.{tier}.jwt.public_key: expected a PEM public key for the algorithm: {source}")]
-    Key {
-        /// The level.
-        tier: String,
-        /// Why.
-        source: jsonwebtoken::errors::Error,
-    },
+    Key { tier: String, source: jsonwebtoken::errors::Error },
 }
 
 /// One level, as the request path sees it.
@@ -65,7 +55,6 @@ pub struct Tier {
     signs: Signs,
 }
 
-/// How a level is recognised.
 struct Signs {
     client: Vec<IpNet>,
     /// Lower-case name of the field, and the accepted hashes.
@@ -127,7 +116,6 @@ impl Tiers {
         self.iter().find(|(_, tier)| &*tier.name == name).map(|(id, _)| id)
     }
 
-    /// The level of a request.
     pub fn of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
         let mut seen = Seen { headers, hashed: HashMap::new() };
         self.iter()

@@ -11,7 +11,6 @@ use super::metrics::Scope;
 /// Average, minimum and maximum; all three are NaN if nothing is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// Average.
     pub average: f32,
     /// Minimum one-second value.
     pub min: f32,
@@ -20,7 +19,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Nothing is known.
     pub const NOTHING: Self = Self { average: f32::NAN, min: f32::NAN, max: f32::NAN };
 
     /// Of one second.
@@ -28,7 +26,6 @@ impl Spread {
         Self { average: value, min: value, max: value }
     }
 
-    /// Whether nothing is known.
     pub fn is_nothing(&self) -> bool {
         self.average.is_nan()
     }
@@ -122,7 +119,6 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Empty sums.
     pub fn new(scope: Scope) -> Self {
         Self { scope, seconds: 0, parts: vec![Part::NOTHING; scope.metrics().len()] }
     }
@@ -136,13 +132,11 @@ impl Sum {
         }
     }
 
-    /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         self.seconds += other.seconds;
         self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// The aggregate.
     pub fn aggregate(&self) -> Aggregate {
         Aggregate {
             seconds: u32::try_from(self.seconds).unwrap_or(u32::MAX),

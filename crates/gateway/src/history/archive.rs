@@ -18,7 +18,6 @@ use super::metrics::Scope;
 pub struct Archive {
     /// Length of an interval, in seconds.
     pub step: u64,
-    /// How many are kept.
     pub rows: u64,
 }
 
@@ -58,7 +57,6 @@ impl Archive {
 pub struct Series(Arc<str>);
 
 impl Series {
-    /// All requests.
     pub fn all() -> Self {
         Self("all".into())
     }
@@ -91,7 +89,6 @@ impl Series {
         self.0.strip_prefix("class:")
     }
 
-    /// Which figures it has.
     pub fn scope(&self) -> Scope {
         if &*self.0 == "gate" { Scope::Gate } else { Scope::Class }
     }
@@ -116,13 +113,10 @@ pub struct Second {
 /// One second or a longer interval that is over.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Index in [`ARCHIVES`].
     pub archive: usize,
     /// Its beginning.
     pub at: u64,
-    /// Its series.
     pub series: Series,
-    /// Its figures.
     pub data: Aggregate,
 }
 

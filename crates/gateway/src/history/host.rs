@@ -2,10 +2,17 @@
 
 use std::fs;
 
-/// Reads the host's figures; processor time is that since the previous call.
+/// Reads the host's figures.
 #[derive(Default)]
 pub struct Host {
     last: Option<Cpu>,
+}
+
+/// Shares in use; NaN: not known.
+pub struct HostUse {
+    /// Of processor time, since the previous call.
+    pub cpu: f32,
+    pub memory: f32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,8 +22,7 @@ struct Cpu {
 }
 
 impl Host {
-    /// Share of processor time used since the last call, and share of memory in use; NaN: not known.
-    pub fn read(&mut self) -> (f32, f32) {
+    pub fn read(&mut self) -> HostUse {
         let cpu = fs::read_to_string("/proc/stat").ok().and_then(|text| cpu(&text));
         let share = match (self.last, cpu) {
             (Some(last), Some(now)) if now.all > last.all => {
@@ -27,7 +33,8 @@ impl Host {
         self.last = cpu;
         let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text));
         // Not `min`, which would turn NaN into 1.
-        (if share > 1.0 { 1.0 } else { share }, memory.unwrap_or(f32::NAN))
+        let cpu = if share > 1.0 { 1.0 } else { share };
+        HostUse { cpu, memory: memory.unwrap_or(f32::NAN) }
     }
 }
 
@@ -56,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_first_call_knows_no_processor_time() {
-        assert!(Host::default().read().0.is_nan());
+        assert!(Host::default().read().cpu.is_nan());
     }
 
     #[test]

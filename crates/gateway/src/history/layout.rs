@@ -30,7 +30,6 @@ pub struct Layout {
 /// A figure that a file lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFigure {
-    /// Its name.
     pub name: &'static str,
     /// Its index in a row.
     pub index: usize,
@@ -73,7 +72,6 @@ impl Layout {
         self.width
     }
 
-    /// Writes a row.
     pub fn encode(&self, data: &Aggregate, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&data.seconds.to_le_bytes());

@@ -27,12 +27,10 @@ impl Memory {
         self.seconds.push_back(second);
     }
 
-    /// The oldest second.
     pub fn first(&self) -> Option<u64> {
         self.seconds.front().map(|second| second.at)
     }
 
-    /// The newest second.
     pub fn last(&self) -> Option<u64> {
         self.seconds.back().map(|second| second.at)
     }
@@ -52,7 +50,6 @@ impl Memory {
         })
     }
 
-    /// Series of the newest second.
     pub fn series(&self) -> Vec<Series> {
         self.seconds
             .back()

@@ -19,7 +19,6 @@ use tidegate_core::units::Rate;
 pub enum Scope {
     /// Each class, and all requests together.
     Class,
-    /// The gateway or its host.
     Gate,
 }
 
@@ -32,7 +31,6 @@ impl Scope {
         }
     }
 
-    /// Its figures.
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Class => &CLASS,
@@ -64,14 +62,11 @@ pub enum Weight {
     Requests(&'static str),
 }
 
-/// One figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its stable name, in snake case.
     pub name: &'static str,
-    /// The unit of its values.
     pub unit: &'static str,
-    /// How averages are weighted.
     pub weight: Weight,
     /// One line on what it is.
     pub help: &'static str,
@@ -87,7 +82,6 @@ enum From {
 /// The last second of one class, or of all requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassSecond {
-    /// Rates and times.
     pub figures: Figures,
     /// Requests at the origin, including those whose response is being sent.
     pub in_flight: u64,
@@ -100,15 +94,11 @@ pub struct ClassSecond {
 pub struct GateSecond {
     /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
-    /// The estimator's last result.
     pub estimate: Estimate,
-    /// The waiting room.
     pub room: RoomState,
-    /// Tier 2.
     pub gate: Totals,
     /// Requests per second whose visitors left the queue.
     pub abandoned_per_s: f64,
-    /// Visitor connections open.
     pub connections: usize,
     /// Sessions open, where they are counted.
     pub sessions: Option<u64>,
@@ -143,7 +133,6 @@ const fn of_gate(
 
 const RATE: &str = "1/s";
 
-/// Figures of a class.
 #[rustfmt::skip]
 static CLASS: [Metric; 21] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),

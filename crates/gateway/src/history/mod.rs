@@ -43,7 +43,6 @@ const QUEUE: usize = 60;
 /// How long the end of the process waits for the last second.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The history of one gateway.
 pub struct History {
     inner: Arc<Inner>,
     queue: Mutex<Option<SyncSender<Second>>>,
@@ -66,14 +65,11 @@ struct Inner {
     write_us: AtomicU64,
 }
 
-/// The state of the history.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Health {
-    /// Whether a history is kept.
     pub enabled: bool,
     /// Whether the file is in use; else only the last minutes are kept, in memory.
     pub on_disk: bool,
-    /// The file.
     pub file: PathBuf,
     /// Its size and that of its log and index beside it, as of the last write or failure.
     pub bytes: u64,
@@ -130,7 +126,6 @@ impl History {
         }
     }
 
-    /// Its state.
     pub fn health(&self) -> Health {
         let inner = &self.inner;
         Health {

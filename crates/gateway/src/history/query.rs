@@ -11,10 +11,8 @@ use super::memory::Memory;
 use super::metrics;
 use super::store::{Reader, StoreError};
 
-/// A question about one figure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// The figure's name.
     pub metric: String,
     /// The series; ignored for figures of the gateway.
     pub series: Series,
@@ -29,10 +27,8 @@ pub struct Query {
 /// Why a query cannot be answered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum QueryError {
-    /// No such figure.
     #[error("no figure {0:?}; GET /v1/history without parameters lists them")]
     Metric(String),
-    /// The range is empty.
     #[error("`from` must lie before `to` and before now")]
     Empty,
     /// The step is too short or too long.
@@ -45,7 +41,6 @@ pub enum QueryError {
 pub struct Point {
     /// Its beginning, in seconds since the Unix epoch.
     pub at: u64,
-    /// The figure in it.
     pub value: Spread,
 }
 
@@ -54,7 +49,6 @@ pub struct Point {
 pub struct Points {
     /// Length of the intervals, in seconds.
     pub step: u64,
-    /// In order.
     pub points: Vec<Point>,
     /// The aggregate of the range; `None` if nothing was measured.
     pub whole: Option<Spread>,

@@ -24,27 +24,21 @@
 //! maintain).
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
-use super::archive::{ARCHIVES, Row, Series};
-use super::layout::{FIGURE_BYTES, HEAD_BYTES};
+use super::archive::{ARCHIVES, Archive, Row, Series};
+use super::layout::{FIGURE_BYTES, HEAD_BYTES, Layout};
 use super::metrics::Scope;
 
-mod reader;
-mod schema;
-mod series;
-
-pub use reader::Reader;
-pub use schema::Layouts;
-
-use reader::read;
-use schema::schema;
-use series::{Entry, add_series, read_series};
-
+/// "Tdgt": the file is ours.
+const APPLICATION_ID: i32 = 0x5464_6774;
+/// Version of the tables, not of the figures.
+const VERSION: i32 = 1;
 const PAGE_BYTES: u64 = 4096;
 /// The write-ahead log is copied into the file when it has this many pages (4 MiB).
 const CHECKPOINT_PAGES: u64 = 1000;
@@ -92,7 +86,6 @@ fn bound(series: usize, figures: u64) -> u64 {
     (256 << 10) + 2 * series as u64 * rows * (HEAD_BYTES + FIGURE_BYTES * figures + 20)
 }
 
-/// The table of an archive.
 fn table(archive: usize) -> String {
     format!("every_{}s", ARCHIVES[archive].step)
 }
@@ -137,7 +130,7 @@ impl Store {
         // Checked before anything is changed. Without a checkpoint on close, another program's file and its
         // log, which the last connection would copy into the file and remove, stay as they are.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        schema::is_ours(&db)?;
+        is_ours(&db)?;
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         db.pragma_update(None, "page_size", PAGE_BYTES)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
@@ -171,7 +164,6 @@ impl Store {
         Ok(self.db.pragma_update(None, "max_page_count", pages)?)
     }
 
-    /// The second written last.
     pub fn last(&self) -> Option<u64> {
         self.last
     }
@@ -257,6 +249,249 @@ impl Store {
         rows.sort_by_key(|row| row.at);
         Ok(rows)
     }
+}
+
+/// The file, for queries beside the writer.
+pub struct Reader {
+    db: Connection,
+    layouts: Layouts,
+}
+
+impl Reader {
+    /// Opens the file, which the writer has created.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let db = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        db.busy_timeout(BUSY)?;
+        db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        let layouts = Layouts::read(&db)?;
+        Ok(Self { db, layouts })
+    }
+
+    pub fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// Names of the series kept.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn series(&self) -> Result<Vec<Series>, StoreError> {
+        Ok(read_series(&self.db)?.into_keys().collect())
+    }
+
+    /// Calls `each` with the beginning and the bytes of every interval of one series that begins in `span`,
+    /// in any order.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(
+        &self,
+        archive: usize,
+        series: &Series,
+        span: Range<u64>,
+        each: impl FnMut(u64, &[u8]),
+    ) -> Result<(), StoreError> {
+        match one_series(&self.db, series)? {
+            Some(entry) => Ok(read(&self.db, archive, entry, span, each)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As [`Reader::read`], for a known series.
+fn read(
+    db: &Connection,
+    archive: usize,
+    entry: Entry,
+    span: Range<u64>,
+    mut each: impl FnMut(u64, &[u8]),
+) -> rusqlite::Result<()> {
+    let Archive { step, rows } = ARCHIVES[archive];
+    let from = span.start.max((entry.since + 1).saturating_sub(step));
+    if from >= span.end {
+        return Ok(());
+    }
+    let (first, last) = (ARCHIVES[archive].slot(from), ARCHIVES[archive].slot(span.end - 1));
+    let intervals = (span.end - 1) / step - from / step + 1;
+    // A span over the ring's end has two ranges.
+    let ranges = if intervals >= rows {
+        vec![(0, rows - 1)]
+    } else if first <= last {
+        vec![(first, last)]
+    } else {
+        vec![(first, rows - 1), (0, last)]
+    };
+    let whose =
+        if by_slot(archive) { format!("AND key % {MAX_SERIES} = {}", entry.id) } else { String::new() };
+    let sql = format!(
+        "SELECT at, data FROM {} WHERE key BETWEEN ?1 AND ?2 {whose} AND at >= ?3 AND at < ?4",
+        table(archive)
+    );
+    let mut select = db.prepare_cached(&sql)?;
+    for (first, last) in ranges {
+        let keys = (key(archive, entry.id, first), key(archive, entry.id, last));
+        let mut rows = select.query(params![keys.0, keys.1, from, span.end])?;
+        while let Some(row) = rows.next()? {
+            each(row.get(0)?, row.get_ref(1)?.as_blob()?);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+pub struct Layouts([Layout; 2]);
+
+impl Layouts {
+    /// Those of the file; figures that it lacks are added if it is writable.
+    fn read(db: &Connection) -> Result<Self, StoreError> {
+        Ok(Self([layout(db, Scope::Class)?, layout(db, Scope::Gate)?]))
+    }
+
+    /// Most figures in a row.
+    fn width(&self) -> usize {
+        self.0.iter().map(Layout::width).max().unwrap_or(0)
+    }
+
+    pub fn of(&self, scope: Scope) -> &Layout {
+        &self.0[scope as usize]
+    }
+}
+
+/// Whether the tables are ours; `false`: there are none. Writes nothing.
+fn is_ours(db: &Connection) -> Result<bool, StoreError> {
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(false);
+    }
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION_ID, VERSION) => Ok(true),
+        (APPLICATION_ID, version) => {
+            Err(StoreError::Damaged(format!("of version {version}, this program writes {VERSION}")))
+        }
+        _ => Err(StoreError::Damaged("another program's".into())),
+    }
+}
+
+/// Creates the tables, or checks that they are ours.
+fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
+    if is_ours(db)? {
+        return Ok(());
+    }
+    db.pragma_update(None, "application_id", APPLICATION_ID)?;
+    db.pragma_update(None, "user_version", VERSION)?;
+    db.execute_batch(
+        "CREATE TABLE metric (scope TEXT NOT NULL, name TEXT NOT NULL, place INTEGER NOT NULL,
+                              PRIMARY KEY (scope, name)) WITHOUT ROWID;
+         CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, since INTEGER NOT NULL,
+                              used INTEGER NOT NULL);
+         CREATE TABLE last (id INTEGER PRIMARY KEY, at INTEGER NOT NULL);",
+    )?;
+    for archive in 0..ARCHIVES.len() {
+        let table = table(archive);
+        db.execute_batch(&format!(
+            "CREATE TABLE {table} (key INTEGER PRIMARY KEY, at INTEGER NOT NULL, data BLOB NOT NULL)"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The file's layout; figures that it lacks are added if it is writable.
+fn layout(db: &Connection, scope: Scope) -> Result<Layout, StoreError> {
+    let known: Vec<(String, usize)> = db
+        .prepare("SELECT name, place FROM metric WHERE scope = ?1")?
+        .query_map([scope.name()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let (layout, new) = Layout::new(scope, &known)
+        .map_err(|_| StoreError::Damaged("its list of figures is invalid".into()))?;
+    if !db.is_readonly("main")? {
+        for figure in new {
+            let row = params![scope.name(), figure.name, figure.index];
+            db.execute("INSERT INTO metric VALUES (?1, ?2, ?3)", row)?;
+        }
+    }
+    Ok(layout)
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    id: usize,
+    /// Rows of intervals that ended before are those of the series that had the number earlier.
+    since: u64,
+    /// Last written, to the minute.
+    used: u64,
+}
+
+fn read_series(db: &Connection) -> rusqlite::Result<HashMap<Series, Entry>> {
+    db.prepare_cached("SELECT name, id, since, used FROM series")?
+        .query_map([], |row| {
+            let name: String = row.get(0)?;
+            Ok((Series::from(&*name), Entry { id: row.get(1)?, since: row.get(2)?, used: row.get(3)? }))
+        })?
+        .collect()
+}
+
+fn one_series(db: &Connection, series: &Series) -> rusqlite::Result<Option<Entry>> {
+    db.prepare_cached("SELECT id, since, used FROM series WHERE name = ?1")?
+        .query_row([series.name()], |row| {
+            Ok(Entry { id: row.get(0)?, since: row.get(1)?, used: row.get(2)? })
+        })
+        .optional()
+}
+
+/// Gives a series a number: a free one, or that of the series whose last write is the oldest. `None`: all are
+/// in use.
+fn add_series(
+    db: &Transaction<'_>,
+    all: &mut HashMap<Series, Entry>,
+    max: usize,
+    series: &Series,
+    at: u64,
+) -> rusqlite::Result<Option<Entry>> {
+    let mut taken = [false; MAX_SERIES];
+    for entry in all.values() {
+        if let Some(taken) = taken.get_mut(entry.id) {
+            *taken = true;
+        }
+    }
+    let id = match taken[..max].iter().position(|taken| !taken) {
+        Some(id) => id,
+        None => {
+            let oldest = all.iter().filter(|(_, e)| e.id < max).min_by_key(|(_, e)| e.used);
+            // `used` is exact to the minute.
+            let Some((name, entry)) = oldest.filter(|(_, e)| e.used + 120 < at) else { return Ok(None) };
+            let (name, id) = (name.clone(), entry.id);
+            tracing::info!(
+                old = name.name(),
+                new = series.name(),
+                "history: an unused series makes room for a new one"
+            );
+            db.execute("DELETE FROM series WHERE id = ?1", [id])?;
+            all.remove(&name);
+            // After the clock has jumped back there may be rows of the future.
+            for (archive, Archive { rows, step }) in ARCHIVES.iter().enumerate() {
+                let whose = if by_slot(archive) {
+                    format!("key % {MAX_SERIES} = {id}")
+                } else {
+                    let first = key(archive, id, 0);
+                    format!("key BETWEEN {first} AND {}", first + rows - 1)
+                };
+                let sql = format!("UPDATE {} SET at = 0 WHERE {whose} AND at + {step} > ?1", table(archive));
+                db.execute(&sql, [at])?;
+            }
+            id
+        }
+    };
+    let entry = Entry { id, since: at, used: at };
+    db.execute("INSERT INTO series VALUES (?1, ?2, ?3, ?3)", params![id, series.name(), at])?;
+    all.insert(series.clone(), entry);
+    Ok(Some(entry))
 }
 
 #[cfg(test)]

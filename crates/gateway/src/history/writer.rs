@@ -20,7 +20,7 @@ use std::sync::mpsc::Receiver;
 
 use super::Inner;
 use super::archive::{ARCHIVES, Consolidator, Row, Second};
-use super::host::Host;
+use super::host::{Host, HostUse};
 use super::metrics::{self, HOST_CPU, HOST_MEMORY};
 use super::store::{Store, StoreError};
 
@@ -50,7 +50,6 @@ enum Trouble {
     Store(#[from] StoreError),
 }
 
-/// The writer's state.
 pub(super) struct Writer {
     inner: Arc<Inner>,
     dir: PathBuf,
@@ -110,7 +109,7 @@ impl Writer {
 
     /// Puts one second into memory, the archives and the file.
     pub(super) fn take(&mut self, mut second: Second) {
-        let (cpu, memory) = self.host.read();
+        let HostUse { cpu, memory } = self.host.read();
         let gate = super::archive::Series::gate();
         if let Some((_, values)) = second.series.iter_mut().find(|(series, _)| *series == gate) {
             for (name, value) in [(HOST_CPU, cpu), (HOST_MEMORY, memory)] {
@@ -142,7 +141,6 @@ impl Writer {
         self.file.as_ref().expect("an open file").store.limit_pages(1).expect("a limit");
     }
 
-    /// Queues rows for the file.
     fn keep(&mut self, rows: Vec<Row>) {
         for row in rows {
             let waiting = &mut self.pending[row.archive];

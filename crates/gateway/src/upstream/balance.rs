@@ -58,7 +58,6 @@ pub enum Miss {
     Silent,
     /// A response that may not be passed on.
     Bad,
-    /// The visitor's body failed.
     Body,
 }
 
@@ -185,7 +184,7 @@ impl Replicas {
     }
 
     /// The replica for the next request, with the request counted there. While every one that is well works
-    /// on as many as it may (answers that go on hold a replica longer than the gate), it waits for one, at
+    /// at its limit (streaming responses hold a replica longer than the gate's slot), it waits for one, at
     /// most for `patience`.
     pub async fn enter(
         &self,

@@ -18,7 +18,6 @@ use hyper::body::Incoming;
 use crate::http::hygiene::prepare_trailers;
 use crate::upstream::deadline::Limit;
 
-/// Any error.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The body of a request to the origin.
@@ -33,7 +32,6 @@ enum Kind {
 }
 
 impl RequestBody {
-    /// No body.
     pub fn empty() -> Self {
         Self(Kind::Empty)
     }
@@ -43,12 +41,10 @@ impl RequestBody {
         Self(Kind::Full(bytes.into()))
     }
 
-    /// The visitor's body.
     pub fn incoming(body: Incoming) -> Self {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Incoming(body)) }
     }
 
-    /// Any stream.
     pub fn boxed(body: impl Body<Data = Bytes, Error = BoxError> + 'static) -> Self {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Boxed(Box::pin(body))) }
     }
@@ -124,7 +120,7 @@ impl Body for RequestBody {
     }
 }
 
-/// What hyper is told when the visitor's body fails; the cause itself goes to the dispatcher.
+/// hyper's error when the visitor's body fails; the dispatcher gets the cause itself.
 #[derive(Debug, thiserror::Error)]
 #[error("the request body ended early")]
 struct Broken;
@@ -164,14 +160,12 @@ impl Held {
         })
     }
 
-    /// Lets the body flow.
     pub fn open(&self) {
         if !self.open.replace(true) {
             self.wake();
         }
     }
 
-    /// Whether the body flows.
     pub fn is_open(&self) -> bool {
         self.open.get()
     }
@@ -266,7 +260,6 @@ pub(crate) fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// How a body ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Every byte was taken by hyper's write buffer; the visitor may not have received it yet.

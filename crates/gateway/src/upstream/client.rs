@@ -19,7 +19,6 @@ use crate::http::socket::Socket;
 use crate::upstream::balance::Replica;
 use crate::upstream::body::BoxError;
 
-/// One request and its limits.
 pub(crate) struct Call<'a> {
     /// With an absolute URI (`http://host[:port]/path`). `Host`, `Connection` and, unless it is set,
     /// `User-Agent` are filled in.

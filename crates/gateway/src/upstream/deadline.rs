@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Not armed.
 const NEVER: u64 = u64::MAX;
 
 /// Counts the ticks of one worker and owns its slots.
@@ -52,7 +51,6 @@ impl Ticks {
         (shortest / 10).clamp(Duration::from_millis(5), Duration::from_millis(100))
     }
 
-    /// The length of a tick.
     pub fn grain(&self) -> Duration {
         self.grain
     }
@@ -116,7 +114,6 @@ impl Slot {
         self.at.set(self.now.get().saturating_add(ticks));
     }
 
-    /// Removes the limit.
     pub fn disarm(&self) {
         self.at.set(NEVER);
     }

@@ -32,7 +32,6 @@ const MAX_INFORMATIONAL: usize = 16;
 /// A connection could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No connection in time.
     #[error("no connection within the time limit")]
     Timeout,
     /// Refused, unreachable, or the name has no address.
@@ -48,9 +47,7 @@ pub(crate) struct Conn {
     pub(crate) sender: SendRequest<RequestBody>,
     /// Its time limit: first byte, then silence in the body.
     pub(crate) slot: Rc<Slot>,
-    /// Where its 1xx responses arrive.
     pub(crate) relay: Arc<Relay>,
-    /// It was used before.
     pub(crate) reused: bool,
     idle_since: u64,
 }
@@ -185,7 +182,6 @@ impl Pool {
         }
     }
 
-    /// A fresh connection.
     pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, ConnectError> {
         bump(&self.stats.connects);
         let limit = self.connect_timeout.get();

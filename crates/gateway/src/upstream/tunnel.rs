@@ -39,7 +39,6 @@ pub(crate) struct Ends {
 pub struct TunnelHandle {
     state: Cell<TunnelState>,
     notify: Notify,
-    /// Dropped when the tunnel ends.
     keep_alive: RefCell<Option<Box<dyn Any>>>,
 }
 
@@ -49,7 +48,6 @@ enum TunnelState {
     #[default]
     Closed,
     Open,
-    /// To be closed.
     Cut,
 }
 
@@ -112,7 +110,6 @@ impl Drop for OpenTunnel {
     }
 }
 
-/// The tunnels of one worker.
 pub(crate) struct Tunnels {
     closing: Rc<Closing>,
     stats: Arc<Stats>,
@@ -203,7 +200,6 @@ async fn switch(mut side: OnUpgrade, idle: &Limit) -> io::Result<Upgraded> {
     .await
 }
 
-/// One direction of a tunnel.
 struct Half<F> {
     buffer: Box<[u8]>,
     /// `from..to` of the buffer was read and not yet written.

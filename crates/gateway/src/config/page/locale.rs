@@ -17,16 +17,12 @@ mod zh;
 /// A language of the waiting page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Lang {
-    /// English: for everybody whose language is not here.
+    /// English, also for visitors whose language is missing here.
     #[default]
     En,
-    /// German.
     De,
-    /// French.
     Fr,
-    /// Spanish.
     Es,
-    /// Hindi.
     Hi,
     /// Chinese, simplified characters.
     Zh,
@@ -220,7 +216,7 @@ pub(crate) struct Strings {
     pub turn: &'static str,
     /// The wait grew.
     pub longer: &'static str,
-    /// No answer from the gate.
+    /// No answer from the gateway.
     pub lost: &'static str,
     /// Answered again.
     pub back: &'static str,
@@ -242,11 +238,11 @@ pub(crate) struct Heading {
     pub message: &'static str,
 }
 
-/// Up to here a duration is told in seconds; the script has the same limits.
+/// Longest duration shown in seconds; the script has the same limits.
 const MAX_SECONDS: u64 = 90;
 /// Up to here in minutes, beyond in hours.
 const MAX_MINUTES: u64 = 90;
-/// Longer durations are told as this one: no room waits for two days.
+/// Longest duration shown; no room waits for two days.
 const MAX_HOURS: u64 = 48;
 
 /// All durations of one language in words.

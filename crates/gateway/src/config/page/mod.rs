@@ -42,16 +42,9 @@ const MAX_LOGO_BYTES: usize = 64 << 10;
 pub enum PageError {
     /// A file cannot be read as UTF-8 text or at all.
     #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A mistake in the template.
+    Read { path: String, source: std::io::Error },
     #[error("{path}:{line}: expected {expected}")]
     Template {
-        /// The file.
         path: String,
         /// Where, from 1.
         line: usize,
@@ -60,38 +53,16 @@ pub enum PageError {
     },
     /// The template lacks what a visitor needs.
     #[error("{path}: the slot `{{{{{slot}}}}}` is missing: {why}")]
-    Missing {
-        /// The file.
-        path: String,
-        /// The slot.
-        slot: &'static str,
-        /// What it is for.
-        why: &'static str,
-    },
+    Missing { path: String, slot: &'static str, why: &'static str },
     /// A slot where escaping for HTML does not protect.
     #[error("{path}: expected no slot inside <{element}>: put it into the page and read it from there")]
-    InScript {
-        /// The file.
-        path: String,
-        /// `script` or `style`.
-        element: String,
-    },
-    /// The logo is too large to be sent to everybody who waits.
+    InScript { path: String, element: String },
+    /// The logo is too large to be part of every page.
     #[error("{path}: expected a logo of at most {max} bytes, found {bytes}")]
-    LogoSize {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
+    LogoSize { path: String, bytes: usize, max: usize },
     /// The logo is no image we embed.
     #[error("{path}: expected an SVG or a PNG image")]
-    LogoKind {
-        /// The file.
-        path: String,
-    },
+    LogoKind { path: String },
 }
 
 /// All pages, ready to be filled in.

@@ -17,7 +17,6 @@ pub enum Kind {
     Late,
     /// The origin does not answer; the position is kept.
     Unavailable,
-    /// The ticket is forged.
     Forbidden,
     /// A rule refuses the request; `wait` is the time until another try.
     Overloaded,
@@ -44,9 +43,7 @@ impl Kind {
 /// What one visitor's page shows. Everything in it may come from outside; all of it is escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Why the page is shown.
     pub kind: Kind,
-    /// Its language.
     pub lang: Lang,
     /// The HTTP status it is sent with: RFC 9457 repeats it in the body.
     pub status: u16,
@@ -54,7 +51,6 @@ pub struct View<'a> {
     pub wait: Duration,
     /// People ahead.
     pub place: u64,
-    /// Time waited so far.
     pub waited: Duration,
     /// When the page asks for its status first: see [`super::poll_interval`].
     pub poll: Duration,
@@ -74,11 +70,9 @@ pub struct View<'a> {
 /// A visitor's state, for the status document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Not yet.
     Waiting,
     /// The turn has come: the page goes to its target.
     Ready,
-    /// The turn has passed.
     Expired,
     /// The ticket was used, in another tab perhaps.
     Redeemed,
@@ -88,10 +82,8 @@ pub enum State {
     Unavailable,
 }
 
-/// The status document.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
-    /// The visitor's state.
     pub state: State,
     /// Time until the turn.
     pub wait_ms: u64,
@@ -99,7 +91,6 @@ pub struct Status<'a> {
     pub place: u64,
     /// When to ask again: see [`super::poll_interval`].
     pub poll_ms: u64,
-    /// Time waited so far.
     pub waited_ms: u64,
     /// The ticket that replaces the old one, for clients without cookies; `None`: a cookie carries it.
     pub ticket: Option<&'a str>,

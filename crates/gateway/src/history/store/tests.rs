@@ -1,10 +1,8 @@
 //! The file: rows overwritten in place, the size bound over a year, and other files under its name.
 
-use std::ops::Range;
-
 use super::*;
 use crate::history::aggregate::{Aggregate, Spread};
-use crate::history::archive::{Archive, Consolidator, Second};
+use crate::history::archive::{Consolidator, Second};
 use crate::history::tests::Scratch;
 
 fn data(scope: Scope, value: f32) -> Aggregate {

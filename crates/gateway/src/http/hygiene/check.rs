@@ -6,17 +6,14 @@ use http::{HeaderMap, Method, Version, header};
 
 use crate::http::wire::is_authority;
 
-/// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To the origin.
     Origin,
     /// The gateway itself answers, as the last recipient: OPTIONS or TRACE with `Max-Forwards: 0` (RFC 9110
     /// 7.6.2).
     Gate,
 }
 
-/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
     /// `Host` is no host, or empty.
@@ -38,10 +35,8 @@ pub enum Reject {
     /// TRACE would show the visitor fields that proxies have added (RFC 9110 9.3.8).
     #[error("TRACE is not supported")]
     Trace,
-    /// An expectation other than `100-continue`.
     #[error("expectation not known")]
     Expect,
-    /// `Max-Forwards` is no number.
     #[error("malformed Max-Forwards")]
     MaxForwards,
 }

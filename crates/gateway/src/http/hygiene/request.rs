@@ -22,7 +22,6 @@ const MAX_REQUEST_ID: usize = 128;
 /// What a request's preparation depends on.
 #[derive(Clone, Copy)]
 pub struct ForwardContext<'a> {
-    /// Address of the connection's peer.
     pub peer: IpAddr,
     /// The peer is a trusted proxy: what it says about others is passed on, not replaced.
     pub trusted: bool,
@@ -30,7 +29,6 @@ pub struct ForwardContext<'a> {
     pub scheme: &'static str,
     /// Name in `Via`; empty: no `Via`.
     pub via: &'a str,
-    /// Also send `Forwarded`.
     pub forwarded: bool,
     /// `Host` for the origin; empty: the visitor's.
     pub host: &'a str,
@@ -176,7 +174,6 @@ fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&Head
     }
 }
 
-/// An address as text.
 fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     let IpAddr::V4(v4) = ip else { return out.extend_from_slice(ip.to_string().as_bytes()) };
     for (i, octet) in v4.octets().into_iter().enumerate() {

@@ -33,7 +33,6 @@ pub enum Refusal {
     /// The request target has a character or a form that RFC 9112 3.2 does not allow.
     #[error("malformed request target")]
     Target,
-    /// Not HTTP/1.0 or HTTP/1.1.
     #[error("HTTP version not supported")]
     Version,
     /// HTTP/1.1 without a `Host` field (RFC 9112 3.2).
@@ -63,7 +62,6 @@ pub enum Refusal {
     /// The head is longer than the limit.
     #[error("request head too large")]
     HeadTooLarge,
-    /// More fields than the limit.
     #[error("too many header fields")]
     TooManyFields,
     /// `Content-Length` is above the limit on bodies.
@@ -128,7 +126,6 @@ pub enum BadBody {
 }
 
 impl BadBody {
-    /// The status of the response.
     pub const fn status(self) -> u16 {
         match self {
             Self::TooLarge => 413,

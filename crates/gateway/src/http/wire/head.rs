@@ -21,14 +21,11 @@ const MAX_EMPTY_LINES: u8 = 4;
 /// ` HTTP/1.1` and the space before the target.
 const LINE_EXTRA: usize = MAX_METHOD + 12;
 
-/// Limits on a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of the whole head, its last CRLF included.
     pub bytes: usize,
-    /// Field lines.
     pub fields: usize,
-    /// Bytes of the request target.
     pub target: usize,
     /// Largest `Content-Length`; 0: no limit.
     pub body: u64,
@@ -45,14 +42,12 @@ pub enum Framing {
     Chunked,
 }
 
-/// What a complete head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes of the head, its last CRLF included.
     pub len: usize,
     /// HTTP/1.1; else HTTP/1.0.
     pub http_11: bool,
-    /// Where the message ends.
     pub framing: Framing,
     /// `Expect: 100-continue` was sent, by HTTP/1.1.
     pub expect_continue: bool,

@@ -132,13 +132,11 @@ enum Phase {
     Answer,
     /// Writing a refusal, then closing.
     Refuse,
-    /// Nothing more will be read.
     Closed,
 }
 
 /// A visitor's socket as hyper sees it.
-///
-/// `K` is told of every [`WireEvent`]. `S` is a tokio stream.
+/// `K` is called with every [`WireEvent`]. `S` is a tokio stream.
 pub struct Wire<S, K> {
     socket: S,
     events: K,
@@ -151,9 +149,7 @@ pub struct Wire<S, K> {
     cleared: usize,
     /// `held` has bytes that the scan has not seen.
     unscanned: bool,
-    /// A request has been served.
     served: bool,
-    /// The socket's stream has ended.
     ended: bool,
     /// The one turn after the end of the stream has been given.
     graced: bool,
@@ -177,7 +173,6 @@ enum Wait {
     Head,
     /// More of a body.
     Body,
-    /// Its next request.
     Idle,
 }
 
@@ -208,7 +203,7 @@ impl<S, K: Fn(WireEvent)> Wire<S, K> {
         (wire, handle)
     }
 
-    /// The socket, and the bytes received that nobody has read: for a tunnel after an upgrade.
+    /// The socket, and the received bytes that hyper has not read: for a tunnel after an upgrade.
     pub fn into_inner(self) -> (S, Vec<u8>) {
         (self.socket, self.held)
     }

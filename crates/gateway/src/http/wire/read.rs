@@ -291,7 +291,6 @@ enum Received {
     Handed,
     /// Bytes, held back; or a verdict.
     Held,
-    /// The end of the stream.
     End,
 }
 

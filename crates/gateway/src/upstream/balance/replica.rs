@@ -43,7 +43,6 @@ impl Seats {
     }
 }
 
-/// One replica of the origin.
 pub struct Replica {
     id: u64,
     seats: Arc<Seats>,
@@ -113,7 +112,6 @@ impl Replica {
         most == 0 || self.in_flight() < most
     }
 
-    /// Requests sent to it.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
@@ -123,7 +121,6 @@ impl Replica {
         self.errors.load(Relaxed)
     }
 
-    /// Failures since the last success.
     pub fn failures_in_a_row(&self) -> u32 {
         self.failures.load(Relaxed)
     }
@@ -245,7 +242,6 @@ impl Replica {
     }
 }
 
-/// Addresses of one replica.
 pub(crate) enum Addresses {
     One(SocketAddr),
     Many(Arc<Resolved>),
@@ -283,7 +279,6 @@ impl InFlight {
         Some(Self(replica.clone()))
     }
 
-    /// The replica it is at.
     pub fn replica(&self) -> &Arc<Replica> {
         &self.0
     }

@@ -17,7 +17,6 @@ pub const CAPACITY: f64 = 100.0;
 /// Retries per second and worker that are allowed without any requests to earn them.
 pub const FLOOR_PER_S: f64 = 1.0;
 
-/// One worker's budget.
 #[derive(Debug)]
 pub struct Budget {
     share: Cell<f64>,
@@ -31,7 +30,6 @@ impl Budget {
         Self { share: Cell::new(share), tokens: Cell::new(CAPACITY), refilled: Cell::new(now) }
     }
 
-    /// Sets another share.
     pub fn set_share(&self, share: f64) {
         self.share.set(share);
     }

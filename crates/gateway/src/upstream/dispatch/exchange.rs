@@ -19,7 +19,6 @@ use crate::upstream::pool::{Conn, Pool};
 /// curl waits as long).
 pub(crate) const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// Why no response head came.
 pub(crate) enum Failure {
     /// Nothing was written; the request is handed back.
     Unsent(Box<Request<RequestBody>>),
@@ -27,9 +26,7 @@ pub(crate) enum Failure {
     Lost(hyper::Error),
     /// The origin sent something that is not a response.
     Bad(hyper::Error),
-    /// The visitor's body failed.
     Body(BoxError),
-    /// Nothing came in time.
     Timeout,
 }
 

@@ -60,7 +60,6 @@ pub const FRESH_ENOUGH: Duration = Duration::from_secs(1);
 /// Buffers of kept heads that are recycled; more are freed.
 const MAX_SPARES: usize = 256;
 
-/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum DispatchError {
     /// Every replica is down by the active checks, or none is configured.
@@ -236,12 +235,10 @@ impl Dispatcher {
         inner.read_ticks.set(inner.pool.ticks.cover(origin.read_timeout));
     }
 
-    /// The counters of this worker.
     pub fn stats(&self) -> Arc<Stats> {
         self.0.stats.clone()
     }
 
-    /// Idle connections to the origin.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.idle()
     }

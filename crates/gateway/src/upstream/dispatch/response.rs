@@ -25,7 +25,6 @@ pub enum BodyError {
     /// The visitor was too slow for a shared response.
     #[error("the visitor fell too far behind a shared answer")]
     Behind,
-    /// A shared response broke off.
     #[error("the shared answer was broken off")]
     Shared,
     /// The connection was lost, or the chunked coding is wrong.
