@@ -254,8 +254,7 @@ impl Config {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
     }
 
-    /// The checks before admission. `waits`: the class meets the room; `returns`: the client can ask again
-    /// later.
+    /// What guards the way to the desk for a class that waits, or one that does not; `returns`: whoever asks can come back.
     pub fn entrance(&self, waits: bool, returns: bool) -> Entrance<'_> {
         Entrance { ingress: &self.ingress, max_wait: self.settings.room.max_wait, waits, returns }
     }

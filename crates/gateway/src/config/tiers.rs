@@ -174,7 +174,7 @@ impl Tier {
     /// Takes a request's work from the quota.
     ///
     /// # Errors
-    /// The quota is used up; the time until it suffices again.
+    /// It is used up: how long until there is enough again.
     pub fn take(&self, cost: Cost, now: Timestamp) -> Result<(), Duration> {
         self.quota.as_ref().map_or(Ok(()), |quota| quota.take(cost, now))
     }

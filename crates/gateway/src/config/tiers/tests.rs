@@ -156,7 +156,7 @@ fn a_repeated_field_has_no_token() {
 }
 
 #[test]
-fn public_keys_verify_and_are_never_used_as_secrets() {
+fn public_keys_verify_and_are_never_taken_for_secrets() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tiers/test_keys");
     let private = |name: &str| std::fs::read(format!("{dir}/{name}.pem")).unwrap();
     let keys = [
