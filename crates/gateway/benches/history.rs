@@ -1,5 +1,5 @@
-//! The history's file: size of a year, time of a second's write and of queries. `cargo bench -p tidegate-gateway --bench
-//! history`.
+//! The history's file: size after a year, time to write a second and to query. `cargo bench -p
+//! tidegate-gateway --bench history`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -28,12 +28,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// All archives full, then seconds as they come, then queries.
+/// Fills all archives, then measures the writing of seconds, then queries.
 fn year(path: &Path, classes: usize) {
     let names = (0..classes).map(|i| Series::class(&format!("class{i}")));
     let series: Vec<Series> = [Series::all(), Series::gate()].into_iter().chain(names).collect();
     let mut store = Store::open(path, 64).expect("a file");
-    // Coarsest first: a series begins with its first row.
+    // Coarsest first, because a series begins with its first row.
     for (archive, a) in ARCHIVES.iter().enumerate().rev() {
         let ats = (a.oldest(NOW)..=a.start(NOW)).step_by(a.step as usize);
         let row = |at: u64, series: &Series| {
@@ -85,7 +85,7 @@ fn queries(path: &Path) {
         let mut times = Vec::new();
         let (mut n, mut step) = (0, 0);
         for _ in 0..21 {
-            // Without SQLite's cache: a connection of its own each time, as the first query has it.
+            // A new connection each time, so that SQLite's cache is empty, as for a first query.
             let start = now();
             let reader = Reader::open(path).expect("the file");
             let points =

@@ -1,79 +1,63 @@
 //! The access log: one line per request, written by a thread of its own.
 //!
-//! Workers format a line and put it into a bounded queue. If the disk is slower than the crowd, lines are dropped and
-//! counted: a request never waits for its log line. The thread writes in blocks while lines keep coming and at once
-//! when they stop. Rejected: an unbounded queue (memory grows exactly when the machine is in trouble) and writing
-//! from the workers (one slow disk stops every visitor of that core).
+//! Workers format a line and put it into a bounded queue. If the disk is too slow, lines are dropped and
+//! counted: a request never waits for its log line. The thread writes in blocks while lines keep coming, and
+//! at once when they stop. Rejected: an unbounded queue (memory would grow exactly when the machine is
+//! overloaded) and writing from the workers (one slow disk would stop every visitor of that core).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Version;
+use jiff::fmt::strtime;
+use parking_lot::Mutex;
 use tidegate_core::units::Timestamp;
 
 use tidegate_settings::AccessLog;
 
-/// Lines that may wait for the writer: about 2 MiB, a fifth of a second at 40,000 requests per second, which covers
-/// the pauses of a healthy disk.
+/// Lines that may wait for the writer: about 2 MiB, a fifth of a second at 40,000 requests per second, which
+/// covers the pauses of a healthy disk.
 pub const QUEUE_LINES: usize = 8192;
 
 /// Bytes written at once while lines keep coming.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// How long the end of the process waits for the last lines, if whoever reads them has stopped reading.
+/// How long the end of the process waits for the last lines if their reader has stopped reading.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is said about one request.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// When the request came.
     pub time: Timestamp,
-    /// The visitor.
     pub client: IpAddr,
-    /// Method.
     pub method: &'a str,
     /// Request target, without the ticket (the caller takes `tg` out).
     pub target: &'a str,
-    /// Protocol version of the request.
     pub version: Version,
-    /// Status of the response.
     pub status: u16,
-    /// Bytes of the response's body.
     pub bytes: u64,
-    /// `Referer`.
     pub referer: Option<&'a [u8]>,
-    /// `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// `X-Request-Id`.
     pub request_id: &'a str,
-    /// Name of the class.
     pub class: &'a str,
-    /// What the gate decided.
     pub verdict: &'a str,
     /// Time waited in the room and the queue.
     pub wait: Duration,
     /// Time from the request to the last byte of the response.
     pub response_time: Duration,
-    /// The replica that answered.
     pub replica: Option<&'a str>,
 }
 
 impl Entry<'_> {
     /// Appends the line in Apache's combined form, with the line's end.
     pub fn combined(&self, out: &mut Vec<u8>) {
-        let (date, [h, m, s]) = (Date::of(self.time), clock(self.time));
-        let month = MONTHS[usize::from(date.month) - 1];
-        _ = write!(
-            out,
-            "{} - - [{:02}/{month}/{:04}:{h:02}:{m:02}:{s:02} +0000] \"",
-            self.client, date.day, date.year
-        );
+        let time = utc(self.time, "%d/%b/%Y:%H:%M:%S +0000");
+        _ = write!(out, "{} - - [{time}] \"", self.client);
         escape(self.method.as_bytes(), out);
         out.push(b' ');
         escape(self.target.as_bytes(), out);
@@ -86,14 +70,8 @@ impl Entry<'_> {
 
     /// Appends the line as one JSON object, with the line's end. Bytes that are not UTF-8 become U+FFFD.
     pub fn json(&self, out: &mut Vec<u8>) {
-        let (date, [h, m, s]) = (Date::of(self.time), clock(self.time));
-        let ms = self.time.as_millis() % 1_000;
-        _ = write!(
-            out,
-            "{{\"time\":\"{:04}-{:02}-{:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z\"",
-            date.year, date.month, date.day
-        );
-        _ = write!(out, ",\"client\":\"{}\"", self.client);
+        let time = utc(self.time, "%Y-%m-%dT%H:%M:%S%.3fZ");
+        _ = write!(out, "{{\"time\":\"{time}\",\"client\":\"{}\"", self.client);
         json_text("method", self.method.as_bytes(), out);
         json_text("target", self.target.as_bytes(), out);
         _ = write!(
@@ -114,8 +92,8 @@ impl Entry<'_> {
     }
 }
 
-/// As Apache does: quotes, backslashes, control bytes and everything beyond ASCII are escaped, so that no visitor
-/// can forge a line or a field, or send commands to the terminal of whoever reads the log.
+/// Escapes quotes, backslashes, control bytes and everything beyond ASCII as Apache does, so that no visitor
+/// can forge a line or a field, or send commands to the terminal of a reader.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {
@@ -132,37 +110,10 @@ fn json_text(name: &str, text: &[u8], out: &mut Vec<u8>) {
     _ = serde_json::to_writer(out, &String::from_utf8_lossy(text));
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// A day of the Gregorian calendar, UTC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Date {
-    year: u64,
-    month: u8,
-    day: u8,
-}
-
-impl Date {
-    /// Days since 1970-01-01 to a date (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`):
-    /// counts from 1 March of year 0, so that the leap day is the last of its year.
-    fn of(time: Timestamp) -> Self {
-        let days = time.second() / 86_400 + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let day = (day_of_year - (153 * shifted + 2) / 5 + 1) as u8;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 } as u8;
-        Self { year: era * 400 + year_of_era + u64::from(month <= 2), month, day }
-    }
-}
-
-/// Hour, minute, second.
-fn clock(time: Timestamp) -> [u64; 3] {
-    let second = time.second() % 86_400;
-    [second / 3_600, second / 60 % 60, second % 60]
+/// The time in UTC. Times after the year 9999 become the last one that the calendar has.
+fn utc(time: Timestamp, format: &'static str) -> strtime::Display<'static> {
+    let us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(us).unwrap_or(jiff::Timestamp::MAX).strftime(format)
 }
 
 /// Where lines go.
@@ -208,7 +159,7 @@ impl Sink for LogFile {
 
 enum Message {
     Line(Vec<u8>),
-    /// Look at [`Shared::reopen`].
+    /// [`Shared::reopen`] was set.
     Wake,
 }
 
@@ -224,7 +175,7 @@ pub struct AccessWriter {
     json: bool,
     queue: Option<SyncSender<Message>>,
     shared: Arc<Shared>,
-    /// Closes when the thread has written everything.
+    /// Closed when the thread has written everything.
     done: Mutex<Receiver<()>>,
 }
 
@@ -244,7 +195,7 @@ impl AccessWriter {
         }
     }
 
-    /// An access log into any sink, with room for `lines` waiting lines.
+    /// An access log that writes to `sink`; `lines` may wait in the queue.
     ///
     /// # Errors
     /// No thread could be started.
@@ -277,10 +228,10 @@ impl AccessWriter {
         }
     }
 
-    /// After log rotation: lines handed over from now on go to a new file of the configured name.
+    /// After log rotation: lines from now on go to a new file of the configured name.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
-        // A full queue needs no wake-up: the writer looks at the flag before every line.
+        // A full queue needs no wake-up: the writer checks the flag before every line.
         _ = self.queue.as_ref().map(|queue| queue.try_send(Message::Wake));
     }
 
@@ -298,20 +249,18 @@ impl AccessWriter {
 impl Drop for AccessWriter {
     fn drop(&mut self) {
         self.queue = None;
-        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.get_mut();
         if let Err(RecvTimeoutError::Timeout) = done.recv_timeout(CLOSE_TIMEOUT) {
             tracing::warn!("the access log's reader has stopped reading: its last lines are lost");
         }
     }
 }
 
-/// The writing thread.
 struct Writer<S> {
     messages: Receiver<Message>,
     sink: S,
     shared: Arc<Shared>,
     block: Vec<u8>,
-    /// Lines in the block.
     lines: u64,
 }
 
@@ -335,7 +284,7 @@ impl<S: Sink> Writer<S> {
         self.write();
     }
 
-    /// The next message; what is in the block is written before waiting for one. `None` at the end.
+    /// The next message; the block is written before waiting for one. `None` at the end.
     fn next(&mut self) -> Option<Message> {
         match self.messages.try_recv() {
             Ok(message) => Some(message),

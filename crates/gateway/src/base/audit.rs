@@ -1,28 +1,29 @@
 //! Who changed what, when and why: one line of JSON per change, in `audit.jsonl` of the state directory.
 //!
-//! A record is written, with one write(2), before the change is answered: a killed process forgets no change that it has
-//! confirmed. No fsync, as with the promises: a crash of the machine may lose the last seconds. A line that a crash has
-//! torn is ended at the next start and skipped by readers.
+//! A record is written with one write(2) before the change is confirmed, so that a killed process loses no
+//! confirmed change. There is no fsync, as for the promises: a crash of the machine may lose the last
+//! seconds. A line that a crash cut off is ended at the next start, and readers skip it.
 //!
-//! A disk that hangs keeps those who change something waiting, each on a thread that is made for it, and nobody else: nothing here
-//! is called on the control thread or a worker.
+//! A disk that hangs delays those who change something, each on a blocking thread, and nothing else: nothing
+//! here is called on the control thread or a worker.
 //!
-//! What is not here: a change waits for no disk that is full. It is made, and the log says that it could not be recorded;
-//! an operator in trouble must be able to turn the knobs.
+//! A full disk prevents no change. The change is made, and the log says that it could not be recorded: an
+//! operator in trouble must be able to change settings.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate_core::units::Timestamp;
 
 const FILE: &str = "audit.jsonl";
-/// A file is put aside at this size: some 20,000 changes, read in a tenth of a second.
+/// A new file is begun at this size: some 20,000 changes, read in a tenth of a second.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-/// Files put aside: with the present one 32 MiB in all, years of an operator, minutes of a tuner at a thousand changes a second.
+/// Older files that are kept: 32 MiB with the present one. That is years of an operator's changes, or minutes
+/// of a tuner's at a thousand a second.
 const KEPT: usize = 7;
 
 /// Who changes something, and why.
@@ -30,54 +31,50 @@ const KEPT: usize = 7;
 pub struct By<'a> {
     /// The token's name and the peer's address, a tuner's name, or "signal".
     pub who: &'a str,
-    /// In their own words; may be empty.
+    /// The reason they gave; may be empty.
     pub why: &'a str,
 }
 
 impl By<'static> {
-    /// The process got a signal.
+    /// A signal to the process.
     pub const SIGNAL: Self = Self { who: "signal", why: "" };
 }
 
-/// What changed.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `end-session`, `end-sessions`.
     pub action: &'static str,
     /// The key, if one changed.
     pub key: Option<String>,
-    /// Its value before.
     pub old: Value,
-    /// Its value now.
     pub new: Value,
 }
 
 impl Entry {
-    /// Something that changes no key.
+    /// An action that changes no key.
     pub fn act(action: &'static str) -> Self {
         Self { action, key: None, old: Value::Null, new: Value::Null }
     }
 }
 
-/// The record of all changes.
 pub struct Audit {
     dir: PathBuf,
     log: Mutex<Log>,
 }
 
 struct Log {
-    /// `None`: it cannot be written; tried again with every record.
+    /// `None`: it cannot be opened; every record tries again.
     file: Option<File>,
     bytes: u64,
     next_id: u64,
 }
 
 impl Audit {
-    /// Goes on with what is recorded in this directory.
+    /// Continues the record in this directory.
     pub fn open(dir: &Path) -> Self {
         let this = Self { dir: dir.to_owned(), log: Mutex::new(Log { file: None, bytes: 0, next_id: 1 }) };
         let last = this.page(u64::MAX, 1).unwrap_or_default().first().and_then(id);
-        let mut log = this.lock();
+        let mut log = this.log.lock();
         log.next_id = last.map_or(1, |last| last + 1);
         if let Err(e) = log.reopen(dir) {
             tracing::warn!(error = %e, "changes cannot be recorded");
@@ -91,7 +88,7 @@ impl Audit {
         if entries.is_empty() {
             return;
         }
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         let mut lines = String::new();
         for entry in entries {
             let Entry { action, key, old, new } = entry;
@@ -116,8 +113,8 @@ impl Audit {
     /// A file is there but cannot be read.
     pub fn page(&self, before: u64, limit: usize) -> io::Result<Vec<Value>> {
         let files: Vec<io::Result<File>> = {
-            // While the lock is held no file is put aside: none is missed or read twice.
-            let _log = self.lock();
+            // No file is renamed while the lock is held, so none is missed or read twice.
+            let _log = self.log.lock();
             (0..=KEPT).map(|n| File::open(name(&self.dir, n))).collect()
         };
         let mut page = Vec::new();
@@ -138,10 +135,6 @@ impl Audit {
             }
         }
         Ok(page)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -174,11 +167,11 @@ impl Log {
         Ok(())
     }
 
-    /// Opens the present file, and ends a line that a crash has torn.
+    /// Opens the present file, and ends a line that a crash cut off.
     fn reopen(&mut self, dir: &Path) -> io::Result<()> {
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(name(dir, 0))?;
-        // Of a pipe, which an operator may put there for a collector, nothing.
+        // 0 for a pipe, which an operator may put there for a collector.
         self.bytes = file.metadata()?.len();
         if self.bytes > 0 {
             let mut last = [0];
@@ -227,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn records_outlive_the_process_and_a_torn_line_spoils_none() {
+    fn records_outlive_the_process_and_a_line_that_was_cut_off_spoils_none() {
         let dir = Dir::new("torn");
         let audit = Audit::open(&dir.0);
         note(&audit, "a");
@@ -247,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_pages_go_over_files() {
+    fn the_files_are_bounded_and_pages_span_them() {
         let dir = Dir::new("bounded");
         let audit = Audit::open(&dir.0);
         let long = "k".repeat(100_000);
-        // Two files' worth more than is kept.
+        // Two files more than are kept.
         let records = (KEPT + 3) * MAX_FILE_BYTES as usize / long.len();
         for n in 0..records {
             note(&audit, &format!("{n} {long}"));
@@ -272,11 +265,11 @@ mod tests {
         assert!(seen * long.len() > KEPT * MAX_FILE_BYTES as usize, "{seen} of {records}");
         drop(audit);
         let audit = Audit::open(&dir.0);
-        assert_eq!(audit.lock().next_id, records as u64 + 1);
+        assert_eq!(audit.log.lock().next_id, records as u64 + 1);
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_stops_nobody() {
+    fn changes_are_possible_without_a_writable_directory() {
         let dir = Dir::new("gone");
         let audit = Audit::open(&dir.0.join("nowhere"));
         note(&audit, "lost");

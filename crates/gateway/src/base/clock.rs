@@ -1,27 +1,28 @@
-//! The only clock: wall time that never runs backwards.
+//! The only clock of the process: wall time that never runs backwards.
 //!
-//! Tickets outlive the process and cross hosts, so decisions are made in wall time. But wall time may step (an
-//! operator sets it, NTP corrects it), and a schedule must not. The clock therefore runs on the monotonic
-//! timer, offset to wall time, and [`Clock::discipline`], called on every control tick, steers the offset
-//! towards the wall by at most 1 % of the time that passed: a visitor's second stays a second within 1 %. Only
-//! a step forward of more than `STEP` is followed at once: the machine was suspended, and everybody waited.
+//! Tickets outlive the process and cross hosts, so decisions are made in wall time. But wall time may step
+//! (an operator sets it, NTP corrects it), and a schedule must not. The clock therefore runs on the monotonic
+//! timer, offset to wall time. [`Clock::discipline`], called on every control tick, moves the offset towards
+//! wall time by at most 1 % of the time that passed, so that a visitor's second stays a second within 1 %.
+//! Only a step forward of more than `STEP` is followed at once: the machine was suspended, and the visitors
+//! have waited for all that time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_core::units::Timestamp;
 
-/// A wall clock this far ahead was not adjusted but resumed from suspension or set; followed at once.
+/// A wall clock further ahead than this was set, or the machine was suspended: it is followed at once.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Reads the time; shared by all threads.
+/// Shared by all threads.
 pub struct Clock {
     start: Instant,
     /// Wall time at `start`, in µs since the Unix epoch, as steered so far.
     base_us: AtomicU64,
     /// Monotonic µs at the last correction.
     disciplined_us: AtomicU64,
-    /// No time before this one is told any more.
+    /// The latest time that was returned.
     told_us: AtomicU64,
 }
 
@@ -32,7 +33,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that agrees with the wall now.
+    /// A clock that starts at the present wall time.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
     pub fn new() -> Self {
         let start = Instant::now();
@@ -44,17 +45,17 @@ impl Clock {
         }
     }
 
-    /// The time now.
     pub fn now(&self) -> Timestamp {
         let now_us = self.base_us.load(Ordering::Relaxed) + self.elapsed_us();
-        // A correction may have taken the offset back since, by a millisecond at most: time stands still for so long.
+        // A correction may have moved the offset back since then, by a millisecond at most; until the
+        // difference has passed, the clock stands still.
         let told_us = self.told_us.load(Ordering::Relaxed);
         let later_us =
             if now_us > told_us { self.told_us.fetch_max(now_us, Ordering::Relaxed) } else { told_us };
         Timestamp::from_micros(now_us.max(later_us))
     }
 
-    /// Steers towards the wall clock. Called by the control thread only.
+    /// Moves the offset towards wall time. Called by the control thread only.
     pub fn discipline(&self) {
         let elapsed = self.elapsed_us();
         let since = elapsed - self.disciplined_us.swap(elapsed, Ordering::Relaxed);
@@ -68,7 +69,8 @@ impl Clock {
     }
 }
 
-/// The next offset: `base` moved towards `target` by at most 1 % of `since`, or onto it when it is a step ahead.
+/// The next offset: `base` moved towards `target` by at most 1 % of `since`; `target` itself when it is more
+/// than `STEP` ahead.
 pub fn steer(base: u64, target: u64, since: u64) -> u64 {
     let most = since / 100;
     if target > base + STEP.as_micros() as u64 {
@@ -115,7 +117,7 @@ mod tests {
         let clock = Clock::new();
         let mut last = clock.now();
         for _ in 0..1000 {
-            // A tick's worth of it.
+            // As much as one tick corrects.
             clock.base_us.fetch_sub(1_000, Ordering::Relaxed);
             let now = clock.now();
             assert!(now >= last, "{now:?} after {last:?}");

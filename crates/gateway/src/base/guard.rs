@@ -1,4 +1,4 @@
-//! What keeps one request's fault its own: its deadline, and a panic in it.
+//! Limits a fault to one request: a deadline, and the end of a panic.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::time::Instant;
 
-/// What `future` returns; `None` if it has not by `deadline`.
+/// The result of `future`; `None` if it is not ready by `deadline`.
 pub(crate) async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match deadline {
         None => Some(future.await),
@@ -15,12 +15,12 @@ pub(crate) async fn within<T>(deadline: Option<Instant>, future: impl Future<Out
     }
 }
 
-/// What `future` returns; `None` if it panics. A fault in one request is no reason to reset a connection without a
-/// word. What the request held (its place at the gate, its ticket) is given back as it unwinds.
+/// The result of `future`; `None` if it panics, so that the visitor gets an error instead of a reset
+/// connection. What the request held (its in-flight slot, its ticket) is given back as it unwinds.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // Not polled again after a panic, so what it may have left half done is not seen.
+        // The future is not polled again after a panic, so nobody sees what it left half done.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(polled) => polled.map(Some),
             Err(_) => Poll::Ready(None),

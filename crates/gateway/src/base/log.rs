@@ -1,7 +1,8 @@
 //! Log lines on standard error: text for people, JSON for programs.
 //!
-//! The log must never take the gate down: what cannot be written, because standard error is closed or its disk is
-//! full, is lost without a word (the stock layer would report the failure on the same standard error).
+//! The log must never stop the gateway: a line that cannot be written, because standard error is closed or
+//! its disk is full, is dropped silently (the stock layer would report the failure on the same standard
+//! error).
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -17,18 +18,10 @@ use tidegate_settings::{Log, LogFormat};
 /// Why logging could not be set up, or its level not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter has a mistake.
     #[error("expected a level or a filter like \"info,tidegate=debug\"; got \"{got}\" ({why})")]
-    Filter {
-        /// What was given.
-        got: String,
-        /// What the parser says.
-        why: String,
-    },
-    /// The process already logs.
+    Filter { got: String, why: String },
     #[error("logging is set up already")]
     AlreadySet,
-    /// The subscriber is gone.
     #[error("logging has ended")]
     Ended,
 }
@@ -39,7 +32,7 @@ pub struct LogHandle {
 }
 
 impl LogHandle {
-    /// Takes over a new `log.level`.
+    /// Sets another level.
     ///
     /// # Errors
     /// [`LogError::Filter`]; the old level stays.
@@ -49,7 +42,7 @@ impl LogHandle {
     }
 }
 
-/// Sets up the process's log; `level` (from the command line) goes over `log.level`.
+/// Sets up the process's log; `level` (from the command line) overrides `log.level`.
 ///
 /// # Errors
 /// [`LogError::Filter`] for a wrong level, [`LogError::AlreadySet`] the second time.
@@ -61,7 +54,7 @@ pub fn init(log: &Log, level: Option<&str>) -> Result<LogHandle, LogError> {
     Ok(LogHandle { filter: handle })
 }
 
-/// The form of a line, apart from where it goes.
+/// Formats lines for `writer`.
 pub fn layer<S, W>(format: LogFormat, colour: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -79,7 +72,7 @@ fn filter(text: &str) -> Result<EnvFilter, LogError> {
     parsed.map_err(|e| LogError::Filter { got: text.escape_debug().to_string(), why: e.to_string() })
 }
 
-/// Colours only for a person at a terminal who has not asked for none (no-color.org).
+/// Colours are for terminals, unless `NO_COLOR` is set (no-color.org).
 fn wants_colour() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal()
@@ -87,7 +80,7 @@ fn wants_colour() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// A writer that never fails: what cannot be written is lost.
+/// A writer that never fails: what cannot be written is dropped.
 pub struct Quiet<W>(pub W);
 
 impl<W: Write> Write for Quiet<W> {

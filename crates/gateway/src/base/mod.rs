@@ -1,4 +1,4 @@
-//! What every layer stands on: the clock, the logs, the state directory.
+//! Used by every layer: the clock, the logs, files in the state directory.
 
 pub mod access_log;
 pub mod audit;

@@ -1,21 +1,24 @@
 //! What survives a restart: the key ring and the promises, in one directory.
 //!
-//! Tickets are stateless, so a killed gate loses nobody as long as it comes back with the same keys; and it
-//! overbooks nobody as long as it remembers what was promised. Both are small: a line per key, and 8 bytes for
-//! every second of the schedule, written once a second to a temporary file and renamed. A crash of the process
-//! loses at most the last second; no fsync, because a crash of the machine empties the waiting room anyway.
+//! Tickets are stateless: a killed gateway that restarts with the same keys loses no visitor, and one that
+//! knows what was promised does not overbook. Both files are small: a line per key, and 8 bytes for every
+//! second of the schedule, written once a second to a temporary file and renamed. A crash of the process
+//! loses at most the last second. There is no fsync, because a crash of the machine empties the waiting room
+//! anyway.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
-/// Far above the schedule of a day: a larger file is not ours.
+/// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// How long the end of the process waits for the last promises.
@@ -28,10 +31,10 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens `path`, or the default for this user and port, and makes it if it is not there.
+    /// Opens `path`, or the default for this user and port; creates it if needed.
     ///
     /// # Errors
-    /// The directory cannot be made or is not writable.
+    /// The directory cannot be created or is not writable.
     pub fn open(path: Option<&Path>, port: u16) -> io::Result<Self> {
         let path = path.map_or_else(|| default_path(port), Path::to_path_buf);
         fs::DirBuilder::new()
@@ -42,7 +45,6 @@ impl StateDir {
         Ok(Self { path })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,8 +98,9 @@ impl StateDir {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.path.join(format!("{name}.new"));
-        // What a crash or somebody else left there is replaced, not followed or written into: in a directory that others
-        // may write to, a link would lead to a file of the user's, and an open file would show them the keys.
+        // A file left there by a crash or by somebody else is replaced, not opened: in a directory that
+        // others may write to, a link could lead to another file of the user, and a file that others have
+        // open would show them the keys.
         match fs::remove_file(&new) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -108,15 +111,16 @@ impl StateDir {
     }
 }
 
-/// Saves promises on a thread of its own: the tick does not wait for the disk. A slow one gets the newest and not all of them.
+/// Saves promises on a thread of its own, so that the tick does not wait for the disk. A slow disk gets only
+/// the newest.
 pub struct Saver {
-    desk: Arc<Desk>,
+    mailbox: Arc<Mailbox>,
     /// Closed when the thread has ended.
     ended: Mutex<Option<Receiver<()>>>,
 }
 
 #[derive(Default)]
-struct Desk {
+struct Mailbox {
     next: Mutex<Next>,
     changed: Condvar,
 }
@@ -130,11 +134,11 @@ struct Next {
 impl Saver {
     /// Starts the thread. If it cannot be started, nothing is saved, and the log says so.
     pub fn start(dir: StateDir) -> Self {
-        let desk = Arc::<Desk>::default();
+        let mailbox = Arc::<Mailbox>::default();
         let (end, ended) = sync_channel::<()>(1);
-        let its = desk.clone();
+        let inbox = mailbox.clone();
         let thread = std::thread::Builder::new().name("promises".into()).spawn(move || {
-            while let Some(promises) = its.next() {
+            while let Some(promises) = inbox.next() {
                 if let Err(e) = dir.save_promises(&promises) {
                     tracing::warn!(error = %e, "promises cannot be saved");
                 }
@@ -144,46 +148,40 @@ impl Saver {
         if let Err(e) = thread {
             tracing::warn!(error = %e, "no thread to save promises: a restart will not know them");
         }
-        Self { desk, ended: Mutex::new(Some(ended)) }
+        Self { mailbox, ended: Mutex::new(Some(ended)) }
     }
 
-    /// Has these saved in place of any that are not yet.
+    /// Saves these soon, in place of any that are not saved yet.
     pub fn save(&self, promises: Vec<u8>) {
-        lock(&self.desk.next).promises = Some(promises);
-        self.desk.changed.notify_one();
+        self.mailbox.next.lock().promises = Some(promises);
+        self.mailbox.changed.notify_one();
     }
 
     /// Waits until the last ones are saved, for a few seconds at most.
     pub fn close(&self) {
-        lock(&self.desk.next).is_closed = true;
-        self.desk.changed.notify_one();
-        if let Some(ended) = lock(&self.ended).take() {
-            // Nothing is ever sent: it ends when the thread does.
+        self.mailbox.next.lock().is_closed = true;
+        self.mailbox.changed.notify_one();
+        if let Some(ended) = self.ended.lock().take() {
+            // Nothing is ever sent; the channel closes when the thread ends.
             let _ = ended.recv_timeout(CLOSE_TIMEOUT);
         }
     }
 }
 
-/// A thread without work is none too many, but one without a gate is.
 impl Drop for Saver {
     fn drop(&mut self) {
-        lock(&self.desk.next).is_closed = true;
-        self.desk.changed.notify_one();
+        self.mailbox.next.lock().is_closed = true;
+        self.mailbox.changed.notify_one();
     }
 }
 
-impl Desk {
-    /// Waits for the next; `None`: there are no more.
+impl Mailbox {
+    /// Waits for the next promises to be saved; `None`: closed.
     fn next(&self) -> Option<Vec<u8>> {
-        let next = lock(&self.next);
-        let waited = self.changed.wait_while(next, |next| next.promises.is_none() && !next.is_closed);
-        waited.unwrap_or_else(PoisonError::into_inner).promises.take()
+        let mut next = self.next.lock();
+        self.changed.wait_while(&mut next, |next| next.promises.is_none() && !next.is_closed);
+        next.promises.take()
     }
-}
-
-/// A poisoned lock guards bytes, not invariants: go on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// By port, so that two gates of one user do not share promises.
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_keeps_nobody_and_gets_the_newest() {
+    fn a_disk_that_hangs_delays_nobody_and_gets_the_newest_promises() {
         let path = scratch("saver");
         let dir = StateDir::open(Some(&path), 1).unwrap();
         // A directory in the way of the temporary file: every attempt fails until it is gone.

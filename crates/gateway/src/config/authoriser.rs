@@ -1,62 +1,55 @@
-//! Asks another application for its verdict on a request (WAC 3.2 f).
+//! Asks an external authoriser for its verdict on a request (WAC 3.2 f).
 //!
-//! One question a key (a client, a cookie's value, a URL) is under way at a time; whoever asks meanwhile waits for its answer. A
-//! verdict is kept for `ttl`. The application is told the key and nothing else, so that the verdict is of what it is kept for.
+//! One question per key (a client, a cookie's value, a URL) is under way at a time; other requests with the
+//! same key wait for its answer. A verdict is kept for `ttl`. The application is told only the key, so that
+//! the verdict is valid for every request with that key.
 //!
-//! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application is in trouble, not the visitor. Without
-//! a verdict by the deadline the request fares as `fallback` says, and so do all others of that key for [`PAUSE`]: an application
-//! that is down costs one deadline a second and key, not one a request.
+//! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application has failed, and
+//! nothing about the visitor. Without a verdict by the deadline `fallback` decides, for this request and all
+//! others of the key during [`PAUSE`]: an application that is down costs one deadline per second and key, not
+//! one per request.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header, request};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
+use parking_lot::Mutex;
 use tidegate_core::units::Timestamp;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::base::clock::Clock;
 use crate::config::tiers;
-use crate::http::socket::Socket;
 use crate::http::target;
 use crate::upstream::body::BoxError;
+use crate::upstream::client::Call;
 use tidegate_settings::{AskKey, Fallback};
 
-/// For how long a question without a verdict is not asked again.
+/// How long a question without a verdict is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest key: a longer one is hashed with the rest of it.
+/// Longest key; of a longer one the rest is hashed.
 const MAX_KEY: usize = 512;
 
 const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
 const URL: HeaderName = HeaderName::from_static("tidegate-url");
 
-/// One application.
 pub struct Authoriser {
     settings: tidegate_settings::Application,
-    authority: String,
-    path: String,
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
-    /// Its verdicts and its silence.
     pub counts: Counts,
 }
 
-/// What an application said.
 #[derive(Default)]
 pub struct Counts {
-    /// Questions it said yes to.
     pub yes: AtomicU64,
-    /// Questions it said no to.
     pub no: AtomicU64,
-    /// Questions it did not answer in time, or not with a verdict; and those not asked because too many were under way.
+    /// Questions without a verdict, and those not asked because too many were under way.
     pub none: AtomicU64,
 }
 
@@ -66,14 +59,8 @@ enum Kept {
 }
 
 impl Authoriser {
-    /// Of checked settings.
     pub fn new(settings: &tidegate_settings::Application) -> Self {
-        let rest = settings.url.strip_prefix("http://").unwrap_or(&settings.url);
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let authority = if has_port(authority) { authority.to_owned() } else { format!("{authority}:80") };
         Self {
-            authority,
-            path: format!("/{path}"),
             settings: settings.clone(),
             kept: Mutex::default(),
             asking: AtomicUsize::new(0),
@@ -82,7 +69,6 @@ impl Authoriser {
         }
     }
 
-    /// What it was made of.
     pub fn settings(&self) -> &tidegate_settings::Application {
         &self.settings
     }
@@ -105,7 +91,7 @@ impl Authoriser {
         self.settings.fallback == Fallback::Allow
     }
 
-    /// What is known, or who will know: asks if nobody does.
+    /// The kept verdict, or else a receiver for the verdict; asks if no question is under way.
     fn look(
         self: &Arc<Self>,
         about: &About,
@@ -113,7 +99,7 @@ impl Authoriser {
     ) -> Result<bool, watch::Receiver<Option<bool>>> {
         let now = clock.now();
         let key = about.key(&self.hash);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         match kept.get(&key) {
             Some(Kept::Verdict { is_yes, until }) if now < *until => return Ok(*is_yes),
             Some(Kept::Asking(answer)) => return Err(answer.clone()),
@@ -128,17 +114,17 @@ impl Authoriser {
         kept.insert(key.clone(), Kept::Asking(answer.clone()));
         drop(kept);
         let question = Question { asker: self.clone(), key, clock: clock.clone(), verdict: None, tell };
-        // A task of its own: whoever asked first may leave.
+        // A task of its own, because the first visitor may leave.
         tokio::task::spawn_local(question.put(about.clone()));
         Err(answer)
     }
 
-    /// Makes room for one more, at the cost of what has run out; else of any verdict.
+    /// Makes room for one more: removes expired verdicts, else some others.
     fn has_room(&self, kept: &mut HashMap<Box<[u8]>, Kept>, now: Timestamp) -> bool {
         if kept.len() < self.settings.max_kept {
             return true;
         }
-        // At most once for as many questions as were dropped.
+        // This runs at most once per as many questions as it removes.
         let is_current = |one: &Kept| !matches!(one, Kept::Verdict { until, .. } if now >= *until);
         kept.retain(|_, one| is_current(one));
         if kept.len() >= self.settings.max_kept {
@@ -150,30 +136,13 @@ impl Authoriser {
     }
 
     async fn status(&self, about: &About) -> Result<StatusCode, BoxError> {
-        let socket = Socket(TcpStream::connect(self.authority.as_str()).await?);
-        let (mut sender, connection) = http1::handshake(socket).await?;
-        let agent = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
-        let request = Request::get(&self.path)
-            .header(header::HOST, &self.authority)
-            .header(header::USER_AGENT, agent)
-            .header(header::CONNECTION, "close")
-            .header(&about.name, &about.value)
-            .body(Empty::<Bytes>::new())?;
-        let response = sender.send_request(request);
-        // The connection is driven here and closed when the head is there: the body does not matter.
-        tokio::select! {
-            biased;
-            response = response => Ok(response?.status()),
-            _ = async { drop(connection.await); std::future::pending::<()>().await } => unreachable!("pending"),
-        }
+        let request = Request::get(&self.settings.url).header(&about.name, &about.value).body(Bytes::new())?;
+        let call = Call { request, replica: None, timeout: self.settings.deadline, max_body: None };
+        Ok(call.send().await?.status())
     }
 }
 
-fn has_port(authority: &str) -> bool {
-    authority.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'))
-}
-
-/// What a verdict is about: the field that tells it.
+/// What a verdict is about: the field of the question that carries the key.
 #[derive(Clone)]
 struct About {
     name: HeaderName,
@@ -217,7 +186,7 @@ impl About {
     }
 }
 
-/// A question under way. However it ends, its answer is kept and told.
+/// A question under way. However it ends, the outcome is kept and passed to those who wait.
 struct Question {
     asker: Arc<Authoriser>,
     key: Box<[u8]>,
@@ -229,19 +198,17 @@ struct Question {
 impl Question {
     async fn put(mut self, about: About) {
         let asker = self.asker.clone();
-        let status = tokio::time::timeout(asker.settings.deadline, asker.status(&about)).await;
-        self.verdict = match status {
-            Ok(Ok(status)) if status.is_success() => Some(true),
-            Ok(Ok(status)) if status.is_client_error() => Some(false),
-            Ok(Ok(status)) => {
+        self.verdict = match asker.status(&about).await {
+            Ok(status) if status.is_success() => Some(true),
+            Ok(status) if status.is_client_error() => Some(false),
+            Ok(status) => {
                 tracing::debug!(application = asker.settings.name, %status, "no verdict");
                 None
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 tracing::debug!(application = asker.settings.name, %error, "no verdict");
                 None
             }
-            Err(_) => None,
         };
     }
 }
@@ -263,7 +230,7 @@ impl Drop for Question {
             None => PAUSE,
         };
         let verdict = Kept::Verdict { is_yes, until: self.clock.now() + life };
-        let mut kept = asker.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = asker.kept.lock();
         kept.insert(std::mem::take(&mut self.key), verdict);
         drop(kept);
         self.tell.send_replace(Some(is_yes));

@@ -1,15 +1,16 @@
-//! Which number a class has, over reloads and outside of the process.
+//! The numbers of classes, over reloads and between processes.
 //!
-//! Everything that is kept of a class (requests under way, queues, counters, learned costs) is kept by its [`ClassId`]. A class
-//! therefore keeps its number as long as the process lives: a reload that inserts or removes another one moves nobody.
-//! Numbers of classes that have gone are given out again last, and only when nobody is left in them.
+//! All state of a class (requests under way, queues, counters, learned costs) is kept by its [`ClassId`]. A
+//! class therefore keeps its number as long as the process lives, whichever others a reload adds or removes.
+//! Numbers of removed classes are reused last, and only when no request of theirs is left.
 //!
-//! Tickets outlive the process, and two processes must read them alike: there a class goes by its [`Mark`], a number made
-//! from its name alone. Two names of a hundred classes may want the same mark; then the earlier one in the file has it, and who
-//! waits for a class that is moved by a new one of the same mark starts anew.
+//! Tickets outlive the process, and two processes must read them alike: in a ticket a class has a
+//! [`ClassTag`], a number made from its name alone. Two names among a hundred classes may get the same tag;
+//! then the earlier one in the file has it. Visitors who wait for a class that loses its tag to a new one
+//! start anew.
 //!
-//! Rejected: renumbering what runs (a request that was classified before a reload ends after it), and the name itself in the
-//! ticket (its length is fixed).
+//! Rejected: renumbering (a request classified before a reload may end after it), and the name itself in the
+//! ticket (whose length is fixed).
 
 use tidegate_core::units::{ClassId, MAX_CLASSES};
 
@@ -17,16 +18,17 @@ use tidegate_core::units::{ClassId, MAX_CLASSES};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassTag(pub u8);
 
-/// A class of the configuration before.
+/// A class of the previous configuration.
 pub(crate) struct Before<'a> {
     pub name: &'a str,
-    /// It was not configured any more.
+    /// It had been removed before.
     pub is_gone: bool,
-    /// Nobody of it waits or is at the origin.
+    /// No request of it waits or is at the origin.
     pub is_idle: bool,
 }
 
-/// The classes' numbers, in the order of their `names`; `before` is by number. `counted`: classes that can be counted apart.
+/// The classes' numbers, in the order of their `names`; `before` is by number. `counted`: classes that can be
+/// counted apart.
 pub(crate) fn number(names: &[&str], before: &[Before<'_>], counted: usize) -> Vec<ClassId> {
     let mut taken = [false; MAX_CLASSES];
     let known = names.iter().map(|name| before.iter().position(|old| old.name == *name));
@@ -41,7 +43,7 @@ pub(crate) fn number(names: &[&str], before: &[Before<'_>], counted: usize) -> V
             _ if next < counted.min(MAX_CLASSES) => None,
             Some(id) => Some(id),
             None if next < MAX_CLASSES => None,
-            // More classes than there are numbers, those with somebody left in them included.
+            // More classes than numbers: one with requests left is reused.
             None => free(&|old| old.is_gone).or_else(|| free(&|_| true)),
         };
         let id = id.unwrap_or_else(|| {
@@ -54,24 +56,25 @@ pub(crate) fn number(names: &[&str], before: &[Before<'_>], counted: usize) -> V
     numbers.into_iter().map(|id| ClassId(id.unwrap_or_default() as u8)).collect()
 }
 
-/// The classes' marks, in the order of their names; the last, the default class, has 0.
-pub(crate) fn marks(names: &[&str]) -> Vec<ClassTag> {
+/// The classes' tags, in the order of their names; the last, the default class, has 0.
+pub(crate) fn tags(names: &[&str]) -> Vec<ClassTag> {
     let mut taken = [false; MAX_CLASSES];
     let Some((_, named)) = names.split_last() else { return Vec::new() };
-    let mut marks: Vec<ClassTag> = Vec::with_capacity(names.len());
+    let mut tags: Vec<ClassTag> = Vec::with_capacity(names.len());
     for name in named {
         let wanted = usize::from(fold(name));
         // There are 255 of them, and as many classes at most.
         let around = (0..MAX_CLASSES - 1).map(|i| 1 + (wanted + i) % (MAX_CLASSES - 1));
-        let mark = around.into_iter().find(|mark| !taken[*mark]).unwrap_or(1);
-        taken[mark] = true;
-        marks.push(ClassTag(mark as u8));
+        let tag = around.into_iter().find(|tag| !taken[*tag]).unwrap_or(1);
+        taken[tag] = true;
+        tags.push(ClassTag(tag as u8));
     }
-    marks.push(ClassTag(0));
-    marks
+    tags.push(ClassTag(0));
+    tags
 }
 
-/// FNV-1a, folded to 0..=254. Spreads short names well, and nobody gains by a collision in a file of his own.
+/// FNV-1a, folded to 0..=254. It spreads short names well; collisions are no attack, since the operator
+/// chooses the names.
 fn fold(name: &str) -> u8 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_out_again_last_and_only_when_nobody_is_left() {
+    fn a_number_is_reused_last_and_only_without_requests() {
         let before =
             |a_is_idle| [old("a", true, a_is_idle), old("b", true, true), old("default", false, true)];
         assert_eq!(numbers(&["new", "default"], &before(true), 4), [3, 2], "there is another one yet");
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_numbers_for_as_many_classes_as_there_may_be() {
+    fn there_are_numbers_for_the_most_classes_allowed() {
         let (old_names, new_names): (Vec<_>, Vec<_>) =
             (0..MAX_CLASSES).map(|i| (format!("old{i}"), format!("new{i}"))).unzip();
         let before: Vec<_> = old_names.iter().map(|name| old(name, false, false)).collect();
@@ -119,23 +122,23 @@ mod tests {
         let mut ids = numbers(&names, &before, 16);
         ids.sort_unstable();
         assert_eq!(ids, Vec::from_iter(0..=u8::MAX));
-        let mut marks: Vec<_> = marks(&names).into_iter().map(|mark| mark.0).collect();
-        marks.sort_unstable();
-        assert_eq!(marks, Vec::from_iter(0..=u8::MAX));
+        let mut all: Vec<_> = tags(&names).into_iter().map(|tag| tag.0).collect();
+        all.sort_unstable();
+        assert_eq!(all, Vec::from_iter(0..=u8::MAX));
     }
 
     #[test]
-    fn a_mark_is_its_name_s_wherever_it_stands() {
+    fn a_tag_depends_on_the_name_and_not_on_the_order() {
         let of = |names: &[&str]| -> Vec<(String, u8)> {
             let mut all: Vec<_> =
-                names.iter().map(|n| n.to_string()).zip(marks(names).iter().map(|m| m.0)).collect();
+                names.iter().map(|n| n.to_string()).zip(tags(names).iter().map(|m| m.0)).collect();
             all.sort();
             all
         };
         assert_eq!(of(&["search", "buy", "default"]), of(&["buy", "search", "default"]));
         let more = of(&["new", "search", "buy", "default"]);
         assert!(of(&["search", "buy", "default"]).iter().all(|known| more.contains(known)), "{more:?}");
-        // Kept for good: tickets under way go by them.
-        assert_eq!(marks(&["search", "default"]), [ClassTag(1 + fold("search")), ClassTag(0)]);
+        // These must never change: tickets in use contain them.
+        assert_eq!(tags(&["search", "default"]), [ClassTag(1 + fold("search")), ClassTag(0)]);
     }
 }

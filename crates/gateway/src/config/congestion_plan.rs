@@ -1,4 +1,4 @@
-//! Detectors and rules as the configuration has them, compiled: what a reload replaces.
+//! Detectors and rules, compiled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,15 @@ use crate::config::ClassFacts;
 use tidegate_settings::condition::{Condition, Names, Wrong};
 use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
 
-/// Why detectors and rules cannot be compiled: what `tidegate check` says first.
+/// Why detectors and rules cannot be compiled; `tidegate check` reports the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A condition.
     #[error("rule.{rule}: expected {}; got {}", .wrong.expected, .wrong.got)]
-    Condition {
-        /// Whose.
-        rule: String,
-        /// What is wrong.
-        wrong: Wrong,
-    },
-    /// A URL.
+    Condition { rule: String, wrong: Wrong },
     #[error("rule.{rule}: the path glob {glob:?} is too long from its first wildcard on")]
-    Glob {
-        /// Whose.
-        rule: String,
-        /// Which.
-        glob: String,
-    },
+    Glob { rule: String, glob: String },
 }
 
-/// When a rule holds.
 #[derive(Debug)]
 pub struct Conditions {
     /// It comes in force.
@@ -46,30 +33,25 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Both of them.
     pub fn each(&self) -> impl Iterator<Item = &Condition> {
         std::iter::once(&self.when).chain(&self.until)
     }
 }
 
-/// Detectors and rules, compiled.
 #[derive(Debug)]
 pub struct Plan {
-    /// As configured.
     pub detectors: Vec<Detector>,
-    /// By detector: what it looks at, where its class is known.
     pub criteria: Vec<Criterion>,
-    /// Rules, for the core.
     pub rules: Vec<RuleConfig>,
     /// By rule.
     pub conditions: Arc<Vec<Conditions>>,
 }
 
 impl Plan {
-    /// Compiles; `classes` are the names of the classes by id.
+    /// Compiles the settings; `classes` are the names of the classes by id.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake.
     pub fn new(settings: &Settings, classes: &[&str]) -> Result<Self, PlanError> {
         let names = settings.detector_names();
         let names = Names::new(&names);
@@ -78,9 +60,9 @@ impl Plan {
         Self::with(settings, classes, conditions)
     }
 
-    /// The same with other values of tunables, and other ids of classes: conditions have neither.
+    /// The same with other values of tunables and other ids of classes; conditions depend on neither.
     pub fn renumbered(self: &Arc<Self>, settings: &Settings, classes: &[ClassFacts]) -> Arc<Self> {
-        // What can be wrong has nothing to do with these, and would have been wrong before.
+        // Errors do not depend on these, so that there are none.
         let plan = Self::with(settings, &class_names(classes), self.conditions.clone());
         plan.map_or_else(|_| self.clone(), Arc::new)
     }
@@ -100,7 +82,7 @@ impl Plan {
         })
     }
 
-    /// Goes on where another plan's rates stand, told by their rules' names.
+    /// Takes over the state of another plan's rates, by the names of the rules.
     fn succeed(&mut self, old: &Self, now: Timestamp) {
         for rule in &mut self.rules {
             let before = old.rules.iter().find(|before| before.name == rule.name);
@@ -113,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Whether a rule may end what is already being answered (WAC 3.3 e, f).
+    /// Whether a rule may end a response in progress (WAC 3.3 e, f).
     pub fn may_cut(&self) -> bool {
         let cuts = |policy: &ActivePolicy| {
             matches!(policy.policy, Policy::Refuse) && matches!(policy.action, Action::End | Action::Stop)
@@ -122,14 +104,14 @@ impl Plan {
     }
 }
 
-/// As [`Plan::succeed`], if it is another plan: nobody else holds that yet.
+/// As [`Plan::succeed`], unless `plan` is shared: then it is the one in force.
 pub fn succeed(plan: &mut Arc<Plan>, old: &Plan, now: Timestamp) {
     if let Some(plan) = Arc::get_mut(plan) {
         plan.succeed(old, now);
     }
 }
 
-/// By id; a class that is gone has no name that a rule could mean.
+/// Names by id; a removed class has none, so that no rule refers to it.
 pub fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
     classes.iter().map(|facts| if facts.is_gone { "" } else { &*facts.name }).collect()
 }
@@ -143,7 +125,7 @@ fn conditions(rule: &Rule, names: &Names<'_>) -> Result<Conditions, PlanError> {
     Ok(Conditions { when: compile(&rule.when)?, until })
 }
 
-/// As for a class's buckets: a second's worth of the rate at once, and at least one request.
+/// As a class's buckets: the burst is a second's worth of the rate, and at least one request.
 fn bucket_config(rate: Rate) -> BucketConfig {
     BucketConfig { rate, burst: rate.over(Duration::from_secs(1)).max(Cost::ONE) }
 }
@@ -163,21 +145,21 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         except: paths(&rule.except)?,
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
     };
-    // What is not there has been a mistake before.
-    let place = |names: Vec<&str>, name: &str| {
+    // Unknown names were already rejected by the settings check.
+    let index = |names: Vec<&str>, name: &str| {
         names
             .iter()
             .position(|known| *known == name)
             .and_then(|at| u16::try_from(at).ok())
             .unwrap_or(u16::MAX)
     };
-    let route = || RouteId(place(settings.lighter_names(), &rule.to));
+    let route = || RouteId(index(settings.lighter_names(), &rule.to));
     let policy = match rule.then {
         Then::Refuse => Policy::Refuse,
         Then::Limit => SharedBucket::new(&bucket_config(Rate::per_second(rule.rate).unwrap_or_default()))
             .map_or(Policy::Refuse, Policy::Limit),
         Then::Multicast => Policy::Multicast { period: rule.period },
-        Then::Ask => Policy::Ask(AuthoriserId(place(settings.application_names(), &rule.application))),
+        Then::Ask => Policy::Ask(AuthoriserId(index(settings.application_names(), &rule.application))),
         Then::Room => Policy::Room,
         Then::Reroute => Policy::Reroute(route()),
     };

@@ -1,61 +1,59 @@
-//! The configuration in force, compiled: what a reload replaces with one pointer swap.
+//! The settings, compiled for running. A reload replaces the whole with one pointer swap.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, request};
+use tidegate_core::admission::SessionRules;
 use tidegate_core::capacity::{self, Estimator, GateLoad};
-use tidegate_core::classify::{Classifier, ClassifyError, RequestHead, Rules};
+use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
 use tidegate_core::measure::{ClassTotals, Snapshot};
+use tidegate_core::policies::TierId;
 use tidegate_core::room::RoomConfig;
+use tidegate_core::session::{Cap, SessionConfig};
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 use crate::config::authoriser::Authoriser;
 use crate::config::page::{PageError, Pages};
 use crate::config::tiers::{TierError, Tiers};
+use crate::http::target;
 use congestion_plan::{Plan, PlanError};
-use tidegate_settings::{Role, Settings};
+use tidegate_settings::{Class, Role, SessionBy, SessionMax, Settings};
 
 mod admission;
 pub mod authoriser;
 mod class_ids;
 pub mod congestion_plan;
 pub mod page;
-mod parties;
-mod sessions;
 pub mod tiers;
 
 pub use class_ids::ClassTag;
 
-/// What a request needs to know of the configuration.
+/// The configuration in force.
 pub struct Config {
-    /// As written.
     pub settings: Settings,
-    /// Request head to the class's place in the file.
+    /// From a request head to the class's index in the file.
     classifier: Arc<Classifier>,
     /// The classes' ids in the order of the file, the default class last.
     order: Vec<ClassId>,
-    /// By class id, those that a reload has removed among them.
+    /// By class id; classes that a reload has removed are among them.
     pub classes: Vec<ClassFacts>,
-    /// Seals and opens tickets.
     pub keys: Arc<KeyRing>,
-    /// Bindings a ticket may have.
     pub bindings: BindingKinds,
-    /// What waiting visitors see.
     pub pages: Arc<Pages>,
     /// No class is named in `room.classes`: every navigation waits.
     pub all_navigations: bool,
     /// Who may come in, by class.
     pub ingress: Ingress,
-    /// Service levels.
     pub tiers: Arc<Tiers>,
     /// Applications that rules ask, in the order of the file.
     pub applications: Vec<Arc<Authoriser>>,
-    /// Detectors and rules.
     pub plan: Arc<Plan>,
     gate: GateConfig,
 }
@@ -65,20 +63,19 @@ pub struct Config {
 pub struct ClassFacts {
     /// Its name in metrics and logs.
     pub name: Arc<str>,
-    /// Its work.
     pub cost: Cost,
-    /// Named in `room.classes`.
+    /// It is named in `room.classes`.
     pub waits: bool,
     /// Its number in tickets and cookies.
     pub mark: ClassTag,
-    /// A reload has removed it: nobody new comes, who is there is served by its last rules.
+    /// A reload has removed it. New requests are of other classes; requests under way follow its last rules.
     pub is_gone: bool,
-    /// What was counted under its id before it was this class's.
+    /// What was counted under its id when the id was another class's.
     before: Option<Arc<ClassTotals>>,
 }
 
 impl ClassFacts {
-    /// What this class has seen, of what was counted under its id.
+    /// This class's part of what was counted under its id.
     pub fn totals<'t>(&self, counted: &'t ClassTotals) -> Cow<'t, ClassTotals> {
         match &self.before {
             Some(before) => Cow::Owned(counted.since(before)),
@@ -90,22 +87,16 @@ impl ClassFacts {
 /// Why a configuration cannot be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A class's match.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
-    /// A key.
     #[error("room.keys: {0}")]
     Keys(#[from] KeyError),
-    /// A service level's key.
     #[error(transparent)]
     Tier(#[from] TierError),
-    /// The page template or logo.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// The estimator's name.
     #[error("capacity.estimator: {0}")]
     Estimator(#[from] capacity::UnknownEstimator),
-    /// A rule.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -114,11 +105,11 @@ impl Config {
     /// Compiles `settings`; `keys` is the ring's lines, from the settings or the state directory.
     ///
     /// # Errors
-    /// Whatever `tidegate check` would have said of the parts that are compiled here.
+    /// A mistake in what is compiled here; `tidegate check` reports the same.
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, ConfigError> {
         let known = settings.classes();
         let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
-        let classifier = Rules::compile(matched.iter().map(parties::rule).collect())?;
+        let classifier = Rules::compile(matched.iter().map(rule).collect())?;
         let classes = class_facts(&settings, &known);
         capacity::by_name(settings.estimator(), &settings.capacity.options())?;
         let keys = Arc::new(KeyRing::parse(&keys.join("\n"))?);
@@ -132,7 +123,7 @@ impl Config {
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         Ok(Self {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
-            tiers: Arc::new(parties::tiers(&settings, &classes)?),
+            tiers: Arc::new(tiers(&settings, &classes)?),
             settings,
             classifier,
             order,
@@ -147,8 +138,8 @@ impl Config {
         })
     }
 
-    /// The same with other values of [tunables](tidegate_settings::Tunable). What is compiled from other keys is shared: a change
-    /// costs microseconds.
+    /// The same with other values of [tunables](tidegate_settings::Tunable). What is compiled from other keys
+    /// is shared, so that a change costs microseconds.
     ///
     /// # Errors
     /// The estimator's name, which the settings have checked.
@@ -180,9 +171,9 @@ impl Config {
         Ok(tuned)
     }
 
-    /// Gives each class the id that the class of its name has in `old`, so that whatever is kept by ids stays that of the same
-    /// class. To be called before anything else is done with a reloaded configuration. `is_idle`: nobody waits in an id or is
-    /// at the origin; `total`: all counts so far.
+    /// Gives each class the id that the class of the same name has in `old`, so that what is kept by ids
+    /// stays with its class. To be called before anything else is done with a reloaded configuration.
+    /// `is_idle`: no request of the class waits or is at the origin; `total`: all counts so far.
     pub fn follow(&mut self, old: &Self, total: &Snapshot, is_idle: impl Fn(ClassId) -> bool) {
         let ids = (0..=u8::MAX).map(ClassId);
         let before: Vec<_> = old
@@ -213,30 +204,30 @@ impl Config {
         both.filter(|(_, (now, then))| now.name != then.name).map(|(id, _)| ClassId(id))
     }
 
-    /// Puts what is in the order of the file into that of the ids; those that have none in the file keep what `old` has.
+    /// Reorders what is in the order of the file by id; ids without a class in the file keep what `old` has.
     fn arrange(&mut self, old: &Self) {
         let len = self.order.iter().map(|id| id.index() + 1).max().unwrap_or_default().max(old.classes.len());
         let order = &self.order;
         let gone = |id: usize| ClassFacts { is_gone: true, waits: false, ..old.classes[id].clone() };
         self.classes = by_id(order, std::mem::take(&mut self.classes), len, gone);
-        // What was guaranteed is promised to others now.
+        // Its guaranteed share is given to others now.
         let gone = |id: usize| ClassConfig { guarantee: Share::ZERO, ..old.gate.class(ClassId(id as u8)) };
         self.gate.classes = by_id(order, std::mem::take(&mut self.gate.classes), len, gone);
         self.ingress = Ingress::new(&self.ingress_config());
     }
 
-    /// By id; nobody comes to those that are gone.
+    /// By id; classes that have gone get no requests.
     fn ingress_config(&self) -> Vec<IngressConfig> {
         let known = ingress_config(&self.settings.classes());
         by_id(&self.order, known, self.classes.len(), |_| IngressConfig::default())
     }
 
-    /// The class of a request.
     pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
         self.order[self.classifier.classify(head).index()]
     }
 
-    /// The configured classes with their ids, in the order of the file, the default class last; then those that have gone.
+    /// The configured classes with their ids, in the order of the file, the default class last; then those
+    /// that have gone.
     pub fn in_order(&self) -> impl Iterator<Item = (ClassId, &ClassFacts)> {
         let gone = self.classes.iter().enumerate().filter(|(_, facts)| facts.is_gone);
         let configured = self.order.iter().map(|id| (*id, &self.classes[id.index()]));
@@ -253,13 +244,13 @@ impl Config {
         self.order.iter().copied().find(|id| self.classes[id.index()].mark == mark)
     }
 
-    /// The class's facts; an id that nobody has falls back to the default class.
+    /// The class's facts; those of the default class for an unused id.
     pub fn class(&self, id: ClassId) -> &ClassFacts {
         let Some(default) = self.order.last() else { unreachable!("there is a default class") };
         self.classes.get(id.index()).unwrap_or(&self.classes[default.index()])
     }
 
-    /// Whether requests of a class meet the room. (Parts of pages then pass with whoever was let in.)
+    /// Whether requests of a class meet the room. (Parts of a page then pass with its visitor.)
     pub fn meets_room(&self, id: ClassId) -> bool {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
     }
@@ -270,7 +261,7 @@ impl Config {
         RoomConfig {
             max_wait: r.max_wait,
             grace: r.grace,
-            // One process has one clock: only tokencheck meets tickets by another's.
+            // Only tokencheck sees tickets made by another process's clock.
             tolerance: match self.settings.role {
                 Role::TokenCheck { .. } => r.tolerance,
                 Role::Gate | Role::TokenGen { .. } => Duration::ZERO,
@@ -283,44 +274,43 @@ impl Config {
         }
     }
 
-    /// For tier 2.
     pub fn gate_config(&self) -> GateConfig {
         self.gate.clone()
     }
 
-    /// As [`Live::gate_config`], to look at.
+    /// As [`Config::gate_config`], borrowed.
     pub fn gate(&self) -> &GateConfig {
         &self.gate
     }
 
-    /// Goes on where another configuration's ingress buckets stand, told by their classes' names. To be called before this
-    /// one is put in force.
+    /// Takes over the state of another configuration's ingress buckets, quotas and verdicts, by the names of
+    /// their owners. To be called before this one is put in force.
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
         self.succeed_parties(old, now);
     }
 
-    /// The control side: the estimator within the operator's bounds.
+    /// The estimator within the operator's bounds.
     pub fn steering(&self) -> Steering {
         Steering::new(self.estimator(None), self.bounds())
     }
 
-    /// The estimator; one that discovers starts from `known` if there is such a figure and the operator gave none.
+    /// The estimator; one that discovers starts from `known` if there is such a figure and the operator gave
+    /// none.
     pub fn estimator(&self, known: Option<Rate>) -> Box<dyn Estimator> {
         let s = &self.settings;
         let mut options = s.capacity.options();
         if s.discovers() {
             options.rate = options.rate.or(known);
         }
-        // A search that the operator's limit holds back would never end.
+        // A search above the operator's limit would never end.
         if let Some(most) = self.gate.max_in_flight {
             options.bottleneck.max_in_flight = options.bottleneck.max_in_flight.min(most);
         }
-        capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Live::new"))
+        capacity::by_name(s.estimator(), &options).unwrap_or_else(|_| unreachable!("checked by Config::new"))
     }
 
-    /// The operator's bounds.
     pub fn bounds(&self) -> Bounds {
         let c = &self.settings.capacity;
         Bounds {
@@ -335,21 +325,122 @@ impl Config {
         self.classes.iter().map(|c| c.cost).collect()
     }
 
-    /// What the room starts with: what the estimator says before it has seen anything.
+    /// The outflow that the room starts with: what the estimator says before any measurement.
     pub fn initial_capacity(&self) -> Rate {
         let (tunables, _) = self.steering().tick(&[], &GateLoad::default(), Timestamp::default());
         tunables.outflow
     }
 
-    /// How long the gate waits for requests in progress after SIGTERM.
+    /// How long the gateway waits for requests in progress after SIGTERM.
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
+
+    /// How long a session's pass holds.
+    pub fn session_rules(&self) -> SessionRules {
+        SessionRules { timeout: self.settings.session.timeout, max_age: self.settings.session.max_age }
+    }
+
+    /// Whether sessions are admitted here: tokengen forwards nothing, and its visitors' sessions are
+    /// tokencheck's.
+    pub fn seats_visitors(&self) -> bool {
+        self.settings.counts_sessions() && !matches!(self.settings.role, Role::TokenGen { .. })
+    }
+
+    pub fn session_config(&self) -> SessionConfig {
+        let session = &self.settings.session;
+        let slots = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let own = self.tiers.iter().filter(|(_, tier)| tier.max_sessions > 0);
+        SessionConfig {
+            timeout: session.timeout,
+            max_age: session.max_age,
+            cap: match session.max {
+                SessionMax::None => Cap::None,
+                SessionMax::Discovered => Cap::Discovered,
+                SessionMax::Fixed(n) => Cap::Fixed(n),
+            },
+            max_entries: session.max_entries,
+            // Only a pass would be valid again; a cookie or an address that returns is a new session in any
+            // case.
+            remembers_ended: session.key == SessionBy::Pass,
+            pools: own.map(|(id, tier)| (id, slots(tier.max_sessions))).collect(),
+        }
+    }
+
+    /// The service level of a request.
+    pub(crate) fn tier_of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
+        if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(headers, client, now) }
+    }
+
+    /// The class of a request of this service level.
+    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
+        if let Some(class) = self.tiers.get(tier).and_then(|tier| tier.class) {
+            return self.order[class.index()];
+        }
+        self.classify(&RequestHead {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            host: target::host(parts),
+            client,
+            fields: &HeadFields(&parts.headers),
+        })
+    }
+
+    /// Gives rules the values that tunables have now.
+    fn tune_rules(&mut self, old: &Self) {
+        if self.settings.rule != old.settings.rule {
+            self.plan = old.plan.renumbered(&self.settings, &self.classes);
+        }
+    }
+
+    /// Takes over the state of another configuration's rates, quotas and verdicts.
+    fn succeed_parties(&mut self, old: &Self, now: Timestamp) {
+        congestion_plan::succeed(&mut self.plan, &old.plan, now);
+        // After tuning the levels are shared with `old`, and have their state.
+        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
+            tiers.succeed(&old.tiers, now);
+        }
+        for one in &mut self.applications {
+            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
+                *one = before.clone();
+            }
+        }
+    }
 }
 
-fn gate_config(settings: &Settings, classes: &[tidegate_settings::Class]) -> GateConfig {
+/// The service levels; `classes` in the order of the file.
+fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError> {
+    let class =
+        |name: &str| classes.iter().position(|facts| &*facts.name == name).map(|id| ClassId(id as u8));
+    Tiers::new(settings, class)
+}
+
+/// The class's match, for the core.
+fn rule(class: &Class) -> ClassRule {
+    let m = &class.matches;
+    ClassRule {
+        method: m.method.clone(),
+        path: m.path.clone(),
+        host: m.host.clone(),
+        header: m.header.clone(),
+        cookie: m.cookie.clone(),
+        query: m.query.clone(),
+        client: m.client.clone(),
+    }
+}
+
+struct HeadFields<'a>(&'a HeaderMap);
+
+impl Fields for HeadFields<'_> {
+    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
+    }
+}
+
+fn gate_config(settings: &Settings, classes: &[Class]) -> GateConfig {
     let origin = &settings.origin;
-    // More could not be sent anywhere.
+    // All replicas together take no more.
     let of_all = origin.max_in_flight_per_replica.saturating_mul(origin.replicas.len());
     let limits = [origin.max_in_flight, of_all].into_iter().filter(|limit| *limit > 0).min();
     GateConfig {
@@ -357,17 +448,17 @@ fn gate_config(settings: &Settings, classes: &[tidegate_settings::Class]) -> Gat
         max_queue: settings.queue.max_length,
         max_queue_wait: settings.queue.max_wait,
         scheduler: settings.queue.scheduler,
-        classes: classes.iter().map(tidegate_settings::Class::gate_config).collect(),
+        classes: classes.iter().map(Class::gate_config).collect(),
     }
 }
 
-fn ingress_config(classes: &[tidegate_settings::Class]) -> Vec<IngressConfig> {
-    classes.iter().map(tidegate_settings::Class::ingress_config).collect()
+fn ingress_config(classes: &[Class]) -> Vec<IngressConfig> {
+    classes.iter().map(Class::ingress_config).collect()
 }
 
-fn class_facts(settings: &Settings, known: &[tidegate_settings::Class]) -> Vec<ClassFacts> {
+fn class_facts(settings: &Settings, known: &[Class]) -> Vec<ClassFacts> {
     let names: Vec<&str> = known.iter().map(|class| class.name.as_str()).collect();
-    let facts = |(class, mark): (&tidegate_settings::Class, ClassTag)| ClassFacts {
+    let facts = |(class, mark): (&Class, ClassTag)| ClassFacts {
         name: class.name.as_str().into(),
         cost: class.work(),
         waits: settings.room.classes.contains(&class.name),
@@ -375,10 +466,11 @@ fn class_facts(settings: &Settings, known: &[tidegate_settings::Class]) -> Vec<C
         is_gone: false,
         before: None,
     };
-    known.iter().zip(class_ids::marks(&names)).map(facts).collect()
+    known.iter().zip(class_ids::tags(&names)).map(facts).collect()
 }
 
-/// What is in the order of the file, by ids; `gone` is asked for those without a place in it.
+/// What is in the order of the file, reordered by id; `gone` makes the values of ids that have no class in
+/// the file.
 fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -> T) -> Vec<T> {
     let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
     order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));

@@ -1,11 +1,12 @@
-//! Service levels (WAC figure 2, "SLA checker"): whose request this is, as far as its visitor is known by contract.
+//! Service levels (WAC figure 2, "SLA checker"): finds the level of a request.
 //!
-//! A level is told by an API key, a cookie, the client's network or a claim of a signed token; the first level in the order of
-//! the file that has it is the request's. Computed once a request, and only where levels are configured.
+//! A level is recognised by an API key, a cookie, the client's network or a claim of a signed token. The
+//! first level of the file that matches is the request's. It is found once per request, and only where levels
+//! are configured.
 //!
-//! Keys and cookies are compared as SHA-256: the file holds no secret, all stored hashes are compared whatever the outcome of
-//! the ones before, and how long that takes tells nothing of a key. A token's algorithm is the configured one: what the token
-//! says of it is checked and never obeyed (RFC 8725 3.1). A token without `exp` is no token.
+//! Keys and cookies are compared as SHA-256, so that the file contains no secret. All stored hashes are
+//! always compared, so that the time reveals nothing about a key. A token must use the configured algorithm;
+//! its own header cannot choose another (RFC 8725 3.1). A token without `exp` is invalid.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,7 +26,7 @@ use tidegate_core::policies::{MAX_TIERS, TierId};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_settings::{JwtAlgorithm, Settings};
 
-/// Longest token looked at: several times what identity providers issue, and little to verify.
+/// Longest token that is verified: several times what identity providers issue.
 const MAX_TOKEN: usize = 8 << 10;
 
 /// Why a service level cannot be put in force.
@@ -33,41 +34,30 @@ const MAX_TOKEN: usize = 8 << 10;
 pub enum TierError {
     /// Its public key cannot be read.
     #[error("tier.{tier}.jwt.public_key: {source}")]
-    Read {
-        /// The level.
-        tier: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Its public key is none for its algorithm.
+    Read { tier: String, source: std::io::Error },
+    /// Its public key does not fit its algorithm.
     #[error("tier.{tier}.jwt.public_key: expected a PEM public key for the algorithm: {source}")]
-    Key {
-        /// The level.
-        tier: String,
-        /// Why.
-        source: jsonwebtoken::errors::Error,
-    },
+    Key { tier: String, source: jsonwebtoken::errors::Error },
 }
 
 /// One level, as the request path sees it.
 pub struct Tier {
     /// Its name in metrics and rules.
     pub name: Arc<str>,
-    /// The class its requests are of instead of their own, by its place in the file.
+    /// The class of its requests, by index in the file; `None`: they are classified.
     pub class: Option<ClassId>,
-    /// It passes the waiting room.
+    /// Its requests skip the waiting room.
     pub skips_room: bool,
-    /// Sessions it may have beside everybody's; 0: none of its own.
+    /// Session slots of its own, beside the common ones; 0: none.
     pub max_sessions: usize,
     quota: Option<Arc<SharedBucket>>,
     quota_config: BucketConfig,
     signs: Signs,
 }
 
-/// By what a level is known.
 struct Signs {
     client: Vec<IpNet>,
-    /// Lower-case name of the field, and the hashes.
+    /// Lower-case name of the field, and the accepted hashes.
     key: Option<(String, Hashes)>,
     cookie: Option<(String, Hashes)>,
     token: Option<Token>,
@@ -84,12 +74,12 @@ struct Token {
     leeway: Duration,
 }
 
-/// Every level; that of everybody else is 0 and has no entry.
+/// Every level. The default level is 0 and has no entry.
 #[derive(Default)]
 pub struct Tiers(Vec<Tier>);
 
 impl Tiers {
-    /// Compiles the settings. `class` tells a class's place in the file by its name.
+    /// Compiles the settings. `class` gives a class's index in the file by its name.
     ///
     /// # Errors
     /// A public key.
@@ -98,17 +88,17 @@ impl Tiers {
         Ok(Self(tiers.collect::<Result<_, _>>()?))
     }
 
-    /// There are none: the usual case.
+    /// Whether no level is configured: the usual case.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The level, unless it is that of everybody else.
+    /// The level; `None` for the default level.
     pub fn get(&self, id: TierId) -> Option<&Tier> {
         self.0.get(usize::from(id.0).checked_sub(1)?)
     }
 
-    /// Every level but that of everybody else.
+    /// Every level but the default one.
     pub fn iter(&self) -> impl Iterator<Item = (TierId, &Tier)> {
         (1..=MAX_TIERS as u8).map(TierId).zip(&self.0)
     }
@@ -118,7 +108,7 @@ impl Tiers {
         self.0.iter().map(|tier| &*tier.name)
     }
 
-    /// By name; `default` is that of everybody else.
+    /// By name, `default` included.
     pub fn by_name(&self, name: &str) -> Option<TierId> {
         if name == tidegate_settings::DEFAULT {
             return Some(TierId(0));
@@ -126,7 +116,6 @@ impl Tiers {
         self.iter().find(|(_, tier)| &*tier.name == name).map(|(id, _)| id)
     }
 
-    /// Whose request this is.
     pub fn of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
         let mut seen = Seen { headers, hashed: HashMap::new() };
         self.iter()
@@ -134,7 +123,7 @@ impl Tiers {
             .map_or(TierId(0), |(id, _)| id)
     }
 
-    /// Goes on where other settings' quotas stand.
+    /// Takes over the state of the quotas of a previous configuration.
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         for tier in &mut self.0 {
             let before = old.0.iter().find(|o| o.name == tier.name).and_then(|o| o.quota.as_ref());
@@ -145,7 +134,7 @@ impl Tiers {
     }
 }
 
-/// A request's head, each secret in it hashed once.
+/// A request's head, and the hashes of its secrets.
 struct Seen<'h> {
     headers: &'h HeaderMap,
     hashed: HashMap<&'h [u8], [u8; 32]>,
@@ -223,7 +212,7 @@ fn token(tier: &tidegate_settings::Tier) -> Result<Option<Token>, TierError> {
         JwtAlgorithm::Es384 => (Algorithm::ES384, DecodingKey::from_ec_pem(&pem()?).map_err(wrong)?),
     };
     let mut validation = Validation::new(algorithm);
-    // Times are compared here: the gate has one clock, and the crate would read another.
+    // Times are compared here, because the crate would read another clock.
     validation.validate_exp = false;
     validation.validate_nbf = false;
     if !jwt.issuer.is_empty() {
@@ -245,7 +234,7 @@ fn token(tier: &tidegate_settings::Tier) -> Result<Option<Token>, TierError> {
 }
 
 impl Hashes {
-    /// Whether `hash` is one of them: all are compared.
+    /// Whether `hash` is one of them, in constant time.
     fn hold(&self, hash: &[u8; 32]) -> bool {
         self.0.iter().fold(Choice::from(0), |found, one| found | one.ct_eq(hash)).into()
     }
@@ -263,7 +252,8 @@ impl Signs {
                 cookies(seen.headers, name).any(|value| hashes.hold(&seen.hash(value)))
             })
             || self.token.as_ref().is_some_and(|token| {
-                // One or none: a signature takes long to verify, and a head has room for a hundred of them.
+                // Only a single field counts: a signature takes long to verify, and a head could have a
+                // hundred of them.
                 let mut tokens = seen.headers.get_all(token.field.as_str()).iter();
                 let only = tokens.next().filter(|_| tokens.next().is_none());
                 only.is_some_and(|value| token.is_of(bearer(value.as_bytes()), now))
@@ -271,7 +261,7 @@ impl Signs {
     }
 }
 
-/// What stands after `Bearer`; the whole where that does not stand.
+/// The value after `Bearer`, or the whole value without it.
 fn bearer(value: &[u8]) -> &[u8] {
     match value.split_at_checked(7) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
@@ -290,7 +280,7 @@ pub(crate) fn cookies<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<I
 
 impl Token {
     fn is_of(&self, text: &[u8], now: Timestamp) -> bool {
-        // Three parts, or the crate would copy and parse what cannot be a token.
+        // A token has three parts; anything else is not worth the crate's copying and parsing.
         if text.len() > MAX_TOKEN || text.iter().filter(|b| **b == b'.').count() != 2 {
             return false;
         }
@@ -303,7 +293,7 @@ impl Token {
         let is_current = claims["exp"].as_f64().is_some_and(|exp| now < exp + leeway)
             && match &claims["nbf"] {
                 Value::Null => true,
-                // One that is no number is not understood, and so not yet.
+                // A value that is no number is not accepted.
                 nbf => nbf.as_f64().is_some_and(|nbf| nbf <= now + leeway),
             };
         let is_wanted = |value: &Value| match value {

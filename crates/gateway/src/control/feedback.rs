@@ -10,18 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Request, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate_core::room::{ControlUpdate, Feedback, REPORT_EVERY};
 use tidegate_core::units::ClassId;
-use tokio::net::TcpStream;
 
 use crate::config::ClassTag;
 use crate::shared::Shared;
+use crate::upstream::body::BoxError;
+use crate::upstream::client::Call;
 use tidegate_core::admission::Admission;
 use tidegate_settings::Role;
 
@@ -65,8 +63,7 @@ pub async fn run(shared: Arc<Shared>) {
         let mut report = checker.report(&shared.gate.totals(), shared.clock.now());
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
-        let sent = tokio::time::timeout(TIMEOUT, exchange(feedback_url, feedback_token, &unsent));
-        match sent.await.unwrap_or_else(|_| Err("no answer in time".into())) {
+        match exchange(feedback_url, feedback_token, &unsent).await {
             Ok(orders) => {
                 unsent = Feedback::default();
                 checker.follow(orders, shared.clock.now());
@@ -86,27 +83,21 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 async fn exchange(url: &str, token: &str, report: &Feedback) -> Result<ControlUpdate, BoxError> {
-    let uri: Uri = url.parse()?;
-    let authority = uri.authority().ok_or("the URL has no host")?.as_str().to_owned();
-    let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
-    let mut request =
-        Request::post("/v1/feedback").header(HOST, authority).header(CONTENT_TYPE, "application/json");
+    let url = Uri::builder()
+        .scheme("http")
+        .authority(url.parse::<Uri>()?.authority().ok_or("the URL has no host")?.as_str())
+        .path_and_query("/v1/feedback")
+        .build()?;
+    let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
     if !token.is_empty() {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
-    let answer =
-        sender.send_request(request.body(Full::new(Bytes::from(wire::write(report).to_string())))?).await?;
-    let status = answer.status();
-    let bytes = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await?.to_bytes();
-    driver.abort();
-    if !status.is_success() {
-        return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)).into());
+    let request = request.body(Bytes::from(wire::write(report).to_string()))?;
+    let call = Call { request, replica: None, timeout: TIMEOUT, max_body: Some(MAX_ANSWER_BYTES) };
+    let (answer, bytes) = call.send().await?.into_parts();
+    if !answer.status.is_success() {
+        return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&bytes)).into());
     }
     let orders: Value = serde_json::from_slice(&bytes)?;
     wire::read_orders(&orders).ok_or_else(|| format!("not orders: {orders}").into())

@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::http::socket::Socket;
 use crate::upstream::balance::{Replica, Replicas};
+use crate::upstream::client::Call;
 
 /// Checks the replicas for ever; returns at once if no path is configured. Abort it and start anew to change the
 /// settings: what is known of a replica's state stays, counts in a row start over.
@@ -88,33 +85,13 @@ fn note(
 
 /// Whether the replica answers 2xx or 3xx in time; else what it did.
 async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
-    match tokio::time::timeout(health.timeout, ask(replica, &health.path)).await {
-        Ok(Ok(status)) if status.is_success() || status.is_redirection() => Ok(()),
-        Ok(Ok(status)) => Err(format!("it answered {status}")),
-        Ok(Err(e)) => Err(e.to_string()),
-        Err(_) => Err(format!("no answer within {:?}", health.timeout)),
-    }
-}
-
-async fn ask(
-    replica: &Arc<Replica>,
-    path: &str,
-) -> Result<http::StatusCode, crate::upstream::body::BoxError> {
-    let addresses = replica.addresses().await?;
-    let socket = Socket(TcpStream::connect(addresses.as_slice()).await?);
-    let (mut sender, connection) = http1::handshake(socket).await?;
-    let request = Request::get(path)
-        .header(header::HOST, replica.authority())
+    let request = Request::get(format!("http://{}{}", replica.authority(), health.path))
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
-        .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request);
-    // The connection is driven here and closed when the head is there: the body does not matter.
-    tokio::select! {
-        biased;
-        response = response => Ok(response?.status()),
-        _ = async { drop(connection.await); std::future::pending::<()>().await } => unreachable!("pending"),
-    }
+        .body(Bytes::new());
+    let request = request.map_err(|e| e.to_string())?;
+    let call = Call { request, replica: Some(replica), timeout: health.timeout, max_body: None };
+    let status = call.send().await.map_err(|e| e.to_string())?.status();
+    if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("it answered {status}")) }
 }
 
 fn jitter(every: Duration) -> Duration {

@@ -1,25 +1,24 @@
-//! Several seconds of one series as one: average, least and greatest of every figure.
+//! Aggregates several seconds of one series: average, minimum and maximum of every figure.
 //!
-//! Averages of rates and states weigh every second alike. Averages of times weigh every second by its requests, so that
-//! `response_mean` over an hour is the mean over the hour's requests, exactly. Percentiles cannot be put together from
-//! percentiles: over longer intervals the average of `response_p99` is the mean of the seconds' 99th percentiles, weighted by
-//! requests, and its greatest is the worst second's. Rejected: keeping a histogram per interval (3.5 kB instead of 12 bytes).
+//! Averages of rates and states weigh every second alike. Averages of times weigh every second by its
+//! requests, so that `response_mean` over an hour is exactly the mean over the hour's requests. Percentiles
+//! cannot be computed from percentiles: over longer intervals the average of `response_p99` is the mean of
+//! the seconds' 99th percentiles, weighted by requests, and its maximum is the worst second's. Rejected: a
+//! histogram per interval (3.5 kB instead of 12 bytes).
 
 use super::metrics::Scope;
 
-/// Average, least and greatest; all three NaN: nothing is known.
+/// Average, minimum and maximum; all three are NaN if nothing is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// Average.
     pub average: f32,
-    /// Least one-second value.
+    /// Minimum one-second value.
     pub min: f32,
-    /// Greatest one-second value.
+    /// Maximum one-second value.
     pub max: f32,
 }
 
 impl Spread {
-    /// Nothing is known.
     pub const NOTHING: Self = Self { average: f32::NAN, min: f32::NAN, max: f32::NAN };
 
     /// Of one second.
@@ -27,7 +26,6 @@ impl Spread {
         Self { average: value, min: value, max: value }
     }
 
-    /// Whether nothing is known.
     pub fn is_nothing(&self) -> bool {
         self.average.is_nan()
     }
@@ -48,7 +46,7 @@ impl Aggregate {
         Self { seconds: 1, values: values.iter().copied().map(Spread::one).collect() }
     }
 
-    /// Another part of the same interval joins it.
+    /// Adds another part of the same interval.
     pub fn join(&mut self, scope: Scope, other: &Self) {
         let mut sum = Sum::new(scope);
         sum.add(self);
@@ -57,12 +55,12 @@ impl Aggregate {
     }
 }
 
-/// Values of one figure being put together.
+/// The running sums of one figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     weighted: f64,
     weight: f64,
-    /// For what no request weighed: the average must not be lost.
+    /// Weighted by seconds: the average where no second had requests.
     plain: f64,
     seconds: f64,
     min: f32,
@@ -73,7 +71,7 @@ impl Part {
     pub(super) const NOTHING: Self =
         Self { weighted: 0.0, weight: 0.0, plain: 0.0, seconds: 0.0, min: f32::NAN, max: f32::NAN };
 
-    /// Adds what was measured in so many seconds; `requests` per second where they weigh (NaN: none).
+    /// Adds an interval; `requests` per second where they are the weight (NaN: none).
     pub(super) fn add(&mut self, value: Spread, seconds: f64, requests: Option<f32>) {
         if value.is_nothing() {
             return;
@@ -87,7 +85,7 @@ impl Part {
         self.weight += weight;
         self.plain += f64::from(value.average) * seconds;
         self.seconds += seconds;
-        // `min` and `max` of floats pass over NaN.
+        // `min` and `max` of floats ignore NaN.
         self.min = self.min.min(value.min);
         self.max = self.max.max(value.max);
     }
@@ -101,18 +99,18 @@ impl Part {
         self.max = self.max.max(other.max);
     }
 
-    /// All of it as one; of nothing, nothing.
+    /// The aggregate; nothing is known if nothing was added.
     pub(super) fn spread(&self) -> Spread {
         if self.seconds == 0.0 {
             return Spread::NOTHING;
         }
         let average = if self.weight > 0.0 { self.weighted / self.weight } else { self.plain / self.seconds };
-        // Rounding must not put an average outside its bounds.
+        // Rounding must not put the average outside the bounds.
         Spread { average: (average as f32).max(self.min).min(self.max), min: self.min, max: self.max }
     }
 }
 
-/// Intervals of one series being put together.
+/// The running sums of one series.
 #[derive(Clone, Debug)]
 pub struct Sum {
     scope: Scope,
@@ -121,12 +119,11 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of nothing yet.
     pub fn new(scope: Scope) -> Self {
         Self { scope, seconds: 0, parts: vec![Part::NOTHING; scope.metrics().len()] }
     }
 
-    /// Adds an interval. Figures that it does not have (an older version's) stay unknown.
+    /// Adds an interval. Figures that it lacks (written by an older version) stay unknown.
     pub fn add(&mut self, interval: &Aggregate) {
         self.seconds += u64::from(interval.seconds);
         for ((part, value), by) in self.parts.iter_mut().zip(&interval.values).zip(self.scope.weights()) {
@@ -135,13 +132,11 @@ impl Sum {
         }
     }
 
-    /// Adds what another one has.
     pub fn merge(&mut self, other: &Self) {
         self.seconds += other.seconds;
         self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// All of it as one interval.
     pub fn aggregate(&self) -> Aggregate {
         Aggregate {
             seconds: u32::try_from(self.seconds).unwrap_or(u32::MAX),
@@ -182,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn in_one_step_or_in_many_is_the_same() {
+    fn aggregates_of_aggregates_equal_the_aggregate_of_all_seconds() {
         let seconds: Vec<_> = (0..60)
             .map(|i| {
                 let i = i as f32;

@@ -1,23 +1,23 @@
-//! The round-robin archives and how seconds become hours: pure, without a database and without a clock.
+//! The round-robin archives, and how seconds are consolidated into hours. Pure: no database and no clock.
 //!
-//! Every archive is fed by the next finer one: an interval that is over is added to the coarser interval it lies in. So after
-//! a restart the open intervals can be put together again from what the finer archives hold, and a crash in the middle of an
-//! hour costs the hour nothing.
+//! Every archive is fed by the next finer one: an interval that is over is added to the coarser interval that
+//! contains it. After a restart the open intervals are rebuilt from the finer archives, so that a crash
+//! within an hour loses nothing of that hour.
 //!
-//! A clock that jumps ahead (or a gate that was down) leaves a gap: intervals without a measured second are never written.
-//! A clock that jumps back ends all open intervals as they are; what is measured again overwrites what was there.
+//! A clock that jumps ahead (or a gateway that was down) leaves a gap: intervals without a measured second
+//! are never written. A clock that jumps back ends all open intervals as they are; new measurements overwrite
+//! the old ones.
 
 use std::sync::Arc;
 
 use super::aggregate::{Aggregate, Sum};
 use super::metrics::Scope;
 
-/// One archive: so many intervals of one length, the newest in place of the oldest.
+/// One archive: a ring of intervals of one length, where the newest overwrites the oldest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Archive {
     /// Length of an interval, in seconds.
     pub step: u64,
-    /// How many are kept.
     pub rows: u64,
 }
 
@@ -31,7 +31,7 @@ pub const ARCHIVES: [Archive; 5] = [
 ];
 
 impl Archive {
-    /// Where the interval lies that begins at `at`.
+    /// The slot of the interval that begins at `at`.
     pub const fn slot(&self, at: u64) -> u64 {
         at / self.step % self.rows
     }
@@ -46,23 +46,22 @@ impl Archive {
         self.step * self.rows
     }
 
-    /// Beginning of the oldest interval that it still has at time `now`.
+    /// Beginning of the oldest interval that is kept at time `now`.
     pub const fn oldest(&self, now: u64) -> u64 {
         (self.start(now) + self.step).saturating_sub(self.span())
     }
 }
 
-/// Whose figures: the name in the file, and what figures it has.
+/// The figures of one class, of all requests or of the gateway; by its name in the file.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Series(Arc<str>);
 
 impl Series {
-    /// All requests.
     pub fn all() -> Self {
         Self("all".into())
     }
 
-    /// The gate and its host.
+    /// The gateway and its host.
     pub fn gate() -> Self {
         Self("gate".into())
     }
@@ -90,7 +89,6 @@ impl Series {
         self.0.strip_prefix("class:")
     }
 
-    /// What figures it has.
     pub fn scope(&self) -> Scope {
         if &*self.0 == "gate" { Scope::Gate } else { Scope::Class }
     }
@@ -112,20 +110,17 @@ pub struct Second {
     pub series: Vec<(Series, Vec<f32>)>,
 }
 
-/// An interval that is over, or one second: what is to be kept.
+/// One second or a longer interval that is over.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Index in [`ARCHIVES`].
     pub archive: usize,
     /// Its beginning.
     pub at: u64,
-    /// Whose it is.
     pub series: Series,
-    /// What it holds.
     pub data: Aggregate,
 }
 
-/// Makes rows of seconds.
+/// Makes rows of all archives from seconds.
 #[derive(Default)]
 pub struct Consolidator {
     first: Option<u64>,
@@ -150,9 +145,7 @@ impl Open {
             }
         }
     }
-}
 
-impl Open {
     fn join(&mut self, series: &Series, other: &Sum) {
         match self.sums.iter_mut().find(|(s, _)| s == series) {
             Some((_, sum)) => sum.merge(other),
@@ -162,7 +155,7 @@ impl Open {
 }
 
 impl Consolidator {
-    /// Takes a second in; what is over now goes to `out`.
+    /// Adds a second; rows that are complete go to `out`.
     pub fn push(&mut self, second: &Second, out: &mut Vec<Row>) {
         if self.last.is_some_and(|last| second.at <= last) {
             self.end_all(out);
@@ -178,13 +171,13 @@ impl Consolidator {
         }
     }
 
-    /// Takes in a row of the file that lies in an interval not yet over when the file was last written; before the first
-    /// second, finest archive first.
+    /// Adds a row of the file to the interval that was open when the file was last written. To be called
+    /// before the first second, finest archive first.
     pub fn restore(&mut self, row: &Row, out: &mut Vec<Row>) {
         self.feed(row, out);
     }
 
-    /// Adds a row to the coarser interval that it lies in.
+    /// Adds a row to the coarser interval that contains it.
     fn feed(&mut self, row: &Row, out: &mut Vec<Row>) {
         let coarser = row.archive + 1;
         let Some(archive) = ARCHIVES.get(coarser) else { return };
@@ -206,7 +199,7 @@ impl Consolidator {
         }
     }
 
-    /// Ends what is over at second `now`; finest first, so that the coarser ones are whole.
+    /// Ends the intervals that are over at second `now`; finest first, so that the coarser ones are complete.
     fn end_before(&mut self, now: u64, out: &mut Vec<Row>) {
         for (archive, Archive { step, .. }) in ARCHIVES.iter().enumerate().skip(1) {
             let is_over = |open: &Open| open.at + step <= now;
@@ -216,9 +209,9 @@ impl Consolidator {
         }
     }
 
-    /// Takes over the intervals that another one has open: an earlier process's, whose file could not be had at once. What it has
-    /// of an interval that is open here too joins it; what is over goes to `out`, finest first, as a part of its interval, which
-    /// may have been ended here without it.
+    /// Adds the open intervals of an earlier process, whose file could not be opened at once. Where the same
+    /// interval is open here, the two are joined. Intervals that are over go to `out`, finest first, as
+    /// parts: they may have been ended here without the earlier process's part.
     pub fn absorb(&mut self, mut before: Self, out: &mut Vec<Row>) {
         for (level, Archive { step, .. }) in ARCHIVES.iter().enumerate().skip(1) {
             let Some(theirs) = &before.open[level - 1] else { continue };
@@ -228,13 +221,13 @@ impl Consolidator {
                     theirs.sums.iter().for_each(|(series, sum)| mine.join(series, sum));
                 }
                 mine @ None if !is_over => *mine = before.open[level - 1].take(),
-                // Into the coarser one that it lies in, too.
+                // This adds it to the coarser interval too.
                 _ => before.end(level, out),
             }
         }
     }
 
-    /// The first second that was taken in.
+    /// The first second that was added.
     pub fn first(&self) -> Option<u64> {
         self.first
     }

@@ -1,11 +1,18 @@
-//! How busy the host is, as Linux says in `/proc`: shares of processor time and memory. Elsewhere nothing is known.
+//! The host's use of processor time and memory, from Linux's `/proc`. On other systems it is not known.
 
 use std::fs;
 
-/// Reads the host's figures, each time since the time before.
+/// Reads the host's figures.
 #[derive(Default)]
 pub struct Host {
     last: Option<Cpu>,
+}
+
+/// Shares in use; NaN: not known.
+pub struct HostUse {
+    /// Of processor time, since the previous call.
+    pub cpu: f32,
+    pub memory: f32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,8 +22,7 @@ struct Cpu {
 }
 
 impl Host {
-    /// Share of processor time used since the last call, and share of memory in use; NaN: not known.
-    pub fn read(&mut self) -> (f32, f32) {
+    pub fn read(&mut self) -> HostUse {
         let cpu = fs::read_to_string("/proc/stat").ok().and_then(|text| cpu(&text));
         let share = match (self.last, cpu) {
             (Some(last), Some(now)) if now.all > last.all => {
@@ -26,12 +32,14 @@ impl Host {
         };
         self.last = cpu;
         let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text));
-        // Not `min`: of what is no number it would make all of the time.
-        (if share > 1.0 { 1.0 } else { share }, memory.unwrap_or(f32::NAN))
+        // Not `min`, which would turn NaN into 1.
+        let cpu = if share > 1.0 { 1.0 } else { share };
+        HostUse { cpu, memory: memory.unwrap_or(f32::NAN) }
     }
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (guests are part of user).
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (guests are part of
+/// user).
 fn cpu(text: &str) -> Option<Cpu> {
     let numbers = text.lines().next()?.strip_prefix("cpu ")?;
     let times: Vec<u64> = numbers.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
@@ -54,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_known_of_the_time_before_the_first_look() {
-        assert!(Host::default().read().0.is_nan());
+    fn the_first_call_knows_no_processor_time() {
+        assert!(Host::default().read().cpu.is_nan());
     }
 
     #[test]
-    fn linux_says_how_busy_it_is() {
+    fn proc_files_are_parsed() {
         let stat = "cpu  10 0 20 60 10 0 0 0 5 0\ncpu0 1 2 3\n";
         assert_eq!(cpu(stat), Some(Cpu { busy: 30, all: 100 }));
         let info = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:   250 kB\n";

@@ -1,4 +1,5 @@
-//! The last quarter of an hour, in memory: what answers queries when the disk does not, and the newest seconds in any case.
+//! The last quarter of an hour, in memory: it answers queries when the disk cannot, and has the newest
+//! seconds always.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes a second in. What a clock that has jumped back measures again replaces what was there.
+    /// Adds a second. After the clock has jumped back, new seconds replace the old ones of the same time.
     pub fn push(&mut self, second: Arc<Second>) {
         while self.seconds.back().is_some_and(|newest| newest.at >= second.at) {
             self.seconds.pop_back();
@@ -26,17 +27,15 @@ impl Memory {
         self.seconds.push_back(second);
     }
 
-    /// The oldest second.
     pub fn first(&self) -> Option<u64> {
         self.seconds.front().map(|second| second.at)
     }
 
-    /// The newest second.
     pub fn last(&self) -> Option<u64> {
         self.seconds.back().map(|second| second.at)
     }
 
-    /// Values of one series, every second from `from` up to (not with) `to`.
+    /// Values of one series, every second from `from` up to, but not including, `to`.
     pub fn read<'m>(
         &'m self,
         series: &'m Series,
@@ -51,7 +50,6 @@ impl Memory {
         })
     }
 
-    /// Series of the newest second.
     pub fn series(&self) -> Vec<Series> {
         self.seconds
             .back()

@@ -1,8 +1,8 @@
-//! What is kept: every figure with its name, its unit and how it is put together over longer intervals.
+//! The figures that are kept: name, unit, and how each is aggregated over longer intervals.
 //!
-//! Two scopes: figures of a class of requests (kept per class and for all requests together), and figures of the gate, of
-//! which there is one each. To add one, add a line: the file keeps figures by name, so that order and number may change
-//! from version to version (`store`).
+//! Two scopes: figures of a class of requests (kept per class and for all requests together), and figures of
+//! the gateway. To add a figure, add a line: the file stores figures by name, so that order and number may
+//! change between versions (see `layout`).
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,12 +14,11 @@ use tidegate_core::measure::{Event, Figures};
 use tidegate_core::room::RoomState;
 use tidegate_core::units::Rate;
 
-/// Whose figure it is.
+/// What a figure is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Of each class, and of all requests together.
+    /// Each class, and all requests together.
     Class,
-    /// Of the gate or its host.
     Gate,
 }
 
@@ -32,7 +31,6 @@ impl Scope {
         }
     }
 
-    /// Its figures.
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Class => &CLASS,
@@ -40,14 +38,14 @@ impl Scope {
         }
     }
 
-    /// For each of them, which one its averages are weighted by; `None`: time.
+    /// For each figure, the index of the one that weights its averages; `None`: time.
     pub(super) fn weights(self) -> &'static [Option<usize>] {
         static WEIGHTS: [OnceLock<Vec<Option<usize>>>; 2] = [const { OnceLock::new() }; 2];
         WEIGHTS[self as usize].get_or_init(|| {
-            let place = |name| self.metrics().iter().position(|m| m.name == name);
+            let index = |name| self.metrics().iter().position(|m| m.name == name);
             let by = |m: &Metric| match m.weight {
                 Weight::Seconds => None,
-                Weight::Requests(name) => place(name),
+                Weight::Requests(name) => index(name),
             };
             self.metrics().iter().map(by).collect()
         })
@@ -59,19 +57,16 @@ impl Scope {
 pub enum Weight {
     /// Time: rates and states.
     Seconds,
-    /// Requests, as another figure of the same scope counts them per second: an idle second must not weigh as much as a
-    /// busy one in a response time.
+    /// The requests per second that another figure of the same scope counts: in a response time, an idle
+    /// second must not weigh as much as a busy one.
     Requests(&'static str),
 }
 
-/// One figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its stable name, in snake case.
     pub name: &'static str,
-    /// Of its values.
     pub unit: &'static str,
-    /// How averages are made.
     pub weight: Weight,
     /// One line on what it is.
     pub help: &'static str,
@@ -87,28 +82,23 @@ enum From {
 /// The last second of one class, or of all requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassSecond {
-    /// Rates and times.
     pub figures: Figures,
-    /// Requests at the origin, those whose answer is under way included.
+    /// Requests at the origin, including those whose response is being sent.
     pub in_flight: u64,
-    /// Admitted requests that wait for the origin, where they are counted.
+    /// Admitted requests that wait for the origin, if they are counted.
     pub queued: Option<u64>,
 }
 
-/// The last second of the gate.
+/// The last second of the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSecond {
     /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
-    /// What the estimator said last.
     pub estimate: Estimate,
-    /// The waiting room.
     pub room: RoomState,
-    /// Tier 2.
     pub gate: Totals,
     /// Requests per second whose visitors left the queue.
     pub abandoned_per_s: f64,
-    /// Visitor connections open.
     pub connections: usize,
     /// Sessions open, where they are counted.
     pub sessions: Option<u64>,
@@ -143,7 +133,6 @@ const fn of_gate(
 
 const RATE: &str = "1/s";
 
-/// Figures of a class.
 #[rustfmt::skip]
 static CLASS: [Metric; 21] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
@@ -172,12 +161,13 @@ static CLASS: [Metric; 21] = [
     of_class("shed_sessions_refused", RATE, "New sessions refused for want of a place.", |c| Some(shed(c, Event::SessionsRefused))),
 ];
 
-/// Its processor share.
+/// The share of the host's processor time in use.
 pub(super) const HOST_CPU: &str = "host_cpu";
-/// Its memory in use.
+/// The share of the host's memory in use.
 pub(super) const HOST_MEMORY: &str = "host_memory";
 
-/// Figures of the gate. Those of the host are filled in by the writer, which is not on the tick.
+/// Figures of the gateway. The writer fills in those of the host, because reading them takes too long for the
+/// tick.
 #[rustfmt::skip]
 static GATE: [Metric; 14] = [
     of_gate("capacity", "cost units/s", "Capacity in force; nothing: unlimited.", |g| rate(g.tunables.capacity)),
@@ -209,14 +199,14 @@ fn shed(second: &ClassSecond, reason: Event) -> f64 {
     Event::SHED.iter().position(|r| *r == reason).map_or(0.0, |i| second.figures.shed_per_s[i])
 }
 
-/// Where a figure of this name is kept: its scope, and its place among [`Scope::metrics`].
+/// The scope of a figure, and its index in [`Scope::metrics`].
 pub fn find(name: &str) -> Option<(Scope, usize)> {
     [Scope::Class, Scope::Gate]
         .into_iter()
         .find_map(|scope| Some((scope, scope.metrics().iter().position(|m| m.name == name)?)))
 }
 
-/// A class's values, in the order of [`Scope::metrics`]; what is not known is NaN.
+/// A class's values, in the order of [`Scope::metrics`]; unknown values are NaN.
 pub(crate) fn class_values(second: &ClassSecond) -> Vec<f32> {
     values(Scope::Class, |from| match from {
         From::Class(get) => get(second),
@@ -224,7 +214,7 @@ pub(crate) fn class_values(second: &ClassSecond) -> Vec<f32> {
     })
 }
 
-/// The gate's values, likewise.
+/// The gateway's values, likewise.
 pub(crate) fn gate_values(second: &GateSecond) -> Vec<f32> {
     values(Scope::Gate, |from| match from {
         From::Gate(get) => get(second),

@@ -1,4 +1,4 @@
-//! The measurement database (MASTH, section 2): what was measured, kept for a year at falling resolution.
+//! The measurement database (MASTH, section 2): measurements kept for a year at decreasing resolution.
 //!
 //! ```text
 //! tick ─► observe ─► queue ─► writer ─► archive (1 s → 5 s → 1 min → 10 min → 1 h) ─► store (SQLite)
@@ -6,14 +6,17 @@
 //!                                             └──────────────► query ◄───────────────────┘
 //! ```
 //!
-//! Per class and for all requests together, every figure with average, least and greatest. The tick never waits for the disk,
-//! and the gate never depends on the file: without it the last minutes are in memory.
+//! Every figure is kept per class and for all requests together, with average, minimum and maximum. The tick
+//! never waits for the disk, and the gateway does not depend on the file: without it the last minutes are in
+//! memory.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 pub mod metrics;
 
@@ -35,12 +38,11 @@ use store::{Reader, StoreError};
 
 use crate::base::clock::Clock;
 
-/// Seconds that may wait for the writer: a minute of a disk that does not answer.
+/// Seconds that may wait for the writer: the disk may hang for a minute.
 const QUEUE: usize = 60;
 /// How long the end of the process waits for the last second.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The history of one gate.
 pub struct History {
     inner: Arc<Inner>,
     queue: Mutex<Option<SyncSender<Second>>>,
@@ -63,14 +65,11 @@ struct Inner {
     write_us: AtomicU64,
 }
 
-/// How the history does.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Health {
-    /// Whether it is kept at all.
     pub enabled: bool,
-    /// Whether the file is in use; else the last minutes are in memory.
+    /// Whether the file is in use; else only the last minutes are kept, in memory.
     pub on_disk: bool,
-    /// The file.
     pub file: PathBuf,
     /// Its size and that of its log and index beside it, as of the last write or failure.
     pub bytes: u64,
@@ -83,8 +82,8 @@ pub struct Health {
 }
 
 impl History {
-    /// Starts the writer; the file lies in `settings.dir`, or else in `state`. Whatever is wrong with the file is told in the
-    /// log and tried again later.
+    /// Starts the writer; the file is in `settings.dir`, or else in `state`. A file that cannot be used is
+    /// reported in the log and tried again later.
     pub fn start(settings: &tidegate_settings::History, state: &Path, clock: Arc<Clock>) -> Self {
         let dir = settings.dir.clone().unwrap_or_else(|| state.to_path_buf());
         let inner = Arc::new(Inner::new(clock, dir.join(writer::FILE)));
@@ -109,29 +108,28 @@ impl History {
         history
     }
 
-    /// Hands a second to the writer. Never waits: if the queue is full, the second is dropped and counted.
+    /// Passes a second to the writer. Never waits: if the queue is full, the second is dropped and counted.
     pub fn record(&self, second: Second) {
-        if let Some(queue) = &*lock(&self.queue)
+        if let Some(queue) = &*self.queue.lock()
             && let Err(TrySendError::Full(_)) = queue.try_send(second)
         {
             self.inner.dropped.fetch_add(1, Relaxed);
         }
     }
 
-    /// Writes what is in the queue and ends the writer, within a few seconds.
+    /// Ends the writer once it has written its queue; waits a few seconds at most.
     pub fn close(&self) {
-        drop(lock(&self.queue).take());
-        if let Some(ended) = lock(&self.ended).take() {
-            // Nothing is ever sent: it ends when the writer does.
+        drop(self.queue.lock().take());
+        if let Some(ended) = self.ended.lock().take() {
+            // Nothing is ever sent; the channel closes when the writer ends.
             let _ = ended.recv_timeout(CLOSE_TIMEOUT);
         }
     }
 
-    /// How it does.
     pub fn health(&self) -> Health {
         let inner = &self.inner;
         Health {
-            enabled: lock(&self.queue).is_some(),
+            enabled: self.queue.lock().is_some(),
             on_disk: inner.on_disk.load(Relaxed),
             file: inner.path.clone(),
             bytes: inner.bytes.load(Relaxed),
@@ -141,17 +139,17 @@ impl History {
         }
     }
 
-    /// One figure over a stretch of time; from memory alone if the file cannot be read. Reads the disk: not on the control
-    /// thread.
+    /// One figure over a time range; from memory alone if the file cannot be read. Reads the disk, so not to
+    /// be called on the control thread.
     ///
     /// # Errors
-    /// The query makes no sense.
+    /// The query is invalid.
     pub fn query(&self, query: &Query) -> Result<Points, QueryError> {
         let now = self.inner.clock.now().second();
         self.inner.look(|reader, memory| query::answer(query, reader, memory, now))
     }
 
-    /// The series that are kept, in order of their names.
+    /// The kept series, ordered by name.
     pub fn series(&self) -> Vec<Series> {
         let mut all = self.inner.look(|reader, memory| {
             let mut all = memory.series();
@@ -163,7 +161,8 @@ impl History {
         all
     }
 
-    /// The greatest one-second value of a figure in the last `span`; `class` is a class's name or `all`. For tuners.
+    /// The maximum one-second value of a figure in the last `span`; `class` is a class's name or `all`. For
+    /// tuners.
     pub fn peak(&self, metric: &str, class: &str, span: Duration) -> Option<f64> {
         self.whole(metric, class, span).map(|whole| f64::from(whole.max))
     }
@@ -196,11 +195,12 @@ impl Inner {
         }
     }
 
-    /// Shows `question` the file, if it is in use and can be read, and memory as it is now; the writer goes on meanwhile.
+    /// Runs `question` on the file, if it is in use and can be read, and on a copy of memory; the writer is
+    /// not blocked.
     fn look<T>(&self, question: impl Fn(Option<&Reader>, &Memory) -> Result<T, StoreError>) -> T {
-        let mut reader = lock(&self.reader);
+        let mut reader = self.reader.lock();
         // Cheap: the seconds are shared.
-        let memory = lock(&self.memory).clone();
+        let memory = self.memory.lock().clone();
         if self.on_disk.load(Relaxed) {
             let opened = match reader.take() {
                 Some(open) => Ok(open),
@@ -216,11 +216,6 @@ impl Inner {
         }
         question(None, &memory).unwrap_or_else(|e| unreachable!("no file was read: {e}"))
     }
-}
-
-/// A poisoned lock guards figures, not invariants: go on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! One figure over a stretch of time: which archive answers, and how its intervals become the steps that were asked for.
+//! One figure over a time range: which archive answers, and how its intervals become the requested steps.
 //!
-//! The finest archive that still has the beginning of the stretch answers, unless a step is given: then the coarsest one
-//! whose intervals make up that step, if it reaches back far enough. What was not measured is nothing, not zero.
+//! Without a step, the finest archive that still has the beginning of the range answers. With a step, the
+//! coarsest one whose intervals divide the step answers, if it reaches back far enough. Where nothing was
+//! measured the value is nothing, not zero.
 
 use super::aggregate::{Part, Spread};
 use super::archive::{ARCHIVES, Archive, Series};
@@ -10,32 +11,28 @@ use super::memory::Memory;
 use super::metrics;
 use super::store::{Reader, StoreError};
 
-/// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// The figure's name.
     pub metric: String,
-    /// Whose; not asked for figures of the gate.
+    /// The series; ignored for figures of the gateway.
     pub series: Series,
     /// First second.
     pub from: u64,
     /// End, not included.
     pub to: u64,
-    /// Length of the intervals wanted, in seconds; `None`: the best there is.
+    /// Length of the intervals, in seconds; `None`: the finest available.
     pub step: Option<u64>,
 }
 
-/// What a query cannot be answered for.
+/// Why a query cannot be answered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum QueryError {
-    /// No such figure.
     #[error("no figure {0:?}; GET /v1/history without parameters lists them")]
     Metric(String),
-    /// The stretch is empty.
     #[error("`from` must lie before `to` and before now")]
     Empty,
-    /// The step.
-    #[error("`step` must be at least a second, and at most the stretch asked for")]
+    /// The step is too short or too long.
+    #[error("`step` must be at least a second, and at most the range asked for")]
     Step,
 }
 
@@ -44,7 +41,6 @@ pub enum QueryError {
 pub struct Point {
     /// Its beginning, in seconds since the Unix epoch.
     pub at: u64,
-    /// What was measured in it.
     pub value: Spread,
 }
 
@@ -53,13 +49,12 @@ pub struct Point {
 pub struct Points {
     /// Length of the intervals, in seconds.
     pub step: u64,
-    /// In order.
     pub points: Vec<Point>,
-    /// All of it as one: `None` if nothing was measured.
+    /// The aggregate of the range; `None` if nothing was measured.
     pub whole: Option<Spread>,
 }
 
-/// What a query will read: pure, so that it can be tested without a file.
+/// What a query will read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Index in [`ARCHIVES`].
@@ -72,10 +67,10 @@ pub struct Plan {
     pub to: u64,
 }
 
-/// Which archive answers.
+/// Chooses the archive. Pure, so that it is tested without a file.
 ///
 /// # Errors
-/// The stretch or the step makes no sense.
+/// The range or the step is invalid.
 pub fn plan(from: u64, to: u64, step: Option<u64>, now: u64) -> Result<Plan, QueryError> {
     let to = to.min(now);
     if from >= to {
@@ -84,7 +79,7 @@ pub fn plan(from: u64, to: u64, step: Option<u64>, now: u64) -> Result<Plan, Que
     if step.is_some_and(|step| step == 0 || step > to - from) {
         return Err(QueryError::Step);
     }
-    // "The last 15 minutes" begin within the interval that is just being forgotten.
+    // "The last 15 minutes" begin within the interval that is being overwritten now.
     let reaches = |a: &Archive| a.oldest(now) <= from + a.step;
     let fits = |a: &Archive| step.is_none_or(|step| step % a.step == 0);
     let coarsest = ARCHIVES.len() - 1;
@@ -92,19 +87,19 @@ pub fn plan(from: u64, to: u64, step: Option<u64>, now: u64) -> Result<Plan, Que
         Some(_) => ARCHIVES.iter().rposition(|a| reaches(a) && fits(a)),
         None => ARCHIVES.iter().position(reaches),
     };
-    // A step that is finer than what is left is answered with what is left.
+    // If no archive is fine enough for the step, the finest that reaches back answers.
     let archive = archive.or_else(|| ARCHIVES.iter().position(reaches)).unwrap_or(coarsest);
     let Archive { step: grain, .. } = ARCHIVES[archive];
     let step = step.map_or(grain, |step| step.next_multiple_of(grain));
-    // An interval that began before `from` has a part in it; one that is forgotten has none.
+    // An interval that began before `from` is included; one that was overwritten is not.
     let first = from.max(ARCHIVES[archive].oldest(now));
     Ok(Plan { archive, step, from: first - first % step, to: to.next_multiple_of(step) })
 }
 
-/// Answers a query from the file, where there is one, and from memory, which is newer.
+/// Answers a query from the file, if there is one, and from memory, which is newer.
 ///
 /// # Errors
-/// The query makes no sense; or (outer) the file cannot be read.
+/// Inner: the query is invalid. Outer: the file cannot be read.
 pub fn answer(
     query: &Query,
     reader: Option<&Reader>,
@@ -121,10 +116,12 @@ pub fn answer(
     let series = if scope == metrics::Scope::Gate { Series::gate() } else { query.series.clone() };
     let grain = ARCHIVES[plan.archive].step;
     let mut sums = Sums::new(scope, figure, plan);
-    // Whole intervals that memory has are newer than the file's; of the finest archive that is every second.
+    // Complete intervals in memory are newer than those of the file; in the finest archive that is every
+    // second.
     let first = memory.first().unwrap_or(u64::MAX);
     let held = first.checked_next_multiple_of(grain).unwrap_or(u64::MAX);
-    // The one that memory has in part is the file's once it is over; until then nobody else tells of it.
+    // An interval that memory has only in part is taken from the file once it is over, until then from
+    // memory.
     let (partial, mut is_over) = (first - first % grain, false);
     let held_to = memory.last().map_or(0, |last| last + 1);
     if let Some(reader) = reader {
@@ -142,10 +139,10 @@ pub fn answer(
     Ok(Ok(sums.finish(now)))
 }
 
-/// Steps being put together, of one figure alone.
+/// The running sums of one figure, per step.
 struct Sums {
     figure: usize,
-    /// The figure whose values weigh this one's.
+    /// The figure that weights this one.
     by: Option<usize>,
     plan: Plan,
     steps: Vec<Part>,
@@ -179,7 +176,7 @@ impl Sums {
 
     fn finish(mut self, now: u64) -> Points {
         let Plan { step, from, .. } = self.plan;
-        // The last interval is not over: as long as it has nothing it is no gap.
+        // The last interval is not over: while it is empty it is not shown as a gap.
         let last = from + step * (self.steps.len() as u64).saturating_sub(1);
         if last + step > now && self.steps.last().is_some_and(|part| part.spread().is_nothing()) {
             self.steps.pop();

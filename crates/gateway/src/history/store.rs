@@ -1,62 +1,58 @@
-//! The file: SQLite in WAL mode, one table an archive, every row in its place.
+//! The file: SQLite in WAL mode, one table per archive, every row overwritten in place.
 //!
-//! **Round robin in place.** A row's key is computed from its series' number and its slot, so that an interval overwrites the
-//! one that its archive forgets, and the file stops growing once it has come round. The two finest archives lie slot by slot
-//! (a second's rows of all series share a page or two: that is what is written every second), the coarser ones series by
-//! series (a year of one series is read in one go).
+//! **Round robin in place.** A row's key is computed from its series' number and its slot, so that an
+//! interval overwrites the oldest one of its archive, and the file stops growing once all slots are in use.
+//! The two finest archives are ordered by slot (the rows that all series write in a second share a page or
+//! two), the coarser ones by series (a year of one series is read in one range).
 //!
-//! **Bound.** With S series, each of at most M figures, and R = 18,300 rows over all archives, a file is at most
+//! **Bound.** With S series, each of at most M figures, and R = 18,300 rows over all archives, a file is at
+//! most
 //!
 //! ```text
 //! 256 KiB + 2 × S × R × (4 + 12 × M + 20) bytes
 //! ```
 //!
-//! 4 bytes of head, 12 a figure, 20 of SQLite's for a row; twice, because a tree that does not grow at its end may leave
-//! half of every page empty. SQLite itself is told not to let it grow further. The write-ahead log beside it takes at most
-//! some 8 MiB.
+//! 4 bytes of head, 12 per figure, 20 of SQLite's per row; twice, because a tree that does not grow at its
+//! end may leave half of every page empty. SQLite's page limit is set to this bound. The write-ahead log
+//! beside the file takes some 8 MiB at most.
 //!
-//! **Crashes.** `synchronous=NORMAL`: what a second's transaction wrote is in the system's hands at its end and survives the
-//! process; a power failure may cost what came since the last checkpoint, never the file's consistency.
+//! **Crashes.** `synchronous=NORMAL`: a second's transaction survives the process once it is committed; a
+//! power failure may lose what was written since the last checkpoint, but never damages the file.
 //!
-//! Rejected: one blob a figure and archive, as RRDtool has it (a query reads one blob, but every second writes a page for
-//! every figure: 20 times as much), and rows that are inserted and deleted by age (no bound, and two trees to keep).
+//! Rejected: one blob per figure and archive, as in RRDtool (a query reads one blob, but every second writes
+//! a page for every figure, 20 times as much); rows inserted and deleted by age (no bound, and two trees to
+//! maintain).
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
-use super::archive::{ARCHIVES, Row, Series};
-use super::layout::{FIGURE_BYTES, HEAD_BYTES};
+use super::archive::{ARCHIVES, Archive, Row, Series};
+use super::layout::{FIGURE_BYTES, HEAD_BYTES, Layout};
 use super::metrics::Scope;
 
-mod reader;
-mod schema;
-mod series;
-
-pub use reader::Reader;
-pub use schema::Layouts;
-
-use reader::read;
-use schema::schema;
-use series::{Entry, add_series, read_series};
-
+/// "Tdgt": the file is ours.
+const APPLICATION_ID: i32 = 0x5464_6774;
+/// Version of the tables, not of the figures.
+const VERSION: i32 = 1;
 const PAGE_BYTES: u64 = 4096;
-/// The write-ahead log is put into the file when it has this many pages (4 MiB).
+/// The write-ahead log is copied into the file when it has this many pages (4 MiB).
 const CHECKPOINT_PAGES: u64 = 1000;
-/// A reader or another writer may hold the file for so long; there is none but our own.
+/// How long to wait for the file's lock; only our own readers and writer take it.
 const BUSY: Duration = Duration::from_secs(5);
 /// SQLite's cache of pages, per connection, in KiB.
 const CACHE_KIB: i64 = 1024;
-/// Most series that a file may hold: part of the keys.
+/// Most series in a file; part of the keys.
 pub const MAX_SERIES: usize = 256;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It is no history file, or damaged: to be set aside.
+    /// It is no history file, or damaged: it is to be set aside.
     #[error("not a usable history file: {0}")]
     Damaged(String),
     /// The disk, the directory, permissions.
@@ -68,7 +64,7 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
         let damaged = match &error {
-            // Unknown: a statement of ours that makes no sense to SQLite, because a table is not there or another.
+            // Unknown: one of our statements is invalid because a table is missing or different.
             rusqlite::Error::SqliteFailure(e, _) => {
                 matches!(e.code, DatabaseCorrupt | NotADatabase | TypeMismatch | Unknown)
             }
@@ -79,7 +75,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Most bytes that a file of `series` series takes: the bound stated above.
+/// Most bytes of a file with `series` series: the bound stated above.
 pub fn most_bytes(series: usize) -> u64 {
     let figures = Scope::Class.metrics().len().max(Scope::Gate.metrics().len()) as u64;
     bound(series, figures)
@@ -90,12 +86,11 @@ fn bound(series: usize, figures: u64) -> u64 {
     (256 << 10) + 2 * series as u64 * rows * (HEAD_BYTES + FIGURE_BYTES * figures + 20)
 }
 
-/// The table of an archive.
 fn table(archive: usize) -> String {
     format!("every_{}s", ARCHIVES[archive].step)
 }
 
-/// Whether the archive lies slot by slot.
+/// Whether the archive is ordered by slot.
 const fn by_slot(archive: usize) -> bool {
     archive < 2
 }
@@ -119,7 +114,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file, or makes it; brings its list of figures up to date.
+    /// Opens or creates the file, and adds missing figures to its list.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -132,10 +127,10 @@ impl Store {
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
         db.busy_timeout(BUSY)?;
-        // Before anything is changed: another program's is not, and its log, which the last to close a file puts into it and
-        // removes, stays.
+        // Checked before anything is changed. Without a checkpoint on close, another program's file and its
+        // log, which the last connection would copy into the file and remove, stay as they are.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        schema::is_ours(&db)?;
+        is_ours(&db)?;
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         db.pragma_update(None, "page_size", PAGE_BYTES)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
@@ -154,10 +149,10 @@ impl Store {
         Ok(Self { db, layouts, series, max_series, last, bytes: Vec::new() })
     }
 
-    /// Whether SQLite finds the file whole.
+    /// Runs SQLite's integrity check.
     ///
     /// # Errors
-    /// It does not, or it cannot be read.
+    /// The file is damaged or cannot be read.
     pub fn check(&self) -> Result<(), StoreError> {
         let verdict: String = self.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged(verdict)) }
@@ -169,14 +164,13 @@ impl Store {
         Ok(self.db.pragma_update(None, "max_page_count", pages)?)
     }
 
-    /// The second that was written last.
     pub fn last(&self) -> Option<u64> {
         self.last
     }
 
     /// Writes rows as one transaction; `at` is the second they belong to.
     ///
-    /// Returns how many had no place because as many series as may be are in use.
+    /// Returns how many rows were dropped because all series are in use.
     ///
     /// # Errors
     /// Nothing was written.
@@ -188,7 +182,7 @@ impl Store {
         let rows: Vec<&Row> = rows.into_iter().collect();
         let result = self.try_write(at, &rows);
         if result.is_err() {
-            // What the transaction did to it is undone.
+            // The transaction was rolled back, and with it the changes to the series.
             self.series = read_series(&self.db).unwrap_or_default();
         }
         result
@@ -202,7 +196,7 @@ impl Store {
             let entry = match known {
                 Some(entry) => Some(entry),
                 None => {
-                    // After an outage the coarser rows reach further back.
+                    // After an outage the coarser rows begin earlier.
                     let its = rows.iter().filter(|r| r.series == row.series);
                     let since = its.map(|r| r.at).min().unwrap_or(at);
                     add_series(&change, &mut self.series, self.max_series, &row.series, since)?
@@ -238,7 +232,8 @@ impl Store {
         Ok(homeless)
     }
 
-    /// Rows of an archive from `from` on up to the second written last, of all series: for open intervals after a restart.
+    /// Rows of all series in an archive, from `from` to the second written last: for open intervals after a
+    /// restart.
     ///
     /// # Errors
     /// It cannot be read.
@@ -254,6 +249,249 @@ impl Store {
         rows.sort_by_key(|row| row.at);
         Ok(rows)
     }
+}
+
+/// The file, for queries beside the writer.
+pub struct Reader {
+    db: Connection,
+    layouts: Layouts,
+}
+
+impl Reader {
+    /// Opens the file, which the writer has created.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let db = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        db.busy_timeout(BUSY)?;
+        db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        let layouts = Layouts::read(&db)?;
+        Ok(Self { db, layouts })
+    }
+
+    pub fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// Names of the series kept.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn series(&self) -> Result<Vec<Series>, StoreError> {
+        Ok(read_series(&self.db)?.into_keys().collect())
+    }
+
+    /// Calls `each` with the beginning and the bytes of every interval of one series that begins in `span`,
+    /// in any order.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(
+        &self,
+        archive: usize,
+        series: &Series,
+        span: Range<u64>,
+        each: impl FnMut(u64, &[u8]),
+    ) -> Result<(), StoreError> {
+        match one_series(&self.db, series)? {
+            Some(entry) => Ok(read(&self.db, archive, entry, span, each)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As [`Reader::read`], for a known series.
+fn read(
+    db: &Connection,
+    archive: usize,
+    entry: Entry,
+    span: Range<u64>,
+    mut each: impl FnMut(u64, &[u8]),
+) -> rusqlite::Result<()> {
+    let Archive { step, rows } = ARCHIVES[archive];
+    let from = span.start.max((entry.since + 1).saturating_sub(step));
+    if from >= span.end {
+        return Ok(());
+    }
+    let (first, last) = (ARCHIVES[archive].slot(from), ARCHIVES[archive].slot(span.end - 1));
+    let intervals = (span.end - 1) / step - from / step + 1;
+    // A span over the ring's end has two ranges.
+    let ranges = if intervals >= rows {
+        vec![(0, rows - 1)]
+    } else if first <= last {
+        vec![(first, last)]
+    } else {
+        vec![(first, rows - 1), (0, last)]
+    };
+    let whose =
+        if by_slot(archive) { format!("AND key % {MAX_SERIES} = {}", entry.id) } else { String::new() };
+    let sql = format!(
+        "SELECT at, data FROM {} WHERE key BETWEEN ?1 AND ?2 {whose} AND at >= ?3 AND at < ?4",
+        table(archive)
+    );
+    let mut select = db.prepare_cached(&sql)?;
+    for (first, last) in ranges {
+        let keys = (key(archive, entry.id, first), key(archive, entry.id, last));
+        let mut rows = select.query(params![keys.0, keys.1, from, span.end])?;
+        while let Some(row) = rows.next()? {
+            each(row.get(0)?, row.get_ref(1)?.as_blob()?);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+pub struct Layouts([Layout; 2]);
+
+impl Layouts {
+    /// Those of the file; figures that it lacks are added if it is writable.
+    fn read(db: &Connection) -> Result<Self, StoreError> {
+        Ok(Self([layout(db, Scope::Class)?, layout(db, Scope::Gate)?]))
+    }
+
+    /// Most figures in a row.
+    fn width(&self) -> usize {
+        self.0.iter().map(Layout::width).max().unwrap_or(0)
+    }
+
+    pub fn of(&self, scope: Scope) -> &Layout {
+        &self.0[scope as usize]
+    }
+}
+
+/// Whether the tables are ours; `false`: there are none. Writes nothing.
+fn is_ours(db: &Connection) -> Result<bool, StoreError> {
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(false);
+    }
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION_ID, VERSION) => Ok(true),
+        (APPLICATION_ID, version) => {
+            Err(StoreError::Damaged(format!("of version {version}, this program writes {VERSION}")))
+        }
+        _ => Err(StoreError::Damaged("another program's".into())),
+    }
+}
+
+/// Creates the tables, or checks that they are ours.
+fn schema(db: &Transaction<'_>) -> Result<(), StoreError> {
+    if is_ours(db)? {
+        return Ok(());
+    }
+    db.pragma_update(None, "application_id", APPLICATION_ID)?;
+    db.pragma_update(None, "user_version", VERSION)?;
+    db.execute_batch(
+        "CREATE TABLE metric (scope TEXT NOT NULL, name TEXT NOT NULL, place INTEGER NOT NULL,
+                              PRIMARY KEY (scope, name)) WITHOUT ROWID;
+         CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, since INTEGER NOT NULL,
+                              used INTEGER NOT NULL);
+         CREATE TABLE last (id INTEGER PRIMARY KEY, at INTEGER NOT NULL);",
+    )?;
+    for archive in 0..ARCHIVES.len() {
+        let table = table(archive);
+        db.execute_batch(&format!(
+            "CREATE TABLE {table} (key INTEGER PRIMARY KEY, at INTEGER NOT NULL, data BLOB NOT NULL)"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The file's layout; figures that it lacks are added if it is writable.
+fn layout(db: &Connection, scope: Scope) -> Result<Layout, StoreError> {
+    let known: Vec<(String, usize)> = db
+        .prepare("SELECT name, place FROM metric WHERE scope = ?1")?
+        .query_map([scope.name()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let (layout, new) = Layout::new(scope, &known)
+        .map_err(|_| StoreError::Damaged("its list of figures is invalid".into()))?;
+    if !db.is_readonly("main")? {
+        for figure in new {
+            let row = params![scope.name(), figure.name, figure.index];
+            db.execute("INSERT INTO metric VALUES (?1, ?2, ?3)", row)?;
+        }
+    }
+    Ok(layout)
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    id: usize,
+    /// Rows of intervals that ended before are those of the series that had the number earlier.
+    since: u64,
+    /// Last written, to the minute.
+    used: u64,
+}
+
+fn read_series(db: &Connection) -> rusqlite::Result<HashMap<Series, Entry>> {
+    db.prepare_cached("SELECT name, id, since, used FROM series")?
+        .query_map([], |row| {
+            let name: String = row.get(0)?;
+            Ok((Series::from(&*name), Entry { id: row.get(1)?, since: row.get(2)?, used: row.get(3)? }))
+        })?
+        .collect()
+}
+
+fn one_series(db: &Connection, series: &Series) -> rusqlite::Result<Option<Entry>> {
+    db.prepare_cached("SELECT id, since, used FROM series WHERE name = ?1")?
+        .query_row([series.name()], |row| {
+            Ok(Entry { id: row.get(0)?, since: row.get(1)?, used: row.get(2)? })
+        })
+        .optional()
+}
+
+/// Gives a series a number: a free one, or that of the series whose last write is the oldest. `None`: all are
+/// in use.
+fn add_series(
+    db: &Transaction<'_>,
+    all: &mut HashMap<Series, Entry>,
+    max: usize,
+    series: &Series,
+    at: u64,
+) -> rusqlite::Result<Option<Entry>> {
+    let mut taken = [false; MAX_SERIES];
+    for entry in all.values() {
+        if let Some(taken) = taken.get_mut(entry.id) {
+            *taken = true;
+        }
+    }
+    let id = match taken[..max].iter().position(|taken| !taken) {
+        Some(id) => id,
+        None => {
+            let oldest = all.iter().filter(|(_, e)| e.id < max).min_by_key(|(_, e)| e.used);
+            // `used` is exact to the minute.
+            let Some((name, entry)) = oldest.filter(|(_, e)| e.used + 120 < at) else { return Ok(None) };
+            let (name, id) = (name.clone(), entry.id);
+            tracing::info!(
+                old = name.name(),
+                new = series.name(),
+                "history: an unused series makes room for a new one"
+            );
+            db.execute("DELETE FROM series WHERE id = ?1", [id])?;
+            all.remove(&name);
+            // After the clock has jumped back there may be rows of the future.
+            for (archive, Archive { rows, step }) in ARCHIVES.iter().enumerate() {
+                let whose = if by_slot(archive) {
+                    format!("key % {MAX_SERIES} = {id}")
+                } else {
+                    let first = key(archive, id, 0);
+                    format!("key BETWEEN {first} AND {}", first + rows - 1)
+                };
+                let sql = format!("UPDATE {} SET at = 0 WHERE {whose} AND at + {step} > ?1", table(archive));
+                db.execute(&sql, [at])?;
+            }
+            id
+        }
+    };
+    let entry = Entry { id, since: at, used: at };
+    db.execute("INSERT INTO series VALUES (?1, ?2, ?3, ?3)", params![id, series.name(), at])?;
+    all.insert(series.clone(), entry);
+    Ok(Some(entry))
 }
 
 #[cfg(test)]

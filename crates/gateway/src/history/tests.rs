@@ -1,4 +1,4 @@
-//! The writer against what disks, neighbours and clocks do; without its thread, in virtual time.
+//! The writer with faulty disks, other gateways and clock jumps; without its thread, in virtual time.
 
 use std::sync::atomic::AtomicU32;
 
@@ -64,7 +64,7 @@ impl Desk {
         self.inner.look(|reader, memory| query::answer(&query, reader, memory, now)).unwrap()
     }
 
-    /// Without memory: what the file has.
+    /// What the file has, without memory.
     pub(super) fn in_file(&self, archive: usize, to: u64) -> Vec<u64> {
         let reader = Reader::open(&self.inner.path).unwrap();
         let mut found = Vec::new();
@@ -80,7 +80,7 @@ fn seconds_are_kept_and_found_after_a_restart() {
     let mut desk = Desk::new(&dir.0);
     desk.play(7_200..9_000);
     assert!(desk.on_disk());
-    // As after kill -9: nobody closed anything.
+    // As after kill -9: nothing was closed.
     std::mem::forget(std::mem::replace(
         &mut desk.writer,
         Writer::new(desk.inner.clone(), dir.0.join("x"), 8),
@@ -97,14 +97,14 @@ fn seconds_are_kept_and_found_after_a_restart() {
     let whole = points.whole.unwrap();
     assert!((whole.average - mean).abs() < 0.01, "{whole:?} for {mean}");
     assert_eq!((whole.min, whole.max), (7_200.0, 10_799.0));
-    // While the gate was down: a gap.
+    // The gap is the time the gateway was down.
     let minutes = desk.ask(8_880, 9_720, Some(60), 10_802);
     let nothing: Vec<u64> = minutes.points.iter().filter(|p| p.value.is_nothing()).map(|p| p.at).collect();
     assert_eq!(nothing, Vec::from_iter((9_000..9_600).step_by(60)));
 }
 
 #[test]
-fn an_unwritable_place_means_memory_and_then_the_file() {
+fn an_unwritable_directory_means_memory_until_it_is_writable() {
     let dir = Scratch::new();
     let place = dir.0.join("place");
     std::fs::write(&place, "a file where the directory should be").unwrap();
@@ -115,7 +115,7 @@ fn an_unwritable_place_means_memory_and_then_the_file() {
     std::fs::remove_file(&place).unwrap();
     desk.play(3_000..3_015);
     assert!(desk.on_disk());
-    // With what memory had: a quarter of an hour of seconds, more of what is coarser.
+    // What was in memory is written: a quarter of an hour of seconds, more of the coarser archives.
     let [seconds, fives, minutes] = [0, 1, 2].map(|archive| desk.in_file(archive, 9_000));
     assert!(seconds.len() >= 900 && seconds == Vec::from_iter(seconds[0]..3_015), "{seconds:?}");
     assert!(
@@ -126,7 +126,7 @@ fn an_unwritable_place_means_memory_and_then_the_file() {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_costs_nothing() {
+fn a_disk_that_is_full_for_a_while_loses_nothing() {
     let dir = Scratch::new();
     let mut desk = Desk::new(&dir.0);
     desk.play(1_000..1_010);
@@ -169,7 +169,7 @@ fn a_damaged_file_is_set_aside() {
         assert_eq!(mode & 0o077, 0, "{name} is private");
     }
     drop(desk);
-    // Whole at its beginning, damaged inside.
+    // Its beginning is valid, the rest damaged.
     let mut bytes = std::fs::read(dir.file()).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..].fill(0xa5);
@@ -182,7 +182,7 @@ fn a_damaged_file_is_set_aside() {
 }
 
 #[test]
-fn a_file_that_somebody_removed_is_made_anew() {
+fn a_removed_file_is_created_again() {
     let dir = Scratch::new();
     let mut desk = Desk::new(&dir.0);
     desk.play(1_000..1_070);
@@ -210,7 +210,7 @@ fn a_clock_that_jumps_back_and_on_again_damages_nothing() {
 }
 
 #[test]
-fn a_queue_that_nobody_empties_drops_and_counts() {
+fn a_full_queue_drops_and_counts() {
     let (queue, seconds) = sync_channel(2);
     let history = History {
         inner: Arc::new(Inner::new(Arc::new(Clock::new()), PathBuf::new())),

@@ -1,4 +1,4 @@
-//! Processes that are killed, files that come late, and what else is found under the file's name.
+//! Killed processes, files that become available late, and other files under the history's name.
 
 use super::metrics::Scope;
 use super::store::Reader;
@@ -6,9 +6,10 @@ use super::tests::{Desk, Scratch};
 use super::*;
 
 #[test]
-fn a_file_that_comes_late_is_joined_where_it_left_off() {
-    // The process before ends within an hour, ten minutes, a minute and five seconds; the next one measures on, and gets the
-    // file only after each of these, or at once. In any case the file's hours and minutes are those of all seconds.
+fn a_file_that_is_opened_late_is_continued_without_a_loss() {
+    // The first process ends within an hour, ten minutes, a minute and five seconds. The next one continues
+    // to measure, and opens the file only after each of these, or at once. The file's hours and minutes
+    // always include all seconds.
     for late in [4, 14, 60, 640, 4_000] {
         let dir = Scratch::new();
         let mut first = Desk::new(&dir.0);
@@ -16,7 +17,7 @@ fn a_file_that_comes_late_is_joined_where_it_left_off() {
         let mut second = Desk::new(&dir.0);
         assert!(!second.on_disk(), "taken");
         second.play(9_023..9_023 + late);
-        // The same seconds as the one before: not counted twice.
+        // The same seconds again are not counted twice.
         first.play(9_023..9_030);
         drop(first);
         second.play(9_023 + late..14_500);
@@ -37,13 +38,13 @@ fn a_file_that_comes_late_is_joined_where_it_left_off() {
                 whole += 1;
             };
             reader.read(archive, &Series::all(), span, check).unwrap();
-            // Of the finest, only the last two hours are there, and of those measured in memory twenty minutes.
+            // The finest archives have the last two hours, and twenty minutes of those measured in memory.
             assert!(whole >= if step == 5 { 800 } else { 7_200 / step }, "{whole} of {step} s");
         }
     }
 }
 
-/// Seconds, one after another, each told when it is written; until somebody kills the process.
+/// Writes seconds one after another and prints each when it is written, until the process is killed.
 fn measure_until_killed(dir: &Path, from: u64) -> ! {
     let mut desk = Desk::new(dir);
     for at in from.. {
@@ -54,17 +55,16 @@ fn measure_until_killed(dir: &Path, from: u64) -> ! {
 }
 
 #[test]
-fn killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more() {
+fn a_killed_process_loses_at_most_its_last_second_in_every_archive() {
     const CHILD: &str = "TIDEGATE_TEST_KILLED";
-    const NAME: &str =
-        "history::trouble::killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more";
+    const NAME: &str = "history::trouble::a_killed_process_loses_at_most_its_last_second_in_every_archive";
     if let Ok(told) = std::env::var(CHILD) {
         let (from, dir) = told.split_once(' ').expect("where and from when");
         measure_until_killed(Path::new(dir), from.parse().expect("a second"));
     }
     let dir = Scratch::new();
     let (mut next, mut measured) = (7_200, Vec::new());
-    // Within five seconds, a minute, ten minutes; and with a gap now and then.
+    // Kills within five seconds, a minute and ten minutes; some with a gap after them.
     for (seconds, gap) in [(2, 0), (9, 2), (50, 0), (130, 7), (333, 0), (701, 61), (1_500, 0)] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args([NAME, "--exact", "--nocapture"])
@@ -79,7 +79,7 @@ fn killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more
             let Ok(at) = line.unwrap().parse::<u64>() else { continue };
             told = at;
             if at >= next + seconds - 1 {
-                // SIGKILL; what it has told meanwhile is still to be read.
+                // SIGKILL; what the process has printed is still to be read.
                 child.kill().unwrap();
             }
         }
@@ -118,7 +118,7 @@ fn killed_at_any_time_a_process_loses_at_most_its_last_second_in_no_archive_more
 }
 
 #[test]
-fn nothing_that_was_set_aside_is_lost_and_no_more_than_five_are() {
+fn at_most_five_files_are_set_aside_and_none_is_lost() {
     let dir = Scratch::new();
     let put = |text: &str| {
         for tail in ["", "-wal"] {
@@ -152,12 +152,12 @@ fn nothing_that_was_set_aside_is_lost_and_no_more_than_five_are() {
 }
 
 #[test]
-fn another_program_s_database_is_set_aside_whole_and_as_it_was() {
+fn another_program_s_database_is_set_aside_unchanged() {
     let dir = Scratch::new();
     let theirs = rusqlite::Connection::open(dir.file()).unwrap();
     theirs.pragma_update(None, "journal_mode", "WAL").unwrap();
     theirs.execute_batch("CREATE TABLE precious (x); INSERT INTO precious VALUES (42);").unwrap();
-    // As after kill -9: its rows are in the log alone.
+    // As after kill -9: its rows are only in the log.
     let wal = std::fs::read(dir.0.join("history.db-wal")).unwrap();
     assert!(!wal.is_empty());
     let copy = Scratch::new();
@@ -171,7 +171,7 @@ fn another_program_s_database_is_set_aside_whole_and_as_it_was() {
     assert!(desk.on_disk());
     let kept = rusqlite::Connection::open(copy.0.join("history.db.damaged")).unwrap();
     assert_eq!(kept.query_row("SELECT x FROM precious", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
-    // Not in WAL mode: nor is it afterwards.
+    // A database that is not in WAL mode stays so.
     let other = Scratch::new();
     let theirs = rusqlite::Connection::open(other.file()).unwrap();
     theirs.execute_batch("CREATE TABLE precious (x);").unwrap();
@@ -182,7 +182,7 @@ fn another_program_s_database_is_set_aside_whole_and_as_it_was() {
 }
 
 #[test]
-fn its_size_is_what_is_there() {
+fn the_reported_size_includes_sqlites_other_files() {
     let dir = Scratch::new();
     let mut desk = Desk::new(&dir.0);
     desk.play(100..140);

@@ -1,12 +1,13 @@
-//! The writer: a thread of its own that takes seconds from the tick, makes rows of them and keeps them in the file.
+//! The writer: a thread that takes seconds from the tick, makes rows of them and writes them to the file.
 //!
-//! The tick puts a second into a bounded queue and goes on; if the disk is so slow that the queue is full, the second is
-//! dropped and counted. When the file cannot be written (no space, no permission, another gate has it), the writer says so
-//! once, keeps what it would have written in bounded memory, and tries again every ten seconds; what memory still has is
-//! then written. A damaged file is set aside under another name and a new one begun: history is never a reason not to serve.
+//! The tick puts a second into a bounded queue; if the disk is so slow that the queue is full, the second is
+//! dropped and counted. When the file cannot be written (no space, no permission, used by another gateway),
+//! the writer logs it once, keeps the rows in bounded memory, and tries again every ten seconds; the rows
+//! still in memory are written then. A damaged file is renamed and a new one begun, so that the history never
+//! prevents the gateway from serving.
 //!
-//! One gate a file: a lock on `history.lock` beside it is held as long as the process lives. (Not on the file itself: closing
-//! any descriptor of it would drop SQLite's own locks.)
+//! One gateway per file: a lock on `history.lock` beside it is held as long as the process lives. (Not on the
+//! file itself: closing any descriptor of it would drop SQLite's own locks.)
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,25 +18,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 
+use super::Inner;
 use super::archive::{ARCHIVES, Consolidator, Row, Second};
-use super::host::Host;
+use super::host::{Host, HostUse};
 use super::metrics::{self, HOST_CPU, HOST_MEMORY};
 use super::store::{Store, StoreError};
-use super::{Inner, lock};
 
 /// The file's name in its directory.
 pub const FILE: &str = "history.db";
 const LOCK: &str = "history.lock";
-/// What SQLite keeps beside a file: its write-ahead log, the index of it, and another program's rollback journal.
+/// Suffixes of SQLite's other files: the write-ahead log, its index, and another program's rollback journal.
 const TAILS: [&str; 3] = ["-wal", "-shm", "-journal"];
-/// Most files that are set aside: a disk that damages more of them is to be looked at, not filled.
+/// Most damaged files that are kept, so that a faulty disk is not filled with them.
 const MAX_ASIDE: usize = 5;
 /// Seconds between two attempts to use a file that could not be used.
 const RETRY: u64 = 10;
-/// Seconds between two looks whether the file is still there.
+/// Seconds between two checks whether the file still exists.
 const LOOK: u64 = 60;
-/// Rows of each archive that wait for the disk, counted in intervals: a quarter of an hour of seconds, and so many of the
-/// coarser ones (20 minutes, 4 hours, 40 hours, 10 days). With 16 classes some 6 MB.
+/// Most intervals of each archive that wait for the disk: a quarter of an hour of seconds, and 20 minutes, 4
+/// hours, 40 hours and 10 days of the coarser ones. With 16 classes some 6 MB.
 const PENDING: [usize; ARCHIVES.len()] = [900, 240, 240, 240, 240];
 
 /// Why the file cannot be used.
@@ -49,7 +50,6 @@ enum Trouble {
     Store(#[from] StoreError),
 }
 
-/// The writer's state.
 pub(super) struct Writer {
     inner: Arc<Inner>,
     dir: PathBuf,
@@ -57,16 +57,16 @@ pub(super) struct Writer {
     consolidator: Consolidator,
     host: Host,
     file: Option<OpenFile>,
-    /// What is not in the file yet: rows by interval, per archive.
+    /// Rows that are not in the file yet, by archive and interval.
     pending: [VecDeque<(u64, Vec<Row>)>; ARCHIVES.len()],
-    /// The last trouble was told of.
+    /// The present trouble was logged.
     told: bool,
     /// Seconds until the next attempt.
     pause: u64,
     looked: u64,
-    /// Open intervals of the process before were taken over.
+    /// The open intervals of the previous process were restored.
     restored: bool,
-    /// SQLite found the file whole.
+    /// SQLite's integrity check has passed.
     checked: bool,
     told_homeless: bool,
 }
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Until the queue is closed; what is in it is written first.
+    /// Runs until the queue is closed and empty.
     pub(super) fn run(mut self, queue: &Receiver<Second>) {
         self.open();
         while let Ok(second) = queue.recv() {
@@ -107,9 +107,9 @@ impl Writer {
         }
     }
 
-    /// One second: into memory, into the archives, into the file.
+    /// Puts one second into memory, the archives and the file.
     pub(super) fn take(&mut self, mut second: Second) {
-        let (cpu, memory) = self.host.read();
+        let HostUse { cpu, memory } = self.host.read();
         let gate = super::archive::Series::gate();
         if let Some((_, values)) = second.series.iter_mut().find(|(series, _)| *series == gate) {
             for (name, value) in [(HOST_CPU, cpu), (HOST_MEMORY, memory)] {
@@ -121,7 +121,7 @@ impl Writer {
         let at = second.at;
         let mut rows = Vec::new();
         self.consolidator.push(&second, &mut rows);
-        lock(&self.inner.memory).push(Arc::new(second));
+        self.inner.memory.lock().push(Arc::new(second));
         self.keep(rows);
         self.look(at);
         if self.file.is_none() {
@@ -135,13 +135,12 @@ impl Writer {
         }
     }
 
-    /// As if the disk were full from now on, until the file is opened again.
+    /// Simulates a full disk until the file is opened again.
     #[cfg(test)]
     pub(super) fn fill_disk(&self) {
         self.file.as_ref().expect("an open file").store.limit_pages(1).expect("a limit");
     }
 
-    /// Puts rows where they wait for the file.
     fn keep(&mut self, rows: Vec<Row>) {
         for row in rows {
             let waiting = &mut self.pending[row.archive];
@@ -157,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Puts parts of intervals where rows wait: what is there of the same interval is the rest of it.
+    /// Queues parts of intervals; a queued row of the same interval is its other part.
     fn join(&mut self, parts: Vec<Row>) {
         let first = self.consolidator.first();
         for part in parts {
@@ -172,7 +171,8 @@ impl Writer {
                         None => rows.push(part),
                     }
                 }
-                // The rest did not fit into memory: what the file has of it, if it has any, is no less.
+                // The other part was dropped from memory: the row in the file, if there is one, has at least
+                // as much.
                 _ if is_shared => {}
                 _ => waiting.insert(at, (part.at, vec![part])),
             }
@@ -198,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// What is there now, of this file and of what belongs to it.
+    /// Updates the size of the file and of SQLite's other files.
     fn weigh(&self) {
         let path = self.dir.join(FILE);
         let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
@@ -206,7 +206,7 @@ impl Writer {
         self.inner.bytes.store(size(&path) + beside, Relaxed);
     }
 
-    /// A file that somebody removed is still written to, for nobody.
+    /// Checks that the file still exists: a removed one could be written to without an error.
     pub(super) fn look(&mut self, at: u64) {
         if at.abs_diff(self.looked) < LOOK {
             return;
@@ -225,7 +225,7 @@ impl Writer {
         match self.try_open() {
             Ok(file) => {
                 self.file = Some(file);
-                *lock(&self.inner.reader) = None;
+                *self.inner.reader.lock() = None;
                 self.inner.on_disk.store(true, Relaxed);
             }
             Err(e) => self.trouble(e),
@@ -259,7 +259,7 @@ impl Writer {
         Ok(OpenFile { store, inode, _lock: lock })
     }
 
-    /// Opens the file, and looks whether it is whole before anything relies on it.
+    /// Opens the file, and checks its integrity before anything relies on it.
     fn sound(&mut self, path: &Path) -> Result<Store, StoreError> {
         let store = Store::open(path, self.max_series)?;
         if !self.checked {
@@ -274,12 +274,13 @@ impl Writer {
         Ok(store)
     }
 
-    /// Takes over the intervals that were open when the file was last written, and gives back those that are over.
+    /// Restores the intervals that were open when the file was last written, and returns those that are over.
     fn restore(&mut self, store: &Store) -> Result<Vec<Row>, StoreError> {
         let Some(mut last) = store.last() else { return Ok(Vec::new()) };
         let first = self.consolidator.first();
         if let Some(first) = first {
-            // The file could not be had at once. What another gate measured at the same time is not counted twice.
+            // The file was opened late. Seconds that another gateway measured meanwhile are not counted
+            // twice.
             last = last.min(first.saturating_sub(1));
         }
         let mut before = Consolidator::default();
@@ -298,14 +299,14 @@ impl Writer {
         Ok(rows)
     }
 
-    /// Memory only, until the next attempt. Said once.
+    /// Uses memory only, until the next attempt. Logged once.
     fn trouble(&mut self, why: Trouble) {
         self.inner.failures.fetch_add(1, Relaxed);
         self.inner.on_disk.store(false, Relaxed);
-        *lock(&self.inner.reader) = None;
+        *self.inner.reader.lock() = None;
         self.file = None;
         self.weigh();
-        // A file that turns out to be damaged is set aside on the next attempt, which is then worth making at once.
+        // The next attempt will set a damaged file aside, so it is made at once.
         self.pause = RETRY;
         if let Trouble::Store(StoreError::Damaged(_)) = why {
             self.pause = 1;
@@ -327,8 +328,8 @@ impl Writer {
     }
 }
 
-/// An empty file that nobody else may read, for SQLite to fill: what it makes itself is for everybody who gets there. Its log
-/// takes over the file's permissions.
+/// Creates an empty file that only the user may read, for SQLite to fill; SQLite itself would create one that
+/// others may read. Its log gets the file's permissions.
 fn make_private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
@@ -336,15 +337,15 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// SQLite's name for what belongs to the file.
+/// The path of one of SQLite's other files.
 fn beside(path: &Path, tail: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(tail);
     name.into()
 }
 
-/// Puts a file that cannot be used out of the way, with its log: another program's would be worth nothing without. Nothing that
-/// was set aside before is touched.
+/// Renames a file that cannot be used, with its log, without which another program's file could not be read.
+/// Files that were set aside before are not touched.
 fn set_aside(path: &Path, why: &str) -> io::Result<()> {
     let name = |number: usize| match number {
         0 => path.with_extension("db.damaged"),
@@ -356,10 +357,10 @@ fn set_aside(path: &Path, why: &str) -> io::Result<()> {
     };
     let Some(aside) = (0..MAX_ASIDE).map(name).find(is_free) else {
         return Err(io::Error::other(format!(
-            "not a usable history file: {why}; and {MAX_ASIDE} of them were set aside before: remove what nobody needs"
+            "not a usable history file: {why}; and {MAX_ASIDE} files were set aside before: remove those that are not needed"
         )));
     };
-    // The file last: a log that were left behind would be taken for the new file's.
+    // The file comes last: SQLite would take a log left behind for the new file's.
     for tail in TAILS.into_iter().chain([""]) {
         match fs::rename(beside(path, tail), beside(&aside, tail)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound || tail.is_empty() => return Err(e),

@@ -1,4 +1,4 @@
-//! HTTP/1.1 without any knowledge of rooms and gates: framing, checks, forwarding fields, targets.
+//! HTTP/1.1, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
 pub mod hygiene;
 pub mod socket;

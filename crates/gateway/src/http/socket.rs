@@ -1,4 +1,4 @@
-//! A tokio TCP stream as hyper wants to see one.
+//! A tokio TCP stream with hyper's I/O traits.
 
 use std::io;
 use std::pin::Pin;
@@ -58,10 +58,10 @@ impl Write for Socket {
     }
 }
 
-/// Up to here a copy and one `send` cost less than the kernel's walk over a vector: a head and a small body.
+/// Up to this size (a head and a small body) a copy and one `send` cost less than a vectored write.
 const GATHER: usize = 2048;
 
-/// Writes several buffers: small ones as one, by way of the stack.
+/// Writes several buffers; small ones are copied together on the stack first.
 pub(crate) fn write_gathered<S: AsyncWrite>(
     socket: Pin<&mut S>,
     cx: &mut Context<'_>,
@@ -83,9 +83,10 @@ pub(crate) fn write_gathered<S: AsyncWrite>(
     }
 }
 
-/// Has the connection reset when its last descriptor is closed (`SO_LINGER` of 0): what was not sent yet is thrown away.
+/// Makes the kernel reset the connection when its last descriptor is closed (`SO_LINGER` of 0); data not sent
+/// yet is dropped.
 ///
-/// `fd` must be an open socket: that of the caller's own connection, whose task the caller is part of.
+/// `fd` must be the open socket of the connection whose task the caller is part of.
 pub(crate) fn reset_on_close(fd: std::os::fd::RawFd) {
     // SAFETY: the caller runs within the task that owns the socket, so it is open until this returns.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };

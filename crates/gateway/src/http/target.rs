@@ -1,7 +1,7 @@
-//! The request target and the gate's own parameter in it.
+//! The request target and the gateway's own parameter in it.
 //!
-//! A ticket travels as `tg=` in the query only across hosts and for clients without cookies. It is taken out before
-//! anything else reads the target: the origin, the logs and the Referer never see it.
+//! A ticket is sent as `tg=` in the query only across hosts and for clients without cookies. It is removed
+//! before anything else reads the target, so that the origin, the logs and the Referer never show it.
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Uri, header, request};
@@ -27,7 +27,7 @@ pub fn take_ticket(uri: &mut Uri) -> Option<String> {
         }
     }
     ticket.as_ref()?;
-    // A part of a valid target is valid; were it not, the request would go on as it came, ticket and all.
+    // Part of a valid target is valid. If it were not, the request would be left as it came, with its ticket.
     let target: PathAndQuery = rest.parse().ok()?;
     let mut parts = std::mem::take(uri).into_parts();
     parts.path_and_query = Some(target);
@@ -48,20 +48,20 @@ pub fn clean_referer(headers: &mut HeaderMap) {
     });
     match clean {
         Some(clean) => headers.insert(header::REFERER, clean),
-        // No URL, so of no use to the origin, but it may hold the ticket.
+        // Not a URL, so of no use to the origin, but it may contain the ticket.
         None => headers.remove(header::REFERER),
     };
 }
 
-/// Whether the target alone, as a `Location`, leads back to the same host: two slashes would name another, and
+/// Whether the target as a `Location` leads to the same host. Two slashes would name another host, and
 /// browsers read a backslash as a slash.
 pub fn is_local(uri: &Uri) -> bool {
     let path = uri.path().as_bytes();
     path.first() == Some(&b'/') && !matches!(path.get(1), Some(b'/' | b'\\'))
 }
 
-/// The lighter target for `uri`: `{path}` in `to` stands for its path, and its query stays unless `to` has one. `None`: it is that
-/// already, or there is no such target.
+/// The lighter target for `uri`: `{path}` in `to` stands for its path, and its query stays unless `to` has
+/// one. `None`: `uri` is such a target already, or the result is not a valid one.
 pub fn lighter(uri: &Uri, to: &str) -> Option<Uri> {
     let path = uri.path();
     if let Some((prefix, _)) = to.split_once("{path}")
@@ -81,7 +81,7 @@ pub fn lighter(uri: &Uri, to: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok().filter(is_local)
 }
 
-/// The host that was asked, with or without port: the target's if it names one, else the field's.
+/// The requested host, with or without port: the target's if it has one, else that of the `Host` field.
 pub fn host(parts: &request::Parts) -> &str {
     match parts.uri.authority() {
         Some(authority) => authority.as_str(),
@@ -89,8 +89,8 @@ pub fn host(parts: &request::Parts) -> &str {
     }
 }
 
-/// How the visitor reached the service: what a trusted proxy in front says last, else plain HTTP, which is all
-/// that the gate itself speaks.
+/// The scheme the visitor used: the last one a trusted proxy names, else `http`, since the gateway itself
+/// speaks only that.
 pub fn scheme(headers: &HeaderMap, trusted: bool) -> &'static str {
     if !trusted {
         return "http";
@@ -100,7 +100,7 @@ pub fn scheme(headers: &HeaderMap, trusted: bool) -> &'static str {
     if last.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https")) { "https" } else { "http" }
 }
 
-/// The same target at another host of the operator's, with a ticket to show there.
+/// The same target at another of the operator's hosts, with a ticket for it.
 pub fn elsewhere(base: &str, uri: &Uri, ticket: Option<&str>) -> String {
     let base = base.trim_end_matches('/');
     let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);

@@ -1,32 +1,30 @@
 //! Which replica gets a request: the better of two chosen at random.
 //!
-//! *Power of two choices* (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 12(10),
-//! 2001): take two usable replicas at random, send to the one with fewer requests in flight. The longest queue is
-//! O(log log n) instead of O(log n / log log n) for one random choice, without a shared order to contend for.
-//! Rejected: round robin (blind to a slow replica), least of all (every worker sends its next request to the same
-//! replica), latency averages (they lag behind; requests in flight are the delay that is happening now).
+//! *Power of two choices* (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS
+//! 12(10), 2001): take two usable replicas at random, send to the one with fewer requests in flight. The
+//! longest queue is O(log log n) instead of O(log n / log log n) for one random choice, without a shared
+//! order to contend for. Rejected: round robin (blind to a slow replica), least of all (every worker sends
+//! its next request to the same replica), latency averages (they lag behind; requests in flight are the delay
+//! that is happening now).
 //!
-//! *Passive ejection*: `failures` failures in a row (refused, reset or silent before the first byte) take a replica
-//! out for `for_`, doubled with every ejection in a row up to ten times; one success resets both. When its time
-//! is over, the first failure ejects it again. One that refuses connections is tried again after a second at most: the trial
-//! costs a round trip and the request goes to another replica, while one that has come back and is left out costs its share
-//! of the capacity for as long. One request at a time makes the trial: the others go elsewhere until it is answered, or for a
-//! second, as if the replica were still out.
+//! *Passive ejection*: `failures` failures in a row (refused, reset or silent before the first byte) eject a
+//! replica for `for_`, doubled with every ejection in a row up to ten times; one success resets both. After
+//! the ejection, the first failure ejects it again. A replica that refuses connections is tried again after a
+//! second at most: a trial costs one round trip and the request goes to another replica, whereas a replica
+//! that is back but ejected costs its share of the capacity. One request at a time makes the trial: the
+//! others go elsewhere until it is answered, or for a second, as if the replica were still ejected.
 //!
-//! *A limit per replica* (`origin.max_in_flight_per_replica`): one that works on as many as it may is not chosen. The gate lets
-//! at most that many times the usable replicas through, so that there is one; where answers that stream hold replicas
-//! longer than the gate's places, a request waits until one ends.
+//! *A limit per replica* (`origin.max_in_flight_per_replica`): a replica that works on that many requests is
+//! not chosen. The gate admits at most that many times the usable replicas, so that one has a slot; where
+//! streaming responses hold a replica longer than the gate's in-flight slot, a request waits until one ends.
 //!
-//! When nothing is usable: replicas found down by active checks are not tried, since a probe looks after them; if
-//! all are, the answer is "no replica", and the room keeps people waiting. Replicas that are merely ejected are a
-//! guess from past traffic, and refusing everyone on a guess would make an outage of a hiccup: the one whose
-//! ejection ends first is tried.
+//! When nothing is usable: replicas that active checks found down are not tried, since a check will find them
+//! up; if all are down, the result is "no replica", and the room keeps visitors waiting. Ejection is only a
+//! guess from past traffic, and refusing everyone because of a guess would make an outage of a short
+//! disturbance: if all replicas are ejected, the one whose ejection ends first is tried.
 
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -40,25 +38,26 @@ mod replica;
 
 /// An ejection lasts at most this many times `origin.eject.for`.
 pub const MAX_EJECTION_FACTOR: u32 = 10;
-/// And for one that refuses connections at most this long, in microseconds: the retry budget allows so many trials without requests.
+/// The longest ejection of a replica that refuses connections, in microseconds: the retry budget allows that
+/// many trials without requests.
 const REFUSED_US: u64 = 1_000_000;
-/// A trial that is not answered for so long does not keep others from trying. (Its visitor may have left, and nobody tells.)
+/// How long an unanswered trial keeps others from trying. (Its visitor may have left, which is not reported
+/// here.)
 const TRIAL_US: u64 = 1_000_000;
 
-/// How an attempt ended without an answer.
+/// How an attempt ended without a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
-    /// The connection was refused: nothing listens there. Nothing was sent, and no time lost.
+    /// The connection was refused: nothing listens there. Nothing was sent.
     Refused,
-    /// No connection: nothing was sent.
+    /// There was no connection: nothing was sent.
     NoConnection,
     /// The connection was lost before the first byte.
     Lost,
     /// No first byte in time.
     Silent,
-    /// An answer that may not be passed on.
+    /// A response that may not be passed on.
     Bad,
-    /// The visitor's body failed.
     Body,
 }
 
@@ -68,9 +67,10 @@ impl Miss {
         matches!(self, Self::Refused | Self::NoConnection | Self::Lost | Self::Silent)
     }
 
-    /// Whether another attempt may be made, budget permitting. `is_repeatable`: sending the request twice does no harm.
+    /// Whether another attempt may be made, budget permitting. `is_repeatable`: sending the request twice
+    /// does no harm.
     ///
-    /// A silent origin may still be working on it: a second copy adds load to overload.
+    /// A silent origin may still be working on it: a second copy would add load to an overload.
     pub fn may_be_repeated(self, is_repeatable: bool, was_repeated: bool) -> bool {
         is_repeatable && !was_repeated && !matches!(self, Self::Silent | Self::Bad)
     }
@@ -105,7 +105,7 @@ impl Replicas {
         Arc::new(this)
     }
 
-    /// Takes over another configuration. Replicas that stay keep their state and counters; those that go get no
+    /// Applies another configuration. Replicas that stay keep their state and counters; those that go get no
     /// new request, and their connections close when the requests on them have ended.
     ///
     /// Called by the control side only, never by two threads at once.
@@ -129,7 +129,7 @@ impl Replicas {
             gone.retire();
         }
         if origin.health.path.is_empty() {
-            // Nobody would ever declare them up again.
+            // Without checks nothing would ever find them up again.
             new.iter().for_each(|r| r.set_healthy(true));
         }
         self.list.store(Arc::new(new));
@@ -145,8 +145,8 @@ impl Replicas {
         self.any_usable_at(|| self.now_us())
     }
 
-    /// As [`Self::any_usable`], at a time in microseconds since any origin; it is asked for only while some replica is in
-    /// trouble.
+    /// As [`Self::any_usable`], at a time in microseconds since any origin; `now_us` is called only while
+    /// some replica is ejected or down.
     pub fn any_usable_at(&self, now_us: impl FnOnce() -> u64) -> bool {
         let list = self.list.load();
         if list.iter().any(|r| r.is_untroubled()) {
@@ -162,7 +162,8 @@ impl Replicas {
         (list.iter().filter(|r| r.is_usable(now)).count(), list.len())
     }
 
-    /// Requests that those can work on at once that can be sent to now; `None`: no limit is set, or there are none of them.
+    /// Requests that those can work on at once that can be sent to now; `None`: no limit is set, or there are
+    /// none of them.
     pub fn seats(&self) -> Option<u32> {
         self.seats_at(|| self.now_us())
     }
@@ -182,8 +183,9 @@ impl Replicas {
         (seats > 0).then(|| u32::try_from(seats).unwrap_or(u32::MAX))
     }
 
-    /// The replica for the next request, with the request counted there. While every one that is well works on as many as it
-    /// may (answers that go on hold a replica longer than the gate), it waits for one, at most for `patience`.
+    /// The replica for the next request, with the request counted there. While every one that is well works
+    /// at its limit (streaming responses hold a replica longer than the gate's slot), it waits for one, at
+    /// most for `patience`.
     pub async fn enter(
         &self,
         random: impl Fn() -> u64,
@@ -213,7 +215,8 @@ impl Replicas {
         }
     }
 
-    /// The replica for the next request; not `avoid` (an id) if there is another. `None`: every replica is down.
+    /// The replica for the next request; not `avoid` (an id) if there is another. `None`: every replica is
+    /// down.
     ///
     /// `random` is 64 fresh random bits. The clock is only read while some replica is ejected.
     pub fn pick(&self, random: u64, avoid: Option<u64>) -> Option<Arc<Replica>> {
@@ -229,7 +232,7 @@ impl Replicas {
     ) -> Option<Arc<Replica>> {
         let list = self.list.load();
         if avoid.is_none() {
-            // The usual case: nothing is wrong with anyone.
+            // The usual case: no replica is ejected or down.
             match list.as_slice() {
                 [] => return None,
                 [only] if only.is_untroubled() && only.has_seat() => return Some(only.clone()),
@@ -290,11 +293,12 @@ fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
     if b.in_flight() < a.in_flight() { b } else { a }
 }
 
-/// The slow way: some replica is in trouble or to be avoided.
+/// The general case: some replica is ejected, down or to be avoided.
 fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
     let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
     let open = |r: &Arc<Replica>| wanted(r) && !r.is_on_trial(now_us);
-    // Whoever loses a trial to another worker looks again: at most once a replica, for then it is on trial.
+    // Another worker may begin a trial first: then it is on trial, so that this repeats at most once per
+    // replica.
     for _ in 0..=list.len() {
         match one_of(list, random, open) {
             Some(replica) if replica.begin_trial(now_us) => return Some(replica),
@@ -305,7 +309,7 @@ fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -
     if let Some(replica) = one_of(list, random, wanted) {
         return Some(replica);
     }
-    // The one to be avoided, if it is well, is better than one that is ejected.
+    // A healthy replica that is to be avoided is better than an ejected one.
     let healthy = list.iter().filter(|r| r.is_healthy() && r.has_seat());
     healthy.min_by_key(|r| r.ejected_until_us().saturating_sub(now_us)).cloned()
 }

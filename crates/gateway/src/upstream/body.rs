@@ -1,7 +1,8 @@
-//! Bodies on their way through the gate: streamed frame by frame, pulled by the receiver, never collected.
+//! Request bodies on their way to the origin: streamed frame by frame as the receiver asks for them, never
+//! collected.
 //!
-//! One request body type ([`RequestBody`]) keeps all pooled connections of one type. Its limits of size and time are the
-//! wire's: what comes through is within them.
+//! With one type of request body ([`RequestBody`]) all pooled connections have one type. The wire has
+//! enforced the limits of size and time before.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error as StdError;
@@ -15,9 +16,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::http::hygiene::prepare_trailers;
-use crate::upstream::deadline::Slot;
+use crate::upstream::deadline::Limit;
 
-/// Any error.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The body of a request to the origin.
@@ -32,7 +32,6 @@ enum Kind {
 }
 
 impl RequestBody {
-    /// No body.
     pub fn empty() -> Self {
         Self(Kind::Empty)
     }
@@ -42,12 +41,10 @@ impl RequestBody {
         Self(Kind::Full(bytes.into()))
     }
 
-    /// The visitor's body as it comes, without limits.
     pub fn incoming(body: Incoming) -> Self {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Incoming(body)) }
     }
 
-    /// Any stream, e.g. `Timed<Limited<Incoming>>`.
     pub fn boxed(body: impl Body<Data = Bytes, Error = BoxError> + 'static) -> Self {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Boxed(Box::pin(body))) }
     }
@@ -57,7 +54,7 @@ impl RequestBody {
         Self(Kind::Held(body))
     }
 
-    /// The body again, if that is possible without having kept what was sent.
+    /// The same body again; `None` for one that streams.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.0 {
             Kind::Empty => Some(Self::empty()),
@@ -123,31 +120,36 @@ impl Body for RequestBody {
     }
 }
 
-/// What hyper is told when the visitor's body fails; the cause itself goes to the dispatcher.
+/// hyper's error when the visitor's body fails; the dispatcher gets the cause itself.
 #[derive(Debug, thiserror::Error)]
 #[error("the request body ended early")]
 struct Broken;
 
 /// A request body shared by the dispatcher and the connection that sends it.
+///
+/// hyper drops a request's body together with a failed connection. The body is therefore kept here and the
+/// connection gets a handle: as long as no frame was taken, the same body can be sent on another connection.
+/// The handle is also the valve for `Expect: 100-continue` (RFC 9110 10.1.1): while it is shut, the visitor's
+/// body is not polled, and hyper's server side does not ask the visitor to send it.
 pub struct Held {
     body: RefCell<RequestBody>,
     open: Cell<bool>,
     begun: Cell<bool>,
     ended: Cell<bool>,
     cancelled: Cell<bool>,
-    /// The last poll found nothing: it is the visitor who is slow.
+    /// The last poll found nothing: the visitor is slow, not the origin.
     starved: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     error: RefCell<Option<BoxError>>,
-    progress: RefCell<Option<(Rc<Slot>, u64)>>,
+    progress: RefCell<Option<Limit>>,
 }
 
 impl Held {
-    /// Takes `body`; it flows at once if `open`.
-    pub fn new(body: RequestBody, open: bool) -> Rc<Self> {
+    /// Takes `body`, which does not flow until [`Held::open`].
+    pub fn new(body: RequestBody) -> Rc<Self> {
         Rc::new(Self {
             body: RefCell::new(body),
-            open: Cell::new(open),
+            open: Cell::new(false),
             begun: Cell::new(false),
             ended: Cell::new(false),
             cancelled: Cell::new(false),
@@ -158,14 +160,12 @@ impl Held {
         })
     }
 
-    /// Lets the body flow.
     pub fn open(&self) {
         if !self.open.replace(true) {
             self.wake();
         }
     }
 
-    /// Whether the body flows.
     pub fn is_open(&self) -> bool {
         self.open.get()
     }
@@ -185,16 +185,16 @@ impl Held {
         self.starved.get()
     }
 
-    /// Gives up on what was not sent yet: the connection fails, the visitor's body is let go.
+    /// Gives up on what was not sent yet: the connection fails, the visitor's body is dropped.
     pub fn cancel(&self) {
         self.cancelled.set(true);
         self.body.replace(RequestBody::empty());
         self.wake();
     }
 
-    /// Each frame arms `slot` anew: a time limit counts from the last of the request.
-    pub fn arm_on_progress(&self, to: Option<(Rc<Slot>, u64)>) {
-        *self.progress.borrow_mut() = to;
+    /// Has each frame renew `limit`: the time for the first byte counts from the end of the request.
+    pub(crate) fn renew_on_progress(&self, limit: Option<Limit>) {
+        *self.progress.borrow_mut() = limit;
     }
 
     /// Why the visitor's body failed, if it did.
@@ -221,13 +221,13 @@ impl Held {
         let frame = Pin::new(&mut *body).poll_frame(cx);
         self.starved.set(frame.is_pending());
         let Poll::Ready(frame) = frame else { return Poll::Pending };
-        if let Some((slot, ticks)) = &*self.progress.borrow() {
-            slot.arm(*ticks);
+        if let Some(limit) = &*self.progress.borrow() {
+            limit.renew();
         }
         match frame {
             Some(Ok(frame)) => {
                 self.begun.set(true);
-                // Nobody asks for more after trailers.
+                // The receiver does not poll again after trailers.
                 self.ended.set(frame.is_trailers() || body.is_end_stream());
                 Poll::Ready(Some(Ok(clean(frame))))
             }
@@ -260,13 +260,12 @@ pub(crate) fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// How a body ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Every byte was taken by the receiving side (hyper's write buffer, not yet the visitor's hands).
+    /// Every byte was taken by hyper's write buffer; the visitor may not have received it yet.
     Complete,
-    /// The receiver dropped it before its end: the visitor left.
+    /// The visitor left before its end.
     Aborted,
-    /// It failed: the origin broke off or fell silent.
+    /// The origin broke it off or fell silent.
     Failed,
 }

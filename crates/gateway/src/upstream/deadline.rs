@@ -1,14 +1,14 @@
 //! Time limits that cost a request two stores.
 //!
-//! Nearly every time limit of a proxied exchange is set and then not needed. A timer entry per request pays for
-//! an insertion into and a removal from the runtime's wheel each time; here every connection to the origin owns
-//! one [`Slot`], arming it is a store of a tick number, and one task per worker looks over all slots once per
-//! tick. With n connections a tick costs O(n) loads, at most ten to a second in the usual configuration.
-//! A limit of d ends between d and d + 2 ticks after it was armed, never early.
+//! Nearly every time limit of a proxied request is set and then not needed. A timer per request would be
+//! inserted into the runtime's wheel and removed from it each time. Here every connection to the origin owns
+//! one [`Slot`], arming it is a store of a tick number, and one task per worker checks all slots once per
+//! tick. With n connections a tick costs O(n) loads, at most ten times a second in the usual configuration. A
+//! limit of d ends between d and d + 2 ticks after it was armed, never early.
 //!
-//! Rejected: `tokio::time::timeout` per request (an entry in, an entry out, and the sleep's state in every future);
-//! a queue of deadlines in order of arrival (one constant limit per queue, entries of finished requests stay for
-//! the whole limit: 60 s at 50,000 requests per second is three million of them).
+//! Rejected: `tokio::time::timeout` per request (an insertion, a removal, and the sleep's state in every
+//! future); a queue of deadlines in order of arrival (one constant limit per queue, and entries of finished
+//! requests stay for the whole limit: at 60 s and 50,000 requests per second, three million of them).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Not armed.
 const NEVER: u64 = u64::MAX;
 
 /// Counts the ticks of one worker and owns its slots.
@@ -46,13 +45,12 @@ impl Ticks {
         }
     }
 
-    /// A tick length that keeps the shortest of `limits` exact to about a tenth, between 5 and 100 ms.
+    /// A tick length that keeps the shortest of `limits` exact to about a tenth; between 5 and 100 ms.
     pub fn grain_for(limits: &[Duration]) -> Duration {
         let shortest = limits.iter().filter(|d| !d.is_zero()).min().copied().unwrap_or(Duration::MAX);
         (shortest / 10).clamp(Duration::from_millis(5), Duration::from_millis(100))
     }
 
-    /// The length of a tick.
     pub fn grain(&self) -> Duration {
         self.grain
     }
@@ -71,14 +69,15 @@ impl Ticks {
         u64::try_from(ticks).unwrap_or(NEVER).saturating_add(1)
     }
 
-    /// A new slot, looked over until its last owner drops it.
+    /// A new slot, checked until its last owner drops it.
     pub fn slot(&self) -> Rc<Slot> {
         let slot = Rc::new(Slot { now: self.now.clone(), at: Cell::new(NEVER), waker: RefCell::new(None) });
         self.slots.borrow_mut().push(slot.clone());
         slot
     }
 
-    /// Reads the clock, wakes whoever's limit is over and forgets dropped slots. False when no slot is left.
+    /// Reads the clock, wakes the tasks whose limit is over and removes dropped slots. False when no slot is
+    /// left.
     pub fn advance(&self) -> bool {
         let ticks = self.start.elapsed().as_nanos() / self.grain.as_nanos();
         let now = u64::try_from(ticks).unwrap_or(NEVER);
@@ -96,23 +95,35 @@ impl Ticks {
     }
 }
 
+/// A slot, and the number of ticks (from [`Ticks::cover`]) it is armed for.
+pub(crate) struct Limit {
+    pub(crate) slot: Rc<Slot>,
+    pub(crate) ticks: u64,
+}
+
+impl Limit {
+    /// Starts the limit anew.
+    pub(crate) fn renew(&self) {
+        self.slot.arm(self.ticks);
+    }
+}
+
 impl Slot {
     /// Ends the limit `ticks` (from [`Ticks::cover`]) from now.
     pub fn arm(&self, ticks: u64) {
         self.at.set(self.now.get().saturating_add(ticks));
     }
 
-    /// No limit any more.
     pub fn disarm(&self) {
         self.at.set(NEVER);
     }
 
-    /// Whether a limit is set, over or not.
+    /// Whether a limit is set; it may be over.
     pub fn is_armed(&self) -> bool {
         self.at.get() != NEVER
     }
 
-    /// Forgets who waits: the slot's connection goes idle and must not keep a visitor's task alive.
+    /// Removes the limit and the waker: an idle connection must not keep a visitor's task alive.
     pub fn rest(&self) {
         self.disarm();
         self.waker.borrow_mut().take();

@@ -1,7 +1,8 @@
-//! To the origin and back: replicas, connections, bodies, tunnels.
+//! Connections to the origin: replicas, pool, bodies, tunnels.
 
 pub mod balance;
 pub mod body;
+pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
 pub mod pool;

@@ -1,20 +1,21 @@
 //! Connections to the replicas, one pool per worker.
 //!
-//! Idle connections are kept per replica, last in first out: the most recently used one is the least likely to
-//! have been closed by the other side, and the surplus of a busy time grows old at the bottom and is closed.
-//! Each connection is driven by one task for its whole life; a request only exchanges messages with it.
+//! Idle connections are kept per replica, last in first out: the most recently used one is the least likely
+//! to have been closed by the other side, and the surplus of a busy time ages at the bottom and is closed.
+//! One task drives each connection for its whole life; a request only exchanges messages with it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use hyper::client::conn::http1::{Builder, SendRequest};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -24,13 +25,13 @@ use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::{Slot, Ticks};
 use crate::upstream::stats::{Stats, bump};
 
-/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood of them must cost no memory.
+/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood of them must not use
+/// memory.
 const MAX_INFORMATIONAL: usize = 16;
 
 /// A connection could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody answered in time.
     #[error("no connection within the time limit")]
     Timeout,
     /// Refused, unreachable, or the name has no address.
@@ -46,16 +47,14 @@ pub(crate) struct Conn {
     pub(crate) sender: SendRequest<RequestBody>,
     /// Its time limit: first byte, then silence in the body.
     pub(crate) slot: Rc<Slot>,
-    /// Where its 1xx responses arrive.
     pub(crate) relay: Arc<Relay>,
-    /// It has carried a request before.
     pub(crate) reused: bool,
     idle_since: u64,
 }
 
 /// 1xx responses on their way from a connection's task to the request's.
 ///
-/// Both run on the same thread; the lock is there because hyper asks callbacks to be `Sync`, and is never waited for.
+/// Both run on the same thread. hyper requires callbacks to be `Sync`, hence the lock; it is never contended.
 #[derive(Default)]
 pub(crate) struct Relay(Mutex<RelayState>);
 
@@ -68,7 +67,7 @@ struct RelayState {
 
 impl Relay {
     fn with<R>(&self, f: impl FnOnce(&mut RelayState) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.0.lock())
     }
 
     pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap) {
@@ -83,7 +82,7 @@ impl Relay {
         });
     }
 
-    /// What has arrived since the last call; `waker` is woken by the next.
+    /// The responses since the last call; the next one wakes `waker`.
     pub(crate) fn take(&self, waker: &Waker) -> Vec<(StatusCode, HeaderMap)> {
         self.with(|s| {
             if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
@@ -162,7 +161,7 @@ impl Pool {
             if conn.sender.is_closed() {
                 conns.remove(i);
             }
-            // Else its task has not yet seen the end of the last exchange: it will be ready in a moment.
+            // Else its task has not yet seen the end of the last response: it will be ready in a moment.
         }
         None
     }
@@ -183,7 +182,6 @@ impl Pool {
         }
     }
 
-    /// A fresh connection.
     pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, ConnectError> {
         bump(&self.stats.connects);
         let limit = self.connect_timeout.get();
@@ -195,14 +193,15 @@ impl Pool {
         };
         stream.set_nodelay(true)?;
         let (sender, connection) = Builder::new().handshake(Socket(stream)).await?;
-        // Its errors reach whoever uses the connection; nobody is interested in those of an idle one.
+        // Errors reach the request that uses the connection; those of an idle connection do not matter.
         tokio::task::spawn_local(async move { drop(connection.with_upgrades().await) });
         let slot = self.ticks.slot();
         self.start_ticking();
         Ok(Conn { sender, slot, relay: Arc::default(), reused: false, idle_since: 0 })
     }
 
-    /// One task per worker, as long as there are connections: time limits and the sweep of idle connections.
+    /// Starts the worker's task for time limits and the sweep of idle connections; it runs while there are
+    /// connections.
     fn start_ticking(&self) {
         if self.ticking.replace(true) {
             return;
@@ -224,7 +223,8 @@ impl Pool {
         });
     }
 
-    /// Closes what was idle too long, was closed by the other side, or leads to a replica that is gone.
+    /// Closes connections that were idle too long, were closed by the other side, or lead to a retired
+    /// replica.
     fn sweep(&self) {
         let (now, limit) = (self.ticks.now(), self.idle_ticks.get());
         self.idle.borrow_mut().retain(|_, idle| {
@@ -238,7 +238,7 @@ impl Pool {
 }
 
 /// Connects to the first address that answers. Each gets an equal part of the time left, so that one that
-/// swallows packets leaves the others a chance.
+/// drops packets leaves time for the others.
 async fn open(replica: &Arc<Replica>, deadline: Option<Instant>) -> Result<TcpStream, ConnectError> {
     let addresses = replica.addresses().await?;
     let addresses = addresses.as_slice();

@@ -1,19 +1,16 @@
-//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads them.
+//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters of one worker's dispatcher.
 #[derive(Default, Debug)]
 pub struct Stats {
-    /// Requests handed to the dispatcher.
     pub requests: AtomicU64,
-    /// Connections begun to be established.
     pub connects: AtomicU64,
     /// Requests sent on a pooled connection.
     pub reused: AtomicU64,
     /// Pooled connections found dead by a request; the request was repeated on a fresh one.
     pub stale_connection: AtomicU64,
-    /// Retries after a failure.
     pub retries: AtomicU64,
     /// Retries that the budget did not allow.
     pub retry_budget_empty: AtomicU64,
@@ -33,11 +30,8 @@ pub struct Stats {
     pub request_body: AtomicU64,
     /// Response bodies that the origin broke off.
     pub body_reset: AtomicU64,
-    /// Response bodies that fell silent.
     pub body_timeout: AtomicU64,
-    /// Tunnels opened by `Upgrade`.
     pub tunnels: AtomicU64,
-    /// Tunnels open now.
     pub tunnels_open: AtomicU64,
     /// Bytes that tunnels carried to the origin.
     pub tunnel_bytes_up: AtomicU64,

@@ -1,9 +1,10 @@
-//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and whatever else upgrades.
+//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and whatever else
+//! upgrades.
 //!
-//! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both directions have
-//! ended, when nothing has flowed in either direction for `origin.read_timeout` (as with nginx's `proxy_read_timeout`;
-//! WebSocket applications ping), when either side fails, at the drain deadline, or when a policy ends the visitor's
-//! connection (WAC 3.3 (e), (f)).
+//! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both
+//! directions have ended, when nothing has flowed in either direction for `origin.read_timeout` (as with
+//! nginx's `proxy_read_timeout`; WebSocket applications ping), when either side fails, at the drain deadline,
+//! or when a policy ends the visitor's connection (WAC 3.3 (e), (f)).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -19,10 +20,11 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use tokio::sync::Notify;
 
 use crate::upstream::balance::InFlight;
-use crate::upstream::deadline::Slot;
+use crate::upstream::deadline::Limit;
 use crate::upstream::stats::{Stats, add, bump};
 
-/// Size of the buffer of one direction: about what a socket has ready at once. A tunnel's memory is two of them.
+/// Size of the buffer of one direction: about what a socket has ready at once. A tunnel's memory is two of
+/// them.
 const BUFFER: usize = 16 << 10;
 
 /// The two connections to be joined, as soon as both have switched.
@@ -31,13 +33,12 @@ pub(crate) struct Ends {
     pub(crate) origin: OnUpgrade,
 }
 
-/// A tunnel as the task of the visitor's connection sees it. hyper has given the connection away; through this handle
-/// policies still reach it.
+/// A tunnel as the task of the visitor's connection sees it. hyper has given the connection away; through
+/// this handle policies still reach it.
 #[derive(Default)]
 pub struct TunnelHandle {
     state: Cell<TunnelState>,
     notify: Notify,
-    /// Dropped when the tunnel ends.
     keep_alive: RefCell<Option<Box<dyn Any>>>,
 }
 
@@ -47,7 +48,6 @@ enum TunnelState {
     #[default]
     Closed,
     Open,
-    /// To be closed.
     Cut,
 }
 
@@ -110,7 +110,6 @@ impl Drop for OpenTunnel {
     }
 }
 
-/// The tunnels of one worker.
 pub(crate) struct Tunnels {
     closing: Rc<Closing>,
     stats: Arc<Stats>,
@@ -134,9 +133,10 @@ impl Tunnels {
     }
 
     /// Joins `ends` in a task of its own, until `handle` is cut.
-    pub(crate) fn open(&self, ends: Ends, idle: IdleLimit, flight: InFlight, handle: Rc<TunnelHandle>) {
+    pub(crate) fn open(&self, ends: Ends, idle: Limit, flight: InFlight, handle: Rc<TunnelHandle>) {
         let closing = self.closing.clone();
-        // Marked as open here, not in the task: the visitor's connection may be told to end before the task first runs.
+        // Marked as open here, not in the task: the visitor's connection may be told to end before the task
+        // first runs.
         let open = OpenTunnel::new(handle, self.stats.clone(), flight);
         tokio::task::spawn_local(async move {
             // Locals are dropped in reverse order: the sockets are closed before the handle says so.
@@ -161,26 +161,14 @@ impl Tunnels {
     }
 }
 
-/// How long a tunnel may be idle.
-pub(crate) struct IdleLimit {
-    pub(crate) slot: Rc<Slot>,
-    pub(crate) ticks: u64,
+fn poll_idle(idle: &Limit, cx: &Context<'_>) -> Poll<io::Error> {
+    if idle.slot.poll_expired(cx) {
+        return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "idle for too long"));
+    }
+    Poll::Pending
 }
 
-impl IdleLimit {
-    fn renew(&self) {
-        self.slot.arm(self.ticks);
-    }
-
-    fn poll(&self, cx: &Context<'_>) -> Poll<io::Error> {
-        if self.slot.poll_expired(cx) {
-            return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "idle for too long"));
-        }
-        Poll::Pending
-    }
-}
-
-async fn join(ends: Ends, idle: &IdleLimit, stats: &Stats) -> io::Result<()> {
+async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
     idle.renew();
     let mut visitor = switch(ends.visitor, idle).await?;
     let mut origin = switch(ends.origin, idle).await?;
@@ -198,21 +186,20 @@ async fn join(ends: Ends, idle: &IdleLimit, stats: &Stats) -> io::Result<()> {
         if upward.is_ready() && downward.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        idle.poll(cx).map(Err)
+        poll_idle(idle, cx).map(Err)
     })
     .await
 }
 
 /// Waits for one side to have switched; the visitor may leave before the 101 reaches it.
-async fn switch(mut side: OnUpgrade, idle: &IdleLimit) -> io::Result<Upgraded> {
+async fn switch(mut side: OnUpgrade, idle: &Limit) -> io::Result<Upgraded> {
     poll_fn(|cx| match Pin::new(&mut side).poll(cx) {
         Poll::Ready(upgraded) => Poll::Ready(upgraded.map_err(io::Error::other)),
-        Poll::Pending => idle.poll(cx).map(Err),
+        Poll::Pending => poll_idle(idle, cx).map(Err),
     })
     .await
 }
 
-/// One direction of a tunnel.
 struct Half<F> {
     buffer: Box<[u8]>,
     /// `from..to` of the buffer was read and not yet written.

@@ -1,4 +1,4 @@
-//! What hyper's client makes of odd exchanges: the facts that hygiene is built on.
+//! The behaviour of hyper's client that hygiene relies on.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tidegate_gateway::http::hygiene::{BadResponse, prepare_response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 
-/// A pipe as hyper wants it.
+/// A pipe with hyper's I/O traits.
 struct Pipe(DuplexStream);
 
 impl hyper::rt::Read for Pipe {
@@ -91,7 +91,7 @@ fn get() -> Request<Once> {
 }
 
 #[tokio::test]
-async fn both_lengths_the_body_is_whole_and_the_length_must_go() {
+async fn hyper_reads_chunks_despite_a_length_and_the_length_is_removed() {
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n";
     let (mut parts, body) = exchange(get(), answer).await.0.unwrap();
     assert_eq!(&body[..], b"0123456789");
@@ -102,7 +102,7 @@ async fn both_lengths_the_body_is_whole_and_the_length_must_go() {
 }
 
 #[tokio::test]
-async fn statuses_that_are_none_fail_here_or_there() {
+async fn invalid_statuses_fail_in_hyper_or_in_hygiene() {
     for line in
         ["HTTP/1.1 099 x", "HTTP/1.1 20 x", "HTTP/1.1 abc x", "HTTP/1.1 2000 x", "HTTP/1.1 200 a\x01b"]
     {

@@ -1,4 +1,4 @@
-//! The log: forms, levels, and what happens when nobody listens.
+//! The log: formats, levels, and a closed standard error.
 
 use std::io::{Read as _, Write};
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ fn text_has_no_colours_and_json_is_json() {
 }
 
 #[test]
-fn a_writer_that_fails_is_no_trouble() {
+fn a_failing_writer_does_not_fail_the_log() {
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -59,7 +59,7 @@ fn a_writer_that_fails_is_no_trouble() {
     quiet.flush().unwrap();
 }
 
-/// The other half of the next test: runs in a process of its own, whose standard error nobody reads any more.
+/// The process that the next test starts; its standard error is closed.
 #[test]
 fn child_of_the_test_below() {
     if std::env::var_os("TIDEGATE_TEST_CHILD").is_none() {
@@ -82,7 +82,7 @@ fn child_of_the_test_below() {
 }
 
 #[test]
-fn a_closed_standard_error_is_no_trouble() {
+fn a_closed_standard_error_does_not_stop_the_process() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "log::child_of_the_test_below", "--nocapture"])
         .env("TIDEGATE_TEST_CHILD", "1")

@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`: the visitor's body waits for the origin's word.
+//! `Expect: 100-continue`: the visitor's body waits for the origin's 100.
 
 use super::upstream_support;
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream_support::*;
 
 #[test]
-fn expectation_met_lets_the_body_flow() {
+fn a_met_expectation_lets_the_body_flow() {
     worker(async {
         let looked = Rc::new(Cell::new(false));
         let gate = looked.clone();
@@ -46,7 +46,7 @@ fn expectation_met_lets_the_body_flow() {
 }
 
 #[test]
-fn expectation_refused_leaves_the_body_alone() {
+fn a_refused_expectation_leaves_the_body_unread() {
     worker(async {
         let closed = Rc::new(Cell::new(false));
         let seen = closed.clone();
@@ -75,7 +75,7 @@ fn expectation_refused_leaves_the_body_alone() {
 }
 
 #[test]
-fn expectation_ignored_is_not_waited_for_without_end() {
+fn an_ignored_expectation_delays_the_body_for_a_second() {
     worker(async {
         let origin = Origin::start(|_, mut stream| async move {
             read_head(&mut stream).await;

@@ -38,9 +38,9 @@ fn connections_are_reused() {
 }
 
 #[test]
-fn closing_after_each_response_costs_nobody_an_error() {
+fn closing_after_each_response_causes_no_error() {
     worker(async {
-        // Keep-alive by its words, closed by its deeds: the FIN races with the next request.
+        // The response says keep-alive, but the origin closes: the FIN races with the next request.
         let origin = Origin::answering_once(OK).await;
         let d = dispatcher(&[origin.address]);
         for i in 0..300 {
@@ -70,7 +70,7 @@ async fn dies_on_reuse(with_reset: bool) -> Origin {
 }
 
 #[test]
-fn stale_connection_is_replayed_if_idempotent() {
+fn an_idempotent_request_on_a_stale_connection_is_repeated() {
     for with_reset in [false, true] {
         worker(async move {
             let origin = dies_on_reuse(with_reset).await;
@@ -123,7 +123,7 @@ fn idle_connections_are_closed_after_their_time() {
 }
 
 #[test]
-fn reset_inside_the_body_reaches_the_visitor_and_frees_the_place() {
+fn a_reset_within_the_body_reaches_the_visitor_and_frees_the_slot() {
     worker(async {
         let origin = Origin::answering_once(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
         let settings = settings_for(&[origin.address]);
@@ -141,7 +141,7 @@ fn reset_inside_the_body_reaches_the_visitor_and_frees_the_place() {
 }
 
 #[test]
-fn silences_have_their_own_errors() {
+fn a_silent_origin_has_errors_of_its_own() {
     worker(async {
         let mute = Origin::start(|_, stream| async move {
             std::future::pending::<()>().await;
@@ -153,7 +153,7 @@ fn silences_have_their_own_errors() {
         let e = send(&d, get()).await.unwrap_err();
         assert!(matches!(e, DispatchError::FirstByteTimeout), "{e:?}");
         assert_eq!(mute.accepted.get(), 1, "not sent twice");
-        // A body that the origin does not take is its silence, too.
+        // An origin that does not read the body is silent, too.
         let big = request(Method::POST, RequestBody::full(vec![0u8; 64 << 20]));
         assert!(matches!(send(&d, big).await.unwrap_err(), DispatchError::FirstByteTimeout));
 
@@ -171,7 +171,7 @@ fn silences_have_their_own_errors() {
 }
 
 #[test]
-fn slow_visitor_is_not_the_origins_silence() {
+fn a_slow_visitor_is_not_a_silent_origin() {
     worker(async {
         let origin = Origin::start(|_, mut stream| async move {
             read_head(&mut stream).await;
@@ -201,7 +201,7 @@ fn slow_visitor_is_not_the_origins_silence() {
 #[test]
 fn connecting_has_a_limit() {
     worker(async {
-        // A full accept queue swallows SYNs.
+        // A full accept queue drops SYNs.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
         socket.listen(0).unwrap();
@@ -217,7 +217,7 @@ fn connecting_has_a_limit() {
 }
 
 #[test]
-fn the_visitors_failures_are_told_apart() {
+fn failures_of_the_visitor_have_an_error_of_their_own() {
     worker(async {
         let origin = Origin::start(|_, mut stream| async move {
             drop(stream.read_to_end(&mut Vec::new()).await);
@@ -247,7 +247,7 @@ fn the_visitors_failures_are_told_apart() {
 }
 
 #[test]
-fn a_visitor_who_leaves_takes_the_exchange_along() {
+fn the_request_to_the_origin_ends_when_the_visitor_leaves() {
     worker(async {
         let closed = Rc::new(Cell::new(0));
         let count = closed.clone();
@@ -266,7 +266,7 @@ fn a_visitor_who_leaves_takes_the_exchange_along() {
         let settings = settings_for(&[origin.address]);
         let replicas = Replicas::new(&settings);
         let d = Dispatcher::new(replicas.clone(), &settings);
-        // Before the response, and inside it.
+        // Before the response, and within it.
         let waiting = tokio::time::timeout(ms(50), d.send(get(), SendContext::default())).await;
         assert!(waiting.is_err());
         until(|| closed.get() == 1).await;

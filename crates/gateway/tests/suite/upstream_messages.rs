@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream_support::*;
 
 #[test]
-fn responses_that_must_not_be_passed_on() {
+fn invalid_responses_are_not_passed_on() {
     let cases: &[(&str, &[u8])] = &[
         ("not HTTP", b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
         ("bad version", b"HTTP/3.7 200 OK\r\n\r\n"),
@@ -57,7 +57,7 @@ fn responses_that_must_not_be_passed_on() {
 }
 
 #[test]
-fn responses_that_are_odd_but_right() {
+fn unusual_valid_responses_are_passed_on() {
     // method, response, status, body, connection kept
     let cases: &[(Method, &'static [u8], u16, &str, bool)] = &[
         (
@@ -95,7 +95,8 @@ fn responses_that_are_odd_but_right() {
     for (method, response, status, text, kept) in cases.iter().cloned() {
         worker(async move {
             let name = String::from_utf8_lossy(response);
-            // Only what ends by closing is closed by the origin; else it is the gate that must not go on.
+            // The origin closes only where the close ends the body; in the other cases the gateway must not
+            // reuse it.
             let delimited = response.windows(7).any(|w| w == b"chunked");
             let origin = Origin::start(move |_, mut stream| async move {
                 while read_head(&mut stream).await.is_some() {
@@ -124,7 +125,7 @@ fn responses_that_are_odd_but_right() {
 }
 
 #[test]
-fn request_framing_is_what_is_sent() {
+fn the_framing_fields_of_a_request_fit_its_body() {
     let text = "content-length";
     // method, the head's own claim, body, expected in the head
     type Case = (Method, Option<(&'static str, &'static str)>, &'static str, Option<&'static str>);
@@ -262,7 +263,7 @@ fn bodies_stream_with_back_pressure() {
         let d = dispatcher(&[origin.address]);
         let mut body = send(&d, get()).await.unwrap().into_body();
         let mut read = 0usize;
-        // Whenever we have read a little, the origin is ahead by what the sockets' buffers hold, not more.
+        // At any time, the origin is ahead by no more than the sockets' buffers.
         while let Some(frame) = body.frame().await {
             read += frame.unwrap().into_data().unwrap().len();
             tokio::task::yield_now().await;
@@ -273,7 +274,7 @@ fn bodies_stream_with_back_pressure() {
 }
 
 #[test]
-fn an_early_answer_ends_the_upload() {
+fn an_early_response_ends_the_upload() {
     worker(async {
         let origin = Origin::start(|_, mut stream| async move {
             read_head(&mut stream).await;
@@ -286,7 +287,7 @@ fn an_early_answer_ends_the_upload() {
         feed.send(data("abc")).await.unwrap();
         let answer = fetch(&d, request(Method::POST, body)).await.unwrap();
         assert_eq!(answer, (413, "no".into()));
-        // The visitor's body is let go: whoever feeds it learns that.
+        // The visitor's body is dropped, which its sender learns.
         feed.closed().await;
         assert_eq!(d.idle_connections(), 0);
     });

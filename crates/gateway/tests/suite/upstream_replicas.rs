@@ -21,7 +21,7 @@ fn ms(n: u64) -> Duration {
 }
 
 #[test]
-fn a_dead_replica_costs_nobody_an_error() {
+fn a_dead_replica_causes_no_error() {
     worker(async {
         let (origin, dead) = (Origin::answering(OK).await, dead_address().await);
         let d = dispatcher(&[dead, origin.address]);
@@ -32,7 +32,7 @@ fn a_dead_replica_costs_nobody_an_error() {
                 tokio::task::spawn_local(async move {
                     while left.get() > 0 {
                         left.set(left.get() - 1);
-                        // Nothing was sent to who refused: that is as safe for POST.
+                        // Nothing was sent to the replica that refused, so POST is safe too.
                         let req = if left.get() % 2 == 0 { get() } else { post("x") };
                         assert_eq!(fetch(&d, req).await.unwrap(), (200, "ok".into()));
                     }
@@ -48,7 +48,7 @@ fn a_dead_replica_costs_nobody_an_error() {
 }
 
 #[test]
-fn a_fresh_connection_lost_is_retried_elsewhere_once_and_within_the_budget() {
+fn a_request_lost_on_a_fresh_connection_is_retried_once_elsewhere_within_the_budget() {
     worker(async {
         let origin = Origin::answering(OK).await;
         let lossy = || {
@@ -88,7 +88,7 @@ fn a_fresh_connection_lost_is_retried_elsewhere_once_and_within_the_budget() {
 }
 
 #[test]
-fn all_replicas_down_is_said_so() {
+fn all_replicas_down_is_an_error_of_its_own() {
     worker(async {
         let d = dispatcher(&[]);
         assert!(matches!(send(&d, get()).await.unwrap_err(), DispatchError::NoReplica));
@@ -96,7 +96,7 @@ fn all_replicas_down_is_said_so() {
         let replicas = Replicas::new(&settings);
         let d = Dispatcher::new(replicas.clone(), &settings);
         for _ in 0..20 {
-            // Ejected, but still the only hope.
+            // It is ejected, but there is no other.
             let e = send(&d, get()).await.unwrap_err();
             assert!(matches!(e, DispatchError::ConnectFailed(_)), "{e:?}");
         }

@@ -1,4 +1,4 @@
-//! Upgrades: both connections joined, early bytes kept, tunnels ended in time.
+//! Upgrades: both connections are joined, early bytes are kept, tunnels end in time.
 
 use super::upstream_support;
 
@@ -99,14 +99,14 @@ async fn connect(address: SocketAddr, first: &[u8]) -> TcpStream {
 }
 
 #[test]
-fn echoes_through_both_connections() {
+fn bytes_pass_through_both_connections() {
     worker(async {
         let origin = echo_origin().await;
         let settings = settings_for(&[origin.address]);
         let replicas = Replicas::new(&settings);
         let d = Dispatcher::new(replicas.clone(), &settings);
         let address = gate(d.clone()).await;
-        // Early bytes ride in the same packet as the request.
+        // Early bytes are sent in the same packet as the request.
         let mut visitor = connect(address, &[ASK, b"early "].concat()).await;
         visitor.write_all(b"late").await.unwrap();
         assert_eq!(read_n(&mut visitor, 10).await, b"early late");
@@ -177,7 +177,7 @@ fn the_drain_deadline_ends_tunnels() {
         until(|| d.stats().tunnels_open.load(Relaxed) == 1).await;
         d.close_tunnels();
         assert_eq!(visitor.read(&mut [0]).await.unwrap_or(0), 0);
-        // One that comes after the deadline ends at once.
+        // A tunnel opened after the deadline ends at once.
         let mut late = connect(address, ASK).await;
         assert_eq!(late.read(&mut [0]).await.unwrap_or(0), 0);
         until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;

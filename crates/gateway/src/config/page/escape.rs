@@ -1,7 +1,7 @@
-//! What makes untrusted text safe in the page: HTML, JSON and URLs. Nothing else writes text it did not make itself.
+//! Escapes untrusted text for the page: HTML, JSON and URLs. All text from outside is written by this module.
 
-/// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references, because an
-/// HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.
+/// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references,
+/// because an HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.
 pub(crate) fn html(text: &str, out: &mut Vec<u8>) {
     each(text, out, |byte| match byte {
         b'&' => "&amp;",
@@ -51,10 +51,11 @@ fn each(text: &str, out: &mut Vec<u8>, escape: impl Fn(u8) -> &'static str) {
     out.extend_from_slice(&bytes[from..]);
 }
 
-/// A URL of this site for an HTML attribute, with the ticket where the client keeps no cookies.
+/// Appends a URL of this site for an HTML attribute, with the ticket if the client keeps no cookies.
 ///
-/// A target that could lead anywhere else becomes `/`: it must begin with one slash (two name a host), and hold no
-/// backslash (browsers read it as a slash) and no control character (browsers drop tab and line breaks).
+/// A target that could lead to another site becomes `/`: it must begin with one slash (two name a host), and
+/// have no backslash (browsers read it as a slash) and no control character (browsers drop tab and line
+/// breaks).
 pub(crate) fn url_html(target: &str, ticket: Option<&str>, out: &mut Vec<u8>) {
     write_url(target, ticket, html, out);
 }
@@ -81,7 +82,7 @@ fn write_url(target: &str, ticket: Option<&str>, write: impl Fn(&str, &mut Vec<u
 fn write_escaped(target: &str, write: impl Fn(&str, &mut Vec<u8>), out: &mut Vec<u8>) {
     let mut from = 0;
     for (at, c) in target.char_indices() {
-        // What a browser would encode itself; encoded here, the URL is safe in an unquoted attribute too.
+        // A browser would encode these itself; encoded here, the URL is safe in an unquoted attribute too.
         if !c.is_ascii() || matches!(c, '"' | '<' | '>' | '`' | ' ') {
             write(&target[from..at], out);
             let mut utf8 = [0; 4];
@@ -101,7 +102,7 @@ fn is_ticket(text: &str) -> bool {
 }
 
 const TICKET_BYTES: [bool; 256] = table(b"-_.~");
-/// Need no escape, whatever they are written into: nearly all bytes of nearly all targets.
+/// Bytes that need no escape in any context: nearly all bytes of nearly all targets.
 const PLAIN_BYTES: [bool; 256] = table(b"-_.~/?=");
 
 /// Letters, digits and `more`.

@@ -1,15 +1,16 @@
-//! A form that met the waiting room: kept in the page itself, so that the gate holds nothing for it, and sent by the
-//! browser when the wait is over.
+//! A form that was sent to the waiting room: it is kept in the page itself, so that the gateway keeps no
+//! state for it, and the browser sends it when the wait is over.
 //!
-//! The body is parsed as the WHATWG URL standard says (5.1) and becomes hidden inputs. A browser that submits these
-//! makes its own body from them (HTML, "constructing the entry list" and "URL-encoded form data"); the names and values
-//! in it are byte for byte those that came. Bodies for which that cannot be promised are not kept: the visitor is told
-//! rather than a changed form sent. What was rejected: keeping the body in the gate (state per visitor), and a script
-//! that sends it with `fetch` (no navigation, and nothing without JavaScript).
+//! The body is parsed as the WHATWG URL standard says (5.1) and becomes hidden inputs. A browser that submits
+//! these makes its own body from them (HTML, "constructing the entry list" and "URL-encoded form data"); the
+//! names and values in it are byte for byte those that came. Bodies for which that is not certain are not
+//! kept: the visitor is told, so that no changed form is sent. Rejected: keeping the body in the gateway
+//! (state per visitor), and a script that sends it with `fetch` (no navigation, and nothing without
+//! JavaScript).
 
 use super::escape;
 
-/// Fields one form may have: the bound PHP has had for years, and what keeps a small body from becoming a huge page.
+/// Most fields of a form, as in PHP; the limit keeps a small body from becoming a huge page.
 const MAX_FIELDS: usize = 1000;
 
 /// A form body ready to be put into the page.
@@ -26,8 +27,8 @@ impl KeptForm {
     }
 }
 
-/// Keeps a urlencoded body of at most `max` bytes; `None` if it is another kind of body, too large, or one that
-/// would not come back exactly as it came.
+/// Keeps a urlencoded body of at most `max` bytes; `None` if it is of another type, too large, or would not
+/// be sent again exactly as it came.
 pub fn keep(content_type: &str, body: &[u8], max: usize) -> Option<KeptForm> {
     if body.len() > max || !is_utf8_form(content_type) {
         return None;
@@ -65,7 +66,8 @@ fn is_utf8_form(content_type: &str) -> bool {
         })
 }
 
-/// `+` and percent decoding. A percent sign that begins no escape stays, as in the standard. `None` if not UTF-8.
+/// Decodes `+` and percent escapes. A percent sign that begins no escape stays, as in the standard. `None` if
+/// not UTF-8.
 fn decode(text: &[u8]) -> Option<String> {
     let hex = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16)).map(|d| d as u8);
     let mut out = Vec::with_capacity(text.len());
@@ -83,8 +85,8 @@ fn decode(text: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Whether a browser sends this field as it is: it drops fields without a name, makes every line break CRLF, fills in
-/// `_charset_` itself, and its HTML parser replaces NUL.
+/// Whether a browser sends this field unchanged: it drops fields without a name, turns every line break into
+/// CRLF, fills in `_charset_` itself, and its HTML parser replaces NUL.
 fn comes_back(name: &str, value: &str) -> bool {
     let exact = |text: &str| {
         let bytes = text.as_bytes();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_on_its_way_is_not_kept() {
+    fn bodies_that_a_browser_would_change_are_not_kept() {
         let changing = [
             "a=%0A",
             "a=%0D",
@@ -171,7 +173,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_taken_or_refused(body: Vec<u8>) {
+        fn any_bytes_are_kept_or_refused(body: Vec<u8>) {
             let _ = keep(FORM, &body, 1 << 16);
         }
     }

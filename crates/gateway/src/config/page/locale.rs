@@ -1,8 +1,8 @@
-//! Languages of the waiting page: which one a visitor gets, and how it says numbers and durations.
+//! Languages of the waiting page: the choice for a visitor, and the form of numbers and durations.
 //!
-//! Durations become words at start, not on a request: every phrase the page can need ("about 4 minutes") is made
-//! once per language, so that rendering is a table look-up. The plural rules are those of Unicode CLDR for whole
-//! numbers; the page's script uses the browser's `Intl`, which has the same rules, and a browser test compares the two.
+//! Every phrase for a duration ("about 4 minutes") is made once per language at start, so that rendering is a
+//! table look-up. The plural rules are those of Unicode CLDR for whole numbers. The page's script uses the
+//! browser's `Intl`, which has the same rules; a browser test compares the two.
 
 use std::time::Duration;
 
@@ -17,16 +17,12 @@ mod zh;
 /// A language of the waiting page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Lang {
-    /// English: for everybody whose language is not here.
+    /// English, also for visitors whose language is missing here.
     #[default]
     En,
-    /// German.
     De,
-    /// French.
     Fr,
-    /// Spanish.
     Es,
-    /// Hindi.
     Hi,
     /// Chinese, simplified characters.
     Zh,
@@ -79,10 +75,10 @@ impl Lang {
         Self::ALL.into_iter().find(|l| l.tag()[..2].eq_ignore_ascii_case(primary))
     }
 
-    /// The language a visitor likes best of those we have (RFC 9110, 12.5.4); English if none or nothing is said.
+    /// The visitor's preferred language among ours (RFC 9110, 12.5.4); English if there is none.
     pub fn negotiate(accept_language: Option<&str>) -> Self {
         let mut best = (0, Self::En);
-        // 32 is more than any browser sends and bounds the work on a hostile field.
+        // No browser sends 32; the limit bounds the work on a hostile field.
         for item in accept_language.unwrap_or_default().split(',').take(32) {
             let mut parts = item.split(';');
             let range = parts.next().unwrap_or_default().trim();
@@ -105,8 +101,8 @@ fn quality(parameter: &str) -> Option<u32> {
     (name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&q)).then_some((q * 1000.0) as u32)
 }
 
-/// How a language writes the thousands of a number. Digits are always 0-9: every reader of our seven languages knows
-/// them, and the browser's default for Arabic depends on its version.
+/// How a language separates the thousands of a number. Digits are always 0-9: all readers of our seven
+/// languages know them, and the browser's default for Arabic depends on its version.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grouping {
     /// 1,234,567
@@ -146,8 +142,8 @@ pub(crate) enum Plural {
     ZeroOne,
     /// No difference: Chinese.
     None,
-    /// `one`, `two`, `few` (3..10 of every hundred), `other`: Arabic. Its `zero` and `many` read as `other` in every
-    /// phrase we have.
+    /// `one`, `two`, `few` (3..10 of every hundred), `other`: Arabic. Its `zero` and `many` read as `other`
+    /// in every phrase we have.
     Arabic,
 }
 
@@ -220,7 +216,7 @@ pub(crate) struct Strings {
     pub turn: &'static str,
     /// The wait grew.
     pub longer: &'static str,
-    /// No answer from the gate.
+    /// No answer from the gateway.
     pub lost: &'static str,
     /// Answered again.
     pub back: &'static str,
@@ -242,11 +238,11 @@ pub(crate) struct Heading {
     pub message: &'static str,
 }
 
-/// Up to here a duration is told in seconds; the script has the same limits.
+/// Longest duration shown in seconds; the script has the same limits.
 const MAX_SECONDS: u64 = 90;
 /// Up to here in minutes, beyond in hours.
 const MAX_MINUTES: u64 = 90;
-/// Longer durations are told as this one: no room waits for two days.
+/// Longest duration shown; no room waits for two days.
 const MAX_HOURS: u64 = 48;
 
 /// All durations of one language in words.
@@ -288,7 +284,7 @@ impl Words {
     }
 }
 
-/// Where a duration stands in the tables: seconds rounded up, minutes and hours to the nearest.
+/// The index of a duration in the tables: seconds rounded up, minutes and hours to the nearest.
 fn index(d: Duration) -> usize {
     let s = d.as_millis().div_ceil(1000).min(u128::from(MAX_HOURS * 3600)) as u64;
     let minutes = (s + 30) / 60;

@@ -1,20 +1,24 @@
-//! What a waiting visitor gets: the page, the API answer and the status document (DESIGN, "What the visitor sees").
+//! What a waiting visitor gets: the page, the API answer and the status document (DESIGN, "What the visitor
+//! sees").
 //!
 //! ```text
 //! settings ─► template ─► compiled once per language and kind ─► render: segments + a few numbers ─► bytes
 //!                locale ─► words for every duration ┘
 //! ```
-//! This module writes bodies. Status codes and header fields are respond.rs's, times and places the core's.
+//! This module writes bodies. `proxy` writes status codes and header fields; the core says times and
+//! positions.
 
 use std::fmt;
+use std::path::Path;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use sha2::{Digest, Sha256};
 
 mod escape;
 mod form;
 mod locale;
-mod logo;
-mod policy;
 mod poll;
 mod problem;
 mod render;
@@ -30,21 +34,17 @@ pub use view::{Kind, State, Status, View};
 use locale::{Heading, Words};
 use template::{Compiled, Slot, Template, squeeze};
 
+/// Largest logo. Every waiting visitor gets it inside the page, which without it fits one TCP window.
+const MAX_LOGO_BYTES: usize = 64 << 10;
+
 /// Why the pages cannot be made: an operator's template or logo.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// A file cannot be read as UTF-8 text or at all.
     #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A mistake in the template.
+    Read { path: String, source: std::io::Error },
     #[error("{path}:{line}: expected {expected}")]
     Template {
-        /// The file.
         path: String,
         /// Where, from 1.
         line: usize,
@@ -53,38 +53,16 @@ pub enum PageError {
     },
     /// The template lacks what a visitor needs.
     #[error("{path}: the slot `{{{{{slot}}}}}` is missing: {why}")]
-    Missing {
-        /// The file.
-        path: String,
-        /// The slot.
-        slot: &'static str,
-        /// What it is for.
-        why: &'static str,
-    },
+    Missing { path: String, slot: &'static str, why: &'static str },
     /// A slot where escaping for HTML does not protect.
     #[error("{path}: expected no slot inside <{element}>: put it into the page and read it from there")]
-    InScript {
-        /// The file.
-        path: String,
-        /// `script` or `style`.
-        element: String,
-    },
-    /// The logo is too large to be sent to everybody who waits.
+    InScript { path: String, element: String },
+    /// The logo is too large to be part of every page.
     #[error("{path}: expected a logo of at most {max} bytes, found {bytes}")]
-    LogoSize {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
+    LogoSize { path: String, bytes: usize, max: usize },
     /// The logo is no image we embed.
     #[error("{path}: expected an SVG or a PNG image")]
-    LogoKind {
-        /// The file.
-        path: String,
-    },
+    LogoKind { path: String },
 }
 
 /// All pages, ready to be filled in.
@@ -123,7 +101,7 @@ impl Pages {
         };
         let template = Template::parse(&path, &source)?;
         let logo =
-            room.logo.as_deref().map(|logo| logo::image(logo, &room.title)).transpose()?.unwrap_or_default();
+            room.logo.as_deref().map(|logo| logo_image(logo, &room.title)).transpose()?.unwrap_or_default();
         // In a style sheet line breaks mean nothing.
         let css = squeeze(include_str!("page.css")).replace('\n', "");
         let js = squeeze(include_str!("page.js"));
@@ -138,12 +116,12 @@ impl Pages {
         if template.uses(Slot::Script) {
             scripts.push(js);
         }
-        let policy = policy::policy(&scripts, &styles);
+        let policy = content_policy(&scripts, &styles);
         Ok(Self {
             languages,
             style,
-            policy_form: policy::header(&policy),
-            policy: policy::header(&format!("{policy}; form-action 'self'")),
+            policy_form: header(&policy),
+            policy: header(&format!("{policy}; form-action 'self'")),
         })
     }
 
@@ -154,8 +132,8 @@ impl Pages {
 
     /// `Content-Security-Policy` of the page.
     ///
-    /// With a kept form it says nothing on where forms may go: browsers hold the origin's redirect after the form
-    /// against it too, and a checkout that leads to a payment service would be cut off.
+    /// With a kept form it does not restrict where forms may go: browsers apply `form-action` to the origin's
+    /// redirect after the form too, and a checkout that leads to a payment service would fail.
     pub fn policy(&self, with_form: bool) -> &HeaderValue {
         if with_form { &self.policy_form } else { &self.policy }
     }
@@ -190,7 +168,7 @@ impl Language {
                 "has_place" => kind.has_place(),
                 "has_notice" => notice(lang, kind).is_some(),
                 "has_title" => !room.title.is_empty(),
-                // Both say when the page tries again.
+                // Both tell when the page tries again.
                 "is_full" => matches!(kind, Kind::Full | Kind::Overloaded),
                 _ => kind == Kind::Forbidden,
             };
@@ -223,7 +201,7 @@ fn notice(lang: Lang, kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// The strings the script says, as JSON, and the script.
+/// The script, and the strings it shows, as JSON.
 fn script(lang: Lang, js: &str) -> Vec<u8> {
     let s = lang.strings();
     let strings = [
@@ -249,6 +227,51 @@ fn script(lang: Lang, js: &str) -> Vec<u8> {
     }
     out.extend_from_slice(format!("}}</script>\n<script>{js}</script>").as_bytes());
     out
+}
+
+/// `Content-Security-Policy`, all but `form-action`. Code is allowed by its hash (CSP 3, 6.7.3.3): a nonce
+/// would have to be made for every visitor.
+fn content_policy(scripts: &[String], styles: &[String]) -> String {
+    let hashes = |bodies: &[String]| match bodies {
+        [] => " 'none'".to_owned(),
+        _ => {
+            bodies.iter().map(|body| format!(" 'sha256-{}'", STANDARD.encode(Sha256::digest(body)))).collect()
+        }
+    };
+    format!(
+        "default-src 'none'; script-src{}; style-src{}; img-src data:; connect-src 'self'; base-uri 'none'; \
+         frame-ancestors 'self'",
+        hashes(scripts),
+        hashes(styles)
+    )
+}
+
+fn header(policy: &str) -> HeaderValue {
+    HeaderValue::from_str(policy).expect("a policy is made of ASCII letters, base64 and spaces")
+}
+
+/// An `<img>` that holds the operator's logo; `alt` is the title. The type is found by content, not by file
+/// name.
+///
+/// A browser runs no script of an SVG inside `<img>`, so the file needs no cleaning.
+fn logo_image(path: &Path, alt: &str) -> Result<String, PageError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|source| PageError::Read { path: name.clone(), source })?;
+    if bytes.len() > MAX_LOGO_BYTES {
+        return Err(PageError::LogoSize { path: name, bytes: bytes.len(), max: MAX_LOGO_BYTES });
+    }
+    let start = bytes.trim_ascii_start().strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes.trim_ascii_start());
+    let kind = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        "image/png"
+    } else if start.starts_with(b"<svg") || start.starts_with(b"<?xml") || start.starts_with(b"<!--") {
+        "image/svg+xml"
+    } else {
+        return Err(PageError::LogoKind { path: name });
+    };
+    let mut escaped = Vec::new();
+    escape::html(alt, &mut escaped);
+    let alt = String::from_utf8_lossy(&escaped);
+    Ok(format!("<img src=\"data:{kind};base64,{}\" alt=\"{alt}\">", STANDARD.encode(&bytes)))
 }
 
 #[cfg(test)]

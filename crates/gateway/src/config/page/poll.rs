@@ -1,11 +1,12 @@
 //! When a waiting page asks again.
 //!
-//! Far from its turn a page learns nothing by asking often, near to it every second counts: so the interval is an
-//! eighth of the wait, between 1 s and the room's longest (20 s, down to 0.3 s while the capacity is being looked for), which
-//! makes about 20 questions in half an hour. Where so many wait that they would ask more than 20,000 times a second (and eight
-//! times for each visitor let in), the room's shortest interval holds, which is another one for those near their turn ([`AskEvery`]). Jitter of a fifth either
-//! way keeps a crowd that came in one second from asking in one second. A fixed interval (the 20 s of other rooms)
-//! was rejected: it lets places fall due unclaimed at the end and loads the gate at the beginning.
+//! Far from its turn a page learns nothing by asking often, near to it every second counts: so the interval
+//! is an eighth of the wait, between 1 s and the room's longest (20 s, down to 0.3 s while the capacity is
+//! being looked for), which makes about 20 questions in half an hour. Where so many wait that they would ask
+//! more than 20,000 times a second (and eight times for each visitor let in), the room's shortest interval
+//! holds, which is another one for those near their turn ([`AskEvery`]). Jitter of a fifth either way keeps a
+//! crowd that came in one second from asking in one second. A fixed interval (the 20 s of other rooms) was
+//! rejected: it lets places fall due unclaimed at the end and loads the gate at the beginning.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Time until a page with `wait` left should ask again; `every` is the room's
 /// ([`Desk::ask_every`](tidegate_core::desk::Desk::ask_every)), `unit_random` is uniform in 0..1.
 ///
-/// Never sooner than `every` allows, nor than 0.3 s, so that a room whose origin is behind is not asked in a tight loop;
-/// else never later than 0.1 to 0.3 s after the turn has come.
+/// Never sooner than `every` allows, nor than 0.3 s, so that a room whose origin is behind is not asked in a
+/// tight loop; else never later than 0.1 to 0.3 s after the turn has come.
 pub fn poll_interval(wait: Duration, every: &PollIntervals, unit_random: f64) -> Duration {
     let random = if unit_random.is_finite() { unit_random.clamp(0.0, 1.0) } else { 0.5 };
     let within = every.within;

@@ -1,4 +1,4 @@
-//! What programs get instead of the page: the API answer (RFC 9457) and the status document the page asks for.
+//! The responses for programs: the API answer (RFC 9457), and the status document that the page asks for.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use super::{Kind, Pages, State, Status, View, escape};
 impl Pages {
     /// Appends the API answer: `application/problem+json` (RFC 9457), in the visitor's language.
     ///
-    /// Beside the standard members: `wait_s` and `waited_s` in seconds, `place` (people ahead), `ticket` and
-    /// `status_url` for the next question, `retry_after` in whole seconds as the header of that name. A forged
-    /// ticket has none of them.
+    /// Besides the standard members it has `wait_s` and `waited_s` in seconds, `place` (people ahead),
+    /// `ticket` and `status_url` for the next request, and `retry_after` in whole seconds as the header of
+    /// that name. The answer to a forged ticket has none of these.
     pub fn api(&self, v: &View, out: &mut Vec<u8>) {
         let heading = super::heading(v.lang, v.kind);
         let notice = super::notice(v.lang, v.kind).unwrap_or(heading.message);
@@ -72,7 +72,7 @@ impl Pages {
     }
 }
 
-/// The value of `Retry-After` for a wait: whole seconds, rounded up, so that nobody comes too early.
+/// The value of `Retry-After` for a wait: whole seconds, rounded up, so that no client comes too early.
 pub fn retry_after(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }

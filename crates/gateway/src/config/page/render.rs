@@ -1,11 +1,12 @@
-//! One visitor's page: the compiled segments and, between them, what only this visitor has.
+//! Renders one visitor's page: the compiled segments, and between them the visitor's own values.
 
 use std::time::Duration;
 
 use super::template::Slot;
 use super::{Kind, Pages, View, escape, retry_after};
 
-/// Upper bound of what the figures, attributes and fixed markup of the slots take, without the visitor's own text.
+/// Upper bound of the bytes of figures, attributes and fixed markup in the slots, without the visitor's own
+/// text.
 const SLOT_BYTES: usize = 2048;
 
 impl Pages {
@@ -14,7 +15,7 @@ impl Pages {
         let language = &self.languages[v.lang.index()];
         let page = &language.pages[v.kind as usize];
         let form = v.form.map_or(0, |f| f.inputs().len());
-        // Our own page has the target in three places. An escaped byte of a URL takes at most five.
+        // Our own page has the target three times. An escaped byte of a URL takes at most five.
         let urls = 3 * (v.target.len() + v.ticket.map_or(0, str::len)) + v.status_path.len();
         out.reserve(page.len() + self.style.len() + language.script.len() + form + 5 * urls + SLOT_BYTES);
         page.render(out, |slot, out| self.fill(slot, v, out));
@@ -57,7 +58,8 @@ fn number(out: &mut Vec<u8>, before: &str, n: u64) {
 fn data(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(match v.kind {
         Kind::Waiting | Kind::Replaced | Kind::Late => b"data-kind=waiting".as_slice(),
-        // To the script both are the same: nobody has a place, and the page tries again. Whoever measures tells them apart.
+        // The script treats both alike: there is no position, and the page tries again. Measurements tell
+        // them apart.
         Kind::Full => b"data-kind=full",
         Kind::Overloaded => b"data-kind=full data-refused=1",
         Kind::Unavailable => b"data-kind=unavailable",
@@ -74,7 +76,7 @@ fn data(v: &View, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A reload for those without JavaScript.
+/// A reload for visitors without JavaScript.
 fn refresh(v: &View, out: &mut Vec<u8>) {
     let Some(every) = v.refresh.filter(|_| v.form.is_none() && v.kind != Kind::Forbidden) else { return };
     number(out, "<noscript><meta http-equiv=\"refresh\" content=\"", retry_after(every));
@@ -83,10 +85,10 @@ fn refresh(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"></noscript>");
 }
 
-/// The way on for those without JavaScript: the kept form with its button, or a link.
+/// The kept form with its button, or a link, for visitors without JavaScript.
 fn action(v: &View, out: &mut Vec<u8>) {
     let s = v.lang.strings();
-    // A refused ticket is left behind.
+    // A forged ticket is dropped.
     let ticket = v.ticket.filter(|_| v.kind != Kind::Forbidden);
     let label = match (v.kind, v.form) {
         (Kind::Forbidden, _) => s.restart,

@@ -1,13 +1,15 @@
-//! Templates of the waiting page: `{{slots}}` and `{{#sections}}…{{/sections}}`, ours and the operator's alike.
+//! Templates of the waiting page: `{{slots}}` and `{{#sections}}…{{/sections}}`, ours and the operator's
+//! alike.
 //!
-//! A template is compiled at start into literal text and slots, once for every language and kind of page, so that a
-//! rendering copies segments and writes a few numbers. Whatever does not change between visitors (the words, the
-//! operator's title, sections that a kind leaves out) is already part of the literals. A general template engine was
-//! rejected: it would interpret on every request, and it could not say which slots a waiting page must have.
+//! A template is compiled at start into literal text and slots, once for every language and kind of page, so
+//! that rendering copies segments and writes a few numbers. Everything that is the same for all visitors (the
+//! words, the operator's title, the choice of sections) is part of the literals. Rejected: a general template
+//! engine, which would interpret the template on every request and could not check for the slots a waiting
+//! page must have.
 
 use super::PageError;
 
-/// What is filled in per visitor.
+/// A slot that is filled in per visitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Wait,
@@ -20,7 +22,7 @@ pub(crate) enum Slot {
     Data,
     Refresh,
     Form,
-    // The same for every visitor, but large: shared between the pages instead of copied into each.
+    // The same for every visitor, but large: shared by the pages instead of copied into each.
     Style,
     Script,
 }
@@ -56,7 +58,7 @@ const SLOTS: [(&str, Option<Slot>); 24] = [
 /// Sections: kept or left out by kind of page or by what the operator configured.
 const SECTIONS: [&str; 5] = ["has_place", "has_notice", "has_title", "is_full", "is_forbidden"];
 
-/// Slots without which a visitor would be stuck, and why.
+/// Slots that every template must have, and why.
 const MANDATORY: [(&str, &str); 3] = [
     ("wait", "visitors must see how long it takes"),
     ("refresh", "the page must work without JavaScript"),
@@ -84,12 +86,12 @@ pub(crate) struct Template {
 pub(crate) struct Compiled {
     /// All literals, one after the other.
     text: Vec<u8>,
-    /// Where each slot stands in `text`.
+    /// The position of each slot in `text`.
     slots: Vec<(usize, Slot)>,
 }
 
 impl Compiled {
-    /// The literal bytes: what rendering copies at least.
+    /// Bytes of the literals.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
@@ -169,11 +171,10 @@ impl Template {
         self.pieces.iter().any(|p| matches!(p, Piece::Slot(i) if SLOTS[*i].1 == Some(slot)))
     }
 
-    /// Bodies of inline `<script>` and `<style>` elements, for the content security policy.
-    ///
-    /// A slot inside of one is refused: what is escaped for HTML is not safe in a script, and its hash would change.
+    /// Bodies of inline `<script>` and `<style>` elements, for the content security policy. A slot inside one
+    /// is refused: text escaped for HTML is not safe in a script, and the hash would change.
     pub(crate) fn inline(&self, path: &str, element: &str) -> Result<Vec<String>, PageError> {
-        // Slots become a character that no template holds, so that they are seen inside the elements.
+        // Slots become a character that no template has, so that they are found inside the elements.
         const HOLE: char = '\0';
         let text: String =
             self.pieces.iter().map(|p| if let Piece::Text(t) = p { t.as_str() } else { "\0" }).collect();
@@ -193,8 +194,8 @@ impl Template {
         Ok(bodies)
     }
 
-    /// Fills in what does not depend on the visitor: `word` gives the text of a slot by name, `keep` whether a
-    /// section stays.
+    /// Fills in what does not depend on the visitor: `word` gives the text of a slot by name, `keep` whether
+    /// a section stays.
     pub(crate) fn compile(&self, word: impl Fn(&str) -> String, keep: impl Fn(&str) -> bool) -> Compiled {
         let mut compiled = Compiled { text: Vec::new(), slots: Vec::new() };
         let mut kept = Vec::new();
@@ -217,7 +218,10 @@ impl Template {
 /// Index of `name`, or what was expected instead.
 fn find(name: &str, known: impl Iterator<Item = &'static str> + Clone, what: &str) -> Result<usize, String> {
     known.clone().position(|k| k == name).ok_or_else(|| {
-        let nearest = known.clone().min_by_key(|k| distance(name, k)).filter(|k| distance(name, k) <= 2);
+        let distance = |known: &&str| strsim::levenshtein(name, known);
+        // A long name is no mistyped one, and not worth comparing.
+        let nearest = known.clone().filter(|_| name.len() <= 32).min_by_key(distance);
+        let nearest = nearest.filter(|nearest| distance(nearest) <= 2);
         let all = known.collect::<Vec<_>>().join(", ");
         match nearest {
             Some(nearest) => format!("a {what}, found `{name}`; did you mean `{nearest}`?"),
@@ -226,27 +230,8 @@ fn find(name: &str, known: impl Iterator<Item = &'static str> + Clone, what: &st
     })
 }
 
-/// Levenshtein distance, capped by the length of what somebody may have typed.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 32 {
-        return usize::MAX;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-/// Takes the indentation, empty lines and whole-line comments out of one of our own assets, which are written for
-/// readers but sent to everybody. The assets keep to the rule this needs: no comment shares a line with anything
-/// else, no text spans lines.
+/// Removes indentation, empty lines and whole-line comments from one of our own assets. The assets must keep
+/// two rules: a comment has its line to itself, and no text spans lines.
 pub(crate) fn squeeze(asset: &str) -> String {
     let comment = |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
     let lines = asset.lines().map(str::trim).filter(|line| !line.is_empty() && !comment(line));

@@ -77,7 +77,7 @@ fn a_page_is_made_with_one_allocation() {
 }
 
 #[test]
-fn the_page_tells_place_wait_and_way_on() {
+fn the_page_shows_position_wait_and_next_step() {
     let page = html(&view());
     for expected in [
         "<html lang=\"en\" dir=\"ltr\">",
@@ -99,7 +99,7 @@ fn the_page_tells_place_wait_and_way_on() {
 
 #[test]
 fn kinds_differ_in_what_they_offer() {
-    // kind, headline, has a place, has a refresh
+    // kind, headline, has a position, has a refresh
     let table = [
         (Kind::Waiting, "You are in line", true, true),
         (Kind::Replaced, "Your earlier place has been used", true, true),
@@ -124,7 +124,7 @@ fn kinds_differ_in_what_they_offer() {
 }
 
 #[test]
-fn a_kept_form_takes_the_place_of_the_link() {
+fn a_kept_form_replaces_the_link() {
     let form = keep("application/x-www-form-urlencoded", b"seat=12%22A&note=a%0D%0Ab", 100).unwrap();
     let page = html(&View { form: Some(&form), ticket: Some("t"), ..view() });
     assert!(page.contains("action=\"/search?q=trains&amp;day=friday&tg=t\""));
@@ -220,7 +220,7 @@ impl Drop for TempFile {
 }
 
 #[test]
-fn an_operator_brings_template_title_and_logo() {
+fn an_operator_s_template_title_and_logo_are_used() {
     let source = "<html lang={{lang}}>{{refresh}}<style>p{color:red}</style>{{logo}}<h1>{{title}}</h1>{{wait}}{{form}}";
     let template = TempFile::new("own.html", source.as_bytes());
     let logo = TempFile::new("logo.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>");

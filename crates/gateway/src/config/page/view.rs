@@ -1,4 +1,4 @@
-//! What the pages are told about a visitor.
+//! What a page shows about a visitor.
 
 use std::time::Duration;
 
@@ -7,19 +7,18 @@ use super::{KeptForm, Lang};
 /// Why the visitor sees the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Waits for the turn.
+    /// The visitor waits for its turn.
     Waiting,
-    /// No place is left within `max_wait`; `wait` is the time until trying again makes sense.
+    /// The room is full up to `max_wait`; `wait` is the time until another try.
     Full,
-    /// The ticket was used before; this is a new place.
+    /// The ticket was used before; this is a new position.
     Replaced,
-    /// The turn had passed; this is a new place.
+    /// The turn had passed; this is a new position.
     Late,
-    /// The origin does not answer; the place is kept.
+    /// The origin does not answer; the position is kept.
     Unavailable,
-    /// The ticket is forged.
     Forbidden,
-    /// A rule refuses the request; `wait` is the time until trying again makes sense.
+    /// A rule refuses the request; `wait` is the time until another try.
     Overloaded,
 }
 
@@ -35,18 +34,16 @@ impl Kind {
         Self::Overloaded,
     ];
 
-    /// Whether the visitor holds a place in the room.
+    /// Whether the visitor has a position in the room.
     pub(crate) const fn has_place(self) -> bool {
         !matches!(self, Self::Full | Self::Forbidden | Self::Overloaded)
     }
 }
 
-/// One visitor's situation. Everything in it may come from outside; all of it is escaped.
+/// What one visitor's page shows. Everything in it may come from outside; all of it is escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Why the page is shown.
     pub kind: Kind,
-    /// Its language.
     pub lang: Lang,
     /// The HTTP status it is sent with: RFC 9457 repeats it in the body.
     pub status: u16,
@@ -54,7 +51,6 @@ pub struct View<'a> {
     pub wait: Duration,
     /// People ahead.
     pub place: u64,
-    /// Time waited so far.
     pub waited: Duration,
     /// When the page asks for its status first: see [`super::poll_interval`].
     pub poll: Duration,
@@ -71,27 +67,23 @@ pub struct View<'a> {
     pub refresh: Option<Duration>,
 }
 
-/// Where a visitor stands, for the status document.
+/// A visitor's state, for the status document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Not yet.
     Waiting,
     /// The turn has come: the page goes to its target.
     Ready,
-    /// The turn has passed.
     Expired,
     /// The ticket was used, in another tab perhaps.
     Redeemed,
-    /// No place within `max_wait`.
+    /// The room is full up to `max_wait`.
     Full,
     /// The origin does not answer; the place is kept.
     Unavailable,
 }
 
-/// The status document.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
-    /// Where the visitor stands.
     pub state: State,
     /// Time until the turn.
     pub wait_ms: u64,
@@ -99,8 +91,7 @@ pub struct Status<'a> {
     pub place: u64,
     /// When to ask again: see [`super::poll_interval`].
     pub poll_ms: u64,
-    /// Time waited so far.
     pub waited_ms: u64,
-    /// The ticket that takes the old one's place, for clients without cookies; empty: cookies do, the URLs need none.
+    /// The ticket that replaces the old one, for clients without cookies; `None`: a cookie carries it.
     pub ticket: Option<&'a str>,
 }

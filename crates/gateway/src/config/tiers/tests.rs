@@ -1,4 +1,4 @@
-//! Whose request is whose, and what does not pass for a token.
+//! The levels of requests, and invalid tokens.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jsonwebtoken::{EncodingKey, Header};
@@ -35,7 +35,7 @@ fn of(tiers: &Tiers, fields: &[(&str, &str)], client: &str) -> u8 {
 }
 
 #[test]
-fn the_first_level_whose_sign_a_request_bears_is_its_own() {
+fn the_first_matching_level_is_the_request_s() {
     let tiers = tiers(&format!(
         "[[tier]]\nname = \"gold\"\nclass = \"fast\"\nexempt = true\n[tier.api_key]\nsha256 = [\"{}\", \"{}\"]\n\
          [[tier]]\nname = \"silver\"\n[tier.cookie]\nname = \"plan\"\nsha256 = \"{}\"\n\
@@ -75,7 +75,7 @@ fn good() -> Value {
 }
 
 #[test]
-fn a_token_is_good_if_signature_time_and_issuer_are() {
+fn a_token_is_valid_if_signature_time_and_issuer_are() {
     let tiers = tiers(&format!(
         "[[tier]]\nname = \"gold\"\n[tier.jwt]\nsecret = \"{SECRET}\"\nclaim = \"plan\"\nvalues = [\"gold\", \"7\"]\n\
          issuer = \"https://id.example\"\naudience = \"shop\"\nleeway = \"30s\"\n"
@@ -142,9 +142,9 @@ fn a_token_is_good_if_signature_time_and_issuer_are() {
     assert_eq!(of(&tiers, &[("authorization", &long)], "192.0.2.1"), 0);
 }
 
-/// One signature is verified, not as many as a head has room for.
+/// Only one signature per request is verified.
 #[test]
-fn a_field_that_comes_twice_holds_no_token() {
+fn a_repeated_field_has_no_token() {
     let tiers = tiers(&format!(
         "[[tier]]\nname = \"gold\"\n[tier.jwt]\nsecret = \"{SECRET}\"\nclaim = \"plan\"\nvalues = [\"gold\"]\n\
          audience = \"shop\"\n"
@@ -171,7 +171,7 @@ fn public_keys_verify_and_are_never_taken_for_secrets() {
         let claims = json!({ "plan": "gold", "exp": 1_700_000_060 });
         let token = signed(*algorithm, key, &claims);
         assert_eq!(of(&tiers, &[("authorization", &token)], "192.0.2.1"), 1, "{name}");
-        // The classic: the public key as the secret of an HS256 token.
+        // The known attack: the public key as the secret of an HS256 token.
         let public = std::fs::read(format!("{dir}/{file}.pub.pem")).unwrap();
         let forged = signed(Algorithm::HS256, &EncodingKey::from_secret(&public), &claims);
         assert_eq!(of(&tiers, &[("authorization", &forged)], "192.0.2.1"), 0, "{name}");

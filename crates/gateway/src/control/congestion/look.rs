@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_core::units::Timestamp;
 
-use crate::history::host::Host;
+use crate::history::host::{Host, HostUse};
 use tidegate_settings::Detector;
 use tidegate_settings::exposition::Pattern;
 
@@ -60,7 +60,7 @@ impl Looker {
 
     /// Looks at this host.
     pub fn local(&mut self, now: Timestamp) -> Found {
-        let (cpu, memory) = self.host.read();
+        let HostUse { cpu, memory } = self.host.read();
         let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| load(&text));
         let known = |x: f32| Some(f64::from(x)).filter(|x| !x.is_nan());
         let figures = self.figures.iter_mut().map(|(name, figure)| {

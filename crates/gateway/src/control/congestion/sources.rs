@@ -8,18 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, HOST, USER_AGENT};
-use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tokio::task::{JoinHandle, JoinSet};
+use http::Request;
+use http::header::ACCEPT;
+use tokio::task::JoinHandle;
 
 use super::look::{Found, Looker};
 use super::readings::Readings;
 use crate::config::congestion_plan::Plan;
 use crate::shared::Shared;
+use crate::upstream::body::BoxError;
+use crate::upstream::client::Call;
 use tidegate_settings::{Detector, Watched};
 
 /// Largest answer: some ten times that of a node_exporter on a large machine.
@@ -80,10 +78,7 @@ impl Task {
             interval.tick().await;
             let answer = match self.source.as_str() {
                 "" => Ok(None),
-                url => match tokio::time::timeout(timeout, fetch(url)).await {
-                    Ok(answer) => answer.map(Some).map_err(|e| e.to_string()),
-                    Err(_) => Err(format!("no answer within {timeout:?}")),
-                },
+                url => fetch(url, timeout).await.map(Some).map_err(|e| e.to_string()),
             };
             let now = self.shared.clock.now();
             let found: Found = match answer {
@@ -142,30 +137,14 @@ fn failed(detectors: &[Detector], why: &str) -> Found {
     detectors.iter().map(|detector| (detector.name.clone(), Some(Err(why.to_owned())))).collect()
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-async fn fetch(url: &str) -> Result<Bytes, BoxError> {
-    let uri: Uri = url.parse()?;
-    let authority = uri.authority().ok_or("the URL has no host")?.as_str().to_owned();
-    let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with this call, also when its time is over.
-    let mut driver = JoinSet::new();
-    driver.spawn(async move { drop(connection.await) });
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::get(path)
-        .header(HOST, authority)
-        .header(USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+async fn fetch(url: &str, timeout: Duration) -> Result<Bytes, BoxError> {
+    let request = Request::get(url)
         .header(ACCEPT, "text/plain;version=0.0.4, application/json;q=0.9, */*;q=0.1")
-        .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await?;
+        .body(Bytes::new())?;
+    let call = Call { request, replica: None, timeout, max_body: Some(MAX_ANSWER_BYTES) };
+    let answer = call.send().await?;
     if !answer.status().is_success() {
         return Err(format!("it answered {}", answer.status()).into());
     }
-    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-    Ok(body
-        .map_err(|e| format!("the answer is cut off or larger than {MAX_ANSWER_BYTES} bytes: {e}"))?
-        .to_bytes())
+    Ok(answer.into_body())
 }

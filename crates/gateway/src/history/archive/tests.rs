@@ -1,4 +1,4 @@
-//! Seconds into archives, in virtual time.
+//! Consolidation of seconds into archives, in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn second(at: u64, goodput: f32) -> Second {
     Second { at, series: vec![(Series::all(), values)] }
 }
 
-/// Average, least and greatest goodput, and seconds, of every row: what a reader would find.
+/// Average, minimum and maximum goodput, and seconds, of every row that a reader would find.
 type Kept = BTreeMap<(usize, u64), (f32, f32, f32, u32)>;
 
 fn keep(rows: &[Row], kept: &mut Kept) {
@@ -48,7 +48,7 @@ fn archives_tile_the_year() {
 }
 
 #[test]
-fn an_hour_of_seconds_is_one_hour() {
+fn an_hour_of_seconds_makes_one_row_of_an_hour() {
     let kept = play((7200..10_801).map(|at| (at, (at % 100) as f32)));
     assert_eq!(kept[&(4, 7200)], (49.5, 0.0, 99.0, 3600));
     assert_eq!(kept[&(1, 7200)], (2.0, 0.0, 4.0, 5));
@@ -57,7 +57,7 @@ fn an_hour_of_seconds_is_one_hour() {
 }
 
 #[test]
-fn a_gap_is_written_by_nobody() {
+fn intervals_without_a_second_are_not_written() {
     let kept = play((0..30).chain(4000..4010).map(|at| (at, 1.0)));
     assert_eq!(kept[&(2, 0)], (1.0, 1.0, 1.0, 30), "half a minute was measured");
     assert_eq!(kept[&(4, 0)].3, 30);
@@ -72,7 +72,7 @@ fn a_clock_that_jumps_back_overwrites() {
 }
 
 #[test]
-fn a_class_that_comes_late_has_its_own_intervals() {
+fn a_class_that_is_added_later_has_its_own_intervals() {
     let mut consolidator = Consolidator::default();
     let mut rows = Vec::new();
     for at in 0..121 {
@@ -90,9 +90,9 @@ fn a_class_that_comes_late_has_its_own_intervals() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However seconds come, an interval's bounds are those of its seconds, and none is counted twice.
+    /// For any sequence of seconds, an interval's bounds are those of its seconds, and none is counted twice.
     #[test]
-    fn every_interval_is_its_seconds(steps in prop::collection::vec((1u64..400, 0f32..100.0), 1..400)) {
+    fn every_interval_is_the_aggregate_of_its_seconds(steps in prop::collection::vec((1u64..400, 0f32..100.0), 1..400)) {
         let mut at = 1_000_000;
         let seconds: Vec<_> = steps.iter().map(|(step, value)| { at += step; (at, *value) }).collect();
         for ((archive, start), (average, min, max, n)) in play(seconds.iter().copied()) {
@@ -112,9 +112,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
-    /// A crash loses nothing of an open interval: put together again from the rows kept, it goes on as if nothing had been.
+    /// A crash loses nothing of an open interval: rebuilt from the kept rows, it continues as without the
+    /// crash.
     #[test]
-    fn a_restart_goes_on_where_the_file_ends(until in 1u64..9_000, pause in 1u64..5_000, more in 1u64..4_000) {
+    fn a_restart_continues_where_the_file_ends(until in 1u64..9_000, pause in 1u64..5_000, more in 1u64..4_000) {
         let before = (0..until).map(|at| (at, (at % 13) as f32));
         let after = (until + pause..until + pause + more).map(|at| (at, (at % 7) as f32));
         let whole = play(before.clone().chain(after.clone()));

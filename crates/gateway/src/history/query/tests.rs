@@ -1,4 +1,4 @@
-//! Which archive answers, and what gaps look like.
+//! The choice of the archive, and gaps.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn the_finest_archive_that_reaches_back_answers() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_ranges_and_steps_are_refused() {
     assert_eq!(plan(NOW, NOW, None, NOW), Err(QueryError::Empty));
     assert_eq!(plan(NOW + 5, NOW + 10, None, NOW), Err(QueryError::Empty));
     assert_eq!(plan(10, 5, None, NOW), Err(QueryError::Empty));
@@ -63,7 +63,7 @@ fn ask(memory: &Memory, metric: &str, from: u64, to: u64, step: Option<u64>) -> 
 }
 
 #[test]
-fn a_gap_is_nothing_and_not_zero() {
+fn a_gap_has_no_value_and_is_not_zero() {
     let mut memory = Memory::default();
     for at in (NOW - 100..NOW).filter(|at| !(NOW - 50..NOW - 40).contains(at)) {
         memory.push(goodput(at, 2.0, 1.0));
@@ -94,7 +94,7 @@ fn an_interval_that_has_just_begun_is_no_gap() {
     let mut memory = Memory::default();
     memory.push(goodput(NOW - 10, 1.0, 1.0));
     memory.push(goodput(NOW - 4, 1.0, 1.0));
-    // NOW is 3 s into its interval of five, of which nothing has come yet.
+    // NOW is 3 s into its interval of five, which has no second yet.
     let points = ask(&memory, "goodput", NOW - 3_000, NOW, None);
     assert_eq!((points.step, points.points.last().unwrap().at), (5, (NOW - 4) / 5 * 5));
 }
@@ -106,7 +106,8 @@ fn an_unknown_figure_is_named() {
     assert_eq!(answer, Err(QueryError::Metric("gootput".into())));
 }
 
-/// What began before memory did is nobody's yet: a day's peak includes the minute, and a year's the hour, that is under way.
+/// The file lacks an interval that is in progress, and memory its beginning: a day's peak still includes the
+/// present minute, and a year's the present hour.
 #[test]
 fn the_interval_in_progress_counts_however_coarse_it_is() {
     let mut memory = Memory::default();

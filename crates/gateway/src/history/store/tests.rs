@@ -1,10 +1,8 @@
-//! The file: rows in their places, its bound over a year, and what may be found under its name.
-
-use std::ops::Range;
+//! The file: rows overwritten in place, the size bound over a year, and other files under its name.
 
 use super::*;
 use crate::history::aggregate::{Aggregate, Spread};
-use crate::history::archive::{Archive, Consolidator, Second};
+use crate::history::archive::{Consolidator, Second};
 use crate::history::tests::Scratch;
 
 fn data(scope: Scope, value: f32) -> Aggregate {
@@ -25,11 +23,11 @@ fn read_all(path: &Path, archive: usize, series: &Series, span: Range<u64>) -> V
 }
 
 #[test]
-fn the_newest_takes_the_place_of_the_oldest() {
+fn the_newest_row_overwrites_the_oldest() {
     let dir = Scratch::new();
     let mut store = Store::open(&dir.file(), 8).unwrap();
     for (archive, Archive { step, rows }) in ARCHIVES.iter().enumerate() {
-        // Over the ring's end and a little more, in one go: what a reader finds is the last turn.
+        // A little more than one turn of the ring in one write: a reader finds the last turn.
         let first = 1_000_000_000 / step * step;
         let all: Vec<Row> = (0..rows + 10)
             .map(|i| row(archive, &Series::all(), first + i * step, i as f32))
@@ -50,7 +48,8 @@ fn the_newest_takes_the_place_of_the_oldest() {
     }
 }
 
-/// A year in which every archive comes round, seconds thinned out where only the coarser ones are still to be filled.
+/// A year in which every archive's ring is filled; fewer seconds where only the coarser ones are not full
+/// yet.
 fn year(first: u64) -> impl Iterator<Item = u64> {
     let phases = [(1, 16_000), (60, 3 * 86_400), (600, 31 * 86_400), (3600, 370 * 86_400)];
     let mut from = first;
@@ -69,7 +68,7 @@ fn a_year_stays_within_the_stated_bound_and_then_grows_no_more() {
     let (first, mut rows, mut last) = (1_700_000_000, Vec::new(), 0);
     let of = |at: u64| {
         let mut series = vec![Series::gate(), Series::all(), Series::class("default")];
-        // Another class comes when the finest archives have come round: its rows have to be squeezed in.
+        // A class is added when the finest archives are full: its rows are inserted between others.
         if at > first + 7_500 {
             series.push(Series::class("late"));
         }
@@ -111,7 +110,7 @@ fn a_year_stays_within_the_stated_bound_and_then_grows_no_more() {
 }
 
 #[test]
-fn a_class_that_nobody_uses_makes_room_and_leaves_nothing_behind() {
+fn an_unused_class_makes_room_and_leaves_no_rows_behind() {
     let dir = Scratch::new();
     let mut store = Store::open(&dir.file(), 3).unwrap();
     let [all, old, new] = [Series::all(), Series::class("old"), Series::class("new")];
@@ -132,7 +131,7 @@ fn a_class_that_nobody_uses_makes_room_and_leaves_nothing_behind() {
         [(1_500, 1_500.0), (1_501, 1_501.0), (1_502, 1_502.0)]
     );
     assert_eq!(read_all(&dir.file(), 0, &old, 0..2_000), []);
-    // Its rows of a future that the clock had once been in are not the next one's either.
+    // Rows that the old class wrote before the clock jumped back are not the new one's either.
     drop(store);
     let mut store = Store::open(&dir.file(), 3).unwrap();
     write(&mut store, 1_400, &[&all, &Series::gate()]);

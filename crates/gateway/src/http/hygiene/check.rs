@@ -1,4 +1,4 @@
-//! Who and what a request asks for, or why it is not carried (RFC 9110 7.2, 7.6.2, 10.1.1; RFC 9112 3.2).
+//! Checks what a request asks for, or says why it is rejected (RFC 9110 7.2, 7.6.2, 10.1.1; RFC 9112 3.2).
 
 use http::request::Parts;
 use http::uri::Authority;
@@ -6,23 +6,21 @@ use http::{HeaderMap, Method, Version, header};
 
 use crate::http::wire::is_authority;
 
-/// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To the origin.
     Origin,
-    /// The gate itself answers, as the last recipient: OPTIONS or TRACE with `Max-Forwards: 0` (RFC 9110 7.6.2).
+    /// The gateway itself answers, as the last recipient: OPTIONS or TRACE with `Max-Forwards: 0` (RFC 9110
+    /// 7.6.2).
     Gate,
 }
 
-/// Why a request is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
     /// `Host` is no host, or empty.
     #[error("malformed Host")]
     Host,
-    /// `Host` is not the authority of the absolute-form target. RFC 9112 3.2.2 lets the target win; whoever is in
-    /// front of us may have let the field win.
+    /// `Host` is not the authority of the absolute-form target. By RFC 9112 3.2.2 the target counts; a proxy
+    /// in front of us may have used the field.
     #[error("Host differs from the request target")]
     HostMismatch,
     /// The target's form does not fit the method.
@@ -31,22 +29,20 @@ pub enum Reject {
     /// The path, once its escapes are resolved, has a control character or a backslash.
     #[error("character in the path is not allowed")]
     Path,
-    /// CONNECT: the gate is no forward proxy.
+    /// CONNECT: the gateway is no forward proxy.
     #[error("CONNECT is not supported")]
     Connect,
-    /// TRACE shows the visitor fields that are not theirs to see (RFC 9110 9.3.8).
+    /// TRACE would show the visitor fields that proxies have added (RFC 9110 9.3.8).
     #[error("TRACE is not supported")]
     Trace,
-    /// An expectation other than `100-continue`.
     #[error("expectation not known")]
     Expect,
-    /// `Max-Forwards` is no number.
     #[error("malformed Max-Forwards")]
     MaxForwards,
 }
 
 impl Reject {
-    /// The status of the answer. 405 wants `Allow` with it.
+    /// The status of the response. 405 requires `Allow`.
     pub const fn status(self) -> u16 {
         match self {
             Self::Connect | Self::Trace => 405,
@@ -56,7 +52,7 @@ impl Reject {
     }
 }
 
-/// Judges a request head that has passed the wire; lowers `Max-Forwards` where it counts.
+/// Checks a request head that has passed the wire; decrements `Max-Forwards` of OPTIONS.
 pub fn check(parts: &mut Parts) -> Result<Target, Reject> {
     if parts.method == Method::CONNECT {
         return Err(Reject::Connect);
@@ -110,7 +106,8 @@ fn check_form(parts: &Parts) -> Result<(), Reject> {
     if ok { Ok(()) } else { Err(Reject::Form) }
 }
 
-/// `%00`, other escaped controls and backslashes end strings or separate segments at some origins, not at others.
+/// `%00`, other escaped control characters and backslashes end strings or separate segments at some origins
+/// only.
 fn path_is_clean(path: &str) -> bool {
     let bytes = path.as_bytes();
     memchr::memchr_iter(b'%', bytes).all(|at| {
@@ -135,7 +132,7 @@ fn max_forwards(headers: &mut HeaderMap) -> Result<Target, Reject> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Reject::MaxForwards);
     }
-    // "the lesser of the value and the recipient's maximum": ours is what fits.
+    // RFC 9110: "the lesser of the value and the recipient's maximum"; ours is that of u32.
     match digits.parse::<u32>().unwrap_or(u32::MAX) {
         0 => Ok(Target::Gate),
         n => {

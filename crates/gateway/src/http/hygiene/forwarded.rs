@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::http::wire::is_token;
 
-/// Entries looked at, from the right. Longer chains of trusted proxies do not exist; longer fields are attacks.
+/// Entries that are read, from the right. No chain of trusted proxies is longer; longer fields are attacks.
 const MAX_HOPS: usize = 32;
 
 /// A node of `Forwarded`: an IPv6 address in brackets and quotes (RFC 7239 6).
@@ -33,13 +33,14 @@ pub(crate) fn push_token_or_quoted(value: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Who asks: the peer, or, if the peer is a trusted proxy, whom it names; and so on while these are trusted too.
+/// The client's address: the peer's, or, if the peer is a trusted proxy, the one it names; and so on while
+/// that one is trusted too.
 ///
-/// Walks from the right, because only the rightmost entry was written by the peer; what stands left of the first
-/// untrusted address is that address's own claim. `Forwarded` counts only where `X-Forwarded-For` is absent: nearly
-/// every proxy writes the latter and lets the former pass, so a visitor could write what is to be believed. (A proxy
-/// that writes `Forwarded` alone must remove the other for the same reason.) An entry that is no address (`unknown`,
-/// obfuscated) ends the walk at the last address known.
+/// The list is read from the right, because only the rightmost entry was written by the peer; what stands
+/// left of the first untrusted address is that address's own claim. `Forwarded` counts only where
+/// `X-Forwarded-For` is absent: nearly every proxy writes the latter and passes the former on, so that a
+/// visitor could forge it. (A proxy that writes only `Forwarded` must remove the other for the same reason.)
+/// An entry that is no address (`unknown`, obfuscated) ends the search at the last known address.
 pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
     let mut ip = peer.to_canonical();
@@ -65,7 +66,7 @@ pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr
     ip
 }
 
-/// Elements of a comma-separated list, commas in quoted strings aside.
+/// Elements of a comma-separated list; commas in quoted strings do not separate.
 fn split_list(value: &str) -> Vec<&str> {
     split(value, b',').into_iter().filter(|e| !e.is_empty()).collect()
 }
@@ -95,8 +96,8 @@ fn for_parameter(element: &str) -> Option<&str> {
     })
 }
 
-/// What a line of `Forwarded` says beside addresses: every parameter but `for`, and that one too where a lenient reader might
-/// take it for more than an address.
+/// What a line of `Forwarded` says beside addresses: every parameter but `for`, and also `for` where a
+/// lenient reader might read more than an address in it.
 pub fn beside_addresses(line: &str) -> impl Iterator<Item = &str> {
     let parameters = split_list(line).into_iter().flat_map(|element| split(element, b';'));
     parameters.filter(|parameter| match parameter.split_once('=') {

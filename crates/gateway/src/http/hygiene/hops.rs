@@ -1,9 +1,9 @@
 //! Fields that concern one connection only (RFC 9110 7.6.1).
 //!
-//! `Connection` lets a sender name fields to be removed by the next hop. Taken literally, a visitor could have the
-//! gate strip what the origin relies on: `Connection: x-forwarded-for`, `Connection: cookie`. RFC 9110 forbids a
-//! sender to name fields meant for all recipients, so such a name is an error or an attack, and is ignored: the field
-//! stays. All other names are obeyed.
+//! `Connection` lets a sender name fields that the next hop must remove. Taken literally, a visitor could
+//! make the gateway remove what the origin relies on: `Connection: x-forwarded-for`, `Connection: cookie`.
+//! RFC 9110 forbids a sender to name fields meant for all recipients, so such a name is an error or an attack
+//! and is ignored: the field stays. Fields of all other names are removed.
 
 use http::{HeaderMap, HeaderName, header};
 
@@ -17,7 +17,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// End-to-end fields that `Connection` cannot name away: framing, routing, identity, conditions, content.
+/// End-to-end fields that `Connection` cannot remove: framing, routing, identity, conditions, content.
 const PROTECTED: [&str; 28] = [
     "accept",
     "accept-encoding",
@@ -56,7 +56,7 @@ fn is_protected(name: &str) -> bool {
 
 /// Removes what concerns one connection only.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    // Most requests have one `Connection: keep-alive` or none; only other names cost anything.
+    // Most requests have one `Connection: keep-alive` or none; only other names allocate.
     let mut named: Vec<HeaderName> = Vec::new();
     for value in headers.get_all(header::CONNECTION) {
         for option in value.as_bytes().split(|&b| b == b',').map(<[u8]>::trim_ascii) {

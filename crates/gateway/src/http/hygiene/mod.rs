@@ -1,8 +1,8 @@
-//! What a proxy owes to HTTP besides carrying it: requests and responses made fit for the other side.
+//! A proxy's duties by RFC 9110, 9112 and 7239: requests and responses are prepared for the other side.
 //!
-//! Pure functions on heads (RFC 9110, 9112, 7239). The wire has seen to the framing before; here it is about meaning:
-//! who is asked ([`check`]), what may be passed on ([`prepare_request`], [`prepare_response`]), and who asks
-//! ([`client_ip`]).
+//! Pure functions on heads. The wire has checked the framing of requests before; here it is about meaning:
+//! which host is asked ([`check`]), what may be passed on ([`prepare_request`], [`prepare_response`]), and
+//! who asks ([`client_ip`]).
 
 mod check;
 mod forwarded;

@@ -1,4 +1,4 @@
-//! A visitor's request, made fit for the origin.
+//! Prepares a visitor's request for the origin.
 
 use std::net::IpAddr;
 
@@ -16,33 +16,31 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest request id taken over from a trusted peer: it goes into every log line.
+/// Longest request id accepted from a trusted peer: it is part of every log line.
 const MAX_REQUEST_ID: usize = 128;
 
 /// What a request's preparation depends on.
 #[derive(Clone, Copy)]
 pub struct ForwardContext<'a> {
-    /// Address of the connection's other end.
     pub peer: IpAddr,
-    /// It is a trusted proxy: what it says about others is passed on, not replaced.
+    /// The peer is a trusted proxy: what it says about others is passed on, not replaced.
     pub trusted: bool,
-    /// `http` or `https`: how the visitor reached the gate.
+    /// `http` or `https`: the scheme the visitor used.
     pub scheme: &'static str,
     /// Name in `Via`; empty: no `Via`.
     pub via: &'a str,
-    /// Also send `Forwarded`.
     pub forwarded: bool,
     /// `Host` for the origin; empty: the visitor's.
     pub host: &'a str,
     /// The request's id, by [`request_id`].
     pub request_id: &'a str,
-    /// `Upgrade` is passed on: the gate is ready to tunnel.
+    /// `Upgrade` is passed on: the gateway is ready to tunnel.
     pub keep_upgrade: bool,
-    /// Whether a cookie of this name is the gate's own and does not reach the origin.
+    /// Whether a cookie of this name is the gateway's own and must not reach the origin.
     pub is_own_cookie: fn(&str) -> bool,
 }
 
-/// The request's id: a trusted peer's if it is a printable word, else `fresh`.
+/// The request's id: the one of a trusted peer if it is printable and short enough, else `fresh`.
 pub fn request_id<'a>(headers: &'a HeaderMap, trusted: bool, fresh: &'a str) -> &'a str {
     let given = headers.get(&X_REQUEST_ID).filter(|_| trusted).and_then(|v| v.to_str().ok());
     match given {
@@ -53,7 +51,7 @@ pub fn request_id<'a>(headers: &'a HeaderMap, trusted: bool, fresh: &'a str) -> 
     }
 }
 
-/// Makes a request that [`super::check`] has accepted fit for the origin.
+/// Prepares a request that [`super::check`] has accepted.
 pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     let original_host = original_host(parts);
     let headers = &mut parts.headers;
@@ -65,8 +63,8 @@ pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
     hops::strip(headers);
     if chunked {
-        // Without it hyper's client takes a body of unknown size for none when the method is GET or HEAD. The wire
-        // has seen that it is exactly this.
+        // Without the field hyper's client takes a body of unknown size for none when the method is GET or
+        // HEAD. The wire has checked that the value is exactly this.
         headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if let Some(upgrade) = upgrade {
@@ -80,7 +78,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     } else {
         headers.remove(header::TE);
     }
-    // Addressed to a proxy, and we are the one (RFC 9110 11.7.2); it asks for nothing of ours.
+    // Meant for the first proxy, which is the gateway (RFC 9110 11.7.2); it needs none.
     headers.remove(header::PROXY_AUTHORIZATION);
     forward(headers, ctx, original_host.as_ref());
     strip_cookies(headers, ctx.is_own_cookie);
@@ -97,7 +95,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     parts.version = Version::HTTP_11;
 }
 
-/// The authority of an absolute-form target goes before the field (RFC 9112 3.2.2).
+/// The authority of an absolute-form target overrides the field (RFC 9112 3.2.2).
 fn original_host(parts: &Parts) -> Option<HeaderValue> {
     match parts.uri.authority() {
         Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
@@ -105,7 +103,8 @@ fn original_host(parts: &Parts) -> Option<HeaderValue> {
     }
 }
 
-/// Removes fields that become one of ours where `_` and `-` are the same (CGI, WSGI, PHP): `X_Forwarded_For`.
+/// Removes fields that origins which do not tell `_` from `-` (CGI, WSGI, PHP) take for trusted ones:
+/// `X_Forwarded_For`.
 fn strip_disguised(headers: &mut HeaderMap) {
     let disguised: Vec<HeaderName> = headers
         .keys()
@@ -121,14 +120,14 @@ fn strip_disguised(headers: &mut HeaderMap) {
     }
 }
 
-/// hyper sends trailers to a visitor only if asked to, and so should the origin.
+/// Whether the visitor accepts trailers. hyper sends them only then, and so should the origin.
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     headers.get_all(header::TE).iter().any(|value| {
         value.as_bytes().split(|&b| b == b',').any(|c| c.trim_ascii().eq_ignore_ascii_case(b"trailers"))
     })
 }
 
-/// Appends to what a trusted peer says; replaces what anybody else does.
+/// Extends the forwarding fields of a trusted peer; replaces those of anybody else.
 fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&HeaderValue>) {
     let peer = ctx.peer.to_canonical();
     if !ctx.trusted {
@@ -145,7 +144,8 @@ fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&Head
     let mut element = Vec::with_capacity(64);
     push_address(&mut element, peer);
     append_list(headers, &X_FORWARDED_FOR, &element);
-    // A trusted peer's word on host and scheme is about the visitor's connection; ours would be about the peer's.
+    // A trusted peer names the host and scheme of the visitor's connection; ours would be those of the
+    // peer's.
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(ctx.scheme));
     }
@@ -174,7 +174,6 @@ fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&Head
     }
 }
 
-/// An address as text.
 fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     let IpAddr::V4(v4) = ip else { return out.extend_from_slice(ip.to_string().as_bytes()) };
     for (i, octet) in v4.octets().into_iter().enumerate() {
@@ -185,7 +184,7 @@ fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-/// One more element at the end of a list field, all lines made one.
+/// Appends an element to a list field and joins its lines.
 fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &[u8]) {
     if !headers.contains_key(name) {
         if let Ok(value) = HeaderValue::from_bytes(element) {

@@ -1,9 +1,9 @@
-//! The origin's response, made fit for the visitor.
+//! Prepares the origin's response for the visitor.
 //!
-//! `Transfer-Encoding` overrides `Content-Length` (RFC 9112 6.3). hyper's client decodes such a body by its chunks,
-//! but leaves both fields in the head. hyper's server, given a Content-Length and a body of unknown size, cuts the
-//! body at that length. So the Content-Length is removed here; the body is then sent chunked, or ended by the close
-//! for HTTP/1.0.
+//! `Transfer-Encoding` overrides `Content-Length` (RFC 9112 6.3). hyper's client decodes such a body by its
+//! chunks, but leaves both fields in the head. hyper's server, given a Content-Length and a body of unknown
+//! size, cuts the body at that length. So the Content-Length is removed here; the body is then sent chunked,
+//! or ended by the close for HTTP/1.0.
 
 use http::header::{self, HeaderMap};
 use http::response::Parts;
@@ -22,15 +22,16 @@ pub enum BadResponse {
     /// `Content-Length` is not one line with one number.
     #[error("the origin answered with a malformed Content-Length")]
     ContentLength,
-    /// A transfer coding besides `chunked`, which the gate does not decode and must not pass on as content.
+    /// A transfer coding other than one `chunked`, which the gateway does not decode and must not pass on as
+    /// content.
     #[error("the origin answered with a transfer coding that was not asked for")]
     TransferCoding,
 }
 
-/// Makes a final response fit for the visitor. `upgraded`: the gate tunnels, so 101 is right.
+/// Prepares a final response. `upgraded`: the gateway tunnels, so that 101 is allowed.
 ///
-/// A status line that is malformed, or a number below 100, never comes this far: hyper's client refuses it with a
-/// parse error, which is a 502 as well.
+/// A malformed status line or a number below 100 never gets here: hyper's client refuses it with a parse
+/// error, which is a 502 as well.
 pub fn prepare_response(
     parts: &mut Parts,
     method: &Method,
@@ -56,7 +57,7 @@ pub fn prepare_response(
     }
     via(headers, parts.version, via_name);
     parts.version = Version::HTTP_11;
-    // A reason phrase is the origin's own business (RFC 9112 4); passing it on is what old clients expect.
+    // The reason phrase stays as it is (RFC 9112 4): old clients expect it.
     Ok(())
 }
 
@@ -65,7 +66,8 @@ pub fn prepare_response(
 pub enum ResponseFraming {
     /// By its chunks.
     Chunked {
-        /// The head had a `Content-Length` besides: an origin that sends both may be under attack (RFC 9112 6.3).
+        /// The head had a `Content-Length` besides: an origin that sends both may be under attack (RFC 9112
+        /// 6.3).
         overrode_length: bool,
     },
     /// By `Content-Length`; for HEAD and 304 it is what a GET would have had.
@@ -87,8 +89,8 @@ pub fn settle_framing(status: StatusCode, headers: &mut HeaderMap) -> Result<Res
     }
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(first) = codings.next() {
-        // No coding but one "chunked" was offered, hyper decodes no other, and passing on what is still encoded
-        // without saying so would corrupt it (RFC 9112 6.1).
+        // No coding but one "chunked" was offered, hyper decodes no other, and passing on what is still
+        // encoded without saying so would corrupt it (RFC 9112 6.1).
         let chunked = first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
         if !chunked || codings.next().is_some() {
             return Err(BadResponse::TransferCoding);
@@ -105,10 +107,11 @@ pub fn settle_framing(status: StatusCode, headers: &mut HeaderMap) -> Result<Res
     Ok(length.map_or(ResponseFraming::Unstated, ResponseFraming::Length))
 }
 
-/// The `Content-Length` of a request or a response, if there is any: one line with one decimal number below 2^63.
+/// The `Content-Length` of a request or a response, if there is any: one line with one decimal number below
+/// 2^63.
 ///
-/// RFC 9112 6.3 allows to take `5, 5` and repeated equal lines for one number. The gate does not: the next parser may
-/// read them differently.
+/// RFC 9112 6.3 allows to take `5, 5` and repeated equal lines for one number. The gate does not: the next
+/// parser may read them differently.
 ///
 /// # Errors
 /// It is anything else.

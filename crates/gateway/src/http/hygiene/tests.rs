@@ -1,4 +1,4 @@
-//! Tables of heads: what is refused, what is passed on, what is taken out.
+//! Tables of heads: what is rejected, passed on, removed.
 
 use std::net::IpAddr;
 
@@ -110,7 +110,7 @@ fn requests_are_checked() {
 
 #[test]
 #[rustfmt::skip]
-fn hop_by_hop_fields_go_and_nothing_else_can_be_named_away() {
+fn hop_by_hop_fields_are_removed_and_connection_removes_no_protected_field() {
     let mut p = parts("GET", "/", &[
         ("host", "a"), ("connection", "keep-alive, X-Hop, Cookie"), ("connection", "Authorization, host, X-Forwarded-For, content-length"),
         ("x-hop", "1"), ("cookie", "a=b"), ("authorization", "Basic x"), ("content-length", "3"), ("keep-alive", "timeout=5"),
@@ -189,7 +189,7 @@ fn forwarding_fields_are_replaced_or_extended() {
 
 #[test]
 #[rustfmt::skip]
-fn what_is_the_gates_own_does_not_reach_the_origin() {
+fn tickets_and_own_cookies_do_not_reach_the_origin() {
     let cases = [
         ("/a?tgx=1", "/a?tgx=1"), ("/a?", "/a?"),
         ("/a?&&b", "/a?&&b"), ("http://h/a?b", "/a?b"), ("http://h", "/"), ("http://h/?q", "/?q"),
@@ -298,7 +298,7 @@ fn requests_and_responses_have_one_rule_for_content_length() {
 
 #[test]
 #[rustfmt::skip]
-fn responses_are_made_fit() {
+fn responses_are_prepared_or_rejected() {
     use BadResponse::*;
     type Case = (u16, Fields, Result<&'static [&'static str], BadResponse>);
     let cases: &[Case] = &[

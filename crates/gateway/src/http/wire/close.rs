@@ -1,9 +1,9 @@
-//! The end of a connection, so that the visitor sees the answer.
+//! Ends a connection so that the visitor can read the response.
 //!
-//! Closing a socket with unread bytes makes the kernel send RST, which destroys what the visitor has not read yet:
-//! the very answer that says what was wrong. So after a refusal, or a response to a request that was not read to its
-//! end, the sending half is closed and the rest is read and thrown away, for a bounded time and number of bytes
-//! (RFC 9112 9.6).
+//! Closing a socket with unread bytes makes the kernel send RST, which destroys what the visitor has not read
+//! yet, including the response that says what was wrong. So after a refusal, or a response to a request that
+//! was not read to its end, the sending half is closed and the rest is read and dropped, for a bounded time
+//! and number of bytes (RFC 9112 9.6).
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use super::read::with_scratch;
 use super::{Phase, Wire, WireEvent};
 
-/// Round trips are shorter; a visitor who needs longer to read one segment is lost anyway.
+/// Longer than any round trip.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-/// What may be under way on a fast and long path.
+/// The bandwidth-delay product of a fast and long path.
 const LINGER_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
@@ -30,8 +30,7 @@ pub(crate) struct Linger {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
-    /// Writes what is left of our own, closes the sending half, drains; then everything is over. Failures on the
-    /// way are the visitor's, and end it sooner.
+    /// Writes the rest of the wire's own bytes, closes the sending half and drains. A failure ends it sooner.
     pub(crate) fn close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.shared.aborted.load(Relaxed) {
             self.phase = Phase::Closed;
@@ -55,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         Poll::Ready(())
     }
 
-    /// Ready when nothing remains to be done, or can be.
+    /// Ready when nothing remains to be done, or nothing more can be.
     fn linger_step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(self.write_out(cx)).is_err() {
             return Poll::Ready(());

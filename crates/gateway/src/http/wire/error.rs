@@ -1,12 +1,12 @@
-//! What the wire refuses, and the status each refusal is answered with.
+//! What the wire refuses, and the status of each refusal.
 
 use std::error::Error;
 use std::io;
 
-/// A request head that does not reach the service: the wire answers it itself and closes.
+/// Why a request head does not reach the service: the wire answers it itself and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// A line ended in LF without CR (RFC 9112 2.2 allows to accept it; front and back may then disagree).
+    /// A line ended in LF without CR. RFC 9112 2.2 allows to accept it, but then two parsers may disagree.
     #[error("line ended by a bare LF")]
     BareLf,
     /// CR without LF inside a line (RFC 9112 2.2).
@@ -33,7 +33,6 @@ pub enum Refusal {
     /// The request target has a character or a form that RFC 9112 3.2 does not allow.
     #[error("malformed request target")]
     Target,
-    /// Not HTTP/1.0 or HTTP/1.1.
     #[error("HTTP version not supported")]
     Version,
     /// HTTP/1.1 without a `Host` field (RFC 9112 3.2).
@@ -51,7 +50,7 @@ pub enum Refusal {
     /// `Transfer-Encoding` is not exactly one `chunked` (RFC 9112 6.1).
     #[error("malformed Transfer-Encoding")]
     TransferEncoding,
-    /// A transfer coding before `chunked` that the gate does not know (RFC 9112 6.1 asks for 501).
+    /// A transfer coding before `chunked` that the gateway does not know (RFC 9112 6.1 asks for 501).
     #[error("transfer coding not implemented")]
     TransferCoding,
     /// `Transfer-Encoding` next to `Content-Length` (RFC 9112 6.1).
@@ -63,7 +62,6 @@ pub enum Refusal {
     /// The head is longer than the limit.
     #[error("request head too large")]
     HeadTooLarge,
-    /// More fields than the limit.
     #[error("too many header fields")]
     TooManyFields,
     /// `Content-Length` is above the limit on bodies.
@@ -75,7 +73,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status of the answer, with its reason phrase.
+    /// The status of the response, with its reason phrase.
     pub const fn status(self) -> (u16, &'static str) {
         match self {
             Self::MethodTooLong | Self::TransferCoding => (501, "Not Implemented"),
@@ -88,7 +86,7 @@ impl Refusal {
         }
     }
 
-    /// The whole answer: minimal, and the last on its connection.
+    /// The whole response: minimal, and the last on its connection.
     pub(crate) fn response(self) -> Vec<u8> {
         let (status, phrase) = self.status();
         let reason = self.to_string();
@@ -101,7 +99,7 @@ impl Refusal {
     }
 }
 
-/// A request body that broke off: what a service finds with [`is_bad_body`] in the error of its body.
+/// Why the wire cut off a request body: what a service finds with [`is_bad_body`] in the error of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadBody {
     /// A chunk size that is not 1 to 16 hexadecimal digits.
@@ -110,25 +108,24 @@ pub enum BadBody {
     /// A chunk extension with a control character, or too many bytes of extensions.
     #[error("malformed or oversized chunk extension")]
     ChunkExtension,
-    /// Where CRLF must stand, something else does; a bare LF too.
+    /// Something else than CRLF where it is required; also a bare LF.
     #[error("chunk not ended by CRLF")]
     ChunkEnd,
     /// A trailer line that is not a field, or a trailer section beyond its limits.
     #[error("malformed or oversized trailer section")]
     Trailer,
-    /// A field that must not come in a trailer: framing, routing, authentication, content (RFC 9110 6.5.1).
+    /// A field that must not be a trailer: framing, routing, authentication, content (RFC 9110 6.5.1).
     #[error("field not allowed in a trailer")]
     ForbiddenTrailer,
     /// More bytes than the limit on bodies.
     #[error("request body too large")]
     TooLarge,
-    /// The visitor stopped sending in the middle.
+    /// The visitor stopped sending before the end.
     #[error("request body not sent in time")]
     TooSlow,
 }
 
 impl BadBody {
-    /// The status the request deserves.
     pub const fn status(self) -> u16 {
         match self {
             Self::TooLarge => 413,
@@ -146,7 +143,7 @@ impl BadBody {
     }
 }
 
-/// Whether `error`, or what caused it, is the wire's verdict on a request body.
+/// The wire's verdict on a request body, if `error` or one of its causes is one.
 ///
 /// hyper hands the wire's `io::Error` to the reader of the body as the source of a `hyper::Error`.
 pub fn is_bad_body(error: &(dyn Error + 'static)) -> Option<BadBody> {

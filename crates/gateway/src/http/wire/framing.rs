@@ -1,8 +1,8 @@
-//! Where a request body ends, followed on the raw bytes (RFC 9112 7.1).
+//! Finds the end of a request body in the raw bytes (RFC 9112 7.1).
 //!
-//! hyper decodes; this state machine only decides what hyper may see. It is stricter than hyper: a chunk size is
-//! followed by `;` or CRLF and nothing else, a bare LF is an error everywhere, and no byte of what follows an error
-//! is handed on, so that nothing can be mistaken for a trailer or for the next request.
+//! hyper decodes; this state machine only decides what hyper may see. It is stricter than hyper: a chunk size
+//! is followed by `;` or CRLF and nothing else, and a bare LF is an error everywhere. No byte after an error
+//! is handed on, so that nothing can be taken for a trailer or for the next request.
 
 use super::error::BadBody;
 use super::head::{Framing, is_token};
@@ -65,8 +65,8 @@ impl BodyScan {
         self.state == State::Done
     }
 
-    /// Follows `bytes` and says how many of them belong to the message and are good. Fewer than all: the message
-    /// ends there, or the next byte is bad and the verdict says why.
+    /// Scans `bytes` and returns how many of them belong to the message and are valid. Fewer than all: the
+    /// message ends there, or the next byte is invalid, and the error says why.
     pub fn feed(&mut self, bytes: &[u8]) -> (usize, Result<(), BadBody>) {
         let mut at = 0;
         while at < bytes.len() && !self.is_done() {
@@ -160,7 +160,7 @@ impl BodyScan {
         })
     }
 
-    /// `_` counts as `-`: what many origins make of it when they put fields into variables.
+    /// `_` counts as `-`, since many origins put fields into variables.
     fn push_name(&mut self, b: u8) {
         if let Some(slot) = self.name.get_mut(self.name_len) {
             *slot = if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
@@ -169,8 +169,8 @@ impl BodyScan {
     }
 }
 
-/// Fields whose meaning is needed before the content: framing, routing, request modifiers, authentication, response
-/// control and content format (RFC 9110 6.5.1), and what the gate itself vouches for.
+/// Fields that must be known before the content: framing, routing, request modifiers, authentication,
+/// response control and content format (RFC 9110 6.5.1), and those that the gateway sets itself.
 pub(crate) fn is_forbidden_trailer(name: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 5] = [b"content-", b"if-", b"proxy-", b"x-forwarded-", b"access-control-"];
     const NAMES: [&[u8]; 31] = [

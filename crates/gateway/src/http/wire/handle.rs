@@ -1,21 +1,24 @@
-//! What the service and the connection tell each other beside hyper: facts about the request, interim responses,
-//! the end of a response, the departure of the visitor.
+//! What the service and the connection tell each other past hyper: facts about the request, interim
+//! responses, the end of a response, the departure of the visitor.
 //!
-//! Everything here belongs to one connection, and so to one thread; it is atomic all the same, because hyper's
-//! upgrades ask for `Send`. Uncontended, that costs nothing measurable.
+//! Everything here belongs to one connection, and so to one thread. It is atomic because hyper's upgrades
+//! require `Send`; without contention that costs nothing measurable.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Buf;
 use http::{HeaderMap, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Bytes of interim responses that may wait for the visitor to read; what comes on top is dropped. An interim
-/// response is a hint, never worth memory.
+use super::head::Facts;
+
+/// Bytes of interim responses that may wait for the visitor to read; more are dropped. An interim response is
+/// only a hint.
 const MAX_INTERIM: usize = 16 << 10;
 
 #[derive(Default)]
@@ -30,31 +33,31 @@ pub(crate) struct Shared {
     pub(crate) final_started: AtomicBool,
     /// The present response has a [`Tracked`] body.
     pub(crate) tracked: AtomicBool,
-    /// hyper has let go of that body: everything it had to say is in hyper's buffer.
+    /// hyper has dropped that body: all of it is in hyper's buffer.
     pub(crate) body_done: AtomicBool,
     pub(crate) interim_waits: AtomicBool,
     pub(crate) interim: Mutex<Vec<u8>>,
     pub(crate) waker: Mutex<Option<Waker>>,
-    /// A request is in hand: from its head to the end of its response.
+    /// A request is being served: from its head to the end of its response.
     pub(crate) busy: AtomicBool,
     /// Nothing more is written.
     pub(crate) muted: AtomicBool,
-    /// Nothing more is done at all, not even a farewell.
+    /// The connection ends without closing handshake or linger.
     pub(crate) aborted: AtomicBool,
     left: Notify,
 }
 
 impl Shared {
-    /// Remembers whom to wake when the service has something to write.
+    /// Remembers the task to wake when the service has something to write.
     pub(crate) fn remember(&self, waker: &Waker) {
-        let mut slot = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.waker.lock();
         if !slot.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *slot = Some(waker.clone());
         }
     }
 
     fn wake(&self) {
-        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
         }
     }
@@ -65,19 +68,19 @@ impl Shared {
         }
     }
 
-    pub(crate) fn next_request(&self, http_11: bool, expect_continue: bool) {
+    pub(crate) fn next_request(&self, facts: &Facts) {
         self.busy.store(true, Relaxed);
-        self.http_11.store(http_11, Relaxed);
-        self.expect_continue.store(expect_continue, Relaxed);
+        self.http_11.store(facts.http_11, Relaxed);
+        self.expect_continue.store(facts.expect_continue, Relaxed);
         self.final_started.store(false, Relaxed);
         self.tracked.store(false, Relaxed);
         self.body_done.store(false, Relaxed);
         if self.interim_waits.swap(false, Relaxed) {
-            self.interim.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.interim.lock().clear();
         }
     }
 
-    /// Whether everything of the present response is on its way: to be asked when hyper has nothing left to write.
+    /// Whether all of the present response has been written; valid only when hyper has nothing left to write.
     pub(crate) fn is_answered(&self) -> bool {
         self.final_started.load(Relaxed) && (!self.tracked.load(Relaxed) || self.body_done.load(Relaxed))
     }
@@ -110,7 +113,7 @@ impl WireHandle {
         self.shared.bytes_out.load(Relaxed)
     }
 
-    /// What follows the present request is no HTTP any more: to be called before answering 101 (RFC 9110 7.8).
+    /// Bytes after the present request are no longer HTTP. To be called before answering 101 (RFC 9110 7.8).
     pub fn pass_through(&self) {
         self.shared.pass_through.store(true, Relaxed);
     }
@@ -120,18 +123,19 @@ impl WireHandle {
         self.shared.gone.load(Relaxed)
     }
 
-    /// Whether a request is in hand: its response has not been written to its end.
+    /// Whether a request is being served: its response has not been written completely.
     pub fn is_busy(&self) -> bool {
         self.shared.busy.load(Relaxed)
     }
 
-    /// From now on nothing is written: what hyper has to say is swallowed, and the connection closes as after any response.
+    /// From now on nothing is written: hyper's output is dropped, and the connection closes as after any
+    /// response.
     pub fn mute(&self) {
         self.shared.muted.store(true, Relaxed);
     }
 
-    /// As [`WireHandle::mute`], and the connection closes without a farewell: how the kernel does that is the socket's
-    /// business.
+    /// As [`WireHandle::mute`], and the connection closes at once; the socket's options decide how the kernel
+    /// does it.
     pub fn abort(&self) {
         self.mute();
         self.shared.aborted.store(true, Relaxed);
@@ -139,7 +143,7 @@ impl WireHandle {
 
     /// Completes when the visitor closes or resets the connection while the response is pending.
     ///
-    /// Needed by work outside the service's future only: that future itself is dropped by hyper one poll later.
+    /// Needed only by work outside the service's future: hyper drops that future one poll later.
     pub async fn gone(&self) {
         loop {
             let left = self.shared.left.notified();
@@ -152,8 +156,8 @@ impl WireHandle {
 
     /// Sends an interim response (RFC 9110 15.2) before the present request's final one.
     ///
-    /// False, and nothing is sent, if the visitor speaks HTTP/1.0, the final response has begun, `status` is not
-    /// 1xx or is 101, or too many already wait.
+    /// Returns false and sends nothing if the visitor uses HTTP/1.0, the final response has begun, `status`
+    /// is not 1xx or is 101, or too many already wait.
     pub fn informational(&self, status: StatusCode, fields: &HeaderMap) -> bool {
         let shared = &*self.shared;
         let allowed = status.is_informational()
@@ -165,7 +169,7 @@ impl WireHandle {
         if !allowed {
             return false;
         }
-        let mut out = shared.interim.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = shared.interim.lock();
         let before = out.len();
         write_interim(&mut out, status, fields);
         if out.len() > MAX_INTERIM {
@@ -178,8 +182,8 @@ impl WireHandle {
         true
     }
 
-    /// Wraps the body of the present request's response, so that the wire knows when the response has ended: the
-    /// next pipelined request is not shown to hyper before. Every response should carry one.
+    /// Wraps the body of the present response, so that the wire knows when the response has ended; only then
+    /// does hyper see the next pipelined request. Every response should have one.
     pub fn track<B>(&self, body: B) -> Tracked<B> {
         self.shared.tracked.store(true, Relaxed);
         Tracked { body, shared: self.shared.clone() }

@@ -1,32 +1,31 @@
-//! The request head on raw bytes: one pass, line by line as they arrive, no allocation (RFC 9112 2 to 6).
+//! Checks the request head on the raw bytes: one pass, line by line as they arrive, no allocation (RFC 9112 2
+//! to 6).
 //!
-//! hyper's parser is lenient where RFC 9112 lets it be: bare LF, repeated equal Content-Length, a list of transfer
-//! codings. An origin behind the gate may be lenient in another way, and the difference is what request smuggling
-//! lives on (RFC 9112 11.2). So the head is judged before hyper sees it, and refused rather than repaired: a
-//! repaired message would still have been read differently by whoever is in front of us.
+//! hyper's parser is lenient where RFC 9112 allows it: bare LF, repeated equal Content-Length, a list of
+//! transfer codings. An origin behind the gateway may be lenient in another way, and request smuggling uses
+//! the difference (RFC 9112 11.2). So the head is checked before hyper sees it, and refused rather than
+//! repaired: a proxy in front of us may have read the message differently in any case.
 //!
-//! The verdict depends on the bytes alone, never on how they were cut into segments: lines are judged in order and
-//! each only when its LF is there; the limits are positions in the byte stream. Rejected: waiting for CRLFCRLF and
-//! judging the whole (quadratic when the head trickles in, and a head of bare LFs would never end).
+//! The verdict depends on the bytes alone, never on how they were cut into segments: lines are checked in
+//! order, each only when its LF is there, and the limits are positions in the byte stream. Rejected: waiting
+//! for CRLFCRLF and checking the whole (quadratic when the head arrives in small pieces, and a head of bare
+//! LFs would never end).
 
 use super::error::Refusal;
 use super::target;
 
-/// Longest registered method is 17 bytes (UPDATEREDIRECTREF); beyond this it is no method but an attempt.
+/// The longest registered method has 17 bytes (UPDATEREDIRECTREF).
 const MAX_METHOD: usize = 32;
-/// Empty lines tolerated before a request line: old clients send one after a form.
+/// Empty lines accepted before a request line: old clients send one after a form.
 const MAX_EMPTY_LINES: u8 = 4;
 /// ` HTTP/1.1` and the space before the target.
 const LINE_EXTRA: usize = MAX_METHOD + 12;
 
-/// Limits on a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of the whole head, its last CRLF included.
     pub bytes: usize,
-    /// Field lines.
     pub fields: usize,
-    /// Bytes of the request target.
     pub target: usize,
     /// Largest `Content-Length`; 0: no limit.
     pub body: u64,
@@ -43,14 +42,12 @@ pub enum Framing {
     Chunked,
 }
 
-/// What a complete head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes of the head, its last CRLF included.
     pub len: usize,
     /// HTTP/1.1; else HTTP/1.0.
     pub http_11: bool,
-    /// Where the message ends.
     pub framing: Framing,
     /// `Expect: 100-continue` was sent, by HTTP/1.1.
     pub expect_continue: bool,
@@ -74,8 +71,8 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// Goes on with the scan: `head` is everything since the first byte of the head, also what was there last time.
-    /// `None`: not complete yet.
+    /// Continues the scan. `head` is everything since the first byte of the head, including what was there
+    /// last time. `None`: the head is not complete yet.
     pub fn scan(&mut self, head: &[u8], limits: &HeadLimits) -> Result<Option<Facts>, Refusal> {
         while let Some(found) = memchr::memchr(b'\n', &head[self.seen..]) {
             let lf = self.seen + found;
@@ -99,7 +96,7 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Empty lines before the request line, to be forgotten (RFC 9112 2.2): how many bytes they take.
+    /// The number of bytes that empty lines before the request line take (RFC 9112 2.2); to be dropped.
     pub fn skip_empty_lines(&mut self, bytes: &[u8]) -> usize {
         let mut skipped = 0;
         while self.seen == 0 && self.empty_lines < MAX_EMPTY_LINES && bytes[skipped..].starts_with(b"\r\n") {
@@ -109,8 +106,8 @@ impl HeadScan {
         skipped
     }
 
-    /// `end`: bytes of the head up to here. Called for what is complete and for what is not, so that the verdict is
-    /// the same however the bytes came.
+    /// `end`: bytes of the head so far. Called for complete and incomplete lines alike, so that the verdict
+    /// does not depend on segments.
     fn check_size(&self, end: usize, limits: &HeadLimits) -> Result<(), Refusal> {
         if self.line == 0 && end > limits.target + LINE_EXTRA {
             return Err(Refusal::TargetTooLong);
@@ -210,7 +207,8 @@ impl HeadScan {
     }
 }
 
-/// Names the worst thing in a part that is wrong anyway: a bare CR or a control character rather than `otherwise`.
+/// The worst mistake in a part that is invalid anyway: a bare CR or a control character rather than
+/// `otherwise`.
 #[cold]
 fn broken(part: &[u8], otherwise: Refusal) -> Refusal {
     if memchr::memchr(b'\r', part).is_some() {
@@ -222,8 +220,8 @@ fn broken(part: &[u8], otherwise: Refusal) -> Refusal {
     }
 }
 
-/// One decimal number below 2^63: digits only, no sign, no list (RFC 9110 8.6). Half of `u64`, so that no sum of
-/// lengths in the gate or an origin's signed integer can wrap.
+/// One decimal number below 2^63: digits only, no sign, no list (RFC 9110 8.6). Half of `u64`, so that
+/// neither a sum of lengths in the gateway nor an origin's signed integer can overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -280,15 +278,15 @@ pub(crate) fn is_token(b: u8) -> bool {
     TOKEN[b as usize]
 }
 
-/// Characters of a field value (RFC 9110 5.5): no control but HTAB. Written without a branch per byte, so that the
-/// compiler makes vectors of it.
+/// Characters of a field value (RFC 9110 5.5): no control character but HTAB. Written without a branch per
+/// byte, so that the compiler vectorises it.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().fold(0u8, |bad, &b| bad | (u8::from(b < 0x20) & u8::from(b != b'\t')) | u8::from(b == 0x7f))
         == 0
 }
 
-/// Body of the fuzz target `head`: scans `data` whole and in two pieces, cut where its first bytes say, and checks
-/// that the verdicts agree and that the parser behind us accepts what we accept, with the same length.
+/// Body of the fuzz target `head`: scans `data` whole and in two pieces, cut where its first byte says, and
+/// checks that the verdicts agree and that the parser behind us accepts what we accept, with the same length.
 ///
 /// # Panics
 /// If they do not: that is what a fuzzer looks for.

@@ -6,34 +6,42 @@
 //!      └── answer, linger ◄────┘        interim, final ◄──────────┘
 //! ```
 //!
-//! [`Wire`] follows the framing of requests on the raw bytes and hands hyper only what is canonical, one message at
-//! a time: the bytes of the next request stay here until the response to this one is complete. So hyper reads the
-//! socket of a visitor who waits only to learn whether they left, and pipelining cannot hide that they did.
+//! [`Wire`] follows the framing of requests on the raw bytes and hands hyper only what is canonical, one
+//! message at a time: the bytes of the next request stay here until the response to this one is complete.
+//! While a visitor waits, hyper therefore reads the socket only to learn whether the visitor has left, and
+//! pipelining cannot hide that.
 //!
-//! Bytes land in a scratch buffer of the thread and are copied to hyper's from there: a connection that is idle owns
-//! no buffer here, and the copy runs in the first-level cache. Rejected: reading into hyper's buffer and scanning
-//! there, because bytes of the next message cannot be taken back.
+//! Bytes are read into a scratch buffer of the thread and copied to hyper's from there: an idle connection
+//! owns no buffer here, and the copy stays in the first-level cache. Rejected: reading into hyper's buffer
+//! and scanning there, because bytes of the next message cannot be taken back.
 //!
-//! What a visitor who leaves means: hyper asks for more bytes while the service works; at the end of the stream the
-//! wire says "gone" ([`WireHandle::gone`]), and on hyper's *next* question reports the end, whereupon hyper drops the
-//! service's future. The one turn between is for visitors who close their sending half behind the request: an
-//! answer that is ready at once still reaches them; whoever would have to wait is abandoned.
+//! When a visitor leaves: hyper asks for more bytes while the service works. At the end of the stream the
+//! wire signals "gone" ([`WireHandle::gone`]), and reports the end on hyper's *next* read, whereupon hyper
+//! drops the service's future. The one turn between serves visitors who close their sending half after the
+//! request: a response that is ready at once still reaches them; a request that would have to wait is
+//! abandoned.
 
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::http::socket::write_gathered;
 
 mod close;
 mod error;
 mod framing;
 mod handle;
 mod head;
-mod io;
 mod read;
 mod target;
-mod timer;
 mod write;
 
 pub use error::{BadBody, Refusal, is_bad_body};
@@ -46,7 +54,6 @@ pub(crate) use head::{decimal, is_token};
 pub(crate) use target::is_authority;
 
 use handle::Shared;
-use timer::LazyTimer;
 
 /// What the wire needs to know of `[limits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +85,7 @@ impl From<&tidegate_settings::Limits> for WireLimits {
 }
 
 impl WireLimits {
-    /// Sets hyper so that its own limits never bite before the wire's, and its own timer is not needed.
+    /// Sets hyper's limits above the wire's, and disables hyper's timer.
     pub fn configure(&self, hyper: &mut hyper::server::conn::http1::Builder) {
         /// hyper's own default; setting it again would cost an allocation per request.
         const FIELDS: usize = 100;
@@ -94,26 +101,26 @@ impl WireLimits {
     }
 }
 
-/// Something the wire did on its own; each wants a counter.
+/// Something the wire did on its own; each has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireEvent {
-    /// A head is complete and goes to the service.
+    /// A head is complete and is passed to the service.
     Request,
     /// A head was refused and answered here ([`Refusal::TooSlow`] is the header timeout).
     Refused(Refusal),
     /// A body was cut off; the service answers ([`BadBody::TooSlow`] is the body timeout).
     BadBody(BadBody),
-    /// Closed without a word: nothing came for `idle_timeout` (or, at first, `header_timeout`).
+    /// Closed without a response: nothing came for `idle_timeout` (or, at first, `header_timeout`).
     Idle,
     /// Closed: the visitor did not read for `body_timeout`.
     NotReading,
-    /// The visitor closed in the middle of a head.
+    /// The visitor closed within a head.
     Truncated,
     /// The visitor left while the response was pending.
     Gone,
 }
 
-/// Where the connection is.
+/// What the connection is doing.
 enum Phase {
     /// Waiting for a head, or in it.
     Head(HeadScan),
@@ -125,13 +132,11 @@ enum Phase {
     Answer,
     /// Writing a refusal, then closing.
     Refuse,
-    /// Nothing more will be read.
     Closed,
 }
 
-/// A visitor's socket as hyper may see it.
-///
-/// `K` is told of every [`WireEvent`]. `S` is a tokio stream.
+/// A visitor's socket as hyper sees it.
+/// `K` is called with every [`WireEvent`]. `S` is a tokio stream.
 pub struct Wire<S, K> {
     socket: S,
     events: K,
@@ -144,24 +149,22 @@ pub struct Wire<S, K> {
     cleared: usize,
     /// `held` has bytes that the scan has not seen.
     unscanned: bool,
-    /// A request has been served.
     served: bool,
-    /// The socket's stream has ended.
     ended: bool,
-    /// The one turn of grace after the end has been given.
+    /// The one turn after the end of the stream has been given.
     graced: bool,
-    /// Since when hyper's present question goes unanswered, and what for.
+    /// What the wire waits for since hyper's present read, and since when.
     waiting: Option<(Wait, Instant)>,
     /// Since when the visitor does not read.
     stalled: Option<Instant>,
-    /// Our own bytes for the visitor: interim responses or a refusal.
+    /// The wire's own bytes for the visitor: interim responses or a refusal.
     out: Vec<u8>,
     out_at: usize,
     timer: LazyTimer,
     linger: close::Linger,
 }
 
-/// What a connection that is silent waits for.
+/// What a silent connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// The first byte of its first request.
@@ -170,12 +173,11 @@ enum Wait {
     Head,
     /// More of a body.
     Body,
-    /// Its next request.
     Idle,
 }
 
 impl<S, K: Fn(WireEvent)> Wire<S, K> {
-    /// Wraps a freshly accepted socket. The header timeout runs from the first time hyper reads.
+    /// Wraps a newly accepted socket. The header timeout runs from hyper's first read.
     pub fn new(socket: S, limits: WireLimits, events: K) -> (Self, WireHandle) {
         let shared = Arc::new(Shared::default());
         let handle = WireHandle { shared: shared.clone() };
@@ -201,7 +203,7 @@ impl<S, K: Fn(WireEvent)> Wire<S, K> {
         (wire, handle)
     }
 
-    /// The socket, and the bytes received that nobody has read: for a tunnel after an upgrade.
+    /// The socket, and the received bytes that hyper has not read: for a tunnel after an upgrade.
     pub fn into_inner(self) -> (S, Vec<u8>) {
         (self.socket, self.held)
     }
@@ -216,5 +218,78 @@ impl<S, K: Fn(WireEvent)> Wire<S, K> {
 
     fn emit(&self, event: WireEvent) {
         (self.events)(event);
+    }
+}
+
+// Nothing in a wire is pinned: the socket is `Unpin`, the timer is boxed.
+impl<S: Unpin, K> Unpin for Wire<S, K> {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Read for Wire<S, K> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Write for Wire<S, K> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_mute() {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        this.write(cx, buf, |socket, cx| socket.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_mute() {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        let first = bufs.first().map_or(&[][..], |b| b);
+        this.write(cx, first, |socket, cx| write_gathered(socket, cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().close(cx).map(Ok)
+    }
+}
+
+/// One timer per connection, reset as seldom as possible.
+///
+/// A deadline moves with every request. Resetting a timer each time would cost two operations on the timer
+/// wheel. So the deadline is only a number, and the timer stays where it is as long as it fires no later than
+/// the deadline; when it fires early, it is set to the present deadline. A busy connection pays one reset per
+/// timeout instead of one per request.
+#[derive(Default)]
+struct LazyTimer {
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl LazyTimer {
+    /// Ready when `deadline` has passed; else the task is woken then at the latest (perhaps earlier, for
+    /// nothing).
+    fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+        Poll::Pending
     }
 }

@@ -16,7 +16,8 @@ use super::framing::BodyScan;
 use super::head::HeadScan;
 use super::{Phase, Wait, Wire, WireEvent};
 
-/// One read's worth. Uploads come in segments of at most 64 KiB; the second-level cache holds it easily.
+/// Most bytes of one read. Uploads come in segments of at most 64 KiB, and the buffer fits the second-level
+/// cache.
 const SCRATCH: usize = 64 << 10;
 /// Bytes of later requests kept while a response is pending; then the socket is left unread (back-pressure).
 const MAX_HELD: usize = 16 << 10;
@@ -35,7 +36,7 @@ pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        // A reader without room asks nothing.
+        // A reader without room gets nothing.
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -75,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         }
     }
 
-    /// Gives hyper what it may have.
+    /// Copies cleared bytes to hyper.
     fn hand_over(&mut self, buf: &mut ReadBufCursor<'_>) {
         let n = self.cleared.min(buf.remaining());
         buf.put_slice(&self.held[..n]);
@@ -87,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         }
     }
 
-    /// One read from the socket. What is good goes straight to hyper when nothing is held before it.
+    /// One read from the socket. Valid bytes are copied to hyper directly when nothing is held before them.
     fn receive(&mut self, cx: &mut Context<'_>, buf: &mut ReadBufCursor<'_>) -> Poll<io::Result<Received>> {
         let waits_for_answer = matches!(self.phase, Phase::Answer) && !self.is_pass_through();
         let room = if waits_for_answer { MAX_HELD.saturating_sub(self.held.len()) } else { buf.remaining() };
@@ -116,10 +117,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
                 self.unscanned = !waits_for_answer;
                 return Poll::Ready(Ok(Received::Held));
             }
-            let (skipped, cleared) = self.advance(bytes);
+            let Progress { skipped, cleared } = self.advance(bytes);
             let handed = skipped + cleared;
             buf.put_slice(&bytes[skipped..handed]);
-            // After a verdict nothing that follows is of interest.
+            // After a refusal the bytes that follow do not matter.
             if matches!(self.phase, Phase::Head(_) | Phase::Body(_) | Phase::Answer) {
                 self.held.extend_from_slice(&bytes[handed..]);
             }
@@ -127,10 +128,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         })
     }
 
-    /// Scans what has been held back, as if it had just come.
+    /// Scans held bytes as if they had just arrived.
     fn scan_held(&mut self) {
         let mut held = std::mem::take(&mut self.held);
-        let (skipped, cleared) = self.advance(&held);
+        let Progress { skipped, cleared } = self.advance(&held);
         if matches!(self.phase, Phase::Refuse) {
             return;
         }
@@ -141,30 +142,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         self.cleared = cleared;
     }
 
-    /// Moves the scan on over `pending`, which begins with the first byte that is not cleared. Returns how many
-    /// bytes to forget and how many of the following hyper may have.
-    fn advance(&mut self, pending: &[u8]) -> (usize, usize) {
+    /// Moves the scan on over `pending`, which begins with the first byte that is not cleared.
+    fn advance(&mut self, pending: &[u8]) -> Progress {
         let mut skipped = 0;
         let mut cleared = 0;
         if let Phase::Head(scan) = &mut self.phase {
             skipped = scan.skip_empty_lines(pending);
             let head = &pending[skipped..];
-            // Half a CRLF: whether it is an empty line, the next byte will tell.
+            // Half a CRLF: the next byte decides whether it is an empty line.
             if head == b"\r" {
-                return (skipped, 0);
+                return Progress { skipped, cleared };
             }
             match scan.scan(head, &self.limits.head) {
-                Ok(None) => return (skipped, 0),
+                Ok(None) => return Progress { skipped, cleared },
                 Ok(Some(facts)) => {
                     cleared = facts.len;
-                    self.shared.next_request(facts.http_11, facts.expect_continue);
+                    self.shared.next_request(&facts);
                     self.phase = Phase::Body(BodyScan::new(facts.framing, self.limits.head.body));
                     self.graced = false;
                     self.emit(WireEvent::Request);
                 }
                 Err(refusal) => {
                     self.refuse(refusal);
-                    return (skipped, 0);
+                    return Progress { skipped, cleared };
                 }
             }
         }
@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
                 self.break_off(bad);
             }
         }
-        (skipped, cleared)
+        Progress { skipped, cleared }
     }
 
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
@@ -202,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         }
     }
 
-    /// The visitor's stream has ended: what that means depends on where it did.
+    /// The visitor's stream has ended; the consequence depends on the phase.
     fn end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.phase {
             _ if self.is_pass_through() => {}
@@ -220,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing came. Ready when that has lasted too long, with the consequence drawn.
+    /// Nothing came. Ready when that has lasted too long; the phase has changed then.
     fn silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let what = match &self.phase {
             _ if self.is_pass_through() => return Poll::Pending,
@@ -261,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         Poll::Ready(())
     }
 
-    /// hyper has nothing left to write: if that was the end of the response, the next request's turn has come.
+    /// hyper has nothing left to write: if the response has ended, the next request may be read.
     pub(crate) fn turn(&mut self, cx: &mut Context<'_>) {
         if !matches!(self.phase, Phase::Answer) || !self.shared.is_answered() || self.is_pass_through() {
             return;
@@ -270,24 +270,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         self.shared.busy.store(false, Relaxed);
         self.served = true;
         self.unscanned = !self.held.is_empty();
-        // hyper asked before and was told to wait: it comes back only when woken.
+        // hyper's last read is pending: it reads again only when woken.
         if self.unscanned || self.ended || self.silence(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
     }
 }
 
-/// What one look at the socket brought.
+/// How far the scan has come in the bytes it was given.
+struct Progress {
+    /// Bytes at the front to be dropped.
+    skipped: usize,
+    /// Bytes after these that hyper may have.
+    cleared: usize,
+}
+
+/// The result of one read from the socket.
 enum Received {
     /// Bytes, now with hyper.
     Handed,
     /// Bytes, held back; or a verdict.
     Held,
-    /// The end of the stream.
     End,
 }
 
-/// `since + timeout`, or a point so far off that it does not matter.
+/// `since + timeout`, at most a year later.
 pub(crate) fn after(since: Instant, timeout: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(86_400 * 365);
     since + timeout.min(FAR)

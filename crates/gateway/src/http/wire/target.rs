@@ -1,8 +1,8 @@
 //! The request target on raw bytes (RFC 9112 3.2).
 //!
-//! Only what RFC 3986 allows, and the few characters browsers send unescaped in a query (WHATWG URL: `|`, `^`, `{`,
-//! `}`, a backtick, a backslash); never `#`, never bytes above 126. Everything accepted here is a URI to the `http`
-//! crate as well: a target that hyper would refuse never reaches it.
+//! Accepted are what RFC 3986 allows and the few characters that browsers send unescaped in a query (WHATWG
+//! URL: `|`, `^`, `{`, `}`, a backtick, a backslash); never `#`, never bytes above 126. Everything accepted
+//! here is a URI to the `http` crate as well, so that no target reaches hyper that it would refuse.
 
 const PATH: u8 = 1;
 const QUERY: u8 = 2;
@@ -19,8 +19,8 @@ static CLASS: [u8; 256] = {
                 class[b] |= PATH;
             }
         }
-        // Names of DNS and IPv4 addresses. RFC 3986 has `%` and sub-delims in a reg-name too; no resolver does, and
-        // every parser reads them differently.
+        // DNS names and IPv4 addresses. RFC 3986 allows `%` and sub-delims in a reg-name too; no resolver
+        // does, and parsers read them differently.
         if c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_') {
             class[b] |= HOST;
         }
@@ -41,7 +41,8 @@ fn is_path_and_query(bytes: &[u8]) -> bool {
     }
 }
 
-/// `host [":" port]`: a name, an IPv4 address, or an IPv6 address in brackets; no user information, not empty.
+/// `host [":" port]`: a name, an IPv4 address, or an IPv6 address in brackets; no user information, not
+/// empty.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_ok, rest) = if bytes.first() == Some(&b'[') {
         let Some(close) = memchr::memchr(b']', bytes) else { return false };
@@ -80,7 +81,7 @@ pub(crate) fn is_target(method: &[u8], target: &[u8]) -> bool {
     match target {
         _ if method == b"CONNECT" => is_authority(target),
         [b'/', rest @ ..] => is_path_and_query(rest),
-        // `OPTIONS *` is the only use; the service tells the others apart.
+        // Only OPTIONS may have it; `hygiene::check` refuses the other methods.
         b"*" => true,
         _ => after_scheme(target).is_some_and(|rest| {
             let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());

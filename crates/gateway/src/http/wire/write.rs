@@ -1,8 +1,7 @@
-//! From hyper to the socket, with our own interim responses in between.
+//! From hyper to the socket, with the wire's interim responses in between.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
@@ -12,11 +11,11 @@ use tokio::time::Instant;
 use super::read::after;
 use super::{Wire, WireEvent};
 
-/// What hyper writes on its own, apart from the rest, when the service first asks for the body.
+/// What hyper writes by itself, in a write of its own, when the service first polls the body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
-    /// Writes with `how`, after what is our own. `first`: the first bytes that `how` will write.
+    /// Writes with `how`, after the wire's own bytes. `first`: the first bytes that `how` will write.
     pub(crate) fn write(
         &mut self,
         cx: &mut Context<'_>,
@@ -28,8 +27,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
             Poll::Ready(Ok(n)) => {
                 self.stalled = None;
                 self.shared.bytes_out.fetch_add(n as u64, Relaxed);
-                // Half a `100 Continue`, or one with the response behind it, counts as begun: an interim response
-                // may then be lost, but never lands inside a message.
+                // Half a `100 Continue`, or one with the response behind it, counts as begun: an interim
+                // response may then be lost, but never lands inside a message.
                 if n > 0 && !(first == CONTINUE && n == CONTINUE.len()) {
                     self.shared.final_started.store(true, Relaxed);
                 }
@@ -53,13 +52,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         let shared = &self.shared;
         if shared.interim_waits.load(Relaxed) && !shared.final_started.load(Relaxed) {
             shared.interim_waits.store(false, Relaxed);
-            let mut interim = shared.interim.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut interim = shared.interim.lock();
             self.out.append(&mut interim);
         }
         self.write_out(cx)
     }
 
-    /// Our own bytes: all of them before anything else is written.
+    /// Writes all of the wire's own bytes.
     pub(crate) fn write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out_at < self.out.len() {
             match Pin::new(&mut self.socket).poll_write(cx, &self.out[self.out_at..]) {

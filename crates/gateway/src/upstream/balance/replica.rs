@@ -1,17 +1,26 @@
-//! One replica: its addresses, its state, its counters. Shared by all workers, all atomics.
+//! One replica: its addresses, its state, its counters. Shared by all workers; everything is atomic.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::*;
+use super::{MAX_EJECTION_FACTOR, Miss, REFUSED_US, TRIAL_US};
 
-/// Names are looked up again after this time. Shorter than the usual fail-over by DNS (60 s), long enough that a
-/// resolver sees two lookups a minute and replica.
+/// Names are looked up again after this time. Shorter than the usual fail-over by DNS (60 s), long enough
+/// that a resolver sees two lookups a minute and replica.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 
-/// `origin.max_in_flight_per_replica`, and the news that a replica has a place again. One for all replicas.
+/// `origin.max_in_flight_per_replica`, and a notification that a replica has a slot again. One for all
+/// replicas.
 #[derive(Default)]
 pub(crate) struct Seats {
     most: AtomicUsize,
@@ -34,7 +43,6 @@ impl Seats {
     }
 }
 
-/// One replica of the origin.
 pub struct Replica {
     id: u64,
     seats: Arc<Seats>,
@@ -50,7 +58,7 @@ pub struct Replica {
     ejections: AtomicU32,
     /// Microseconds since the start of `Replicas`; 0: not ejected.
     ejected_until_us: AtomicU64,
-    /// As above: until then one request tries whether it is back.
+    /// As above: until then one request is on trial.
     trial_until_us: AtomicU64,
     requests: AtomicU64,
     errors: AtomicU64,
@@ -98,13 +106,12 @@ impl Replica {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether it may be sent another request.
+    /// Whether it is below its limit.
     pub fn has_seat(&self) -> bool {
         let most = self.seats.most();
         most == 0 || self.in_flight() < most
     }
 
-    /// Requests sent to it.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
@@ -114,7 +121,6 @@ impl Replica {
         self.errors.load(Relaxed)
     }
 
-    /// Failures since the last success.
     pub fn failures_in_a_row(&self) -> u32 {
         self.failures.load(Relaxed)
     }
@@ -145,7 +151,7 @@ impl Replica {
         self.ejected_until_us.load(Relaxed)
     }
 
-    /// Usable whatever the time is.
+    /// Neither down nor ejected.
     pub(crate) fn is_untroubled(&self) -> bool {
         self.is_healthy() && self.ejected_until_us() == 0
     }
@@ -154,12 +160,12 @@ impl Replica {
         self.is_healthy() && self.ejected_until_us() <= now_us
     }
 
-    /// Its ejection is over, and a request is under way that tells whether it is back.
+    /// Its ejection is over, and one request is finding out whether it is back.
     pub(crate) fn is_on_trial(&self, now_us: u64) -> bool {
         !self.is_untroubled() && self.trial_until_us.load(Relaxed) > now_us
     }
 
-    /// Whether a request may go there: always, if it is well; if it is to be tried, one at a time.
+    /// Whether a request may be sent there: always if it is neither down nor ejected, else one at a time.
     pub(crate) fn begin_trial(&self, now_us: u64) -> bool {
         if self.is_untroubled() {
             return true;
@@ -170,7 +176,8 @@ impl Replica {
     }
 
     pub(crate) fn clear_failures(&self) {
-        // Loads first: on the path of every request, where a store would make workers fight for the line.
+        // Loads first: this is on the path of every request, where a store would make workers contend for the
+        // line.
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }
@@ -185,7 +192,7 @@ impl Replica {
         self.errors.fetch_add(1, Relaxed);
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         let until = self.ejected_until_us();
-        // Requests that were under way when it was ejected fail too: one ejection, not ten.
+        // Requests that were under way when it was ejected fail too, and must not eject it again.
         if limit == 0 || failures < limit || until > now_us {
             return None;
         }
@@ -195,14 +202,14 @@ impl Replica {
             _ => for_us.saturating_mul(factor.min(MAX_EJECTION_FACTOR).into()),
         };
         let new = now_us.saturating_add(us).max(1);
-        // It is over; the next one may follow the ejection, however short that is.
+        // The trial is over; the next one may follow at the end of the ejection, however short that is.
         self.trial_until_us.store(0, Relaxed);
         self.ejected_until_us.compare_exchange(until, new, Relaxed, Relaxed).ok()?;
         self.ejections.fetch_add(1, Relaxed);
         Some(us)
     }
 
-    /// Where to connect to, in the order to try. Never waits for a lookup if an earlier one succeeded: then names
+    /// Where to connect to, in the order to try. Waits for a lookup only if none succeeded before; else names
     /// are looked up again in the background.
     pub(crate) async fn addresses(self: &Arc<Self>) -> io::Result<Addresses> {
         if let Some(address) = self.literal {
@@ -235,7 +242,6 @@ impl Replica {
     }
 }
 
-/// Addresses of one replica.
 pub(crate) enum Addresses {
     One(SocketAddr),
     Many(Arc<Resolved>),
@@ -261,7 +267,7 @@ impl InFlight {
         Self(replica)
     }
 
-    /// As [`InFlight::new`], unless the replica works on as many as it may.
+    /// As [`InFlight::new`]; `None` if the replica is at its limit.
     pub fn seated(replica: &Arc<Replica>) -> Option<Self> {
         let most = match replica.seats.most() {
             0 => usize::MAX,
@@ -273,7 +279,6 @@ impl InFlight {
         Some(Self(replica.clone()))
     }
 
-    /// The replica it is at.
     pub fn replica(&self) -> &Arc<Replica> {
         &self.0
     }

@@ -27,7 +27,7 @@ fn ejections_double_up_to_ten_times_and_one_success_resets() {
     for expected in [5, 10, 20, 40, 50, 50, 50] {
         assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now), Some(expected * SEC));
         assert!(!r.is_usable(now) && !r.is_usable(now + expected * SEC - 1));
-        // Stragglers of before do not lengthen it.
+        // Failures of requests sent before do not lengthen it.
         assert_eq!(r.note_failure(5, 5 * SEC, Miss::Lost, now + 1), None);
         now += expected * SEC;
         assert!(r.is_usable(now));
@@ -41,7 +41,7 @@ fn ejections_double_up_to_ten_times_and_one_success_resets() {
 }
 
 #[test]
-fn who_refuses_connections_is_tried_again_every_second() {
+fn a_replica_that_refuses_connections_is_tried_again_every_second() {
     let r = Replica::new(1, "10.0.0.1:80".into(), Arc::default());
     assert_eq!(r.note_failure(2, 5 * SEC, Miss::Refused, SEC), None);
     for after in 1..100 {
@@ -91,7 +91,7 @@ fn all_down_is_no_replica_all_ejected_is_the_soonest() {
 }
 
 #[test]
-fn one_request_at_a_time_tries_who_was_ejected() {
+fn one_request_at_a_time_tries_an_ejected_replica() {
     let all = Replicas::new(&origin(&["a:1", "b:1", "c:1"], 1));
     let list = all.list();
     let refused = &list[1];
@@ -111,7 +111,7 @@ fn one_request_at_a_time_tries_who_was_ejected() {
     }
     now += SEC;
     assert_eq!((tries(now), tries(now + SEC - 1)), (1, 0));
-    // The visitor whose request it was has left, and nobody has told: another one tries.
+    // The visitor of the trial has left, which is not reported: another request tries.
     now += SEC;
     assert_eq!(tries(now), 1);
     all.succeeded(refused);
@@ -119,7 +119,7 @@ fn one_request_at_a_time_tries_who_was_ejected() {
 }
 
 #[test]
-fn where_everyone_refuses_everybody_tries() {
+fn every_replica_is_tried_when_all_refuse() {
     let all = Replicas::new(&tidegate_settings::Origin {
         max_in_flight_per_replica: 5,
         ..origin(&["a:1", "b:1"], 1)
@@ -131,14 +131,14 @@ fn where_everyone_refuses_everybody_tries() {
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || SEC + 1).is_some()), "a guess refuses nobody");
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).is_some()));
     assert_eq!((all.any_usable_at(|| 2 * SEC), all.seats_at(|| 2 * SEC)), (true, Some(10)));
-    // One is back: nobody else needs to try the other.
+    // One is back: the other need not be tried.
     all.succeeded(&list[0]);
     assert_eq!(all.seats_at(|| 2 * SEC), Some(5));
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).unwrap().id() == list[0].id()));
 }
 
 #[test]
-fn reconfiguring_keeps_who_stays() {
+fn reconfiguring_keeps_the_replicas_that_stay() {
     let all = Replicas::new(&origin(&["a:1", "b:1", "b:1"], 5));
     let before = all.list();
     assert_eq!(before.len(), 2, "a replica named twice is one");
@@ -158,7 +158,7 @@ proptest! {
         prop_assert!(i < n && j < n && i != j);
     }
 
-    /// Whatever the states are, a usable replica is chosen if there is one, and a down one never.
+    /// In any state, a usable replica is chosen if there is one, and a down one never.
     #[test]
     fn choice_is_usable_if_any_is(
         states in prop::collection::vec((any::<bool>(), any::<bool>()), 0..8),
@@ -185,7 +185,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_at_its_limit_is_not_chosen_and_waited_for() {
+async fn a_replica_at_its_limit_is_not_chosen_but_waited_for() {
     let origin = tidegate_settings::Origin { max_in_flight_per_replica: 2, ..origin(&["a:1", "b:1"], 5) };
     let replicas = Replicas::new(&origin);
     assert_eq!(replicas.seats(), Some(4));
@@ -206,7 +206,7 @@ async fn a_replica_at_its_limit_is_not_chosen_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_seat_that_is_freed_goes_to_who_waits_for_it() {
+async fn a_freed_slot_goes_to_the_request_that_waits_for_it() {
     let origin = tidegate_settings::Origin { max_in_flight_per_replica: 1, ..origin(&["a:1"], 5) };
     let replicas = Replicas::new(&origin);
     let first = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a seat");

@@ -1,9 +1,10 @@
-//! The retry budget: retries are a share of requests, so that an outage is not answered with twice the load.
+//! The retry budget: retries are limited to a share of requests, so that an outage does not double the load.
 //!
 //! A token bucket: each request puts `share` of a token in, each retry takes one out, and a trickle of
-//! [`FLOOR_PER_S`] keeps retries possible on a quiet gate. The bucket holds [`CAPACITY`] tokens and starts full,
-//! which covers the requests in flight when a replica dies. As in Finagle's `RetryBudget`; rejected: a fixed number
-//! of retries per request, which multiplies the load of an origin that is failing because of load.
+//! [`FLOOR_PER_S`] keeps retries possible on a quiet gate. The bucket holds [`CAPACITY`] tokens and starts
+//! full, which covers the requests in flight when a replica dies. As in Finagle's `RetryBudget`; rejected: a
+//! fixed number of retries per request, which multiplies the load of an origin that is failing because of
+//! load.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -16,7 +17,6 @@ pub const CAPACITY: f64 = 100.0;
 /// Retries per second and worker that are allowed without any requests to earn them.
 pub const FLOOR_PER_S: f64 = 1.0;
 
-/// One worker's budget.
 #[derive(Debug)]
 pub struct Budget {
     share: Cell<f64>,
@@ -30,12 +30,11 @@ impl Budget {
         Self { share: Cell::new(share), tokens: Cell::new(CAPACITY), refilled: Cell::new(now) }
     }
 
-    /// Another share.
     pub fn set_share(&self, share: f64) {
         self.share.set(share);
     }
 
-    /// A request came.
+    /// Adds the share of one request.
     pub fn deposit(&self) {
         self.tokens.set((self.tokens.get() + self.share.get()).min(CAPACITY));
     }

@@ -1,4 +1,5 @@
-//! One attempt: a request goes out on one connection, a response head comes back, or it is known how far it got.
+//! One attempt to send a request on one connection: a response head comes back, or a [`Failure`] that says
+//! how much may have been sent.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,34 +12,37 @@ use hyper::body::Incoming;
 
 use super::SendContext;
 use crate::upstream::body::{BoxError, Held, RequestBody};
+use crate::upstream::deadline::Limit;
 use crate::upstream::pool::{Conn, Pool};
 
-/// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1: not indefinitely; curl
-/// waits as long).
+/// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1: not indefinitely;
+/// curl waits as long).
 pub(crate) const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// Why no response head came.
 pub(crate) enum Failure {
-    /// Nothing was written: the message itself comes back.
+    /// Nothing was written; the request is handed back.
     Unsent(Box<Request<RequestBody>>),
-    /// Something may have been written, no response came.
+    /// Something may have been written; no response came.
     Lost(hyper::Error),
-    /// What came is no response.
+    /// The origin sent something that is not a response.
     Bad(hyper::Error),
-    /// The visitor's body failed.
     Body(BoxError),
-    /// Nothing came in time.
     Timeout,
+}
+
+/// What an attempt needs beside the request and the connection.
+pub(crate) struct Exchange<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) ctx: &'a SendContext,
+    pub(crate) held: Option<&'a Rc<Held>>,
+    pub(crate) first_byte_ticks: u64,
 }
 
 /// Sends `req` on `conn` and waits for the head of the final response.
 pub(crate) async fn exchange(
-    pool: &Pool,
     conn: &mut Conn,
     mut req: Request<RequestBody>,
-    ctx: &SendContext,
-    held: Option<&Rc<Held>>,
-    first_byte_ticks: u64,
+    Exchange { pool, ctx, held, first_byte_ticks }: Exchange<'_>,
 ) -> Result<Response<Incoming>, Failure> {
     let waits_for_100 = held.is_some_and(|h| !h.is_open());
     let relays = waits_for_100 || ctx.on_informational.is_some();
@@ -48,7 +52,7 @@ pub(crate) async fn exchange(
         hyper::ext::on_informational(&mut req, move |res| relay.push(res.status(), res.headers()));
     }
     if let Some(held) = held {
-        held.arm_on_progress(Some((conn.slot.clone(), first_byte_ticks)));
+        held.renew_on_progress(Some(Limit { slot: conn.slot.clone(), ticks: first_byte_ticks }));
     }
     conn.slot.arm(if waits_for_100 { pool.ticks.cover(CONTINUE_WAIT) } else { first_byte_ticks });
     let mut response = pin!(conn.sender.try_send_request(req));
@@ -73,7 +77,7 @@ pub(crate) async fn exchange(
     })
     .await;
     if let Some(held) = held {
-        held.arm_on_progress(None);
+        held.renew_on_progress(None);
     }
     conn.slot.disarm();
     let mut error = match outcome {
@@ -91,14 +95,14 @@ pub(crate) async fn exchange(
     Err(if error.is_parse() { Failure::Bad(error) } else { Failure::Lost(error) })
 }
 
-/// The time limit is over: whether the origin is not the one to blame for it, and gets it anew.
+/// The time limit is over. True: the origin is not to blame, and the limit starts anew.
 fn extend(held: Option<&Rc<Held>>) -> bool {
     let Some(held) = held else { return false };
     if !held.is_open() {
         held.open();
         return true;
     }
-    // The visitor is slow; that has its own limit.
+    // A slow visitor has a limit of its own, in the wire.
     !held.has_ended() && held.is_starved()
 }
 

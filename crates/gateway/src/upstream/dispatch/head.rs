@@ -1,5 +1,5 @@
-//! Message heads on their way to and from the origin: framing, what is kept for another attempt, and what a
-//! response must be to be passed on.
+//! Message heads to and from the origin: framing, the copy kept for another attempt, and the check of
+//! responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
@@ -8,8 +8,8 @@ use super::SendContext;
 use crate::http::hygiene::{ResponseFraming, settle_framing};
 use crate::upstream::body::{BoxError, RequestBody};
 
-/// Makes the head say what hyper will send: the framing is the body's, whatever the visitor's head said
-/// (RFC 9112 6). Leaving either field to chance is how requests are smuggled.
+/// Sets the framing fields to what hyper will send for this body, whatever the visitor's head said (RFC 9112
+/// 6). A field that disagrees with the body would allow request smuggling.
 pub(crate) fn prepare(req: &mut Request<RequestBody>, ctx: &SendContext) {
     *req.version_mut() = Version::HTTP_11;
     let empty = req.body().is_end_stream();
@@ -37,8 +37,9 @@ pub(crate) fn prepare(req: &mut Request<RequestBody>, ctx: &SendContext) {
     }
 }
 
-/// A copy of a request's head, kept until its response begins. A flat list in a recycled buffer: copying a
-/// `HeaderMap` would allocate its index and entries anew for every request, and hardly any copy is ever needed.
+/// A copy of a request's head, kept until its response begins. A flat list in a recycled buffer, because a
+/// copy of the `HeaderMap` would allocate its index and entries for every request, and few copies are ever
+/// needed.
 #[derive(Default)]
 pub(crate) struct Spare {
     method: Method,
@@ -66,14 +67,14 @@ impl Spare {
         req
     }
 
-    /// Lets go of the visitor's data; the buffer stays.
+    /// Drops the visitor's data and keeps the buffer.
     pub(crate) fn clear(&mut self) {
         self.headers.clear();
         self.uri = Uri::default();
     }
 }
 
-/// What must be known of the request to judge its response.
+/// What must be known of the request to check its response.
 pub(crate) struct Asked {
     pub(crate) head: bool,
     pub(crate) upgrade: bool,
@@ -104,7 +105,8 @@ pub(crate) fn check<B: Body>(res: &mut Response<B>, asked: &Asked) -> Result<boo
         return Ok(false);
     }
     if let ResponseFraming::Length(length) = framing {
-        // The length of a response without a body is that of a GET; any other must be what hyper will deliver.
+        // The length of a response without a body is that of a GET; any other must be what hyper will
+        // deliver.
         let bodiless = asked.head || status == StatusCode::NOT_MODIFIED;
         if !bodiless && res.body().size_hint().exact().is_some_and(|n| n != length) {
             return Err("a body of another length than Content-Length".into());

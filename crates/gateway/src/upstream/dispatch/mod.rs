@@ -1,8 +1,7 @@
-//! To the origin and back: one [`Dispatcher`] per worker sends requests to replicas and repeats what is safe to
-//! repeat.
+//! One [`Dispatcher`] per worker sends requests to replicas and repeats those that are safe to repeat.
 //!
 //! ```text
-//! pick replica ─► pooled or fresh connection ─► exchange ─► check head ─► stream body ─► connection back to pool
+//! pick replica ─► pooled or fresh connection ─► exchange ─► check head ─► stream body ─► back to pool
 //!      ▲                    │ failed                │ lost        │ bad                     101: tunnel
 //!      └─ another replica ◄─┴───────────────────────┘             └─► 502
 //! ```
@@ -12,15 +11,16 @@
 //! | what happened | repeated | counts as retry |
 //! | --- | --- | --- |
 //! | no connection (refused, timed out) | on another replica, any method: nothing was sent | yes |
-//! | a pooled connection was dead, the message came back | on a fresh connection, any method: nothing was sent | no |
-//! | a pooled connection was lost before the first byte | on a fresh connection, if idempotent (RFC 9110 9.2.2) | no |
+//! | a pooled connection was dead, nothing was sent | on a fresh connection, any method | no |
+//! | a pooled connection was lost, no first byte | on a fresh connection, if idempotent (RFC 9110) | no |
 //! | a fresh connection was lost before the first byte | on another replica, if idempotent | yes |
 //! | no first byte in time | never: the origin may still be working, a second copy adds load to overload | |
 //! | the response has begun | never | |
 //!
-//! A body that has begun to flow cannot be repeated, one known beforehand can. A retry happens once per request
-//! and within the budget ([`budget`]). Methods that are not idempotent only use pooled connections that were idle
-//! for less than [`FRESH_ENOUGH`], where the race against the origin's keep-alive timer is practically excluded.
+//! A body that has begun to flow cannot be repeated, one known beforehand can. A retry happens once per
+//! request and within the budget ([`budget`]). Methods that are not idempotent only use pooled connections
+//! that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's keep-alive timer is
+//! practically excluded.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::upstream::balance::{InFlight, Miss, Replica, Replicas};
 use crate::upstream::body::{BoxError, Held, RequestBody};
+use crate::upstream::deadline::Limit;
 use crate::upstream::pool::{Conn, ConnectError, Pool};
 use crate::upstream::stats::bump;
 use crate::upstream::tunnel::{self, Tunnels};
@@ -43,7 +44,7 @@ pub use self::response::{BodyError, UpstreamBody};
 pub use crate::upstream::stats::Stats;
 
 use self::budget::Budget;
-use self::exchange::{Failure, exchange};
+use self::exchange::{Exchange, Failure, exchange};
 use self::head::{Asked, Spare};
 use self::response::Lease;
 
@@ -56,10 +57,9 @@ mod response;
 /// keep-alive time of usual servers is 2 s (Node 5 s, Apache 5 s, gunicorn 2 s).
 pub const FRESH_ENOUGH: Duration = Duration::from_secs(1);
 
-/// Heads kept for repetition whose buffers wait for the next request; more are simply freed.
+/// Buffers of kept heads that are recycled; more are freed.
 const MAX_SPARES: usize = 256;
 
-/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum DispatchError {
     /// Every replica is down by the active checks, or none is configured.
@@ -77,7 +77,7 @@ pub enum DispatchError {
     /// The connection was lost before the response began.
     #[error("the connection was lost before the response: {0}")]
     Reset(#[source] hyper::Error),
-    /// What the origin sent is not a response that may be passed on.
+    /// The origin sent something that may not be passed on.
     #[error("invalid response: {0}")]
     BadResponse(#[source] BoxError),
     /// The visitor's side of the request body failed: hyper's error of the visitor's connection, within which
@@ -119,13 +119,13 @@ pub type OnInformational = Rc<dyn Fn(StatusCode, &HeaderMap)>;
 /// What a request brings along besides itself.
 #[derive(Default)]
 pub struct SendContext {
-    /// The visitor sent `Expect: 100-continue`: the body is not polled until the origin says 100 or a second has
-    /// passed; never, if a final response comes first.
+    /// The visitor sent `Expect: 100-continue`: the body is not polled until the origin sends 100 or a second
+    /// has passed, and never if a final response comes first.
     pub expect_continue: bool,
-    /// Who relays 1xx responses. None for visitors with HTTP/1.0.
+    /// Relays 1xx responses. `None` for visitors with HTTP/1.0.
     pub on_informational: Option<OnInformational>,
-    /// The visitor's side of the connection (`hyper::upgrade::on(&mut request)`), if the request carries `Upgrade`
-    /// and may switch protocols.
+    /// The visitor's side of the connection (`hyper::upgrade::on(&mut request)`), if the request carries
+    /// `Upgrade` and may switch protocols.
     pub upgrade: Option<hyper::upgrade::OnUpgrade>,
     /// The handle by which the visitor's connection controls the tunnel, should one be opened.
     pub tunnel: Option<Rc<tunnel::TunnelHandle>>,
@@ -151,14 +151,51 @@ struct Inner {
     spares: RefCell<Vec<Spare>>,
 }
 
-/// How often and where a request was already tried.
+/// Where a request was tried before.
 #[derive(Default)]
 struct Tried {
     /// The replica that failed it.
     avoid: Option<u64>,
-    /// The replica whose pooled connection was dead: once more there, on a fresh connection.
+    /// The replica whose pooled connection was dead: the next attempt goes there, on a fresh connection.
     again: Option<Arc<Replica>>,
     retried: bool,
+}
+
+/// One request, over all its attempts.
+struct Message<'a> {
+    ctx: &'a mut SendContext,
+    /// Its body, if it streams.
+    held: Option<Rc<Held>>,
+    /// Its body, if it is known beforehand.
+    known: Option<RequestBody>,
+    /// Its head, if its method is idempotent.
+    spare: Option<&'a Spare>,
+    asked: Asked,
+}
+
+impl Message<'_> {
+    /// The request once more; `None`: sending it twice might do harm, or its body has begun to flow.
+    fn again(&self) -> Option<Request<RequestBody>> {
+        let body = match &self.held {
+            Some(held) => (!held.has_begun()).then(|| RequestBody::held(held.clone())),
+            None => self.known.as_ref().and_then(RequestBody::again),
+        };
+        Some(self.spare?.rebuild(body?))
+    }
+}
+
+/// Keeps a body that streams on this side.
+fn hold(req: &mut Request<RequestBody>, ctx: &SendContext) -> Option<Rc<Held>> {
+    let waits = ctx.expect_continue && !req.body().is_end_stream();
+    if req.body().again().is_some() && !waits {
+        return None;
+    }
+    let held = Held::new(std::mem::replace(req.body_mut(), RequestBody::empty()));
+    if !waits {
+        held.open();
+    }
+    *req.body_mut() = RequestBody::held(held.clone());
+    Some(held)
 }
 
 impl Dispatcher {
@@ -166,7 +203,7 @@ impl Dispatcher {
     pub fn new(replicas: Arc<Replicas>, origin: &tidegate_settings::Origin) -> Self {
         let stats = Arc::new(Stats::default());
         let pool = Pool::new(origin, stats.clone());
-        // Without entropy every worker draws the same numbers: worse balance, nothing else.
+        // Without entropy every worker draws the same numbers: the balance is worse, nothing else.
         let seed = getrandom::u64().unwrap_or(0);
         let inner = Inner {
             replicas,
@@ -186,9 +223,9 @@ impl Dispatcher {
         this
     }
 
-    /// Takes over other limits, for requests from now on. The list of replicas is the business of
-    /// [`Replicas::reconfigure`]. The length of a tick stays that of the first configuration: much shorter limits
-    /// are kept to within two of the old ticks (200 ms at most).
+    /// Applies other limits to requests from now on; [`Replicas::reconfigure`] changes the list of replicas.
+    /// The length of a tick stays that of the first configuration: much shorter limits are exact to two of
+    /// the old ticks (200 ms at most).
     pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
         let inner = &self.0;
         inner.pool.reconfigure(origin);
@@ -198,27 +235,25 @@ impl Dispatcher {
         inner.read_ticks.set(inner.pool.ticks.cover(origin.read_timeout));
     }
 
-    /// The counters of this worker.
     pub fn stats(&self) -> Arc<Stats> {
         self.0.stats.clone()
     }
 
-    /// Idle connections to the origin.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.idle()
     }
 
-    /// Ends all tunnels and refuses new ones: the drain deadline has come.
+    /// Ends all tunnels and refuses new ones, at the drain deadline.
     pub fn close_tunnels(&self) {
         self.0.tunnels.close();
     }
 
     /// Sends `req` to a replica and returns the head of its response; the body follows as it comes.
     ///
-    /// The head must be ready for the origin: origin-form target, `Host`, no hop-by-hop fields; `Upgrade` stays if
-    /// `ctx.upgrade` is given. Framing, `Expect` and `Connection: upgrade` are set here. Of the response,
-    /// `Transfer-Encoding` is removed; other hop-by-hop fields are left to the caller. On 101 the two connections
-    /// are joined in the background once the caller has returned the response to the visitor.
+    /// The head must be ready for the origin: origin-form target, `Host`, no hop-by-hop fields; `Upgrade`
+    /// stays if `ctx.upgrade` is given. Framing, `Expect` and `Connection: upgrade` are set here. Of the
+    /// response, `Transfer-Encoding` is removed; other hop-by-hop fields are left to the caller. On 101 the
+    /// two connections are joined in the background once the caller has returned the response to the visitor.
     ///
     /// Dropping the future or the body ends the exchange with the origin.
     pub async fn send(
@@ -230,13 +265,15 @@ impl Dispatcher {
         bump(&inner.stats.requests);
         inner.budget.deposit();
         head::prepare(&mut req, &ctx);
-        let held = inner.hold(&mut req, &ctx);
+        let held = hold(&mut req, &ctx);
         let spare = req.method().is_idempotent().then(|| {
             let mut spare = inner.spares.borrow_mut().pop().unwrap_or_default();
             spare.keep(&req);
             spare
         });
-        let result = inner.attempts(req, &mut ctx, held, spare.as_ref()).await;
+        let (asked, known) = (Asked::of(&req, &ctx), req.body().again());
+        let message = Message { ctx: &mut ctx, held, known, spare: spare.as_ref(), asked };
+        let result = inner.attempts(req, message).await;
         if let Some(mut spare) = spare {
             spare.clear();
             let mut spares = inner.spares.borrow_mut();
@@ -249,35 +286,23 @@ impl Dispatcher {
 }
 
 impl Inner {
-    /// Keeps a body that streams on this side.
-    fn hold(&self, req: &mut Request<RequestBody>, ctx: &SendContext) -> Option<Rc<Held>> {
-        let waits = ctx.expect_continue && !req.body().is_end_stream();
-        if req.body().again().is_some() && !waits {
-            return None;
-        }
-        let body = std::mem::replace(req.body_mut(), RequestBody::empty());
-        let held = Held::new(body, !waits);
-        *req.body_mut() = RequestBody::held(held.clone());
-        Some(held)
-    }
-
     async fn attempts(
         &self,
         req: Request<RequestBody>,
-        ctx: &mut SendContext,
-        held: Option<Rc<Held>>,
-        spare: Option<&Spare>,
+        mut message: Message<'_>,
     ) -> Result<Response<UpstreamBody>, DispatchError> {
-        let asked = Asked::of(&req, ctx);
-        let known = req.body().again();
         let mut tried = Tried::default();
         let mut next = Some(req);
         loop {
             let Some(flight) = self.place(&mut tried).await else {
                 return Err(self.lost(DispatchError::NoReplica));
             };
-            let fresh = tried.again.take().is_some();
-            let mut conn = match self.connection(flight.replica(), fresh, spare.is_some()).await {
+            let max_idle_ticks = match (tried.again.take(), message.spare) {
+                (Some(_), _) => None,
+                (None, Some(_)) => Some(u64::MAX),
+                (None, None) => Some(self.fresh_ticks),
+            };
+            let mut conn = match self.connection(flight.replica(), max_idle_ticks).await {
                 Ok(conn) => conn,
                 Err(error) => match self.give_up(error, &flight, &mut tried, true) {
                     Some(error) => return Err(error),
@@ -285,14 +310,15 @@ impl Inner {
                 },
             };
             let Some(req) = next.take() else { unreachable!("each way round the loop leaves a request") };
-            let ticks = self.first_byte_ticks.get();
-            let failure = match exchange(&self.pool, &mut conn, req, ctx, held.as_ref(), ticks).await {
-                Ok(response) => return self.answered(response, conn, flight, held, ctx, &asked),
-                Err(failure) => failure,
+            let way = Exchange {
+                pool: &self.pool,
+                ctx: message.ctx,
+                held: message.held.as_ref(),
+                first_byte_ticks: self.first_byte_ticks.get(),
             };
-            let again = || match &held {
-                Some(held) => (!held.has_begun()).then(|| RequestBody::held(held.clone())),
-                None => known.as_ref().and_then(RequestBody::again),
+            let failure = match exchange(&mut conn, req, way).await {
+                Ok(response) => return self.answered(response, conn, flight, &mut message),
+                Err(failure) => failure,
             };
             let error = match failure {
                 Failure::Unsent(req) => {
@@ -305,7 +331,7 @@ impl Inner {
                     DispatchError::ConnectFailed(io::ErrorKind::ConnectionReset.into())
                 }
                 Failure::Lost(e) => {
-                    next = spare.and_then(|s| again().map(|body| s.rebuild(body)));
+                    next = message.again();
                     if conn.reused && next.is_some() {
                         bump(&self.stats.stale_connection);
                         tried.again = Some(flight.replica().clone());
@@ -333,14 +359,13 @@ impl Inner {
         self.replicas.enter(|| self.random(), tried.avoid, patience).await
     }
 
+    /// A pooled connection that was idle for at most so many ticks, or a fresh one.
     async fn connection(
         &self,
         replica: &Arc<Replica>,
-        fresh: bool,
-        idempotent: bool,
+        max_idle_ticks: Option<u64>,
     ) -> Result<Conn, DispatchError> {
-        let max_age = if idempotent { u64::MAX } else { self.fresh_ticks };
-        if !fresh && let Some(conn) = self.pool.checkout(replica, max_age) {
+        if let Some(conn) = max_idle_ticks.and_then(|ticks| self.pool.checkout(replica, ticks)) {
             return Ok(conn);
         }
         self.pool.connect(replica).await.map_err(|e| match e {
@@ -350,7 +375,7 @@ impl Inner {
         })
     }
 
-    /// Books a failure. None: it is tried once more; else the error to return.
+    /// Counts a failure. `None`: another attempt is to be made; else the error to return.
     fn give_up(
         &self,
         error: DispatchError,
@@ -386,26 +411,24 @@ impl Inner {
         mut response: Response<hyper::body::Incoming>,
         conn: Conn,
         flight: InFlight,
-        held: Option<Rc<Held>>,
-        ctx: &mut SendContext,
-        asked: &Asked,
+        message: &mut Message<'_>,
     ) -> Result<Response<UpstreamBody>, DispatchError> {
         self.replicas.succeeded(flight.replica());
-        let reusable = match head::check(&mut response, asked) {
+        let reusable = match head::check(&mut response, &message.asked) {
             Ok(reusable) => reusable,
             Err(why) => return Err(self.lost(DispatchError::BadResponse(why))),
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
-            && let Some(visitor) = ctx.upgrade.take()
+            && let Some(visitor) = message.ctx.upgrade.take()
         {
             let origin = hyper::upgrade::on(&mut response);
-            let idle = tunnel::IdleLimit { slot: conn.slot, ticks: self.read_ticks.get() };
-            let handle = ctx.tunnel.take().unwrap_or_default();
+            let idle = Limit { slot: conn.slot, ticks: self.read_ticks.get() };
+            let handle = message.ctx.tunnel.take().unwrap_or_default();
             self.tunnels.open(tunnel::Ends { visitor, origin }, idle, flight, handle);
             return Ok(response.map(UpstreamBody::detached));
         }
         let (pool, stats) = (self.pool.clone(), self.stats.clone());
-        let lease = Lease { pool, stats, conn, flight, held, reusable };
+        let lease = Lease { pool, stats, conn, flight, held: message.held.take(), reusable };
         Ok(response.map(|incoming| UpstreamBody::new(incoming, lease, self.read_ticks.get())))
     }
 

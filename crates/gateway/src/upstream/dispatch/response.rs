@@ -1,4 +1,4 @@
-//! The body of the origin's response: streams, times out, and gives the connection back when it has ended.
+//! The body of the origin's response: it streams, times out, and gives the connection back at its end.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::upstream::body::{Held, clean};
 use crate::upstream::pool::{Conn, Pool};
 use crate::upstream::stats::{Stats, bump};
 
-/// A response body broke off.
+/// Why a response body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// `origin.read_timeout` passed without a byte.
@@ -22,10 +22,9 @@ pub enum BodyError {
     /// `limits.request_timeout` passed before its end.
     #[error("the request took longer than it may")]
     Overdue,
-    /// A shared answer went on without a reader who was too slow for it.
+    /// The visitor was too slow for a shared response.
     #[error("the visitor fell too far behind a shared answer")]
     Behind,
-    /// A shared answer broke off.
     #[error("the shared answer was broken off")]
     Shared,
     /// The connection was lost, or the chunked coding is wrong.
@@ -33,8 +32,8 @@ pub enum BodyError {
     Origin(#[source] hyper::Error),
 }
 
-/// The body of a response from the origin. Holds the connection and the replica's in-flight place until the body
-/// has ended, failed or been dropped.
+/// The body of a response from the origin. Holds the connection and the replica's in-flight slot until the
+/// body has ended, failed or been dropped.
 #[derive(Debug)]
 pub struct UpstreamBody {
     incoming: Incoming,
@@ -61,7 +60,7 @@ impl std::fmt::Debug for Lease {
 impl Lease {
     /// The whole response is here.
     fn complete(self) {
-        // A request that the origin answered without reading it to the end is of no more use to anyone.
+        // The origin answered without reading the whole request: the rest of it is not sent.
         let unsent = self.held.as_ref().filter(|h| !h.has_ended());
         match unsent {
             Some(held) => held.cancel(),
@@ -73,8 +72,8 @@ impl Lease {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
-        // Dropped early: the visitor left. Dropping the connection's sender makes hyper close it, and with it
-        // goes what remained of the request.
+        // Dropped early: the visitor left. Dropping the connection's sender makes hyper close the connection,
+        // and the rest of the request is dropped with it.
         if let Some(lease) = self.lease.take()
             && let Some(held) = lease.held
         {
@@ -92,7 +91,7 @@ impl UpstreamBody {
         this
     }
 
-    /// Who sends it; `None` once it has ended, and for a tunnel.
+    /// The replica that sends it; `None` once it has ended, and for a tunnel.
     pub fn replica(&self) -> Option<&std::sync::Arc<Replica>> {
         self.lease.as_ref().map(|lease| lease.flight.replica())
     }

@@ -1,4 +1,4 @@
-//! Origins that misbehave exactly as told, and short ways to ask them.
+//! Origins that misbehave as each test needs, and short ways to send to them.
 #![allow(dead_code)] // each test file uses its part
 
 use std::cell::{Cell, RefCell};
@@ -33,7 +33,7 @@ pub async fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// An origin that treats its n-th connection as `serve` says.
+/// An origin that handles its n-th connection with `serve`.
 pub struct Origin {
     pub address: SocketAddr,
     pub accepted: Rc<Cell<usize>>,
@@ -187,7 +187,7 @@ impl Body for Fed {
     }
 }
 
-/// The 1xx responses noted: status and fields.
+/// The 1xx responses seen: status and fields.
 pub type Seen = Rc<RefCell<Vec<(u16, HeaderMap)>>>;
 
 /// A context that notes every 1xx response.

@@ -1,4 +1,4 @@
-//! Visitors who leave: hyper drops the service's future, pipelined bytes or not.
+//! Visitors who leave: hyper drops the service's future, with and without pipelined bytes.
 
 use tidegate_gateway::http::wire::WireEvent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +31,7 @@ fn the_service_of_a_visitor_who_left_is_dropped() {
 }
 
 #[test]
-fn half_closed_visitors_get_answers_that_are_ready_at_once() {
+fn half_closed_visitors_get_responses_that_are_ready_at_once() {
     for (bytes, expected) in [
         ("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", vec![200]),
         ("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n", vec![200, 200]),
@@ -49,7 +49,7 @@ fn half_closed_visitors_get_answers_that_are_ready_at_once() {
 }
 
 #[test]
-fn leaving_in_a_head_is_counted_and_nothing_else() {
+fn leaving_within_a_head_is_only_counted() {
     run(async {
         let (server, mut visitor) = start(LIMITS, 1 << 16);
         visitor.write_all(b"GET / HT").await.unwrap();
@@ -60,7 +60,7 @@ fn leaving_in_a_head_is_counted_and_nothing_else() {
 }
 
 #[test]
-fn leaving_in_a_body_is_an_error_to_the_service_and_no_verdict() {
+fn leaving_within_a_body_is_an_error_to_the_service_but_no_verdict() {
     run(async {
         let (server, mut visitor) = start(LIMITS, 1 << 16);
         visitor.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab").await.unwrap();

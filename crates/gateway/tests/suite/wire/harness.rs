@@ -1,4 +1,4 @@
-//! A visitor made of bytes, a hyper server with a service that tells what it saw, and time that is virtual.
+//! A visitor that sends raw bytes, a hyper server whose service records what it saw, and virtual time.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,14 @@ pub const LIMITS: WireLimits = WireLimits {
     body_timeout: Duration::from_secs(60),
 };
 
-/// What the server side knows.
+/// What the server side has seen.
 #[derive(Default)]
 pub struct World {
-    /// `METHOD target body-length`, then `name=value` of every trailer; or `! reason` for a body that broke off.
+    /// `METHOD target body-length`, then `name=value` of every trailer; or `! reason` for a body that broke
+    /// off.
     pub seen: Mutex<Vec<String>>,
     pub events: Mutex<Vec<WireEvent>>,
-    /// Requests for `/wait` answer when this is told.
+    /// Requests for `/wait` are answered when this is notified.
     pub go: Notify,
     /// A request for `/wait` has arrived.
     pub arrived: Notify,
@@ -110,24 +111,24 @@ pub fn start(limits: WireLimits, pipe: usize) -> (Server, DuplexStream) {
     (Server { world, handle, task }, far)
 }
 
-/// Lets everything that can run do so, without time passing.
+/// Runs all tasks that are ready, without time passing.
 pub async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-/// What came of a conversation.
+/// The outcome of a conversation.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
-    /// Status codes of the answers.
+    /// Status codes of the responses.
     pub statuses: Vec<u16>,
     pub seen: Vec<String>,
     pub events: Vec<WireEvent>,
     pub raw: String,
 }
 
-/// Sends the pieces one by one, then reads until the server closes (virtual time takes care that it does).
+/// Sends the pieces one by one, then reads until the server closes (which virtual time ensures).
 pub async fn converse_with(limits: WireLimits, pieces: &[&[u8]]) -> Outcome {
     let (server, mut visitor) = start(limits, 1 << 20);
     for piece in pieces {

@@ -1,4 +1,5 @@
-//! Random and mutated heads: never a panic, and whatever the scan accepts the parsers behind it read the same way.
+//! Random and mutated heads: there is no panic, and the parsers behind the scan read what it accepts in the
+//! same way.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -12,7 +13,7 @@ const SEEDS: &[&str] = &[
     "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
 ];
 
-/// Bytes that matter to a parser, so that mutations hit the interesting places.
+/// Bytes with a meaning to a parser, for mutations.
 const SPICE: &[u8] = b"\r\n\t\0 :;,/?#%\\\"{}`^|[]@*\x7f\x80\xff0919afZ";
 
 fn mutate(rng: &mut StdRng, head: &mut Vec<u8>) {
@@ -34,7 +35,7 @@ fn mutate(rng: &mut StdRng, head: &mut Vec<u8>) {
 }
 
 #[test]
-fn a_hundred_thousand_mutated_heads() {
+fn a_hundred_thousand_mutated_heads_are_read_alike() {
     let mut rng = StdRng::seed_from_u64(0x7469_6465);
     let mut accepted = 0;
     for i in 0..100_000 {
@@ -50,7 +51,7 @@ fn a_hundred_thousand_mutated_heads() {
             assert_eq!(facts.framing, framing_by_httparse(&request), "{:?}", head.escape_ascii().to_string());
         }
     }
-    // The test would be empty if hardly anything came through.
+    // Enough heads must be accepted for the test to mean something.
     assert!(accepted > 10_000, "{accepted}");
 }
 
@@ -72,7 +73,7 @@ fn framing_by_httparse(request: &httparse::Request<'_, '_>) -> Framing {
 }
 
 #[test]
-fn random_bytes() {
+fn random_bytes_do_not_panic() {
     let mut rng = StdRng::seed_from_u64(1);
     for _ in 0..20_000 {
         let bytes: Vec<u8> = (0..rng.random_range(0..80)).map(|_| rng.random()).collect();

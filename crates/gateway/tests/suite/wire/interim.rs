@@ -27,14 +27,14 @@ fn early_hints_come_before_the_response() {
 }
 
 #[test]
-fn http_10_gets_none() {
+fn http_10_gets_no_early_hints() {
     let got = run(converse(&[b"GET /hint HTTP/1.0\r\n\r\n"]));
     assert_eq!(got.statuses, [200], "{got:?}");
     assert_eq!(got.seen[0], "hint false");
 }
 
 #[test]
-fn from_another_task_it_wakes_the_connection_and_never_comes_late() {
+fn hints_from_another_task_wake_the_connection_and_never_follow_the_response() {
     run(async {
         let (server, mut visitor) = start(LIMITS, 1 << 16);
         visitor.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -57,7 +57,7 @@ fn from_another_task_it_wakes_the_connection_and_never_comes_late() {
 }
 
 #[test]
-fn what_the_visitor_does_not_read_is_bounded() {
+fn unread_interim_responses_are_bounded() {
     run(async {
         let (server, mut visitor) = start(LIMITS, 64);
         visitor.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -70,7 +70,7 @@ fn what_the_visitor_does_not_read_is_bounded() {
 }
 
 #[test]
-fn expect_100_continue() {
+fn the_body_is_asked_for_with_100_continue() {
     run(async {
         let (server, mut visitor) = start(LIMITS, 1 << 16);
         visitor
@@ -91,7 +91,7 @@ fn expect_100_continue() {
 }
 
 #[test]
-fn after_an_upgrade_bytes_pass_as_they_are() {
+fn after_an_upgrade_bytes_pass_unchanged() {
     run(async {
         let (near, mut visitor) = tokio::io::duplex(1 << 16);
         let (wire, handle) = Wire::new(near, LIMITS, |_| {});

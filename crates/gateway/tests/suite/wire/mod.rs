@@ -1,4 +1,4 @@
-//! The wire in front of a real hyper server: raw bytes in, what the service saw and what came back out.
+//! The wire in front of a real hyper server: raw bytes in; what the service saw and the response out.
 
 mod harness;
 

@@ -1,8 +1,8 @@
-//! The smuggling corpus: what must never reach the service, and what must although it looks odd.
+//! The smuggling corpus: heads that must never reach the service, and unusual ones that must.
 
 use super::harness::{LIMITS, converse, converse_with, run};
 
-/// Every refusal is followed by a request that must not be seen: whatever was refused, nothing behind it counts.
+/// Every refused head is followed by a request that must not be seen either.
 const TAIL: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[rustfmt::skip]
@@ -147,7 +147,7 @@ fn refused_heads_never_reach_the_service() {
 }
 
 #[test]
-fn odd_but_right_requests_are_served_and_the_connection_lives_on() {
+fn unusual_valid_requests_are_served_and_the_connection_stays_open() {
     for (name, bytes, seen) in ACCEPTED {
         let http_10 = bytes.contains("HTTP/1.0");
         let got = run(converse(&[format!("{bytes}{TAIL}").as_bytes()]));
@@ -161,7 +161,7 @@ fn odd_but_right_requests_are_served_and_the_connection_lives_on() {
 }
 
 #[test]
-fn bad_bodies_get_400_and_nothing_behind_them_counts() {
+fn bad_bodies_get_400_and_requests_after_them_are_not_seen() {
     for (name, body) in BAD_BODIES {
         let got = run(converse(&[format!("{CHUNKED}{body}{TAIL}").as_bytes()]));
         assert_eq!(got.statuses, [400], "{name}: {got:?}");

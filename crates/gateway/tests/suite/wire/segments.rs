@@ -1,4 +1,4 @@
-//! Framing must not depend on how the bytes were cut.
+//! Framing does not depend on segments.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ const STREAMS: &[&str] = &[
     "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 
-/// The date field is the only thing that may differ.
+/// Only the date field may differ.
 fn without_date(raw: &str) -> String {
     raw.lines().filter(|l| !l.starts_with("date: ")).collect::<Vec<_>>().join("\n")
 }

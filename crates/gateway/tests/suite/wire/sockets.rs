@@ -1,4 +1,4 @@
-//! Over real sockets: what only the kernel does.
+//! Real sockets, for what depends on the kernel.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn over_tcp(visit: impl FnOnce(TcpStream) -> String + Send + 'static) -> String 
 
 fn send_all_then_read(mut socket: TcpStream, head: &str, junk: usize) -> String {
     socket.write_all(head.as_bytes()).unwrap();
-    // Unread bytes make a plain close a reset, which would destroy the answer.
+    // Unread bytes would turn a plain close into a reset, which destroys the response.
     let _ = socket.write_all(&vec![b'x'; junk]);
     socket.shutdown(std::net::Shutdown::Write).unwrap();
     let mut raw = String::new();
@@ -43,13 +43,13 @@ fn send_all_then_read(mut socket: TcpStream, head: &str, junk: usize) -> String 
 }
 
 #[test]
-fn a_refusal_survives_what_the_visitor_goes_on_sending() {
+fn a_refusal_reaches_a_visitor_who_continues_to_send() {
     let raw = over_tcp(|socket| send_all_then_read(socket, "GET / HTTP/1.1\nHost: a\r\n\r\n", 700 << 10));
     assert_eq!(statuses(&raw), [400]);
 }
 
 #[test]
-fn an_answer_to_an_unread_upload_survives_it() {
+fn the_response_to_an_unread_upload_reaches_the_visitor() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n";
     let raw = over_tcp(move |socket| send_all_then_read(socket, head, 700_000));
     assert_eq!(statuses(&raw), [200]);

@@ -34,7 +34,7 @@ async fn timeline(pieces: &[(u64, &str)]) -> (Duration, String, Vec<WireEvent>) 
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed_quietly() {
+fn a_silent_connection_is_closed_without_a_response() {
     let (closed, raw, events) = run(timeline(&[]));
     assert_eq!((closed.as_secs(), raw.as_str(), &events[..]), (10, "", &[WireEvent::Idle][..]));
 }
@@ -44,7 +44,8 @@ fn trickled_bytes_do_not_extend_the_header_timeout() {
     let trickle: Vec<(u64, &str)> =
         (1..60).map(|s| (s, if s == 1 { "GET / HTTP/1.1\r\nX: " } else { "x" })).collect();
     let (closed, raw, events) = run(timeline(&trickle));
-    // Ten seconds from the first byte, which came at second 1; the visitor goes on sending, so the wire lingers.
+    // Ten seconds from the first byte, which came at second 1; the visitor continues to send, so the wire
+    // lingers.
     assert_eq!(statuses(&raw), [408]);
     assert_eq!(events, [WireEvent::Refused(Refusal::TooSlow)]);
     assert_eq!(closed.as_secs(), 11);
@@ -104,7 +105,7 @@ fn a_pending_response_has_no_time_limit_here() {
 }
 
 #[test]
-fn a_refused_visitor_who_goes_on_sending_still_gets_the_answer() {
+fn a_refused_visitor_who_continues_to_send_gets_the_response() {
     let junk = vec![b'x'; 300 << 10];
     let got = run(converse(&[b"GET / HTTP/1.1\nHost: a\r\n\r\n", &junk]));
     assert_eq!(got.statuses, [400]);
