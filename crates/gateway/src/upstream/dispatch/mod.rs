@@ -304,7 +304,7 @@ impl Inner {
             };
             let mut conn = match self.connection(flight.replica(), max_idle_ticks).await {
                 Ok(conn) => conn,
-                Err(error) => match self.give_up(error, &flight, &mut tried, true) {
+                Err(error) => match self.give_up(error, &flight, &mut tried, next.is_some()) {
                     Some(error) => return Err(error),
                     None => continue,
                 },
