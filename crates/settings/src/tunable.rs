@@ -170,7 +170,8 @@ impl Settings {
         let names = known.iter().take(10).map(|name| format!("\"{name}\""));
         Some(match known.is_empty() {
             true => format!("There is no [[{list}]]."),
-            false => format!("Each [[{list}]] is one of {}.", either(names)),
+            false if list == "class" => format!("The classes are {}.", either(names)),
+            false => format!("The {list}s are {}.", either(names)),
         })
     }
 }
