@@ -7,7 +7,17 @@ TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 LOGS="$(mktemp -d)"
 # A line for each step that has ended: SECONDS PASSED FAILED NAME. A file, since steps of a lane run in a process of their own.
 RESULTS="$LOGS/results"
-trap 'rm -rf "$LOGS"' EXIT
+# Lanes and what they run, which a Ctrl-C does not reach.
+end_lanes() {
+  local lane children
+  for lane in $(jobs -p); do
+    children="$(pgrep -P "$lane")"
+    # shellcheck disable=SC2086 # several
+    kill "$lane" $children 2>/dev/null
+  done
+}
+trap 'end_lanes; rm -rf "$LOGS"' EXIT
+trap 'exit 130' INT TERM
 # Longest a single step may take: a test that hangs must not hang the whole run.
 STEP_TIMEOUT="${STEP_TIMEOUT:-1200}"
 
