@@ -230,7 +230,7 @@ impl Ask<'_> {
             Some(seat) => {
                 let finds = room.leaves_enough(seat.sessions.pace()) && seat.sessions.has_slot(seat.tier);
                 if !finds {
-                    seat.sessions.turned_away();
+                    seat.sessions.count_refused();
                 }
                 finds
             }
@@ -249,7 +249,7 @@ impl Ask<'_> {
     /// past them.
     fn enters_by_own(&self, seat: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
         let Admission::Room(room) = self.desk else { return false };
-        if !seat.sessions.has_own_place_only(seat.tier)
+        if !seat.sessions.has_own_slot_only(seat.tier)
             || room.is_closed_to_all(self.now)
             || !seat.take_own(self.asking.cost, self.now)
         {

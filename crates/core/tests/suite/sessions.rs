@@ -79,9 +79,9 @@ fn what_never_reached_the_origin_gives_its_place_back_unless_others_came() {
     // Two first requests at once take one place, and either may fail.
     let [one, other] = [0, 1].map(|ms| sessions.admit(key(1), EVERYBODY, Cost::ONE, at(ms)).unwrap());
     sessions.void(one, at(2));
-    assert_eq!(sessions.standing(key(1), at(2)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(1), at(2)), SessionStatus::Admitted);
     sessions.void(other, at(3));
-    assert_eq!((sessions.standing(key(1), at(3)), sessions.has_slot(EVERYBODY)), (SessionStatus::New, true));
+    assert_eq!((sessions.status(key(1), at(3)), sessions.has_slot(EVERYBODY)), (SessionStatus::New, true));
     assert_eq!(sessions.count().open, 0);
     let state = sessions.state();
     assert_eq!((state.ended.void, state.length_s, state.work), (1, None, None), "nothing is learned of it");
@@ -103,14 +103,11 @@ fn an_end_frees_the_place_at_once_and_voids_the_pass() {
         // Once no pass of the other can hold any more it is forgotten.
         tick(&sessions, at(16_900));
         assert_eq!(
-            (sessions.standing(key(2), at(16_900)), sessions.state().entries),
+            (sessions.status(key(2), at(16_900)), sessions.state().entries),
             (SessionStatus::Ended, 2)
         );
         tick(&sessions, at(17_200));
-        assert_eq!(
-            (sessions.standing(key(2), at(17_200)), sessions.state().entries),
-            (SessionStatus::New, 1)
-        );
+        assert_eq!((sessions.status(key(2), at(17_200)), sessions.state().entries), (SessionStatus::New, 1));
         let ended = sessions.state().ended;
         assert_eq!((ended.origin, ended.operator), if by == Ender::Origin { (2, 0) } else { (0, 2) });
     }
@@ -127,7 +124,7 @@ fn all_are_ended_at_once() {
         assert_eq!((sessions.count().open, sessions.state().ended.operator), (0, 4_999));
         let (standing, entries) =
             if remembers_ended { (SessionStatus::Ended, 5_000) } else { (SessionStatus::New, 0) };
-        (0..5_000).for_each(|n| assert_eq!(sessions.standing(key(n), at(2)), standing));
+        (0..5_000).for_each(|n| assert_eq!(sessions.status(key(n), at(2)), standing));
         assert_eq!(sessions.state().entries, entries);
     }
 }
@@ -182,7 +179,7 @@ fn another_name_is_the_same_session() {
     assert!(sessions.rename(&mut first, key(2), at(1)) && sessions.rename(&mut first, key(2), at(1)));
     let line = sessions.list(0, 10).sessions[0];
     assert_eq!((line.key, line.begun, line.tier, line.requests), (key(2), at(0), GOLD, 1));
-    assert_eq!(sessions.standing(key(1), at(1)), SessionStatus::New);
+    assert_eq!(sessions.status(key(1), at(1)), SessionStatus::New);
     // Of two that become one a place comes back; what was ended stays so.
     assert_eq!(admit(&sessions, 3, EVERYBODY, at(1)), Ok(()));
     assert!(sessions.rename(&mut first, key(3), at(2)));
@@ -190,7 +187,7 @@ fn another_name_is_the_same_session() {
     assert_eq!(admit(&sessions, 4, EVERYBODY, at(2)), Ok(()));
     assert!(sessions.end(key(4), Ender::Operator, at(3)));
     assert!(sessions.rename(&mut first, key(4), at(3)) && !sessions.rename(&mut first, key(5), at(3)));
-    assert_eq!((sessions.count().open, sessions.standing(key(4), at(3))), (0, SessionStatus::Ended));
+    assert_eq!((sessions.count().open, sessions.status(key(4), at(3))), (0, SessionStatus::Ended));
 }
 
 #[test]

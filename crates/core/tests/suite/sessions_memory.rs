@@ -44,7 +44,7 @@ fn a_million_sessions_take_less_than_128_mib_and_leave_nothing_behind() {
     let taken = heap::taken() - before;
     let told = sessions.bytes();
     assert!(told.abs_diff(taken) < 64 << 10, "{told} bytes are told, {taken} are taken");
-    assert!((0..MILLION).step_by(997).all(|n| sessions.standing(key(n), START) == SessionStatus::Admitted));
+    assert!((0..MILLION).step_by(997).all(|n| sessions.status(key(n), START) == SessionStatus::Admitted));
 
     // The places of those who left are used again: another million takes nothing.
     let later = START + config.timeout + Duration::from_secs(1);

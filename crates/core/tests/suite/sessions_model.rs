@@ -200,7 +200,7 @@ impl Model {
         match op {
             Op::Touch(k) => {
                 let expected = self.standing(k);
-                assert_eq!(self.sessions.standing(key(k), now), expected);
+                assert_eq!(self.sessions.status(key(k), now), expected);
                 let (standing, under_way) = self.sessions.touch(key(k), Cost::ONE, now);
                 assert_eq!((standing, under_way.is_some()), (expected, expected == SessionStatus::Admitted));
                 self.note(k);

@@ -61,7 +61,7 @@ impl World {
         let verdict = self.desk.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, self.now());
         // Over at once.
         seat.under_way.take().into_iter().for_each(|request| self.sessions.finish(request, self.now()));
-        let has_place = self.sessions.standing(key(n), self.now()) == SessionStatus::Admitted;
+        let has_place = self.sessions.status(key(n), self.now()) == SessionStatus::Admitted;
         assert_eq!(has_place, matches!(verdict, Decision::Enter { .. }), "{n}: {verdict:?}");
         verdict
     }

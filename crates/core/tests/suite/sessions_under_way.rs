@@ -73,12 +73,12 @@ fn a_slow_request_keeps_its_session_and_the_timeout_counts_from_its_end() {
                 }
             };
             assert_eq!(found_over(&sessions, 100, took_ms), None, "{begins}, {took_ms} ms");
-            assert_eq!(sessions.standing(key(1), at(took_ms)), SessionStatus::Admitted);
+            assert_eq!(sessions.status(key(1), at(took_ms)), SessionStatus::Admitted);
             assert_eq!(admit(&sessions, 2, at(took_ms)), Err(NoSessionSlot::Taken));
             sessions.finish(slow, at(took_ms));
             // To the millisecond for who asks, to a bucket of the wheel and a tick for the others.
-            assert_eq!(sessions.standing(key(1), at(took_ms + 15_000)), SessionStatus::Admitted);
-            assert_eq!(sessions.standing(key(1), at(took_ms + 15_001)), SessionStatus::New);
+            assert_eq!(sessions.status(key(1), at(took_ms + 15_000)), SessionStatus::Admitted);
+            assert_eq!(sessions.status(key(1), at(took_ms + 15_001)), SessionStatus::New);
             let found = found_over(&sessions, took_ms, took_ms + 20_000);
             let found_ms = found.expect("it was not found to be over") - took_ms;
             assert!((15_000..15_300).contains(&found_ms), "{begins}, {took_ms} ms: {found_ms} ms");
@@ -95,15 +95,15 @@ fn the_last_of_several_to_end_counts_whatever_came_last() {
     let short = touch(&sessions, 1, at(1_000));
     assert_eq!(under_way(&sessions), [2]);
     sessions.finish(short, at(2_000));
-    assert_eq!(sessions.standing(key(1), at(40_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(1), at(40_000)), SessionStatus::Admitted);
     sessions.finish(long, at(40_000));
     assert_eq!(under_way(&sessions), [0]);
     assert_eq!(sessions.list(0, 1).sessions[0].last, at(40_000));
     // One that never reached the origin was there as well until then.
     let shed = touch(&sessions, 1, at(50_000));
     sessions.void(shed, at(70_000));
-    assert_eq!(sessions.standing(key(1), at(85_000)), SessionStatus::Admitted);
-    assert_eq!(sessions.standing(key(1), at(85_001)), SessionStatus::New);
+    assert_eq!(sessions.status(key(1), at(85_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(1), at(85_001)), SessionStatus::New);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn what_was_begun_in_a_session_that_has_ended_is_nothing_to_the_next_one_of_its_
                     sessions.finish(old, at(2))
                 }
                 assert_eq!(under_way(&sessions), [1], "{name}");
-                assert_eq!(sessions.standing(key(1), at(90_000)), SessionStatus::Admitted, "{name}");
+                assert_eq!(sessions.status(key(1), at(90_000)), SessionStatus::Admitted, "{name}");
                 sessions.finish(new, at(90_000));
-                assert_eq!(sessions.standing(key(1), at(105_001)), SessionStatus::New, "{name}");
+                assert_eq!(sessions.status(key(1), at(105_001)), SessionStatus::New, "{name}");
             }
         }
     }
@@ -157,9 +157,9 @@ fn an_ended_session_is_forgotten_a_timeout_later_whatever_is_under_way() {
     let slow = admit(&sessions, 1, at(0)).unwrap();
     tick(&sessions, at(1_000));
     assert!(sessions.end(key(1), Ender::Operator, at(1_000)));
-    assert_eq!(sessions.standing(key(1), at(16_000)), SessionStatus::Ended);
+    assert_eq!(sessions.status(key(1), at(16_000)), SessionStatus::Ended);
     tick(&sessions, at(16_300));
-    assert_eq!((sessions.standing(key(1), at(16_300)), sessions.state().entries), (SessionStatus::New, 0));
+    assert_eq!((sessions.status(key(1), at(16_300)), sessions.state().entries), (SessionStatus::New, 0));
     sessions.finish(slow, at(17_000));
     assert_eq!((sessions.count().open, sessions.state().entries), (0, 0));
 }
@@ -181,11 +181,11 @@ fn a_session_that_is_renamed_takes_all_that_is_under_way_along() {
     let mut poll = poll;
     assert!(sessions.rename(&mut poll, key(4), at(30_000)));
     sessions.finish(poll, at(30_000));
-    assert_eq!(sessions.standing(key(4), at(90_000)), SessionStatus::Admitted, "the stream goes on");
+    assert_eq!(sessions.status(key(4), at(90_000)), SessionStatus::Admitted, "the stream goes on");
     sessions.finish(stream, at(90_000));
     assert_eq!(under_way(&sessions), [0]);
-    assert_eq!(sessions.standing(key(4), at(105_000)), SessionStatus::Admitted);
-    assert_eq!(sessions.standing(key(4), at(105_001)), SessionStatus::New);
+    assert_eq!(sessions.status(key(4), at(105_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(4), at(105_001)), SessionStatus::New);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn of_two_that_become_one_all_that_is_under_way_counts() {
     for request in [ended, stream, login] {
         sessions.finish(request, at(70_000));
     }
-    assert_eq!((sessions.count().open, sessions.standing(key(3), at(70_000))), (0, SessionStatus::Ended));
+    assert_eq!((sessions.count().open, sessions.status(key(3), at(70_000))), (0, SessionStatus::Ended));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn more_than_can_be_counted_are_not_and_none_is_taken_back_for_them() {
     assert_eq!(under_way(&sessions), [0]);
     // It does not call back what is over.
     sessions.finish(beyond.pop().unwrap(), at(15_100));
-    assert_eq!((sessions.standing(key(1), at(15_100)), sessions.count().open), (SessionStatus::New, 0));
+    assert_eq!((sessions.status(key(1), at(15_100)), sessions.count().open), (SessionStatus::New, 0));
 }
 
 #[test]
