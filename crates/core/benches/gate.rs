@@ -1,8 +1,9 @@
 //! What a decision of the gate costs, against how many wait: `cargo bench -p tidegate-core --bench gate`.
 //!
-//! The lengths take turns within one run, so that a busy machine slows all of them, and each round's part of a long queue
-//! has left the caches meanwhile. `-- SCHEDULER LENGTH CALLS moves|leaves` plays one case without a clock, for a profiler that
-//! counts: the difference between two numbers of calls is what one call takes.
+//! The lengths take turns within one run, so that a busy machine slows all of them, and each round's part of
+//! a long queue has left the caches meanwhile. `-- SCHEDULER LENGTH CALLS moves|leaves` plays one case
+//! without a clock, for a profiler that counts: the difference between two numbers of calls is what one call
+//! takes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -30,8 +31,8 @@ const SCHEDULERS: [(&str, Scheduling); 3] = [
 enum Play {
     /// Nothing.
     Moves,
-    /// One that waits anywhere leaves, and another of its class comes: after a while neighbours in the queue are far apart in
-    /// memory.
+    /// One that waits anywhere leaves, and another of its class comes: after a while neighbours in the queue
+    /// are far apart in memory.
     Leaves,
 }
 

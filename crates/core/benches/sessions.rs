@@ -1,7 +1,7 @@
 //! What a session's request costs: `cargo bench -p tidegate-core --bench sessions`, nanoseconds per call.
 //!
-//! With few sessions and with a million, where every call meets a line of memory that has left the caches; by one worker and by two
-//! at once. `tick` is the control thread's, per entry it looks at.
+//! With few sessions and with a million, where every call meets a line of memory that has left the caches; by
+//! one worker and by two at once. `tick` is the control thread's, per entry it looks at.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

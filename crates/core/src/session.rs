@@ -1,37 +1,39 @@
 //! Sessions (WAC 2, 3.1 (f), 4): an admitted visitor keeps the service; only whole sessions are refused.
 //!
-//! "If the server does not respond to one of the requests [...] the requests that were responded correctly have become
-//! useless". So a visitor is admitted once, with a *session slot*, and holds it until no request came for
-//! [`SessionConfig::timeout`] and none was in progress, or until the session reaches its greatest age. Requests of admitted
-//! sessions go first and are never refused for load. [`SessionConfig::cap`] sets the number of slots; tiers may have slots of
-//! their own besides the common ones.
+//! "If the server does not respond to one of the requests [...] the requests that were responded correctly
+//! have become useless". So a visitor is admitted once, with a *session slot*, and holds it until no request
+//! came for [`SessionConfig::timeout`] and none was in progress, or until the session reaches its greatest
+//! age. Requests of admitted sessions go first and are never refused for load. [`SessionConfig::cap`] sets
+//! the number of slots; tiers may have slots of their own besides the common ones.
 //!
 //! ```text
-//! request ─► touch ─┬─ Admitted ──────────────────────────────────────► gate, in the lane of admitted sessions
-//!                   └─ New, Ended ─► admission ─► admit ─┬─ a slot ───► gate, likewise
-//!                                                        └─ NoSessionSlot ─► waiting room, or refused
+//! request ─► touch ─┬─ Admitted ───────────────────────────────────► gate, in the lane of admitted sessions
+//!                   └─ New, Ended ─► admission ─► admit ─┬─ a slot ► gate, likewise
+//!                                                        └─ none ─► waiting room, or refused
 //! finish (the last byte of the response is sent) ─► inactivity counts from here on
-//! void (never reached the origin), end (origin, operator), leave (connection closed), tick (timeout, age) ─► the slot is free
+//! void (never reached the origin), end (origin, operator), leave (connection closed), tick ─► the slot is free
 //!
 //! begun + readmitted == open + ended       slots taken == sessions open       after every step
 //! ```
 //!
-//! **Parts.** `session/table.rs` has the sessions in 64 locked shards; a million entries take less than 128 MiB.
-//! `session/slot_pool.rs` has the slots, one word a pool, so that asking for a free slot takes no lock.
-//! `session/cap_controller.rs` learns the cap, `session/turnover.rs` how fast slots become free. A request that asks about its
-//! session finds it expired to the millisecond; all other sessions expire on the tick by a lazy timer wheel.
+//! **Parts.** `session/table.rs` has the sessions in 64 locked shards; a million entries take less than 128
+//! MiB. `session/slot_pool.rs` has the slots, one word a pool, so that asking for a free slot takes no lock.
+//! `session/cap_controller.rs` learns the cap, `session/turnover.rs` how fast slots become free. A request
+//! that asks about its session finds it expired to the millisecond; all other sessions expire on the tick by
+//! a lazy timer wheel.
 //!
-//! **Ended early.** A session's pass is signed, so the visitor still has it. The key is therefore kept until the pass has
-//! expired, without a slot, with the status [`SessionStatus::Ended`]. [`Sessions::readmit`] does not bring it back, but it may
-//! begin anew. Without passes (sessions by an application's cookie or by address) nothing has to be voided and nothing is
-//! kept ([`SessionConfig::remembers_ended`]).
+//! **Ended early.** A session's pass is signed, so the visitor still has it. The key is therefore kept until
+//! the pass has expired, without a slot, with the status [`SessionStatus::Ended`]. [`Sessions::readmit`] does
+//! not bring it back, but it may begin anew. Without passes (sessions by an application's cookie or by
+//! address) nothing has to be voided and nothing is kept ([`SessionConfig::remembers_ended`]).
 //!
-//! **Restart.** A valid pass of a session that the table does not know was given by another process. The session is readmitted
-//! even beyond the cap, and no new session begins until the number is below the cap again.
+//! **Restart.** A valid pass of a session that the table does not know was given by another process. The
+//! session is readmitted even beyond the cap, and no new session begins until the number is below the cap
+//! again.
 //!
-//! Rejected: counting sessions by passes issued and expired only (no session could be ended early, and a slot would be free
-//! only when its pass has expired); Eddie's rate of new sessions (WAC 2.2): sessions of another length make another load of
-//! the same rate.
+//! Rejected: counting sessions by passes issued and expired only (no session could be ended early, and a slot
+//! would be free only when its pass has expired); Eddie's rate of new sessions (WAC 2.2): sessions of another
+//! length make another load of the same rate.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -45,7 +47,6 @@ mod cap_controller;
 mod entries;
 mod entry;
 mod lower_bound;
-mod renames;
 pub mod slot_pool;
 mod table;
 mod turnover;
@@ -105,8 +106,8 @@ impl Sessions {
         sessions
     }
 
-    /// Changes the configuration. Open sessions keep their slots, also beyond a lowered cap; those that are over by the new
-    /// lifetimes end.
+    /// Changes the configuration. Open sessions keep their slots, also beyond a lowered cap; those that are
+    /// over by the new lifetimes end.
     pub fn configure(&self, config: &SessionConfig, now: Timestamp) {
         self.table.configure(config, now);
         self.configure_cap(config.cap);
@@ -126,15 +127,15 @@ impl Sessions {
         let taken = self.pools().common().occupancy().taken;
         let is_bound = !limit.is_closed && limit.bound != UNBOUNDED;
         self.per_s.store(controller.per_s(if is_bound { taken.max(limit.bound) } else { taken }));
-        self.next_s.store(controller.next_s());
+        self.next_s.store(controller.turnover().next_s());
     }
 
     fn pools(&self) -> &SlotPools {
         self.table.pools()
     }
 
-    /// A request arrives: the status of its session. A request of an admitted session keeps the session alive until it ends,
-    /// and its work is counted.
+    /// A request arrives: the status of its session. A request of an admitted session keeps the session alive
+    /// until it ends, and its work is counted.
     pub fn touch(
         &self,
         key: SessionKey,
@@ -156,8 +157,8 @@ impl Sessions {
         }
     }
 
-    /// The first request of a session: takes a slot for it, one of its tier before a common one. Of two first requests at once
-    /// the second joins the session of the first.
+    /// The first request of a session: takes a slot for it, one of its tier before a common one. Of two first
+    /// requests at once the second joins the session of the first.
     ///
     /// # Errors
     /// No slot is free, or the table is full.
@@ -208,9 +209,9 @@ impl Sessions {
         Ok(shard.open(key, tier, pool, now, cost))
     }
 
-    /// A request shows a valid pass of a session that is unknown here (after a restart, or of another process). The session is
-    /// readmitted, also beyond the cap. `begun`: its first request. `None`: the session was ended early, is too old or finds
-    /// the table full; it is new.
+    /// A request shows a valid pass of a session that is unknown here (after a restart, or of another
+    /// process). The session is readmitted, also beyond the cap. `begun`: its first request. `None`: the
+    /// session was ended early, is too old or finds the table full; it is new.
     pub fn readmit(
         &self,
         key: SessionKey,
@@ -231,8 +232,8 @@ impl Sessions {
         Some(shard.open(key, tier, self.pools().take_beyond(tier), begun.min(now), Cost::ZERO))
     }
 
-    /// A request is over: the last byte of its response is sent, or its visitor has left. If no other one is in progress, the
-    /// inactivity of its session counts from here on.
+    /// A request is over: the last byte of its response is sent, or its visitor has left. If no other one is
+    /// in progress, the inactivity of its session counts from here on.
     pub fn finish(&self, mut request: SessionRequest, now: Timestamp) {
         let mut shard = self.table.lock_of(&mut request, now);
         shard.live(request.key());
@@ -241,8 +242,8 @@ impl Sessions {
         }
     }
 
-    /// A request never reached the origin. If it was the only one of its session, the slot is free at once and nothing is
-    /// learned from the session.
+    /// A request never reached the origin. If it was the only one of its session, the slot is free at once
+    /// and nothing is learned from the session.
     pub fn void(&self, mut request: SessionRequest, now: Timestamp) {
         let mut shard = self.table.lock_of(&mut request, now);
         shard.live(request.key());
@@ -251,8 +252,9 @@ impl Sessions {
         }
     }
 
-    /// The application renames a request's session. All requests in progress go along. If the new key is a session's already,
-    /// the two become one; if that was ended early, so is this one. `false`: the request's session is not open any more.
+    /// The application renames a request's session. All requests in progress go along. If the new key is a
+    /// session's already, the two become one; if that was ended early, so is this one. `false`: the request's
+    /// session is not open any more.
     pub fn rename(&self, request: &mut SessionRequest, to: SessionKey, now: Timestamp) -> bool {
         let mut shards = self.table.lock_both(request, to, now);
         shards.from.live(request.key());
@@ -263,8 +265,9 @@ impl Sessions {
         is_open
     }
 
-    /// Ends a session early. Its slot is free at once. The key has the status [`SessionStatus::Ended`] until its pass has
-    /// expired, or is forgotten ([`SessionConfig::remembers_ended`]). `false`: the session was not open.
+    /// Ends a session early. Its slot is free at once. The key has the status [`SessionStatus::Ended`] until
+    /// its pass has expired, or is forgotten ([`SessionConfig::remembers_ended`]). `false`: the session was
+    /// not open.
     pub fn end(&self, key: SessionKey, by: Ender, now: Timestamp) -> bool {
         let mut shard = self.table.lock(key, now);
         let is_open = shard.peek(key).is_some_and(|entry| entry.is_open());
@@ -274,8 +277,8 @@ impl Sessions {
         is_open
     }
 
-    /// The response to a request ends its session, but no other that has begun under the same key since. `false`: the session
-    /// was not open any more.
+    /// The response to a request ends its session, but no other that has begun under the same key since.
+    /// `false`: the session was not open any more.
     pub fn end_of(&self, request: &mut SessionRequest, by: Ender, now: Timestamp) -> bool {
         let mut shard = self.table.lock_of(request, now);
         let is_open = shard.session_of(request).is_some() && shard.peek(request.key()).is_some();
@@ -300,8 +303,8 @@ impl Sessions {
         ended
     }
 
-    /// The key cannot come again (its connection is closed): its session ends as if it had expired, and is forgotten. `false`:
-    /// it was not open.
+    /// The key cannot come again (its connection is closed): its session ends as if it had expired, and is
+    /// forgotten. `false`: it was not open.
     pub fn leave(&self, key: SessionKey, now: Timestamp) -> bool {
         let mut shard = self.table.lock(key, now);
         let is_open = shard.live(key).is_some_and(|entry| entry.is_open());
@@ -311,12 +314,13 @@ impl Sessions {
         is_open
     }
 
-    /// A reload has renumbered the tiers: `tier_now` returns the new number of a tier, 0 where it is gone. Sessions keep their
-    /// slots, which belong to the pool of the new number from now on.
+    /// A reload has renumbered the tiers: `tier_now` returns the new number of a tier, 0 where it is gone.
+    /// Sessions keep their slots, which belong to the pool of the new number from now on.
     pub fn renumber(&self, tier_now: impl Fn(TierId) -> TierId) {
         for number in 0..SHARDS {
             let mut shard = self.table.lock_number(number, Timestamp::default());
-            // A whole shard under one lock: in a second batch, sessions that began in between would be renumbered again.
+            // A whole shard under one lock: in a second batch, sessions that began in between would be
+            // renumbered again.
             for entry in shard.stretch(0, usize::MAX).unwrap_or_default() {
                 let tier = tier_now(entry.tier());
                 if entry.state == State::Unused || tier == entry.tier() {
@@ -331,8 +335,8 @@ impl Sessions {
         }
     }
 
-    /// A page of the open sessions, from where the last page ended; 0: the first. Sessions that begin or end meanwhile may be
-    /// missing.
+    /// A page of the open sessions, from where the last page ended; 0: the first. Sessions that begin or end
+    /// meanwhile may be missing.
     pub fn list(&self, from: u64, limit: usize) -> SessionPage {
         let limit = limit.clamp(1, MAX_PAGE);
         let mut sessions = Vec::new();
@@ -419,8 +423,8 @@ impl Sessions {
             refused: self.refused.load(Ordering::Relaxed),
             pools: self.pools().state(),
             entries: self.table.entries(),
-            length_s: cap.length_s(),
-            work: cap.work(),
+            length_s: cap.turnover().length_s(),
+            work: cap.turnover().work(),
             per_s: self.per_s.load(),
             is_held: cap.is_held(),
             correction: cap.correction(),

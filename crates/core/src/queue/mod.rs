@@ -7,9 +7,10 @@
 //!                └► pop_oldest: it has waited for as long as allowed
 //! ```
 //!
-//! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same for all of
-//! them: a change of the discipline keeps the waiting requests, and every operation costs O(1). Requests of admitted
-//! sessions ([`Lane::Admitted`]) go first, in order of arrival; bound, discipline and patience do not apply to them.
+//! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same
+//! for all of them: a change of the discipline keeps the waiting requests, and every operation costs O(1).
+//! Requests of admitted sessions ([`Lane::Admitted`]) go first, in order of arrival; bound, discipline and
+//! patience do not apply to them.
 
 use crate::units::Timestamp;
 

@@ -1,56 +1,61 @@
 //! The session cap controller: how many sessions there may be.
 //!
-//! WAC (4.3) sets the cap at 90 % of Little's law: the sessions that the server can handle per minute times the mean session
-//! length. With `C` the capacity, `w` the mean work of a session and `T` the mean time that it holds a slot:
+//! WAC (4.3) sets the cap at 90 % of Little's law: the sessions that the server can handle per minute times
+//! the mean session length. With `C` the capacity, `w` the mean work of a session and `T` the mean time that
+//! it holds a slot:
 //!
 //! ```text
 //! cap  =  0.9 (C / w) T  =  0.9 C / g          g = w / T: work per second of an open session
 //! ```
 //!
-//! Little's law holds for any mean over the same time. So `g` is learned as the work of all sessions over the time that all of
-//! them were open, over the last minute: it is known after a second, not only after the first sessions have ended. The
-//! paper's experiment (4.2) shows the weakness of the number alone: "limiting the maximum number of simultaneous sessions at
-//! 10 appears to be too restrictive". The estimated capacity may be as wrong, so the gate's queue corrects the cap:
+//! Little's law holds for any mean over the same time. So `g` is learned as the work of all sessions over the
+//! time that all of them were open, over the last minute: it is known after a second, not only after the
+//! first sessions have ended. The paper's experiment (4.2) shows the weakness of the number alone: "limiting
+//! the maximum number of simultaneous sessions at 10 appears to be too restrictive". The estimated capacity
+//! may be as wrong, so the gate's queue corrects the cap:
 //!
 //! ```text
 //! W   seconds of admitted sessions' work that wait at the gate
-//! W*  1.4 times what the waiting room keeps there (`queue_target.rs`): 1.1 s at 3.5 requests a second, 0.29 s at 100, 0.18 s at
-//!     1,000; twice it (1.6, 0.41 and 0.26 s) where visitors without a slot are refused; at most a tenth of the longest wait
-//!     there, at least two requests
+//! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors without a
+//!             slot are refused; at most a tenth of the longest wait at the gate, at least two requests
 //! hold        from W > 1.5 W* on until W < W*: no slot is given
 //! cap         k * (1 - 0.15 e) * 0.9 C / g, including the slots of single tiers
 //! e           W~ / W* - 1, at most 2
 //! k' = -0.3 k e / T          while W~ > W*, or visitors are refused or wait and all slots are taken
 //! k  -> 1 in ten minutes     while no visitor is refused
-//! k' = -0.3 k s / T          instead of a rise, and down to 1 at most, while s = 2 (S - 1.5 S0) / W*, at most 2, is above 1
+//! k' = -0.3 k s / T          instead of a rise, and down to 1, while s = min(2, 2 (S - 1.5 S0) / W*) is above 1
 //! S, S0                      mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
-//! `W*` is what keeps the origin busy: a tenth of a second, and one standard deviation of the requests that come in a second. It
-//! is larger where visitors without a slot are refused: they are lost to the origin for a while, so a slot too few costs more.
-//! `W~` is `W` over twenty requests, at least two seconds. `k` follows it in a session's length, because the load of a session
-//! comes over its whole length. The queue integrates the excess load and `k` integrates it again; two integrals in a row
-//! oscillate unless something follows the error itself, as the 0.15 do. The hold is for crowds. From one tick to the next no
-//! more slots are given than the origin serves requests in `W*`, or ten: otherwise a crowd would be admitted between two
-//! looks at the queue before anything is known, and every one of its sessions sends more requests.
+//! `W*` is 1.1 s at 3.5 requests a second, 0.29 s at 100 and 0.18 s at 1,000. It is what keeps the origin busy: a tenth of a second, and one standard deviation of the requests that
+//! come in a second. It is larger where visitors without a slot are refused: they are lost to the origin for
+//! a while, so a slot too few costs more. `W~` is `W` over twenty requests, at least two seconds. `k` follows
+//! it in a session's length, because the load of a session comes over its whole length. The queue integrates
+//! the excess load and `k` integrates it again; two integrals in a row oscillate unless something follows the
+//! error itself, as the 0.15 do. The hold is for crowds. From one tick to the next no more slots are given
+//! than the origin serves requests in `W*`, or ten: otherwise a crowd would be admitted between two looks at
+//! the queue before anything is known, and every one of its sessions sends more requests.
 //!
-//! Where the gate lets too many requests to the origin at once, they wait there and not at the gate. `S` shows it: by Little's
-//! law it is what is in flight over what leaves. It counts against a negative `e` and takes back the rise of `k`, but no more:
-//! at `k` = 1 the cap is the paper's, and an origin that has become slower, or gets other requests, is not punished for it. `S0`
-//! is forgotten in ten minutes while no visitor is refused. Where `C` is an initial estimate (`session/lower_bound.rs`), `s`
-//! above 1 refutes it: `C` is then at most twice `B`, the best load that was served, and `k` may fall to `B / C`. Once `C` is
-//! measured, `k` begins again at 1.
+//! Where the gate lets too many requests to the origin at once, they wait there and not at the gate. `S`
+//! shows it: by Little's law it is what is in flight over what leaves. It counts against a negative `e` and
+//! takes back the rise of `k`, but no more: at `k` = 1 the cap is the paper's, and an origin that has become
+//! slower, or gets other requests, is not punished for it. `S0` is forgotten in ten minutes while no visitor
+//! is refused. Where `C` is an initial estimate (`session/lower_bound.rs`), `s` above 1 refutes it: `C` is
+//! then at most twice `B`, the best load that was served, and `k` may fall to `B / C`. Once `C` is measured,
+//! `k` begins again at 1.
 //!
-//! Before anything is learned only the queue bounds the cap. The cap is at least one and at most what the table holds. With a cap
-//! fixed by the operator the controller only learns how fast slots become free (`session/turnover.rs`).
+//! Before anything is learned only the queue bounds the cap. The cap is at least one and at most what the
+//! table holds. With a cap fixed by the operator the controller only learns how fast slots become free
+//! (`session/turnover.rs`).
 //!
-//! Rejected: mean length times mean work of sessions that ended (the short ones end first: with sessions of half an hour the cap
-//! stays at a fraction for as long); refusing by the queue alone (it fills the origin to the brim, and every later session
-//! waits `W*` with each of its requests, where 90 % wait next to nothing); a cap that rises whenever the queue is empty (it is
-//! unbounded after a calm night, when the morning's crowd comes); a dead band from a tenth of `W*` to `W*` with a fast fall above
-//! and a slow rise below (one short queue takes a third of the slots, and giving them back takes minutes: 0.8 of the goodput of
-//! this controller at the paper's service); no damping (the same); as much waiting at an origin whose capacity is an initial
-//! estimate as at the gate (up to 29 good sessions per minute where it has 25, and 17 as often).
+//! Rejected: mean length times mean work of sessions that ended (the short ones end first: with sessions of
+//! half an hour the cap stays at a fraction for as long); refusing by the queue alone (it fills the origin to
+//! the brim, and every later session waits `W*` with each of its requests, where 90 % wait next to nothing);
+//! a cap that rises whenever the queue is empty (it is unbounded after a calm night, when the morning's crowd
+//! comes); a dead band from a tenth of `W*` to `W*` with a fast fall above and a slow rise below (one short
+//! queue takes a third of the slots, and giving them back takes minutes: 0.8 of the goodput of this
+//! controller at the paper's service); no damping (the same); as much waiting at an origin whose capacity is
+//! an initial estimate as at the gate (up to 29 good sessions per minute where it has 25, and 17 as often).
 
 use std::time::Duration;
 
@@ -66,14 +71,16 @@ use crate::units::{Cost, Rate, Timestamp};
 
 /// Part of the capacity that sessions may use (WAC 4.3).
 const SHARE: f64 = 0.9;
-/// W* as a multiple of the queue that the waiting room keeps: where visitors without a slot wait, and where they are refused.
+/// W* as a multiple of the queue that the waiting room keeps: where visitors without a slot wait, and where
+/// they are refused.
 const TARGET_WAITING: f64 = 1.4;
 const TARGET_REFUSED: f64 = 2.0;
 /// Greatest W* as a part of the longest wait at the gate.
 const TARGET_SHARE: f64 = 0.1;
 /// Least W* in average requests, where one takes long.
 const TARGET_REQUESTS: f64 = 2.0;
-/// Memory of the queue's wait and of the load that leaves it: the longer of so many seconds and so many requests.
+/// Memory of the queue's wait and of the load that leaves it: the longer of so many seconds and so many
+/// requests.
 const WAIT_MEMORY_S: f64 = 2.0;
 const WAIT_MEMORY: f64 = 20.0;
 /// The hold begins at so many W* and ends at one.
@@ -176,8 +183,8 @@ struct OriginTime {
 }
 
 impl OriginTime {
-    /// Learns from the work in flight and the work `sent` in a tick; `kept` is left of the memory. While slots are not wanted
-    /// the lowest time is forgotten slowly.
+    /// Learns from the work in flight and the work `sent` in a tick; `kept` is left of the memory. While
+    /// slots are not wanted the lowest time is forgotten slowly.
     fn learn(&mut self, tick: &Tick<'_>, sent: f64, kept: f64, is_wanted: bool) {
         self.mean.decay_and_add(kept, tick.gate().in_flight_cost.units() * tick.dt_s, sent);
         // A few requests make no mean.
@@ -338,8 +345,8 @@ impl CapController {
         (times * kept_s).min(most_s).max(TARGET_REQUESTS * mean_cost / per_s)
     }
 
-    /// Work per second that the origin takes: as seen, but at least a quarter of the estimate. The estimate lags behind an
-    /// origin that has become slow, and where no requests come nothing is seen.
+    /// Work per second that the origin takes: as seen, but at least a quarter of the estimate. The estimate
+    /// lags behind an origin that has become slow, and where no requests come nothing is seen.
     fn flow_per_s(&self, tick: &Tick<'_>) -> f64 {
         let seen_per_s = self.flow.get().unwrap_or(0.0);
         if tick.capacity() >= Rate::MAX {
@@ -353,8 +360,11 @@ impl CapController {
         let over = self.wait_s / target_s - 1.0;
         let open = f64::from(tick.open + tick.elsewhere);
         let is_full = self.discovered(capacity).is_some_and(|cap| open + 1.0 > cap);
-        let length_s =
-            self.length_s().unwrap_or(self.timeout_s).clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
+        let length_s = self
+            .turnover
+            .length_s()
+            .unwrap_or(self.timeout_s)
+            .clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
         let at_origin = self.origin.wait_s() / (target_s * ORIGIN_TARGET);
         // An empty queue at the gate is no room for more as far as requests wait at the origin.
         let error = if over < 0.0 { (over + at_origin.max(0.0)).min(0.0) } else { over };
@@ -390,17 +400,8 @@ impl CapController {
         self.turnover.per_s(slots, self.timeout_s)
     }
 
-    /// Seconds before the first slot becomes free.
-    pub(super) fn next_s(&self) -> f64 {
-        self.turnover.next_s()
-    }
-
-    pub(super) fn length_s(&self) -> Option<f64> {
-        self.turnover.length_s()
-    }
-
-    pub(super) fn work(&self) -> Option<f64> {
-        self.turnover.work()
+    pub(super) fn turnover(&self) -> &Turnover {
+        &self.turnover
     }
 
     pub(super) fn is_held(&self) -> bool {

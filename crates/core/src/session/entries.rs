@@ -1,26 +1,26 @@
 //! The entries of one shard: a slab, an index over it by key, and a timer wheel of deadlines.
 //!
 //! ```text
-//! index   4 bytes a cell, at most 7/8 full     bits of the key ─► number of the entry   (open addressing, no tombstones)
+//! index   4 bytes a cell, at most 7/8 full     bits of the key ─► number of the entry     (open addressing)
 //! slab   48 bytes an entry                     links to its neighbours in a bucket of the wheel
 //! wheel   4 bytes a bucket, 512 of 131 ms      deadline ─► entries that are due then
 //! ```
 //!
-//! **Lazy wheel.** A request moves its entry's deadline but not the entry, which stays in the bucket of the deadline it had
-//! when it was filed. When that bucket comes, an entry that is not over is filed again, for its present deadline or the far
-//! end of the wheel. So a request touches one line of memory, and a session is examined once in 67 s or once in its timeout,
-//! whichever is more often.
+//! **Lazy wheel.** A request moves its entry's deadline but not the entry, which stays in the bucket of the
+//! deadline it had when it was filed. When that bucket comes, an entry that is not over is filed again, for
+//! its present deadline or the far end of the wheel. So a request touches one line of memory, and a session
+//! is examined once in 67 s or once in its timeout, whichever is more often.
 //!
-//! **Requests in progress.** The end of a session's last request brings its deadline from `max_age` back to a timeout from
-//! then. An entry with requests in progress is therefore filed as if they ended now: they end later, so no deadline comes
-//! before its bucket, and no entry has to be filed again when a request ends.
+//! **Requests in progress.** The end of a session's last request brings its deadline from `max_age` back to a
+//! timeout from then. An entry with requests in progress is therefore filed as if they ended now: they end
+//! later, so no deadline comes before its bucket, and no entry has to be filed again when a request ends.
 //!
-//! **Doubly linked buckets**, so that a session that ends early is removed at once. Otherwise the buckets would hold memory for
-//! ended sessions, and a table filled by them would refuse new ones.
+//! **Doubly linked buckets**, so that a session that ends early is removed at once. Otherwise the buckets
+//! would hold memory for ended sessions, and a table filled by them would refuse new ones.
 //!
-//! Rejected: a `HashMap` of entries (a third of its cells is always empty, at 48 bytes each, and it gives no number for the
-//! links); a heap (a request costs a logarithm); a hierarchical wheel (examining every entry once in 67 s costs the control
-//! thread less than a thousandth of a second per second and million entries).
+//! Rejected: a `HashMap` of entries (a third of its cells is always empty, at 48 bytes each, and it gives no
+//! number for the links); a heap (a request costs a logarithm); a hierarchical wheel (examining every entry
+//! once in 67 s costs the control thread less than a thousandth of a second per second and million entries).
 
 use super::entry::{Entry, Lifetimes, NIL, State, halves};
 use super::types::SessionKey;
@@ -112,7 +112,8 @@ impl Entries {
         Some(entry)
     }
 
-    /// Removes one entry that is over; `None`: there is none. `most` counts down the entries that may be examined.
+    /// Removes one entry that is over; `None`: there is none. `most` counts down the entries that may be
+    /// examined.
     ///
     /// # Errors
     /// `most` is zero and there may be more.

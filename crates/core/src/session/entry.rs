@@ -7,10 +7,12 @@
 //!           =  begun + max_age                           while a request is in progress
 //! ```
 //!
-//! A request names its session by [`SessionId`], the key and `born`, which no two entries of a key share. A request of a
-//! session that has ended therefore never changes the session that began under the same key since.
+//! A request names its session by [`SessionId`], the key and `born`, which no two entries of a key share. A
+//! request of a session that has ended therefore never changes the session that began under the same key
+//! since.
 //!
-//! More than 65,535 requests at once are not counted, so they do not keep the session alive when all others have ended.
+//! More than 65,535 requests at once are not counted, so they do not keep the session alive when all others
+//! have ended.
 
 use std::time::Duration;
 
@@ -22,8 +24,8 @@ use crate::units::{Cost, Timestamp};
 
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
-/// Bits of `born` that tell apart sessions of one millisecond; the rest lasts for 8,900 years. Two sessions of one key and one
-/// millisecond share an id only after 2^16 others have begun in their shard in between.
+/// Bits of `born` that tell apart sessions of one millisecond; the rest lasts for 8,900 years. Two sessions
+/// of one key and one millisecond share an id only after 2^16 others have begun in their shard in between.
 const NUMBER_BITS: u32 = 16;
 /// An entry stores its last request in 32 bits of milliseconds after the first: 49.7 days.
 const LONGEST: Duration = Duration::from_secs(49 * 24 * 3600);
@@ -35,8 +37,8 @@ pub(super) struct Lifetimes {
     pub(super) max_age: Duration,
 }
 
-/// Lifetimes that every request reads and a reload changes. A request that reads one old and one new value is as good as one
-/// that came before or after the reload.
+/// Lifetimes that every request reads and a reload changes. A request that reads one old and one new value is
+/// as good as one that came before or after the reload.
 #[derive(Debug, Default)]
 pub(super) struct SharedLifetimes {
     timeout: Atomic<Duration>,
@@ -65,8 +67,9 @@ pub(super) struct SessionId {
     born: u64,
 }
 
-/// A request of an admitted session in progress: from its arrival (also while it waits at the gate) until the last byte of its
-/// response is sent, or the tunnel it became is closed. [`super::Sessions::finish`] or [`super::Sessions::void`] ends it.
+/// A request of an admitted session in progress: from its arrival (also while it waits at the gate) until the
+/// last byte of its response is sent, or the tunnel it became is closed. [`super::Sessions::finish`] or
+/// [`super::Sessions::void`] ends it.
 #[must_use = "the session stays alive until the request is finished"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct SessionRequest {
@@ -93,8 +96,8 @@ impl SessionRequest {
         self.session = session;
     }
 
-    /// Its session is another one from now on, which counts `counted` of the old one's requests: this one before the others.
-    /// Returns how many of the others.
+    /// Its session is another one from now on, which counts `counted` of the old one's requests: this one
+    /// before the others. Returns how many of the others.
     pub(super) fn move_to(&mut self, session: SessionId, counted: u16) -> u16 {
         self.session = session;
         self.is_counted &= counted > 0;
@@ -150,7 +153,8 @@ impl SlotOwner {
 }
 
 impl Entry {
-    /// A session with a slot of `pool`, which is the common pool or the tier's own. `number`: a running number of the shard.
+    /// A session with a slot of `pool`, which is the common pool or the tier's own. `number`: a running
+    /// number of the shard.
     pub(super) fn new(key: SessionKey, tier: TierId, pool: PoolId, begun: Timestamp, number: u16) -> Self {
         Self {
             key: halves(key),
@@ -187,7 +191,8 @@ impl Entry {
         }
     }
 
-    /// Ends it early. Requests in progress end with it, so that its deadline does not come before its bucket of the wheel.
+    /// Ends it early. Requests in progress end with it, so that its deadline does not come before its bucket
+    /// of the wheel.
     pub(super) fn end(&mut self, now: Timestamp) {
         if self.under_way > 0 {
             self.see(now);
@@ -257,8 +262,8 @@ impl Entry {
         has_others
     }
 
-    /// Takes over the requests in progress of another session, which becomes one with this. Returns how many of them are
-    /// counted from now on.
+    /// Takes over the requests in progress of another session, which becomes one with this. Returns how many
+    /// of them are counted from now on.
     pub(super) fn take_over(&mut self, other: &Self) -> u16 {
         let room = if self.is_open() { u16::MAX - self.under_way } else { 0 };
         let taken = other.under_way.min(room);

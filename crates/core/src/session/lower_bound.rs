@@ -1,8 +1,10 @@
-//! A lower bound of the origin's capacity while the estimate is only an initial one: the load it has shown to serve.
+//! A lower bound of the origin's capacity while the estimate is only an initial one: the load it has shown to
+//! serve.
 //!
-//! An estimator that has not seen the origin at its limit has an initial estimate, which is many times too high where requests
-//! are few. Sessions admitted by it may fill the origin before there is ever a queue to learn from. The mean load served over
-//! a minute is certain. The best such mean is forgotten in ten minutes, because the origin may have changed by then.
+//! An estimator that has not seen the origin at its limit has an initial estimate, which is many times too
+//! high where requests are few. Sessions admitted by it may fill the origin before there is ever a queue to
+//! learn from. The mean load served over a minute is certain. The best such mean is forgotten in ten minutes,
+//! because the origin may have changed by then.
 
 use crate::decaying::{DecayingRatio, keep};
 
@@ -28,8 +30,8 @@ pub(super) struct LowerBound {
 }
 
 impl LowerBound {
-    /// Learns that work `sent` (in cost units) went to the origin in `dt_s`. Returns whether the capacity is measured now and
-    /// was not before.
+    /// Learns that work `sent` (in cost units) went to the origin in `dt_s`. Returns whether the capacity is
+    /// measured now and was not before.
     pub(super) fn learn(&mut self, sent: f64, dt_s: f64, is_measured: bool) -> bool {
         self.mean.decay_and_add(keep(dt_s, MEAN_S), sent, dt_s);
         self.best_per_s *= keep(dt_s, BEST_S);

@@ -1,15 +1,15 @@
 //! Session slots, lock-free: one pool for all tiers and one for each tier with slots of its own.
 //!
-//! A pool is one word, so that the last slot goes to one of two who ask at once, and a change of the bound is never seen by
-//! half:
+//! A pool is one word, so that the last slot goes to one of two who ask at once, and a change of the bound is
+//! never seen by half:
 //!
 //! ```text
 //!     63      62       32 31        0
 //! [ closed | bound (31) | taken (32) ]
 //! ```
 //!
-//! Rejected: two words for bound and taken. A caller that reads one after the other takes a slot of a bound that has been
-//! lowered in between, and a model checker has twice as many states.
+//! Rejected: two words for bound and taken. A caller that reads one after the other takes a slot of a bound
+//! that has been lowered in between, and a model checker has twice as many states.
 
 use super::types::PoolState;
 use crate::policies::{MAX_TIERS, TierId};

@@ -1,20 +1,20 @@
 //! The table of sessions: 64 shards, each behind a mutex that guards O(1) work, with what all of them share.
 //!
-//! Keys are uniform, so two workers seldom meet in one shard. Every change of a session goes through [`Locked`], a locked
-//! shard, which keeps two invariants:
+//! Keys are uniform, so two workers seldom meet in one shard. Every change of a session goes through
+//! [`Locked`], a locked shard, which keeps two invariants:
 //!
 //! ```text
 //! slots taken of all pools == open sessions        `entries` == entries of all shards
 //! ```
 //!
-//! Rejected: a lock-free table. A request changes four words of an entry, and two workers meet in one of 64 shards less often
-//! than in a cache line.
+//! Rejected: a lock-free table. A request changes four words of an entry, and two workers meet in one of 64
+//! shards less often than in a cache line.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use super::entries::{Entries, More};
 use super::entry::{Entry, Lifetimes, SessionId, SessionRequest, SharedLifetimes};
-use super::renames::Renames;
 use super::slot_pool::{PoolId, SlotPools};
 use super::types::{Ender, Endings, SessionConfig, SessionKey, SessionStatus};
 use crate::policies::TierId;
@@ -43,7 +43,8 @@ pub(super) struct Sums {
     /// Work of all requests of sessions, in hundredths.
     pub(super) work: u64,
     pub(super) endings: Endings,
-    /// Sessions that ended other than by [`EndCause::Void`], the milliseconds that they held a slot, and their work.
+    /// Sessions that ended other than by [`EndCause::Void`], the milliseconds that they held a slot, and
+    /// their work.
     pub(super) whole: u64,
     pub(super) held_ms: u64,
     pub(super) whole_work: u64,
@@ -75,6 +76,55 @@ impl Sums {
         self.whole += other.whole;
         self.held_ms += other.held_ms;
         self.whole_work += other.whole_work;
+    }
+}
+
+/// Notes that lead requests to a renamed session, by its old id.
+///
+/// An application renames a session (a new cookie at login) by the response to one request, which learns the new
+/// key at once; the other requests in progress know the old one only. Each of them uses a note once, and the last
+/// one removes it, so there are never more notes than requests in progress.
+///
+/// Rejected: a cell shared by requests and table (an allocation per request); notes by the key alone (a session
+/// that gets its old key again would find its own note).
+#[derive(Default)]
+struct Renames {
+    notes: BTreeMap<SessionId, Note>,
+}
+
+#[derive(Debug)]
+struct Note {
+    to: SessionId,
+    /// Requests that have not used it yet.
+    requests: u16,
+}
+
+impl Renames {
+    /// Leaves a note for so many requests; none for zero.
+    fn leave(&mut self, from: SessionId, to: SessionId, requests: u16) {
+        if requests > 0 {
+            self.notes.insert(from, Note { to, requests });
+        }
+    }
+
+    /// Leads a request on to its session's next id. `false`: there is no note for it.
+    fn follow(&mut self, request: &mut SessionRequest) -> bool {
+        if !request.is_counted() || self.notes.is_empty() {
+            return false;
+        }
+        let from = request.session();
+        let Some(note) = self.notes.get_mut(&from) else { return false };
+        request.lead_to(note.to);
+        note.requests -= 1;
+        if note.requests == 0 {
+            self.notes.remove(&from);
+        }
+        true
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.notes.len()
     }
 }
 
@@ -113,7 +163,8 @@ impl Table {
         table
     }
 
-    /// Changes all but the common slots. Sessions that are over by the new lifetimes end; all others keep their slots.
+    /// Changes all but the common slots. Sessions that are over by the new lifetimes end; all others keep
+    /// their slots.
     pub(super) fn configure(&self, config: &SessionConfig, now: Timestamp) {
         let before = self.lifetimes.get();
         self.lifetimes.set(config);
@@ -266,7 +317,8 @@ impl Locked<'_> {
         Ok(request)
     }
 
-    /// A session begins with a slot of `pool`, at `begun` and by a request of `cost`. It replaces one that was ended early.
+    /// A session begins with a slot of `pool`, at `begun` and by a request of `cost`. It replaces one that
+    /// was ended early.
     pub(super) fn open(
         &mut self,
         key: SessionKey,
@@ -283,7 +335,8 @@ impl Locked<'_> {
         request
     }
 
-    /// Takes in a session of another key under `key`. Returns its id and how many of its requests are counted.
+    /// Takes in a session of another key under `key`. Returns its id and how many of its requests are
+    /// counted.
     fn take_in(&mut self, moved: &Entry, key: SessionKey) -> (SessionId, u16) {
         if let Some(entry) = self.live(key) {
             let (counted, session) = (entry.take_over(moved), entry.id());
@@ -362,8 +415,8 @@ pub(super) struct Both<'t> {
 }
 
 impl Both<'_> {
-    /// Moves the session of a request, with all of its requests, to the key `to`. If that has a session, the two become one; if
-    /// that was ended early, so is this one.
+    /// Moves the session of a request, with all of its requests, to the key `to`. If that has a session, the
+    /// two become one; if that was ended early, so is this one.
     pub(super) fn move_to(&mut self, request: &mut SessionRequest, to: SessionKey) {
         let old = request.session();
         let Some(moved) = self.from.take(old.key) else { return };

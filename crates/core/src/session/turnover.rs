@@ -2,29 +2,30 @@
 //!
 //! ```text
 //! wait of the k-th  =  d + k L / N                            N  slots
-//! d  =  (R + 1) / (E + 1) * time until the first open session expires if it sends nothing more     R of E ended so
+//! d  =  (R + 1) / (E + 1) * time until the first idle session expires     R of E ended sessions expired
 //! L  =  max(M, min(C, timeout + A))                           how long a slot is held
-//! M  =  (their time + timeout) / (E + 1)                      of the E sessions that ended of late, and one of a timeout
+//! M  =  (their time + timeout) / (E + 1)                      of the E sessions that ended of late
 //! C  =  (all time that slots were held + timeout) / (E + 1)   open sessions included
 //! A                                                           mean age of open sessions
 //! ```
 //!
-//! `M` alone is wrong at first: the sessions that end first are the short ones, and before any has ended `M` says that all
-//! end after one timeout. `C` also counts the time of open sessions. It is the most likely value for sessions that end with
-//! the same probability at every age (a censored sample of an exponential distribution). Sessions do not: none expires before
-//! its timeout, so until the first ones end `C` is too high by a factor of the number of slots. A visitor who sends a request
-//! now holds the slot for another timeout, so open sessions last `timeout + A` at least; that bounds `C` until there is better
-//! evidence. Once as many sessions have ended as there are slots, `M` and `C` agree.
+//! `M` alone is wrong at first: the sessions that end first are the short ones, and before any has ended `M`
+//! says that all end after one timeout. `C` also counts the time of open sessions. It is the most likely
+//! value for sessions that end with the same probability at every age (a censored sample of an exponential
+//! distribution). Sessions do not: none expires before its timeout, so until the first ones end `C` is too
+//! high by a factor of the number of slots. A visitor who sends a request now holds the slot for another
+//! timeout, so open sessions last `timeout + A` at least; that bounds `C` until there is better evidence.
+//! Once as many sessions have ended as there are slots, `M` and `C` agree.
 //!
-//! `d` is what no mean knows: a table that a crowd has filled gives no slot back for a timeout, and then many. It counts in
-//! proportion to the sessions that expire, since the others are ended by the origin or a logout. `E` has a memory of a
-//! hundred sessions.
+//! `d` is what no mean knows: a table that a crowd has filled gives no slot back for a timeout, and then
+//! many. It counts in proportion to the sessions that expire, since the others are ended by the origin or a
+//! logout. `E` has a memory of a hundred sessions.
 //!
 //! Rejected, with the ratio of real to told waits of a crowd of five times the load at 60 slots
-//! (`lab/tests/sim/sessions.toml`; with this formula: 0.78 to 0.88): `M` without `d` (1.24 to 1.39; at WAC's server with 10
-//! slots the first visitors waited 7.6 times as long as told, here twice); `C` (0.05 to 0.08: told more than ten times too
-//! much); each visitor's wait from the sorted deadlines of all sessions (a sort for every wait that is told, and useless
-//! beyond one timeout).
+//! (`lab/tests/sim/sessions.toml`; with this formula: 0.78 to 0.88): `M` without `d` (1.24 to 1.39; at WAC's
+//! server with 10 slots the first visitors waited 7.6 times as long as told, here twice); `C` (0.05 to 0.08:
+//! told more than ten times too much); each visitor's wait from the sorted deadlines of all sessions (a sort
+//! for every wait that is told, and useless beyond one timeout).
 
 use std::time::Duration;
 
@@ -117,10 +118,12 @@ const A_TICK: usize = 4_096;
 /// And under one lock.
 const A_LOCK: usize = 64;
 
-/// Scans all entries, some thousands a tick and a few at a time under their shard's lock: a million take half a minute. The
-/// result holds until the next scan is complete: the end of a session only moves away, and new sessions end later.
+/// Scans all entries, some thousands a tick and a few at a time under their shard's lock: a million take half
+/// a minute. The result holds until the next scan is complete: the end of a session only moves away, and new
+/// sessions end later.
 ///
-/// Rejected: the first bucket of the timer wheel. It is lazy, so an entry is found there up to a timeout too early.
+/// Rejected: the first bucket of the timer wheel. It is lazy, so an entry is found there up to a timeout too
+/// early.
 #[derive(Default, Debug)]
 pub(super) struct Scan {
     /// Where it goes on.

@@ -7,8 +7,8 @@ use crate::gate::Totals;
 use crate::policies::TierId;
 use crate::units::{Rate, Timestamp};
 
-/// Identifies a session: a keyed hash of its cookie or address, or a random number. It must be uniform and unpredictable,
-/// because the table uses its bits without another hash.
+/// Identifies a session: a keyed hash of its cookie or address, or a random number. It must be uniform and
+/// unpredictable, because the table uses its bits without another hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionKey(pub u128);
 
@@ -27,16 +27,19 @@ pub enum Cap {
 /// The configuration of the sessions. All of it may change while they run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionConfig {
-    /// Inactivity after which a session ends, counted from the end of its last request. In whole milliseconds.
+    /// Inactivity after which a session ends, counted from the end of its last request. In whole
+    /// milliseconds.
     pub timeout: Duration,
     /// Age at which it ends in any case; at most 49 days.
     pub max_age: Duration,
     /// Session slots for all tiers.
     pub cap: Cap,
-    /// Entries of the table: open sessions, and those that were ended early and whose passes have not expired.
+    /// Entries of the table: open sessions, and those that were ended early and whose passes have not
+    /// expired.
     pub max_entries: usize,
-    /// Whether the key of a session that was ended early is kept until its pass has expired ([`SessionStatus::Ended`]). For
-    /// passes. Any other key is forgotten at once, so that repeated login and logout does not fill the table.
+    /// Whether the key of a session that was ended early is kept until its pass has expired
+    /// ([`SessionStatus::Ended`]). For passes. Any other key is forgotten at once, so that repeated login and
+    /// logout does not fill the table.
     pub remembers_ended: bool,
     /// Session slots of single tiers, besides those for all. [`TierId`] 0 has none of its own.
     pub pools: Vec<(TierId, u32)>,
@@ -170,7 +173,8 @@ pub struct SessionsState {
     pub readmitted: u64,
     /// Ended since the start.
     pub ended: Endings,
-    /// Refusals of a slot to new sessions since the start, to the waiting room or altogether. Each attempt counts.
+    /// Refusals of a slot to new sessions since the start, to the waiting room or altogether. Each attempt
+    /// counts.
     pub refused: u64,
     /// The slots for all tiers, then those of each tier that has its own.
     pub pools: Vec<PoolState>,

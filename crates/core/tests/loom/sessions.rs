@@ -1,4 +1,5 @@
-//! Model check of the session slot pool: takes, returns and changes of the bound in every interleaving (see `main.rs`).
+//! Model check of the session slot pool: takes, returns and changes of the bound in every interleaving (see
+//! `main.rs`).
 use std::sync::Arc;
 
 use loom::thread;

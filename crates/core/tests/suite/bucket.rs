@@ -19,7 +19,8 @@ fn at(us: u64) -> Timestamp {
     Timestamp::from_micros(START_US + us)
 }
 
-/// Rate `n / d` a second; what is there, in 1 / (d * 10^6) of a hundredth, may be negative after a request beyond the burst.
+/// Rate `n / d` a second; what is there, in 1 / (d * 10^6) of a hundredth, may be negative after a request
+/// beyond the burst.
 struct Account {
     n: i128,
     d: i128,
@@ -78,7 +79,8 @@ proptest! {
         }
     }
 
-    /// Whatever the rate: at most burst + rate * time in every stretch, with no more than rounding to a microsecond below it.
+    /// Whatever the rate: at most burst + rate * time in every stretch, with no more than rounding to a
+    /// microsecond below it.
     #[test]
     fn every_stretch_is_bounded(
         rate in prop_oneof![1e-6f64..1e-3, 1e-3..1.0, 1.0..1e4, 1e4..1e6],
@@ -164,7 +166,8 @@ fn usual_rates_are_exact() {
 
 #[test]
 fn a_day_at_an_odd_rate_drifts_by_nothing() {
-    // One request every 10/7 s, to the microsecond above: sometimes a part of one too soon, which a hundredth allows for.
+    // One request every 10/7 s, to the microsecond above: sometimes a part of one too soon, which a hundredth
+    // allows for.
     let mut bucket = Bucket::new(&config(0.7, 101));
     for k in 0..60_480u64 {
         let due = at((k * 10_000_000).div_ceil(7));

@@ -149,8 +149,8 @@ proptest! {
     }
 }
 
-/// An origin that serves one in 5 ms is offered one in `every_us` microseconds for ten seconds: the waits of those served in
-/// the second half, and how many were refused.
+/// An origin that serves one in 5 ms is offered one in `every_us` microseconds for ten seconds: the waits of
+/// those served in the second half, and how many were refused.
 fn offered(every_us: u64) -> (Vec<Duration>, usize) {
     let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100_000);
     let at = |us: u64| Timestamp::from_micros(1_800_000_000_000_000 + us);
@@ -184,7 +184,8 @@ fn codel_keeps_the_wait_short_and_a_sound_queue_alone() {
     }
 }
 
-/// Under overload those who are served by adaptive LIFO have hardly waited, where the first come have waited for ever.
+/// Under overload those who are served by adaptive LIFO have hardly waited, where the first come have waited
+/// for ever.
 #[test]
 fn the_newest_are_served_in_time_when_nobody_else_can_be() {
     let served_in_time = |kind| {

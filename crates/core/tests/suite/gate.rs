@@ -207,7 +207,8 @@ impl Model {
         self.waiting = stay;
     }
 
-    /// Whoever the gate wakes is the first of the lowest priority number that waits, of admitted sessions if there are any.
+    /// Whoever the gate wakes is the first of the lowest priority number that waits, of admitted sessions if
+    /// there are any.
     fn drain(&mut self) {
         loop {
             let best = self.waiting.iter().enumerate();

@@ -1,5 +1,5 @@
-//! The gate with classes that have limits, buckets, patience and disciplines of their own: what must hold after every step,
-//! whatever the set-up.
+//! The gate with classes that have limits, buckets, patience and disciplines of their own: what must hold
+//! after every step, whatever the set-up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

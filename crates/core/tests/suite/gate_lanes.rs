@@ -1,4 +1,5 @@
-//! Requests of admitted sessions at the gate, whatever the classes' limits: first, in order, and never refused for load.
+//! Requests of admitted sessions at the gate, whatever the classes' limits: first, in order, and never
+//! refused for load.
 
 use std::collections::BTreeMap;
 

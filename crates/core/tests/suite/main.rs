@@ -17,6 +17,7 @@ mod two_halves;
 
 mod ticket;
 
+mod session_table;
 mod sessions;
 mod sessions_law;
 mod sessions_memory;

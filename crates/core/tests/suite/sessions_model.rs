@@ -1,4 +1,5 @@
-//! The table of sessions against a model that has no cleverness: a map and its deadlines, and a list of requests under way.
+//! The table of sessions against a model that has no cleverness: a map and its deadlines, and a list of
+//! requests under way.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

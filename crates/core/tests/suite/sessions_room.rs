@@ -1,4 +1,5 @@
-//! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and waits are honest.
+//! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and
+//! waits are honest.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -212,7 +213,8 @@ fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
     assert!(matches!(ask(Some(&seat(2))), Decision::NoPlace { .. }), "it cannot wait");
 }
 
-/// Thirty places; each session lasts 8 s and its timeout of 10 s: 1.67 places a second become free. 200 come at once.
+/// Thirty places; each session lasts 8 s and its timeout of 10 s: 1.67 places a second become free. 200 come
+/// at once.
 #[test]
 fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
@@ -279,8 +281,8 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     assert!(median < 0.15 && worst < 0.3, "told waits: median error {median}, nine tenths within {worst}");
 }
 
-/// Thirty places, taken by a crowd that comes to a gate that knows nothing; each asks for 8 s, so that its place is free after 18 s.
-/// Others come when the first are about to go.
+/// Thirty places, taken by a crowd that comes to a gate that knows nothing; each asks for 8 s, so that its
+/// place is free after 18 s. Others come when the first are about to go.
 #[test]
 fn waits_told_are_honest_from_the_first_one_on() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
