@@ -1,8 +1,8 @@
 //! Token buckets: how much work may pass, over any stretch of time.
 //!
-//! *Generic cell rate algorithm* (ITU-T I.371 (2004) annex A, virtual scheduling), in work instead of cells. A
-//! bucket of rate r and burst b is one number, the theoretical arrival time T at which it would be full again.
-//! Work c that arrives at t
+//! *Generic cell rate algorithm* (ITU-T I.371 (2004) annex A, virtual scheduling), in work instead of cells.
+//! A bucket of rate r and burst b is one number, the theoretical arrival time T at which it would be full
+//! again. Work c that arrives at t
 //!
 //! ```text
 //! passes  if  max(T, t) + c/r <= t + b/r,    then  T := max(T, t) + c/r
@@ -12,9 +12,9 @@
 //! refused. Work beyond the burst would never pass, so it passes when the bucket is full.
 //!
 //! **Exact.** r is a fraction p/q of hundredths of work per microsecond. T is counted in units of 1/p
-//! microseconds, in which a hundredth of work takes q: all numbers are whole, so nothing is rounded and nothing
-//! drifts. Rates like 35, 0.25 or 1234.56 per second are such fractions. Others are replaced by one that differs
-//! by less than a two-thousandth, mostly by less than a millionth ([`Gcra::rate`]).
+//! microseconds, in which a hundredth of work takes q: all numbers are whole, so nothing is rounded and
+//! nothing drifts. Rates like 35, 0.25 or 1234.56 per second are such fractions. Others are replaced by one
+//! that differs by less than a two-thousandth, mostly by less than a millionth ([`Gcra::rate`]).
 //!
 //! [`Bucket`] has one owner; all workers share a [`SharedBucket`] with one compare-and-swap per request.
 //! Rejected: a count of tokens filled on a tick (bursts at every tick), tokens as `f64` (rounding errors, and
@@ -97,7 +97,8 @@ impl Gcra {
         u128::from(full_at).max(self.at(now)) + self.takes(cost.hundredths())
     }
 
-    /// The state after a change of rate and burst: work that could pass at `now` still can, up to the new burst.
+    /// The state after a change of rate and burst: work that could pass at `now` still can, up to the new
+    /// burst.
     fn follow(&self, old: &Self, full_at: u64, now: Timestamp) -> u64 {
         // Converted to units of the new rate, rounded up.
         let missing = u128::from(full_at).saturating_sub(old.at(now)) * u128::from(self.q);
@@ -229,8 +230,9 @@ impl SharedBucket {
         debug_assert!(given.is_ok());
     }
 
-    /// A bucket with another rate and burst that continues from this one's state; callers that still use this one
-    /// take from the new one. `self` if nothing differs, `None` if there is no limit. One caller at a time.
+    /// A bucket with another rate and burst that continues from this one's state; callers that still use this
+    /// one take from the new one. `self` if nothing differs, `None` if there is no limit. One caller at a
+    /// time.
     pub fn succeed(self: &Arc<Self>, config: &BucketConfig, now: Timestamp) -> Option<Arc<Self>> {
         let gcra = Gcra::new(config)?;
         if gcra == self.gcra {

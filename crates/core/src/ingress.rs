@@ -1,8 +1,9 @@
 //! Ingress of each class (MASTH 2.3): a token bucket before waiting room and gate, shared by all workers.
 //!
-//! A request that the bucket refuses is either shed, with the time after which it would pass, or sent to the waiting
-//! room. For the latter its work is taken from the bucket in advance, and its ticket is due when the bucket lets the
-//! work pass. Visitors who wait keep to the rate too, and do not pay again when they return with the ticket.
+//! A request that the bucket refuses is either shed, with the time after which it would pass, or sent to the
+//! waiting room. For the latter its work is taken from the bucket in advance, and its ticket is due when the
+//! bucket lets the work pass. Visitors who wait keep to the rate too, and do not pay again when they return
+//! with the ticket.
 //!
 //! MASTH's operators switch throttling on and off as well as setting its rate; a bucket that is off fills up.
 
@@ -78,7 +79,8 @@ impl Ingress {
         }
     }
 
-    /// The ingress of another configuration: the buckets keep their state. `before` has the old id of each class.
+    /// The ingress of another configuration: the buckets keep their state. `before` has the old id of each
+    /// class.
     #[must_use]
     pub fn succeed(&self, classes: &[IngressConfig], before: &[Option<ClassId>], now: Timestamp) -> Self {
         let of = |i: usize| self.of((*before.get(i)?)?);
@@ -126,8 +128,8 @@ impl Ingress {
         self.of(class).is_some_and(|g| g.is_on)
     }
 
-    /// Whether tickets of the class may wait for the bucket: they are not admitted before they are due, even where
-    /// the origin is idle.
+    /// Whether tickets of the class may wait for the bucket: they are not admitted before they are due, even
+    /// where the origin is idle.
     pub fn holds(&self, class: ClassId) -> bool {
         self.of(class).is_some_and(|g| g.is_on && g.refusal == Refusal::Room)
     }

@@ -6,8 +6,8 @@
 //!  control tick:  measure ──────────────┴──────── capacity ────────┘
 //! ```
 //!
-//! Pure: no clock, sockets, threads, async or randomness of its own. Time and randomness are arguments, so that
-//! the gateway and the simulator run the same code. Modules are declared in the order of the flow.
+//! Pure: no clock, sockets, threads, async or randomness of its own. Time and randomness are arguments, so
+//! that the gateway and the simulator run the same code. Modules are declared in the order of the flow.
 
 pub mod units;
 

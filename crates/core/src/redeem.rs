@@ -1,9 +1,10 @@
 //! The nonces of tickets that were redeemed and could still be presented again: each ticket is used once.
 //!
 //! WebQ (III-C) leaves a window of one second in which a ticket can be used twice, to keep no state. This set
-//! closes it. Its size is bounded by the work that the origin serves, not by the number of waiting visitors: an
-//! entry is made when work is admitted and forgotten once its slot has passed the grace period, after which the
-//! ticket is refused as expired anyway. It holds about capacity x (grace + tolerance + lead of the virtual clock).
+//! closes it. Its size is bounded by the work that the origin serves, not by the number of waiting visitors:
+//! an entry is made when work is admitted and forgotten once its slot has passed the grace period, after
+//! which the ticket is refused as expired anyway. It holds about capacity x (grace + tolerance + lead of the
+//! virtual clock).
 //!
 //! Shards of `Mutex<BTreeSet<(slot second, nonce)>>`: touched once per admitted request, inside a request
 //! that costs the origin thousands of times more, and a racing redemption must wait for the outcome anyway.
@@ -93,8 +94,8 @@ impl RedeemedNonces {
         self.shard(nonce).remove(&Entry { second, nonce });
     }
 
-    /// Called before the nonce is recorded, so that a thread that may know of the nonce reads at least this second.
-    /// The word changes about once a second, so all workers read it from their own caches.
+    /// Called before the nonce is recorded, so that a thread that may know of the nonce reads at least this
+    /// second. The word changes about once a second, so all workers read it from their own caches.
     fn raise_latest(&self, second: u64) {
         if self.latest.load(Ordering::Relaxed) < second {
             self.latest.fetch_max(second, Ordering::Relaxed);

@@ -18,17 +18,17 @@ mod codel;
 mod discipline;
 mod list;
 
+use discipline::{AdaptiveLifo, Fifo, Lifo};
+
 pub use codel::CoDel;
-pub use discipline::{
-    AdaptiveLifo, DEFAULT_INTERVAL, DEFAULT_TARGET, Discipline, DisciplineKind, Fifo, Lifo, QueueConfig,
-};
+pub use discipline::{DEFAULT_INTERVAL, DEFAULT_TARGET, Discipline, DisciplineKind, QueueConfig};
 pub use list::{End, Full, Lane, List, QueueHandle, Waiting};
 
 fn discipline(config: &QueueConfig) -> Box<dyn Discipline> {
     match config.discipline {
         DisciplineKind::Fifo => Box::new(Fifo),
         DisciplineKind::Lifo => Box::new(Lifo),
-        DisciplineKind::AdaptiveLifo => Box::new(AdaptiveLifo::new(config)),
+        DisciplineKind::AdaptiveLifo => Box::new(AdaptiveLifo { target: config.target }),
         DisciplineKind::CoDel => Box::new(CoDel::new(config)),
     }
 }

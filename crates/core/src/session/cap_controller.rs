@@ -27,14 +27,15 @@
 //! S, S0                      mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
-//! `W*` is 1.1 s at 3.5 requests a second, 0.29 s at 100 and 0.18 s at 1,000. It is what keeps the origin busy: a tenth of a second, and one standard deviation of the requests that
-//! come in a second. It is larger where visitors without a slot are refused: they are lost to the origin for
-//! a while, so a slot too few costs more. `W~` is `W` over twenty requests, at least two seconds. `k` follows
-//! it in a session's length, because the load of a session comes over its whole length. The queue integrates
-//! the excess load and `k` integrates it again; two integrals in a row oscillate unless something follows the
-//! error itself, as the 0.15 do. The hold is for crowds. From one tick to the next no more slots are given
-//! than the origin serves requests in `W*`, or ten: otherwise a crowd would be admitted between two looks at
-//! the queue before anything is known, and every one of its sessions sends more requests.
+//! `W*` is 1.1 s at 3.5 requests a second, 0.29 s at 100 and 0.18 s at 1,000. It is what keeps the origin
+//! busy: a tenth of a second, and one standard deviation of the requests that come in a second. It is larger
+//! where visitors without a slot are refused: they are lost to the origin for a while, so a slot too few
+//! costs more. `W~` is `W` over twenty requests, at least two seconds. `k` follows it in a session's length,
+//! because the load of a session comes over its whole length. The queue integrates the excess load and `k`
+//! integrates it again; two integrals in a row oscillate unless something follows the error itself, as the
+//! 0.15 do. The hold is for crowds. From one tick to the next no more slots are given than the origin serves
+//! requests in `W*`, or ten: otherwise a crowd would be admitted between two looks at the queue before
+//! anything is known, and every one of its sessions sends more requests.
 //!
 //! Where the gate lets too many requests to the origin at once, they wait there and not at the gate. `S`
 //! shows it: by Little's law it is what is in flight over what leaves. It counts against a negative `e` and

@@ -81,12 +81,12 @@ impl Sums {
 
 /// Notes that lead requests to a renamed session, by its old id.
 ///
-/// An application renames a session (a new cookie at login) by the response to one request, which learns the new
-/// key at once; the other requests in progress know the old one only. Each of them uses a note once, and the last
-/// one removes it, so there are never more notes than requests in progress.
+/// An application renames a session (a new cookie at login) by the response to one request, which learns the
+/// new key at once; the other requests in progress know the old one only. Each of them uses a note once, and
+/// the last one removes it, so there are never more notes than requests in progress.
 ///
-/// Rejected: a cell shared by requests and table (an allocation per request); notes by the key alone (a session
-/// that gets its old key again would find its own note).
+/// Rejected: a cell shared by requests and table (an allocation per request); notes by the key alone (a
+/// session that gets its old key again would find its own note).
 #[derive(Default)]
 struct Renames {
     notes: BTreeMap<SessionId, Note>,

@@ -30,8 +30,6 @@ mod bucket;
 mod disciplines;
 mod gate;
 mod gate_classes;
-mod gate_lanes;
-mod gates;
 mod scheduler;
 
 mod measure;

@@ -1,6 +1,6 @@
-//! The session cap controller in a closed loop: WAC's server (4.1: seven requests of 0.28 s on average, read for 2
-//! to 4 s each, a timeout of 15 s), three times as many new sessions as it can serve, and an estimate of its
-//! capacity that is right, wrong or missing.
+//! The session cap controller in a closed loop: WAC's server (4.1: seven requests of 0.28 s on average, read
+//! for 2 to 4 s each, a timeout of 15 s), three times as many new sessions as it can serve, and an estimate
+//! of its capacity that is right, wrong or missing.
 
 use std::collections::HashMap;
 use std::time::Duration;
