@@ -1,11 +1,10 @@
-//! What the core's share of a request costs: `cargo bench -p tidegate-core`, nanoseconds per call.
+//! Cost of the core's part of a request: `cargo bench -p tidegate-core`, nanoseconds per call.
 
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use tidegate_core::bucket::BucketConfig;
-use tidegate_core::bucket::SharedBucket;
+use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::room::{Arrival, Room, RoomConfig};
 use tidegate_core::slots::Slots;
 use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Presenter, Ticket};

@@ -1,8 +1,9 @@
-//! What a decision of the gate costs, against how many wait: `cargo bench -p tidegate-core --bench gate`.
+//! Cost of a decision of the gate by the length of the queue: `cargo bench -p tidegate-core --bench gate`.
 //!
-//! The lengths take turns within one run, so that a busy machine slows all of them, and each round's part of a long queue
-//! has left the caches meanwhile. `-- SCHEDULER LENGTH CALLS moves|leaves` plays one case without a clock, for a profiler that
-//! counts: the difference between two numbers of calls is what one call takes.
+//! The lengths take turns within one run, so that a busy machine slows all of them, and each round's part of
+//! a long queue has left the caches meanwhile. `-- SCHEDULER LENGTH CALLS moves|leaves` plays one case
+//! without a clock, for a profiler that counts: the difference between two numbers of calls is what one call
+//! takes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -25,23 +26,24 @@ const SCHEDULERS: [(&str, Scheduling); 3] = [
     ("deficit", Scheduling::Deficit),
 ];
 
-/// What happens in one call, beside one that ends, the next that goes and another of its class that comes.
+/// What a call does besides the end of a request, the forward of the next and the arrival of another of its
+/// class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Play {
     /// Nothing.
     Moves,
-    /// One that waits anywhere leaves, and another of its class comes: after a while neighbours in the queue are far apart in
-    /// memory.
+    /// One that waits anywhere leaves, and another of its class comes: after a while neighbours in the queue
+    /// are far apart in memory.
     Leaves,
 }
 
-/// A gate with so many in its queues.
+/// A gate with a number of waiting requests.
 struct Case {
     gate: Gate,
     play: Play,
     now: Timestamp,
     at_origin: VecDeque<ClassId>,
-    /// Who waits, by id.
+    /// Waiting requests by id.
     handles: Vec<Option<QueueHandle>>,
     dice: u64,
     rounds: Vec<u128>,
@@ -73,7 +75,7 @@ impl Case {
             dice: 1,
             rounds: Vec::new(),
         };
-        // Those at the origin have ids that nobody who waits ever has.
+        // Requests at the origin have ids that no waiting request has.
         for k in 0..AT_ORIGIN as u64 {
             case.come(u64::MAX - k, ClassId((k % CLASSES) as u8));
         }
@@ -93,9 +95,9 @@ impl Case {
     }
 
     fn call(&mut self) {
-        let ended = self.at_origin.pop_front().expect("somebody is at the origin");
+        let ended = self.at_origin.pop_front().expect("a request in flight");
         self.gate.finish(ended, Cost::ONE, self.now);
-        let Some(Leaving::Forward(woken)) = self.gate.next(self.now) else { unreachable!("somebody waits") };
+        let Some(Leaving::Forward(woken)) = self.gate.next(self.now) else { unreachable!("a request waits") };
         self.at_origin.push_back(woken.class);
         if woken.id < self.handles.len() as u64 {
             self.come(woken.id, woken.class);
@@ -104,14 +106,14 @@ impl Case {
             self.dice =
                 self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let id = (self.dice >> 33) % self.handles.len() as u64;
-            let handle = self.handles[id as usize].expect("somebody of every id waits");
+            let handle = self.handles[id as usize].expect("every id waits");
             assert!(self.gate.abandon(handle, self.now));
             self.come(id, ClassId((id % CLASSES) as u8));
         }
     }
 }
 
-/// One that comes and one that ends, while nobody waits.
+/// One request arrives and one ends while none waits.
 struct Idle {
     gate: Gate,
     now: Timestamp,
@@ -165,7 +167,7 @@ fn measure() {
         }
     }
     for (name, idle) in &mut idle {
-        println!("gate {name:12} nobody waits {:6} ns", median(&mut idle.rounds));
+        println!("gate {name:12} empty queue  {:6} ns", median(&mut idle.rounds));
     }
     for (name, play, cases) in &mut rows {
         let medians: Vec<_> = cases.iter_mut().map(|case| median(&mut case.rounds)).collect();
@@ -176,7 +178,7 @@ fn measure() {
     }
 }
 
-/// As many calls as are asked for, without a clock.
+/// Plays a number of calls without a clock.
 fn play(words: &[String]) -> Option<()> {
     let [scheduler, length, calls, play] = words else { return None };
     let (_, scheduler) = SCHEDULERS.into_iter().find(|(name, _)| name == scheduler)?;

@@ -1,7 +1,7 @@
-//! What a session's request costs: `cargo bench -p tidegate-core --bench sessions`, nanoseconds per call.
+//! Cost of a session's request: `cargo bench -p tidegate-core --bench sessions`, nanoseconds per call.
 //!
-//! With few sessions and with a million, where every call meets a line of memory that has left the caches; by one worker and by two
-//! at once. `tick` is the control thread's, per entry it looks at.
+//! With few sessions and with a million, where every call meets a line of memory that has left the caches; by
+//! one worker and by two at once. `tick` is the control thread's, per entry it looks at.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const CALLS: u64 = 10_000;
 const ROUNDS: u64 = 31;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-/// Uniform, as keys are (splitmix64).
+/// Uniform, as real keys are (splitmix64).
 fn key(n: u64) -> SessionKey {
     let mix = |n: u64| {
         let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -44,7 +44,7 @@ fn filled(open: u64) -> Sessions {
     let config = SessionConfig { max_entries: 2_000_000, ..SessionConfig::default() };
     let sessions = Sessions::new(&config, START);
     for n in 0..open {
-        let request = sessions.admit(key(n), TierId(0), Cost::ONE, START).expect("a place");
+        let request = sessions.admit(key(n), TierId(0), Cost::ONE, START).expect("a slot");
         sessions.finish(request, START);
     }
     sessions
@@ -107,21 +107,21 @@ fn main() {
     refused();
 }
 
-/// Where all places are taken, as a crowd of newcomers finds it.
+/// All slots are taken, as a crowd of new sessions finds it.
 fn refused() {
     let config = SessionConfig { cap: Cap::Fixed(1), ..SessionConfig::default() };
     let sessions = Sessions::new(&config, START);
-    let _under_way = sessions.admit(key(0), TierId(0), Cost::ONE, START).expect("a place");
+    let _under_way = sessions.admit(key(0), TierId(0), Cost::ONE, START).expect("a slot");
     let ns = time(|round| {
         for n in 0..CALLS {
             black_box(sessions.admit(key(1 + round * CALLS + n), TierId(0), Cost::ONE, START)).ok();
         }
     });
-    println!("{:44} {ns:8.1} ns", "admit where no place is free");
+    println!("{:44} {ns:8.1} ns", "admit where no slot is free");
     let ns = time(|_| {
         for _ in 0..CALLS {
             black_box(sessions.has_slot(black_box(TierId(0))));
         }
     });
-    println!("{:44} {ns:8.1} ns", "has_place");
+    println!("{:44} {ns:8.1} ns", "has_slot");
 }

@@ -1,24 +1,24 @@
 //! Token buckets: how much work may pass, over any stretch of time.
 //!
-//! *Generic cell rate algorithm* (ITU-T I.371 (2004) annex A, virtual scheduling), in work instead of cells. A bucket of rate r
-//! and burst b holds one number, the theoretical arrival time T at which it would be full again. Work c that comes at t
+//! *Generic cell rate algorithm* (ITU-T I.371 (2004) annex A, virtual scheduling), in work instead of cells.
+//! A bucket of rate r and burst b is one number, the theoretical arrival time T at which it would be full
+//! again. Work c that arrives at t
 //!
 //! ```text
 //! passes  if  max(T, t) + c/r <= t + b/r,    then  T := max(T, t) + c/r
 //! ```
 //!
-//! so that over every stretch [s, t] at most `b + r (t - s)` passes, and a stream that keeps to this is never refused.
+//! so that over every stretch [s, t] at most `b + r (t - s)` passes, and a stream within that bound is never
+//! refused. Work beyond the burst would never pass, so it passes when the bucket is full.
 //!
-//! **Exact.** r is a fraction p/q of hundredths of work per microsecond; T is counted in units of 1/p microseconds, in which
-//! a hundredth of work takes q of them: whole numbers, nothing is ever rounded, nothing drifts. Rates like 35, 0.25 or 1234.56
-//! per second are such fractions; others are replaced by one that differs by less than a two-thousandth (mostly by less
-//! than a millionth: [`Gcra::rate`] tells it).
+//! **Exact.** r is a fraction p/q of hundredths of work per microsecond. T is counted in units of 1/p
+//! microseconds, in which a hundredth of work takes q: all numbers are whole, so nothing is rounded and
+//! nothing drifts. Rates like 35, 0.25 or 1234.56 per second are such fractions. Others are replaced by one
+//! that differs by less than a two-thousandth, mostly by less than a millionth ([`Gcra::rate`]).
 //!
-//! Work beyond the burst would never pass. It passes when the bucket is full, and the bound is then that of its own size.
-//!
-//! [`Bucket`] has one owner; [`SharedBucket`] is for all workers at once, one compare-and-swap a request. Rejected: a count of
-//! tokens that is filled on a tick (bursts at every tick, and the control side on the path of requests), tokens as `f64`
-//! (over- or under-fills by rounding, and does not fit one atomic word with its time).
+//! [`Bucket`] has one owner; all workers share a [`SharedBucket`] with one compare-and-swap per request.
+//! Rejected: a count of tokens filled on a tick (bursts at every tick), tokens as `f64` (rounding errors, and
+//! they do not fit one atomic word with their time).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,11 +26,11 @@ use std::time::Duration;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
 
-/// Largest p: with it, today's microseconds since 1970 and 80 more years of them fit 64 bits.
+/// Largest p: the microseconds from 1970 to 2112 fit 64 bits with it.
 const MAX_P: u128 = 1 << 12;
 /// Largest q: one hundredth of work in 12 days.
 const MAX_Q: u128 = 1 << 40;
-/// The state of a bucket that has a successor. No bucket gets there by itself: it is the year 2112.
+/// The state of a bucket that has a successor. No bucket reaches it by time before the year 2112.
 const CLOSED: u64 = u64::MAX;
 
 /// The configuration of a token bucket.
@@ -38,7 +38,8 @@ const CLOSED: u64 = u64::MAX;
 pub struct BucketConfig {
     /// Work per second; zero: no limit.
     pub rate: Rate,
-    /// Work that may pass in one instant after a pause. A request that costs more passes when the bucket is full.
+    /// Work that may pass in one instant after a pause. A request that costs more passes when the bucket is
+    /// full.
     pub burst: Cost,
 }
 
@@ -54,7 +55,7 @@ impl BucketConfig {
 pub struct Gcra {
     /// Units per microsecond.
     p: u64,
-    /// Units that a hundredth of work takes.
+    /// Units of a hundredth of work.
     q: u64,
     /// Depth, in hundredths.
     burst: u64,
@@ -80,7 +81,7 @@ impl Gcra {
         u128::from(hundredths) * u128::from(self.q)
     }
 
-    /// The state after `cost` has passed at `now`, or how long until it may.
+    /// The state after `cost` has passed at `now`; the error is how long until it may.
     fn pass(&self, full_at: u64, cost: Cost, now: Timestamp) -> Result<u64, Duration> {
         let after = self.charge(full_at, cost, now);
         let allowed = self.at(now) + self.takes(self.burst.max(cost.hundredths()));
@@ -96,9 +97,10 @@ impl Gcra {
         u128::from(full_at).max(self.at(now)) + self.takes(cost.hundredths())
     }
 
-    /// The state after a change of the numbers: what could pass at `now` still can, up to the new burst.
+    /// The state after a change of rate and burst: work that could pass at `now` still can, up to the new
+    /// burst.
     fn follow(&self, old: &Self, full_at: u64, now: Timestamp) -> u64 {
-        // In units of the new rate; the old ones are not whole numbers of them.
+        // Converted to units of the new rate, rounded up.
         let missing = u128::from(full_at).saturating_sub(old.at(now)) * u128::from(self.q);
         let missing = missing.div_ceil(old.q.into());
         let (before, after) = (self.takes(old.burst), self.takes(self.burst));
@@ -111,12 +113,13 @@ fn whole(units: u128) -> u64 {
     u64::try_from(units).unwrap_or(CLOSED).min(CLOSED - 1)
 }
 
-/// p/q hundredths per microsecond: the rate, or the last convergent of its continued fraction within the bounds.
+/// p/q hundredths per microsecond: the rate, or the last convergent of its continued fraction within the
+/// bounds.
 fn fraction(rate: Rate) -> Option<(u64, u64)> {
     if rate <= Rate::ZERO {
         return None;
     }
-    // Picounits a second: what people write in decimals is exact.
+    // In picounits per second, so that decimals in a configuration are exact.
     let (mut n, mut d) = ((rate.get() * 1e12).round() as u128, 10u128.pow(16));
     let ((mut p, mut q), (mut p0, mut q0)) = ((1u128, 0u128), (0u128, 1u128));
     while d > 0 {
@@ -128,7 +131,7 @@ fn fraction(rate: Rate) -> Option<(u64, u64)> {
         ((p, q), (p0, q0)) = ((p1, q1), (p, q));
         (n, d) = (d, n % d);
     }
-    // Less than the least: the least.
+    // Rates below the least become the least.
     if p == 0 { Some((1, MAX_Q as u64)) } else { Some((p as u64, q as u64)) }
 }
 
@@ -145,10 +148,10 @@ impl Bucket {
         Self { gcra: Gcra::new(config), full_at: 0 }
     }
 
-    /// Lets `cost` pass now, or says how long until it may; then nothing is taken.
+    /// Lets `cost` pass now.
     ///
     /// # Errors
-    /// The bucket is too empty.
+    /// How long until it may pass. Nothing is taken.
     pub fn take(&mut self, cost: Cost, now: Timestamp) -> Result<(), Duration> {
         if let Some(gcra) = &self.gcra {
             self.full_at = gcra.pass(self.full_at, cost, now)?;
@@ -162,7 +165,7 @@ impl Bucket {
         passes.and_then(Result::err).unwrap_or_default()
     }
 
-    /// Changes its numbers: what could pass at `now` still can, up to the new burst.
+    /// Changes rate and burst: work that could pass at `now` still can, up to the new burst.
     pub fn reconfigure(&mut self, config: &BucketConfig, now: Timestamp) {
         let new = Gcra::new(config);
         self.full_at = match (&self.gcra, &new) {
@@ -174,13 +177,13 @@ impl Bucket {
     }
 }
 
-/// A bucket that all workers take from at once. Full at first. Its numbers never change: [`SharedBucket::succeed`] makes another
-/// one that goes on where this one stood.
+/// A bucket that all workers take from, full at first. Its rate and burst never change:
+/// [`SharedBucket::succeed`] makes another bucket that continues from its state.
 #[derive(Debug)]
 pub struct SharedBucket {
     gcra: Gcra,
     full_at: AtomicU64,
-    /// Who goes on: set before `full_at` says that this one is closed.
+    /// The successor: set before `full_at` closes this one.
     next: OnceLock<Arc<Self>>,
 }
 
@@ -194,7 +197,7 @@ impl SharedBucket {
         Self { gcra, full_at: AtomicU64::new(0), next: OnceLock::new() }
     }
 
-    /// Its numbers.
+    /// Its rate and burst.
     pub fn gcra(&self) -> &Gcra {
         &self.gcra
     }
@@ -202,15 +205,15 @@ impl SharedBucket {
     /// As [`Bucket::take`].
     ///
     /// # Errors
-    /// The bucket is too empty.
+    /// How long until `cost` may pass. Nothing is taken.
     pub fn take(&self, cost: Cost, now: Timestamp) -> Result<(), Duration> {
         self.update(|gcra, full_at| gcra.pass(full_at, cost, now).map(|after| (after, ())))
     }
 
-    /// Takes `cost` in advance: from when on it may pass, at the latest `within` from now.
+    /// Takes `cost` in advance and returns when it may pass, at most `within` from now.
     ///
     /// # Errors
-    /// It would have to wait longer: how long. Nothing is taken.
+    /// The wait, if it is longer. Nothing is taken.
     pub fn reserve(&self, cost: Cost, within: Duration, now: Timestamp) -> Result<Timestamp, Duration> {
         self.update(|gcra, full_at| {
             let wait = gcra.pass(full_at, cost, now).err().unwrap_or_default();
@@ -218,7 +221,7 @@ impl SharedBucket {
         })
     }
 
-    /// What was taken did not pass after all.
+    /// Gives back work that was taken and did not pass after all.
     pub fn give_back(&self, cost: Cost) {
         let given: Result<(), ()> = self.update(|gcra, full_at| {
             let units = u64::try_from(gcra.takes(cost.hundredths())).unwrap_or(u64::MAX);
@@ -227,14 +230,15 @@ impl SharedBucket {
         debug_assert!(given.is_ok());
     }
 
-    /// A bucket with other numbers that goes on where this one stands: whoever still takes from this one takes from that.
-    /// `self` if they are the same. One caller at a time.
+    /// A bucket with another rate and burst that continues from this one's state; callers that still use this
+    /// one take from the new one. `self` if nothing differs, `None` if there is no limit. One caller at a
+    /// time.
     pub fn succeed(self: &Arc<Self>, config: &BucketConfig, now: Timestamp) -> Option<Arc<Self>> {
         let gcra = Gcra::new(config)?;
         if gcra == self.gcra {
             return Some(self.clone());
         }
-        // Of two successors the second is that of the first.
+        // A second successor succeeds the first.
         if let Some(next) = self.next.get() {
             return next.succeed(config, now);
         }
@@ -246,7 +250,7 @@ impl SharedBucket {
             self.full_at.compare_exchange(seen, CLOSED, Ordering::AcqRel, Ordering::Acquire)
         {
             seen = other;
-            // Nobody takes from it before this one is closed.
+            // The successor is not used before this one is closed.
             next.full_at.store(gcra.follow(&self.gcra, seen, now), Ordering::Release);
         }
         Some(next)

@@ -1,4 +1,4 @@
-//! Averages that forget exponentially: with the time, or with what is added later.
+//! Means with an exponential memory, in time or in samples.
 
 /// A decaying sum over the equally decaying sum of something else: a mean; over a sum of seconds, a rate.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -19,14 +19,18 @@ impl DecayingRatio {
         self.over += over;
     }
 
+    pub(crate) fn decay_and_add(&mut self, keep: f64, sum: f64, over: f64) {
+        self.decay(keep);
+        self.add(sum, over);
+    }
+
     /// `None` while there is nothing to divide by.
     pub(crate) fn get(self) -> Option<f64> {
         (self.over > 0.0).then(|| self.sum / self.over)
     }
 }
 
-/// Share of a value that is left of it after `dt_s` seconds, with a memory (time constant) of `memory_s`
-/// seconds.
+/// Share of a value that is left after `dt_s` seconds, with a memory (time constant) of `memory_s` seconds.
 pub(crate) fn keep(dt_s: f64, memory_s: f64) -> f64 {
     (-dt_s / memory_s).exp()
 }

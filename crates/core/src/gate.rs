@@ -1,9 +1,9 @@
 //! The gate, tier 2: how many requests are in flight at the origin, and which request is next.
 //!
-//! A state machine without I/O, meant to sit behind one mutex: it sees only admitted requests, whose number the origin's
-//! capacity bounds. It joins what MASTH (2.1, 2.3) gives each class (a bounded queue with a discipline, a limit, a token
-//! bucket at its exit) with the scheduler between the classes. Requests that wait here instead of at the origin keep the
-//! origin at its unloaded response time.
+//! A state machine without I/O, meant to sit behind one mutex: it sees only admitted requests, whose number
+//! the origin's capacity bounds. It joins what MASTH (2.1, 2.3) gives each class (a bounded queue with a
+//! discipline, a limit, a token bucket at its exit) with the scheduler between the classes. Requests that
+//! wait here instead of at the origin keep the origin at its unloaded response time.
 //!
 //! ```text
 //! arrive ─► Forward ──────────────────────► in flight ─► complete, finish
@@ -16,15 +16,15 @@
 //! arrived == finished + shed + abandoned + queued + in_flight      after every step
 //! ```
 //!
-//! A class may go while it has a waiting request and its own limit and its bucket allow one; [`Gate::next`] asks the
-//! scheduler for one of those classes. No finished request wakes a class that waits only for its bucket:
-//! [`Gate::next_ready`] tells when to ask again.
+//! A class may go while it has a waiting request and its own limit and its bucket allow one; [`Gate::next`]
+//! asks the scheduler for one of those classes. No finished request wakes a class that waits only for its
+//! bucket: [`Gate::next_ready`] tells when to ask again.
 //!
-//! **Admitted sessions** (WAC 2: only whole sessions are refused) have a lane of their own ([`Lane`]). Their requests go
-//! before all others, also before the guarantees of classes, and neither a full queue, the longest wait nor CoDel refuses
-//! them. The scheduler decides between their classes as between the others; within a class they are served in order of
-//! arrival. A class's in-flight limit and egress bucket hold for both lanes, and no ordinary request of a class goes while
-//! one of its admitted lane waits for them.
+//! **Admitted sessions** (WAC 2: only whole sessions are refused) have a lane of their own ([`Lane`]). Their
+//! requests go before all others, also before the guarantees of classes, and neither a full queue, the
+//! longest wait nor CoDel refuses them. The scheduler decides between their classes as between the others;
+//! within a class they are served in order of arrival. A class's in-flight limit and egress bucket hold for
+//! both lanes, and no ordinary request of a class goes while one of its admitted lane waits for them.
 //!
 //! Rejected: a semaphore per worker, which splits the limit and serves late arrivals of an idle worker first.
 
@@ -50,8 +50,8 @@ pub use config::{ClassConfig, GateConfig};
 pub use request::{Leaving, QueueDecision, Request, Served, ShedReason, Woken};
 pub use totals::Totals;
 
-/// A response that goes on for so long after its head releases its in-flight slot: pages take less, streams and downloads
-/// more. Otherwise a stream would hold the slot for its whole life.
+/// A response that goes on for so long after its head releases its in-flight slot: pages take less, streams
+/// and downloads more. Otherwise a stream would hold the slot for its whole life.
 pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 
 /// The gate. One per process, behind a mutex.
@@ -71,7 +71,8 @@ pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 /// assert_eq!(gate.next(now), None);
 /// ```
 pub struct Gate {
-    /// One for every possible id, so that a reload may change the classes while requests are waiting or in flight.
+    /// One for every possible id, so that a reload may change the classes while requests are waiting or in
+    /// flight.
     classes: Vec<Class>,
     /// Classes with waiting requests, one bit each, so that a search touches no empty queue.
     occupied: [u64; MAX_CLASSES / 64],
@@ -124,19 +125,20 @@ impl Gate {
 
     /// Changes the in-flight limit; `None`: no limit. Call [`Gate::next`] afterwards.
     ///
-    /// A limit below the number in flight takes nothing back: no request is forwarded until enough have finished.
+    /// A limit below the number in flight takes nothing back: no request is forwarded until enough have
+    /// finished.
     pub fn set_limit(&mut self, max_in_flight: Option<u32>) {
         self.totals.limit = max_in_flight;
     }
 
-    /// An ordinary request arrives. While other requests that may go wait it joins the queue even if an in-flight slot is
-    /// free, so that it does not overtake them.
+    /// An ordinary request arrives. While other requests that may go wait it joins the queue even if an
+    /// in-flight slot is free, so that it does not overtake them.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> QueueDecision {
         self.arrive_as(request, Lane::Ordinary, None, now)
     }
 
-    /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all ordinary ones and is never refused for
-    /// load. From `until` on its visitor does not wait for the answer any more.
+    /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all ordinary ones and is
+    /// never refused for load. From `until` on its visitor does not wait for the answer any more.
     pub fn arrive_as(
         &mut self,
         request: Request,
@@ -185,9 +187,10 @@ impl Gate {
         self.finish(class, cost, now);
     }
 
-    /// Releases the in-flight slot of a response that goes on after its head, which came at `head`. Its sample has the time
-    /// to the head as the response time, and the time since then as `lingered`. To be called [`STREAM_AFTER`] the head, or at
-    /// the head of an endless response; not to be finished again. Call [`Gate::next`] afterwards.
+    /// Releases the in-flight slot of a response that goes on after its head, which came at `head`. Its
+    /// sample has the time to the head as the response time, and the time since then as `lingered`. To be
+    /// called [`STREAM_AFTER`] the head, or at the head of an endless response; not to be finished again.
+    /// Call [`Gate::next`] afterwards.
     pub fn stream(&mut self, class: ClassId, cost: Cost, served: &Served, head: Timestamp, now: Timestamp) {
         self.sample(class, cost, served, head, now.since(head));
         self.finish(class, cost, now);
@@ -226,7 +229,8 @@ impl Gate {
         }
     }
 
-    /// The next request that leaves the queue: for the origin, or refused although it was its turn. Call until `None`.
+    /// The next request that leaves the queue: for the origin, or refused although it was its turn. Call
+    /// until `None`.
     ///
     /// If the visitor of a forwarded request turns out to have left, report it with [`Gate::finish`].
     // Not an iterator: it takes the time, and the gate is not a sequence.
@@ -267,15 +271,15 @@ impl Gate {
         Some(Leaving::Forward(woken))
     }
 
-    /// When an egress bucket lets the next waiting request pass, if an in-flight slot is free: [`Gate::next`] is to be
-    /// called then, even if no request finishes.
+    /// When an egress bucket lets the next waiting request pass, if an in-flight slot is free: [`Gate::next`]
+    /// is to be called then, even if no request finishes.
     pub fn next_ready(&self) -> Option<Timestamp> {
         let (_, at) = self.egress.first().filter(|_| self.totals.has_room())?;
         Some(Timestamp::from_micros(at as u64))
     }
 
-    /// The visitor of a waiting request left. `false`: the request has left the queue before; if it was forwarded,
-    /// [`Gate::finish`] has to end it.
+    /// The visitor of a waiting request left. `false`: the request has left the queue before; if it was
+    /// forwarded, [`Gate::finish`] has to end it.
     pub fn abandon(&mut self, handle: QueueHandle, now: Timestamp) -> bool {
         let Some(waiting) = self.classes[handle.class().index()].remove(handle) else { return false };
         self.totals.abandoned += 1;

@@ -1,14 +1,13 @@
 //! Tidegate's decisions.
 //!
 //! ```text
-//!  request ─► classify ─► ingress ─► room (slots, hand, ticket, redeem) ─► gate (queue, scheduler, bucket) ─► origin
-//!                                       ▲ session                             ▲
-//!  control tick:  measure ──────────────┴──────────── capacity ───────────────┘
+//!  request ─► classify ─► ingress ─► admission (room, session) ─► gate (queue, scheduler, bucket) ─► origin
+//!                                       ▲                          ▲
+//!  control tick:  measure ──────────────┴──────── capacity ────────┘
 //! ```
 //!
-//! Pure: no clock, no sockets, no threads, no async, no randomness of its own. Time and randomness come in as
-//! arguments, events go in, decisions come out, so that the gateway and the simulator run the same code.
-//! Modules stand in the order of the flow.
+//! Pure: no clock, sockets, threads, async or randomness of its own. Time and randomness are arguments, so
+//! that the gateway and the simulator run the same code. Modules are declared in the order of the flow.
 
 pub mod units;
 

@@ -1,19 +1,18 @@
-//! Exactly once: the nonces of tickets that were redeemed and could still be presented again.
+//! The nonces of tickets that were redeemed and could still be presented again: each ticket is used once.
 //!
 //! WebQ (III-C) leaves a window of one second in which a ticket can be used twice, to keep no state. This set
-//! closes it. Its size is bounded by what the origin serves, not by the number of visitors that wait: an
-//! entry is made when work is admitted and forgotten once its slot has passed the grace period, after which
-//! the ticket is refused as expired anyway. So it holds about capacity x (grace + tolerance + what the
-//! virtual clock leads by).
+//! closes it. Its size is bounded by the work that the origin serves, not by the number of waiting visitors:
+//! an entry is made when work is admitted and forgotten once its slot has passed the grace period, after
+//! which the ticket is refused as expired anyway. It holds about capacity x (grace + tolerance + lead of the
+//! virtual clock).
 //!
 //! Shards of `Mutex<BTreeSet<(slot second, nonce)>>`: touched once per admitted request, inside a request
 //! that costs the origin thousands of times more, and a racing redemption must wait for the outcome anyway.
 //! Ordered by second, so that forgetting is one split and needs no scan. Rejected: a Bloom filter (a false
 //! positive turns an honest visitor away), a lock-free set (no gain at this rate).
 //!
-//! Waiting visitors ask far more often than anybody is let in, and they ask about seconds after the latest
-//! one redeemed: one word that remembers it answers them without a lock and without a search through what the
-//! last minute's visitors left.
+//! Waiting visitors ask far more often than visitors are admitted, and about seconds after the latest one
+//! redeemed. One word with that second answers them without a lock and without a search.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -21,7 +20,7 @@ use std::sync::{Mutex, MutexGuard};
 use crate::mutants::{self, Mutant};
 use crate::sync::{AtomicU64, Ordering, lock};
 
-/// Enough that a few dozen workers seldom meet in one.
+/// Enough that a few dozen workers seldom meet in one shard.
 const SHARDS: usize = 64;
 
 /// Nonces kept at once: 2^22, at 24 bytes about 100 MB. An origin of 60,000 requests a second with a minute
@@ -77,7 +76,7 @@ impl RedeemedNonces {
         lock(&self.shards[nonce as usize % SHARDS])
     }
 
-    /// Records that the ticket with this slot second and nonce is redeemed now.
+    /// Records that the ticket with this slot second and nonce is redeemed.
     pub fn record(&self, second: u64, nonce: u64) -> Recorded {
         self.raise_latest(second);
         let (mut shard, entry) = (self.shard(nonce), Entry { second, nonce });
@@ -93,20 +92,20 @@ impl RedeemedNonces {
         Recorded::First
     }
 
-    /// Takes a nonce out again: its request never reached the origin.
+    /// Removes a nonce whose request never reached the origin.
     pub fn remove(&self, second: u64, nonce: u64) {
         self.shard(nonce).remove(&Entry { second, nonce });
     }
 
-    /// Before the nonce itself is recorded: a thread that may know of it reads at least this. The word
-    /// changes about once a second, so that all workers read it from their own caches.
+    /// Called before the nonce is recorded, so that a thread that may know of the nonce reads at least this
+    /// second. The word changes about once a second, so all workers read it from their own caches.
     fn raise_latest(&self, second: u64) {
         if self.latest.load(Ordering::Relaxed) < second {
             self.latest.fetch_max(second, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was redeemed.
+    /// Whether the ticket was redeemed.
     pub fn contains(&self, second: u64, nonce: u64) -> bool {
         second <= self.latest.load(Ordering::Relaxed) && self.shard(nonce).contains(&Entry { second, nonce })
     }
@@ -120,12 +119,12 @@ impl RedeemedNonces {
         }
     }
 
-    /// How many nonces are kept.
+    /// Nonces in the set.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// Whether none is kept.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonces_are_found_in_whatever_order_their_seconds_come() {
+    fn nonces_are_found_whatever_the_order_of_their_seconds() {
         let set = RedeemedNonces::with_max(64 * 4);
         let recorded = [(7, 1), (9, 2), (8, 3), (7, 65)];
         for (i, &(second, nonce)) in recorded.iter().enumerate() {

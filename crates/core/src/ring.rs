@@ -1,4 +1,4 @@
-//! A ring of seconds: how many visitors and how much work belong to each, lock-free.
+//! A lock-free ring of seconds: the number of visitors and the work of each.
 //!
 //! WebQ (III-D) keeps a circular array that is shifted once a second. Here nothing is shifted: a second `s`
 //! lives in the cell `s mod N`, and the cell carries the lap `s / N` it was written in. A cell of an earlier
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_that_overtakes_another_leaves_no_trace() {
+    fn a_correction_may_overtake_another() {
         let total = Total::new(0);
         total.correct(9, 5u64.wrapping_neg());
         assert_eq!(total.read(9), -5);

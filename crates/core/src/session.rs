@@ -1,220 +1,167 @@
-//! Sessions (WAC 2, 3.1 (f), 4): who was admitted keeps the service; only whole sessions are refused.
+//! Sessions (WAC 2, 3.1 (f), 4): an admitted visitor keeps the service; only whole sessions are refused.
 //!
-//! "If the server does not respond to one of the requests [...] the requests that were responded correctly have become useless": so
-//! a visitor is admitted once, with a *place*, and holds it until nothing came for [`SessionConfig::timeout`] and nothing was under way,
-//! or the session is too old. Requests of admitted sessions go first and are never refused for load. How many places there are is
-//! [`SessionConfig::cap`]; service levels may have some of their own beside everybody's.
+//! "If the server does not respond to one of the requests [...] the requests that were responded correctly
+//! have become useless". So a visitor is admitted once, with a *session slot*, and holds it until no request
+//! came for [`SessionConfig::timeout`] and none was in progress, or until the session reaches its greatest
+//! age. Requests of admitted sessions go first and are never refused for load. [`SessionConfig::cap`] sets
+//! the number of slots; tiers may have slots of their own besides the common ones.
 //!
 //! ```text
-//! request ─► touch ─┬─ Admitted ─────────────────────────────────► gate, before all others
-//!                   └─ New, Ended ─► desk ─► admit ─┬─ a place ──► gate, likewise
-//!                                                   └─ NoPlace ──► room, or refused
-//! finish (the last byte of its answer is gone) ─► inactivity counts from here on
-//! void (never reached the origin), end (origin, operator), leave (connection closed), tick (timeout, age) ─► the place is free
+//! request ─► touch ─┬─ Admitted ───────────────────────────────────► gate, in the lane of admitted sessions
+//!                   └─ New, Ended ─► admission ─► admit ─┬─ a slot ► gate, likewise
+//!                                                        └─ none ─► waiting room, or refused
+//! finish (the last byte of the response is sent) ─► inactivity counts from here on
+//! void (never reached the origin), end (origin, operator), leave (connection closed), tick ─► the slot is free
 //!
-//! begun + readmitted == open + ended       places taken == sessions open       after every step
+//! begun + readmitted == open + ended       slots taken == sessions open       after every step
 //! ```
 //!
-//! **Table.** 64 shards, each behind a mutex that guards O(1) work, of 48-byte entries (`session/shard.rs`); its bound counts
-//! entries, and a million take less than 128 MiB. **Places** are one word a pool (`session/places.rs`): whoever asks whether there
-//! is one takes no lock. **Expiry** is exact for whoever asks, and found by a lazy timer wheel on the tick for all others. **Requests
-//! under way** keep their sessions alive, up to the greatest age (`session/under_way.rs`).
+//! **Parts.** `session/table.rs` has the sessions in 64 locked shards; a million entries take less than 128
+//! MiB. `session/slot_pool.rs` has the slots, one word a pool, so that asking for a free slot takes no lock.
+//! `session/cap_controller.rs` learns the cap, `session/turnover.rs` how fast slots become free. A request
+//! that asks about its session finds it expired to the millisecond; all other sessions expire on the tick by
+//! a lazy timer wheel.
 //!
-//! **Ended early.** A session's pass is signed, so the visitor still holds it: the key is kept until the pass has run out, without
-//! a place, and says [`Standing::Ended`] for so long. It does not come back by [`Sessions::readmit`]; it may begin anew. Where no
-//! pass tells sessions (a cookie of the application's, an address) there is nothing to be void, and nothing is kept
-//! ([`SessionConfig::remembers_ended`]).
+//! **Ended early.** A session's pass is signed, so the visitor still has it. The key is therefore kept until
+//! the pass has expired, without a slot, with the status [`SessionStatus::Ended`]. [`Sessions::readmit`] does
+//! not bring it back, but it may begin anew. Without passes (sessions by an application's cookie or by
+//! address) nothing has to be voided and nothing is kept ([`SessionConfig::remembers_ended`]).
 //!
-//! **Restart.** A pass of a session that the table does not know is a session's all the same: it was admitted by another process.
-//! It is taken in beyond the cap, and nobody new is until it fits again.
+//! **Restart.** A valid pass of a session that the table does not know was given by another process. The
+//! session is readmitted even beyond the cap, and no new session begins until the number is below the cap
+//! again.
 //!
-//! The cap is learned by the law in `session/law.rs`, how fast places become free in `session/freed.rs`.
-//!
-//! Rejected: counting sessions only, by passes handed out and run out (nothing could be ended early, and a place would be free
-//! only when its pass has run out for certain); a lock-free table (a touch changes four words of an entry, and two workers
-//! meet in one of 64 shards less often than in a cache line); Eddie's rate of new sessions (WAC 2.2): sessions of another length
-//! make another load of it.
+//! Rejected: counting sessions by passes issued and expired only (no session could be ended early, and a slot
+//! would be free only when its pass has expired); Eddie's rate of new sessions (WAC 2.2): sessions of another
+//! length make another load of the same rate.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::detect::SessionCount;
-use crate::mutants::{self, Mutant};
-use crate::policies::{MAX_TIERS, TierId};
-use crate::sync::{AtomicU64, Ordering};
+use crate::policies::TierId;
+use crate::sync::{AtomicF64, AtomicU64, Ordering, lock};
 use crate::units::{Cost, Timestamp};
 
 mod cap_controller;
-mod early;
+mod entries;
 mod entry;
-mod freed;
-mod lifetimes;
 mod lower_bound;
-mod outlook;
-mod ratio;
-mod requests;
-mod shard;
 pub mod slot_pool;
-mod sums;
-mod tick;
+mod table;
+mod turnover;
 mod types;
 
-use cap_controller::CapController;
-use entry::{EVERYBODY, Entry, own};
-use lifetimes::SharedLifetimes;
-use requests::Moved;
-use shard::Shard;
-use slot_pool::{SlotPool, UNBOUNDED};
-use sums::{How, Sums};
+use cap_controller::{CapController, Tick};
+use entry::State;
+use slot_pool::{PoolId, SlotPools, UNBOUNDED};
+use table::{EndCause, SHARDS, Table};
+use turnover::Scan;
 
-pub use requests::SessionRequest;
+pub use entry::SessionRequest;
 pub use types::{
     Cap, Ender, Endings, NoSessionSlot, PoolState, SessionConfig, SessionInputs, SessionKey, SessionLine,
     SessionPace, SessionPage, SessionStatus, SessionsState,
 };
 
-/// Enough that a few dozen workers seldom meet in one.
-const SHARDS: usize = 64;
+/// Positions of a slab that are examined while its shard is locked.
+const STRETCH: usize = 1_024;
+/// Sessions on a page.
+const MAX_PAGE: usize = 1_000;
 
-/// All sessions of a process. Shared by all workers.
+/// All sessions of a process, shared by all workers.
 pub struct Sessions {
-    shards: Box<[Mutex<Part>]>,
-    /// By service level; the first is everybody's, and a level without places of its own has a pool of none.
-    pools: Box<[SlotPool]>,
-    lives: SharedLifetimes,
-    /// Entries, and how many there may be.
-    entries: AtomicU64,
-    max_entries: AtomicU64,
-    /// One if what shows a session may come again after its end.
-    remembers_ended: AtomicU64,
+    table: Table,
     begun: AtomicU64,
     readmitted: AtomicU64,
     refused: AtomicU64,
-    /// Places that become free per second: the bits of an `f64`.
-    per_s: AtomicU64,
-    /// Seconds before the first of them can, likewise.
-    next_s: AtomicU64,
-    law: Mutex<CapController>,
+    /// The controller's [`SessionPace::per_s`] and [`SessionPace::next_s`] for readers without a lock.
+    per_s: AtomicF64,
+    next_s: AtomicF64,
+    control: Mutex<Control>,
 }
 
-/// A shard and what is counted there.
-struct Part {
-    shard: Shard,
-    sums: Sums,
-    /// Notes left where sessions were, by the key and what told them from others of that key.
-    moved: BTreeMap<(SessionKey, u64), Moved>,
+/// The state of the control tick.
+struct Control {
+    cap: CapController,
+    scan: Scan,
+    /// The last tick.
+    last: Timestamp,
 }
 
 impl Sessions {
     /// An empty table.
     pub fn new(config: &SessionConfig, now: Timestamp) -> Self {
-        let part = || {
-            let shard = Shard::new(now);
-            Mutex::new(Part { shard, sums: Sums::default(), moved: BTreeMap::new() })
-        };
+        let control = Control { cap: CapController::new(config.cap), scan: Scan::default(), last: now };
         let sessions = Self {
-            shards: (0..SHARDS).map(|_| part()).collect(),
-            pools: (0..MAX_TIERS).map(|_| SlotPool::new(0)).collect(),
-            lives: SharedLifetimes::new(config),
-            entries: AtomicU64::new(0),
-            max_entries: AtomicU64::new(0),
-            remembers_ended: AtomicU64::new(0),
+            table: Table::new(config, now),
             begun: AtomicU64::new(0),
             readmitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            per_s: AtomicU64::new(0f64.to_bits()),
-            next_s: AtomicU64::new(0f64.to_bits()),
-            law: Mutex::new(CapController::new(config.cap, now)),
+            per_s: AtomicF64::new(0.0),
+            next_s: AtomicF64::new(0.0),
+            control: Mutex::new(control),
         };
-        sessions.set_up(config);
+        sessions.configure_cap(config.cap);
         sessions
     }
 
-    /// Changes the set-up. Who has a place keeps it, also where there are fewer from now on; who is over by the new times is over.
+    /// Changes the configuration. Open sessions keep their slots, also beyond a lowered cap; those that are
+    /// over by the new lifetimes end.
     pub fn configure(&self, config: &SessionConfig, now: Timestamp) {
-        let before = self.lives.get();
-        self.lives.set(config);
-        let lives = self.lives.get();
-        if lives != before {
-            for part in &self.shards {
-                lock(part).shard.refile(&lives, now);
-                while !self.expire_some(&mut lock(part), now) {}
-            }
-        }
-        self.set_up(config);
+        self.table.configure(config, now);
+        self.configure_cap(config.cap);
     }
 
-    fn set_up(&self, config: &SessionConfig) {
-        self.max_entries.store(config.max_entries as u64, Ordering::Relaxed);
-        self.remembers_ended.store(u64::from(config.remembers_ended), Ordering::Relaxed);
-        for (tier, pool) in self.pools.iter().enumerate().skip(1) {
-            let own = config.pools.iter().find(|(id, _)| usize::from(id.0) == tier);
-            pool.set(own.map_or(0, |(_, places)| (*places).min(UNBOUNDED - 1)), false);
-        }
-        let law = &mut *self.law();
-        law.configure(config.cap, self.lives.get().timeout);
-        self.go_by(law);
+    fn configure_cap(&self, cap: Cap) {
+        let controller = &mut lock(&self.control).cap;
+        controller.configure(cap, self.table.lifetimes().timeout);
+        self.publish(controller);
     }
 
-    fn go_by(&self, law: &CapController) {
-        let (bound, is_closed) = law.bound(self.max_entries.load(Ordering::Relaxed) as usize);
-        self.pools[0].set(bound, is_closed);
-        // What becomes free counts when all are taken.
-        let taken = self.pools[0].filled().taken;
-        let full = if is_closed || bound == UNBOUNDED { taken } else { taken.max(bound) };
-        let (per_s, next_s) = law.pace(full);
-        self.per_s.store(per_s.to_bits(), Ordering::Relaxed);
-        self.next_s.store(next_s.to_bits(), Ordering::Relaxed);
+    /// Puts the controller's results into force.
+    fn publish(&self, controller: &CapController) {
+        let limit = controller.limit(self.table.max_entries());
+        self.pools().common().set(limit);
+        // The pace is that of all slots being taken.
+        let taken = self.pools().common().occupancy().taken;
+        let is_bound = !limit.is_closed && limit.bound != UNBOUNDED;
+        self.per_s.store(controller.per_s(if is_bound { taken.max(limit.bound) } else { taken }));
+        self.next_s.store(controller.turnover().next_s());
     }
 
-    fn law(&self) -> MutexGuard<'_, CapController> {
-        self.law.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pools(&self) -> &SlotPools {
+        self.table.pools()
     }
 
-    fn part(&self, key: SessionKey) -> MutexGuard<'_, Part> {
-        lock(&self.shards[shard_of(key)])
-    }
-
-    /// A request: what its session is. Of an admitted one it keeps the session alive as long as it is under way, and its work is
-    /// counted.
+    /// A request arrives: the status of its session. A request of an admitted session keeps the session alive
+    /// until it ends, and its work is counted.
     pub fn touch(
         &self,
         key: SessionKey,
         cost: Cost,
         now: Timestamp,
     ) -> (SessionStatus, Option<SessionRequest>) {
-        let lives = self.lives.get();
-        let mut part = self.part(key);
-        let Some(entry) = part.shard.find(key) else { return (SessionStatus::New, None) };
-        if entry.is_over(&lives, now) {
-            self.expire(&mut part, key, now);
-            return (SessionStatus::New, None);
+        match self.table.lock(key, now).begin(key, cost) {
+            Ok(request) => (SessionStatus::Admitted, Some(request)),
+            Err(status) => (status, None),
         }
-        if !entry.is_open() {
-            return (SessionStatus::Ended, None);
-        }
-        let under_way = entry.begin(cost, now);
-        part.sums.work += cost.hundredths();
-        (SessionStatus::Admitted, Some(under_way))
     }
 
-    /// What [`Sessions::touch`] would say; changes nothing.
-    pub fn standing(&self, key: SessionKey, now: Timestamp) -> SessionStatus {
-        let lives = self.lives.get();
-        match self.part(key).shard.find(key) {
-            Some(entry) if entry.is_over(&lives, now) => SessionStatus::New,
-            Some(entry) if !entry.is_open() => SessionStatus::Ended,
-            Some(_) => SessionStatus::Admitted,
+    /// The status that [`Sessions::touch`] would return; changes nothing.
+    pub fn status(&self, key: SessionKey, now: Timestamp) -> SessionStatus {
+        match self.table.lock(key, now).peek(key) {
+            Some(entry) if entry.is_open() => SessionStatus::Admitted,
+            Some(_) => SessionStatus::Ended,
             None => SessionStatus::New,
         }
     }
 
-    /// The first request of a session: takes a place for it, of its level's own before everybody's. Of two at once the second
-    /// finds the first one's.
+    /// The first request of a session: takes a slot for it, one of its tier before a common one. Of two first
+    /// requests at once the second joins the session of the first.
     ///
     /// # Errors
-    /// There is none, or the table is full.
+    /// No slot is free, or the table is full.
     pub fn admit(
         &self,
         key: SessionKey,
@@ -222,14 +169,14 @@ impl Sessions {
         cost: Cost,
         now: Timestamp,
     ) -> Result<SessionRequest, NoSessionSlot> {
-        let admitted = self.admit_to(key, tier, &[own(tier), EVERYBODY], cost, now);
+        let admitted = self.admit_with(key, tier, cost, now, || self.pools().take(tier));
         if admitted.is_err() {
-            self.turned_away();
+            self.count_refused();
         }
         admitted
     }
 
-    /// As [`Sessions::admit`], of the level's own places only.
+    /// As [`Sessions::admit`], with the tier's own slots only and without counting a refusal.
     pub(crate) fn admit_to_own(
         &self,
         key: SessionKey,
@@ -237,169 +184,294 @@ impl Sessions {
         cost: Cost,
         now: Timestamp,
     ) -> Result<SessionRequest, NoSessionSlot> {
-        if own(tier) == EVERYBODY {
+        if PoolId::own(tier) == PoolId::COMMON {
             return Err(NoSessionSlot::Taken);
         }
-        self.admit_to(key, tier, &[own(tier)], cost, now)
+        self.admit_with(key, tier, cost, now, || self.pools().take_own(tier))
     }
 
-    fn admit_to(
+    fn admit_with(
         &self,
         key: SessionKey,
         tier: TierId,
-        pools: &[u8],
         cost: Cost,
         now: Timestamp,
+        take: impl FnOnce() -> Option<PoolId>,
     ) -> Result<SessionRequest, NoSessionSlot> {
-        let lives = self.lives.get();
-        let part = &mut *self.part(key);
-        self.expire_if_over(part, key, now);
-        if let Some(entry) = part.shard.find(key).filter(|entry| entry.is_open()) {
-            let under_way = entry.begin(cost, now);
-            part.sums.work += cost.hundredths();
-            return Ok(under_way);
+        let mut shard = self.table.lock(key, now);
+        match shard.begin(key, cost) {
+            Ok(request) => return Ok(request),
+            Err(SessionStatus::New) if !self.table.has_room() => return Err(NoSessionSlot::TableFull),
+            Err(_) => {}
         }
-        let is_known = part.shard.find(key).is_some();
-        if !is_known && !self.has_entry() {
-            return Err(NoSessionSlot::TableFull);
-        }
-        let Some(&pool) = pools.iter().find(|pool| self.pools[usize::from(**pool)].take()) else {
-            return Err(NoSessionSlot::Taken);
-        };
-        // One that was ended early begins anew.
-        if part.shard.remove(key).is_none() {
-            self.entries.fetch_add(1, Ordering::Relaxed);
-        }
-        let mut entry = Entry::new(key, tier, pool, now, part.shard.number());
-        let under_way = entry.begin(cost, now);
-        part.shard.insert(entry, &lives, now);
-        part.sums.work += cost.hundredths();
+        let pool = take().ok_or(NoSessionSlot::Taken)?;
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Ok(under_way)
+        Ok(shard.open(key, tier, pool, now, cost))
     }
 
-    /// A pass that holds, of a session that is not known here (a restart, another process): taken in with the request that shows it,
-    /// also beyond the cap. `first`: when it began. `None`: it was ended early, is too old or the table is full; it is as a new one. The
-    /// caller has checked that the pass holds otherwise.
+    /// A request shows a valid pass of a session that is unknown here (after a restart, or of another
+    /// process). The session is readmitted, also beyond the cap. `begun`: its first request. `None`: the
+    /// session was ended early, is too old or finds the table full; it is new.
     pub fn readmit(
         &self,
         key: SessionKey,
         tier: TierId,
-        first: Timestamp,
+        begun: Timestamp,
         now: Timestamp,
     ) -> Option<SessionRequest> {
-        let lives = self.lives.get();
-        let part = &mut *self.part(key);
-        self.expire_if_over(part, key, now);
-        if let Some(entry) = part.shard.find(key) {
-            return entry.is_open().then(|| entry.begin(Cost::ZERO, now));
+        let mut shard = self.table.lock(key, now);
+        match shard.begin(key, Cost::ZERO) {
+            Ok(request) => return Some(request),
+            Err(SessionStatus::Ended) => return None,
+            Err(_) => {}
         }
-        if now.since(first) > lives.max_age || !self.has_entry() {
+        if now.since(begun) > self.table.lifetimes().max_age || !self.table.has_room() {
             return None;
         }
-        let pool = match own(tier) {
-            EVERYBODY => EVERYBODY,
-            pool if self.pools[usize::from(pool)].take() => pool,
-            _ => EVERYBODY,
-        };
-        if pool == EVERYBODY {
-            self.pools[0].force();
-        }
-        let mut entry = Entry::new(key, tier, pool, first.min(now), part.shard.number());
-        let under_way = entry.begin(Cost::ZERO, now);
-        part.shard.insert(entry, &lives, now);
-        self.entries.fetch_add(1, Ordering::Relaxed);
         self.readmitted.fetch_add(1, Ordering::Relaxed);
-        Some(under_way)
+        Some(shard.open(key, tier, self.pools().take_beyond(tier), begun.min(now), Cost::ZERO))
     }
 
-    /// Whether a new session of that level would find a place. Takes no lock.
+    /// A request is over: the last byte of its response is sent, or its visitor has left. If no other one is
+    /// in progress, the inactivity of its session counts from here on.
+    pub fn finish(&self, mut request: SessionRequest, now: Timestamp) {
+        let mut shard = self.table.lock_of(&mut request, now);
+        shard.live(request.key());
+        if let Some(entry) = shard.session_of(&request) {
+            entry.finish(&request, now);
+        }
+    }
+
+    /// A request never reached the origin. If it was the only one of its session, the slot is free at once
+    /// and nothing is learned from the session.
+    pub fn void(&self, mut request: SessionRequest, now: Timestamp) {
+        let mut shard = self.table.lock_of(&mut request, now);
+        shard.live(request.key());
+        if shard.session_of(&request).is_some_and(|entry| !entry.void(&request, now)) {
+            shard.remove(request.key(), EndCause::Void);
+        }
+    }
+
+    /// The application renames a request's session. All requests in progress go along. If the new key is a
+    /// session's already, the two become one; if that was ended early, so is this one. `false`: the request's
+    /// session is not open any more.
+    pub fn rename(&self, request: &mut SessionRequest, to: SessionKey, now: Timestamp) -> bool {
+        let mut shards = self.table.lock_both(request, to, now);
+        shards.from.live(request.key());
+        let is_open = shards.from.session_of(request).is_some();
+        if is_open && request.key() != to {
+            shards.move_to(request, to);
+        }
+        is_open
+    }
+
+    /// Ends a session early. Its slot is free at once. The key has the status [`SessionStatus::Ended`] until
+    /// its pass has expired, or is forgotten ([`SessionConfig::remembers_ended`]). `false`: the session was
+    /// not open.
+    pub fn end(&self, key: SessionKey, by: Ender, now: Timestamp) -> bool {
+        let mut shard = self.table.lock(key, now);
+        let is_open = shard.peek(key).is_some_and(|entry| entry.is_open());
+        if is_open {
+            shard.end(key, by);
+        }
+        is_open
+    }
+
+    /// The response to a request ends its session, but no other that has begun under the same key since.
+    /// `false`: the session was not open any more.
+    pub fn end_of(&self, request: &mut SessionRequest, by: Ender, now: Timestamp) -> bool {
+        let mut shard = self.table.lock_of(request, now);
+        let is_open = shard.session_of(request).is_some() && shard.peek(request.key()).is_some();
+        if is_open {
+            shard.end(request.key(), by);
+        }
+        is_open
+    }
+
+    /// The operator ends all open sessions; returns how many.
+    pub fn end_all(&self, now: Timestamp) -> u64 {
+        let mut ended = 0;
+        for number in 0..SHARDS {
+            for from in (0..).step_by(STRETCH) {
+                let mut shard = self.table.lock_number(number, now);
+                let Some(stretch) = shard.stretch(from, STRETCH) else { break };
+                let open: Vec<_> = stretch.iter().filter(|e| e.is_open()).map(|e| e.key()).collect();
+                ended += open.len() as u64;
+                open.into_iter().for_each(|key| shard.end(key, Ender::Operator));
+            }
+        }
+        ended
+    }
+
+    /// The key cannot come again (its connection is closed): its session ends as if it had expired, and is
+    /// forgotten. `false`: it was not open.
+    pub fn leave(&self, key: SessionKey, now: Timestamp) -> bool {
+        let mut shard = self.table.lock(key, now);
+        let is_open = shard.live(key).is_some_and(|entry| entry.is_open());
+        if is_open {
+            shard.remove(key, EndCause::Left);
+        }
+        is_open
+    }
+
+    /// A reload has renumbered the tiers: `tier_now` returns the new number of a tier, 0 where it is gone.
+    /// Sessions keep their slots, which belong to the pool of the new number from now on.
+    pub fn renumber(&self, tier_now: impl Fn(TierId) -> TierId) {
+        for number in 0..SHARDS {
+            let mut shard = self.table.lock_number(number, Timestamp::default());
+            // A whole shard under one lock: in a second batch, sessions that began in between would be
+            // renumbered again.
+            for entry in shard.stretch(0, usize::MAX).unwrap_or_default() {
+                let tier = tier_now(entry.tier());
+                if entry.state == State::Unused || tier == entry.tier() {
+                    continue;
+                }
+                let before = entry.pool();
+                entry.set_tier(tier);
+                if entry.is_open() && entry.pool() != before {
+                    self.pools().transfer(before, entry.pool());
+                }
+            }
+        }
+    }
+
+    /// A page of the open sessions, from where the last page ended; 0: the first. Sessions that begin or end
+    /// meanwhile may be missing.
+    pub fn list(&self, from: u64, limit: usize) -> SessionPage {
+        let limit = limit.clamp(1, MAX_PAGE);
+        let mut sessions = Vec::new();
+        let (mut number, mut position) = ((from >> 32) as usize, (from & u64::from(u32::MAX)) as usize);
+        while number < SHARDS {
+            let mut shard = self.table.lock_number(number, Timestamp::default());
+            let Some(stretch) = shard.stretch(position, STRETCH) else {
+                (number, position) = (number + 1, 0);
+                continue;
+            };
+            for entry in stretch {
+                if sessions.len() == limit {
+                    return SessionPage { sessions, next: Some((number as u64) << 32 | position as u64) };
+                }
+                position += 1;
+                if entry.is_open() {
+                    sessions.push(entry.line());
+                }
+            }
+        }
+        SessionPage { sessions, next: None }
+    }
+
+    /// Whether a new session of that tier would get a slot. Takes no lock.
     pub fn has_slot(&self, tier: TierId) -> bool {
-        self.has_own_place(tier) || self.pools[0].filled().has_place()
+        self.pools().has_own(tier) || self.pools().has_common()
     }
 
-    /// Whether its level has a place of its own, while everybody's are taken.
-    pub(crate) fn has_own_place_only(&self, tier: TierId) -> bool {
-        self.has_own_place(tier) && !self.pools[0].filled().has_place()
+    /// Whether the tier has a free slot of its own while all common ones are taken.
+    pub(crate) fn has_own_slot_only(&self, tier: TierId) -> bool {
+        self.pools().has_own(tier) && !self.pools().has_common()
     }
 
-    /// Whether its level has places of its own, and one is free.
-    fn has_own_place(&self, tier: TierId) -> bool {
-        own(tier) != EVERYBODY && self.pools[usize::from(own(tier))].filled().has_place()
-    }
-
-    /// A new session was turned away for want of a place.
-    pub(crate) fn turned_away(&self) {
+    /// Counts a new session that got no slot.
+    pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How fast new sessions get in; `None`: as fast as they come.
+    /// How fast new sessions may begin; `None`: without a bound.
     pub fn pace(&self) -> Option<SessionPace> {
-        let free = self.pools[0].filled().free()?;
-        Some(SessionPace { free: Some(free), per_s: self.per_s(), next_s: self.next_s() })
+        let free = self.pools().common().occupancy().free()?;
+        Some(SessionPace { free: Some(free), per_s: self.per_s.load(), next_s: self.next_s.load() })
     }
 
-    fn per_s(&self) -> f64 {
-        f64::from_bits(self.per_s.load(Ordering::Relaxed))
-    }
-
-    fn next_s(&self) -> f64 {
-        f64::from_bits(self.next_s.load(Ordering::Relaxed))
-    }
-
-    /// When to try again who was refused: when a place becomes free, within what is worth saying.
+    /// When a refused visitor should try again: when a slot becomes free, between a second and a minute.
     pub fn retry_after(&self) -> Duration {
-        let wait = Duration::try_from_secs_f64(self.next_s() + 1.0 / self.per_s()).unwrap_or(Duration::MAX);
+        let wait_s = self.next_s.load() + 1.0 / self.per_s.load();
+        let wait = Duration::try_from_secs_f64(wait_s).unwrap_or(Duration::MAX);
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
 
-    /// Open now, and begun since the start.
+    /// Sessions open now, and begun since the start.
     pub fn count(&self) -> SessionCount {
-        let open = self.pools.iter().map(|pool| u64::from(pool.filled().taken)).sum();
-        SessionCount { open, begun: self.begun.load(Ordering::Relaxed) }
+        SessionCount { open: self.pools().taken(), begun: self.begun.load(Ordering::Relaxed) }
     }
 
-    /// Room for another entry. Several at once may go beyond by as many as there are workers.
-    fn has_entry(&self) -> bool {
-        self.entries.load(Ordering::Relaxed) < self.max_entries.load(Ordering::Relaxed)
+    /// The control tick, every 100 ms or so: ends sessions that are over, and learns how many there may be.
+    pub fn tick(&self, inputs: &SessionInputs<'_>, now: Timestamp) {
+        self.table.expire_all(now);
+        let Control { cap, scan, last } = &mut *lock(&self.control);
+        let dt_s = now.since(*last).as_secs_f64();
+        *last = now.max(*last);
+        cap.tick(&Tick {
+            now,
+            dt_s,
+            inputs: *inputs,
+            sums: self.table.sums(),
+            open: self.pools().common().occupancy().taken,
+            elsewhere: self.pools().taken_own(),
+            open_sessions: scan.tick(&self.table, now),
+            refused: self.refused.load(Ordering::Relaxed),
+            timeout: self.table.lifetimes().timeout,
+        });
+        self.publish(cap);
     }
 
-    fn expire_if_over(&self, part: &mut Part, key: SessionKey, now: Timestamp) {
-        let lives = self.lives.get();
-        if part.shard.find(key).is_some_and(|entry| entry.is_over(&lives, now)) {
-            self.expire(part, key, now);
+    /// Figures of the sessions.
+    pub fn state(&self) -> SessionsState {
+        let cap = &lock(&self.control).cap;
+        SessionsState {
+            count: self.count(),
+            readmitted: self.readmitted.load(Ordering::Relaxed),
+            ended: self.table.sums().endings,
+            refused: self.refused.load(Ordering::Relaxed),
+            pools: self.pools().state(),
+            entries: self.table.entries(),
+            length_s: cap.turnover().length_s(),
+            work: cap.turnover().work(),
+            per_s: self.per_s.load(),
+            is_held: cap.is_held(),
+            correction: cap.correction(),
         }
     }
 
-    fn expire(&self, part: &mut Part, key: SessionKey, now: Timestamp) {
-        self.take_out(part, key, How::Over, now);
-    }
-
-    /// Forgets one.
-    fn take_out(&self, part: &mut Part, key: SessionKey, how: How, now: Timestamp) {
-        let Some(entry) = part.shard.remove(key) else { return };
-        self.entries.fetch_sub(1, Ordering::Relaxed);
-        self.close(&mut part.sums, &entry, how, now);
-    }
-
-    /// One is open no longer: its place is free, and what it was is learned.
-    fn close(&self, sums: &mut Sums, entry: &Entry, how: How, now: Timestamp) {
-        if !entry.is_open() {
-            return;
-        }
-        if !mutants::is(Mutant::SessionSlotIsLost) {
-            self.pools[usize::from(entry.pool())].give();
-        }
-        sums.close(entry, how, &self.lives.get(), now);
+    /// Bytes of the heap that the table uses.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
     }
 }
 
-fn shard_of(key: SessionKey) -> usize {
-    // Keys are uniform.
-    key.0 as usize % SHARDS
-}
+#[cfg(test)]
+mod tests {
+    use super::table::shard_of;
+    use super::*;
 
-fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
-    // A panic elsewhere cannot leave a shard half changed.
-    part.lock().unwrap_or_else(PoisonError::into_inner)
+    #[test]
+    fn notes_of_renames_go_with_the_requests_they_are_for() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let sessions = Sessions::new(&SessionConfig::default(), now);
+        let notes = || sessions.table.notes();
+        // In shards of their own and in one.
+        let keys = [1, 2, 3, 65].map(SessionKey);
+        assert_eq!(shard_of(keys[0]), shard_of(keys[3]));
+        let begin = |key| sessions.touch(key, Cost::ONE, now).1.expect("it is open");
+        let admit = |key| sessions.admit(key, TierId(0), Cost::ONE, now).expect("a slot");
+        let mut login = admit(keys[0]);
+        let [stream, poll, left] = [0; 3].map(|_| begin(keys[0]));
+        assert_eq!(notes(), 0);
+        for (n, to) in [1, 3, 0, 2].into_iter().enumerate() {
+            assert!(sessions.rename(&mut login, keys[to], now));
+            assert_eq!(notes(), n + 1);
+        }
+        // A request that follows all notes leaves them to the others; the last one removes them.
+        sessions.finish(stream, now);
+        assert_eq!(notes(), 4);
+        // The session becomes one with another, which then ends.
+        let other = admit(keys[1]);
+        assert!(sessions.rename(&mut login, keys[1], now));
+        assert_eq!(notes(), 5);
+        sessions.finish(poll, now);
+        assert!(sessions.end_of(&mut login, Ender::Origin, now));
+        assert_eq!(notes(), 5);
+        sessions.void(left, now);
+        assert_eq!(notes(), 0);
+        [login, other].into_iter().for_each(|request| sessions.finish(request, now));
+        assert_eq!((notes(), sessions.count().open), (0, 0));
+    }
 }

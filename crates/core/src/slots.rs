@@ -6,15 +6,15 @@
 //! next ones, so `L[i] <= limit` always holds.
 //!
 //! The paper takes the smallest `i` with `L[i] < C` for requests of one size; for costs this becomes "some
-//! room", not "room for all of k". Rejected: the smallest `i` with `L[i] + k <= C`. It wastes what is left of
+//! room", not "room for all of k". Rejected: the smallest `i` with `L[i] + k <= C`. It wastes the rest of
 //! every second (C = 1.9 and k = 1 promises 53 % of the origin; C = 0.3 and k = 1 nothing at all), lets a
-//! cheap visitor overtake a dear one, and needs a search per cost. With charging on, every second before the
-//! first one with room is full for every cost: one frontier makes first fit O(1) amortised, and the schedule
-//! is first come, first served for all costs.
+//! cheap visitor overtake a dear one, and needs a search per cost. With work charged to the next seconds,
+//! every second before the first one with room is full for every cost: one frontier makes first fit O(1)
+//! amortised, and the schedule is first come, first served for all costs.
 //!
 //! **The frontier** is a hint: no second before it has room. Only the exact word that a search started from
-//! may be moved forward; whatever makes room behind it raises its generation, so that a search in progress
-//! cannot hide that room.
+//! may be moved forward. Every operation that makes room behind it raises its generation, so that a search in
+//! progress cannot hide that room.
 //!
 //! **Limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a
 //! higher limit, its next visitor would be due before the previous one; by a lower one, room that had expired
@@ -39,8 +39,8 @@ use limits::Limits;
 const SECOND_BITS: u32 = 36;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 const MICROS: u64 = 1_000_000;
-/// Seconds that are settled anew at most: beyond, nothing but charges for the dearest of those who entered is
-/// found.
+/// Most seconds that [`Slots::settle`] changes: beyond are only charges for the most expensive visitor who
+/// entered.
 const MAX_SETTLED_S: u64 = 64;
 
 /// A slot found for a visitor.
@@ -105,7 +105,7 @@ pub struct Slots {
     limits: Limits,
     /// A [`Frontier`].
     frontier: AtomicU64,
-    /// No newcomer is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
+    /// No new visitor is placed before this second (WebQ III-D: T' + 1 after a fall of capacity).
     floor: AtomicU64,
     /// Oldest second that must not be overwritten.
     oldest: AtomicU64,
@@ -233,7 +233,7 @@ impl Slots {
         self.reopen(second);
     }
 
-    /// Makes every search look at `second` and after it again.
+    /// Makes searches start at `second` again.
     pub fn reopen(&self, second: u64) {
         let mut seen = self.frontier.load(Ordering::Acquire);
         loop {
@@ -264,22 +264,22 @@ impl Slots {
 
     /// The first second in which nothing is promised yet.
     fn ahead(&self) -> u64 {
-        // One second further than seems needed: searches in progress move the frontier.
+        // One second more than the frontier needs, because searches in progress move it.
         let (ahead, current) = (self.frontier() + 2, self.limits.last_from());
         if ahead > current + 1 { ahead } else { current }
     }
 
-    /// The limit falls while people wait: promises and the limits of their seconds are kept, and newcomers
-    /// are placed neither in those seconds nor before `floor`. One caller at a time.
+    /// The limit falls while visitors wait: promises and the limits of their seconds are kept, and new
+    /// visitors are placed neither in those seconds nor before `floor`. One caller at a time.
     pub fn lower_limit(&self, limit: Cost, floor: u64) {
-        // Not only ahead of a rise that no newcomer has reached yet: that one is taken back.
+        // Also before a rise that no new visitor has reached yet, which is taken back.
         let from = floor.max(self.frontier() + 2);
         self.raise_floor(from);
         self.set_limit_from(from, limit);
     }
 
-    /// Sets what a second can take, for all seconds, when no one waits: a second that is taken in part, by
-    /// visitors who entered or by time, remains taken up to the same instant. One caller at a time.
+    /// Sets what a second can take, for all seconds, when no visitor waits: a second that is taken in part,
+    /// by visitors who entered or by time, remains taken up to the same instant. One caller at a time.
     pub fn settle(&self, second: u64, limit: Cost) {
         let last = self.frontier().min(second + MAX_SETTLED_S);
         let before: Vec<_> = (second..=last).map(|s| (s, self.limits.of(s))).collect();
@@ -310,12 +310,12 @@ impl Slots {
         Frontier(self.frontier.load(Ordering::Acquire)).second().max(self.floor())
     }
 
-    /// No newcomer is placed before this second.
+    /// No new visitor is placed before this second.
     pub fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// Has newcomers placed at `second` at the earliest.
+    /// Places new visitors at `second` at the earliest.
     pub fn set_floor(&self, second: u64) {
         self.floor.store(second & SECOND_MASK, Ordering::Release);
     }
@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frontier_that_was_reopened_is_another_word() {
+    fn a_reopened_frontier_is_another_word() {
         let frontier = Frontier(1_800_000_000);
         assert_eq!(frontier.moved_to(1_800_000_007).second(), 1_800_000_007);
         let reopened = frontier.moved_to(1_800_000_007).reopened_at(1_800_000_000);

@@ -1,4 +1,4 @@
-//! Atomics of the lock-free parts: the standard ones, or loom's where a model checker runs the threads.
+//! Atomics of the lock-free parts: the standard ones, or loom's under the model checker.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::units::{Cost, Rate, Timestamp};
 
-/// Locks data that no panic leaves half changed, so that a poisoned lock does no harm.
+/// Locks data that is consistent even after a panic, so a poisoned lock is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -49,8 +49,7 @@ word!(Option<Cost>, |cost: Self| cost.map_or(u64::MAX, |cost| cost.hundredths().
     (word != u64::MAX).then(|| Cost::from_hundredths(word))
 });
 
-/// A value that some threads publish and others read, each access on its own (`Relaxed`): nothing follows
-/// from it about any other memory.
+/// A value that some threads publish and others read. All accesses are `Relaxed`: they order no other memory.
 #[derive(Debug)]
 pub(crate) struct Atomic<T> {
     word: AtomicU64,
@@ -89,7 +88,7 @@ impl Atomic<Cost> {
         self.word.fetch_add(cost.hundredths(), Ordering::Relaxed);
     }
 
-    /// Takes out all that was added.
+    /// Takes out the whole sum.
     pub(crate) fn take(&self) -> Cost {
         self.swap(Cost::ZERO)
     }

@@ -243,7 +243,7 @@ impl RoomEntry<'_> {
                 let finds =
                     room.leaves_enough(session.sessions.pace()) && session.sessions.has_slot(session.tier);
                 if !finds {
-                    session.sessions.turned_away();
+                    session.sessions.count_refused();
                 }
                 finds
             }
@@ -262,7 +262,7 @@ impl RoomEntry<'_> {
     /// them.
     fn enters_by_own_slot(&self, session: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
         let Admission::Room(room) = self.admission else { return false };
-        if !session.sessions.has_own_place_only(session.tier)
+        if !session.sessions.has_own_slot_only(session.tier)
             || room.is_closed_to_all(self.now)
             || !session.take_own(self.asking.cost, self.now)
         {

@@ -156,8 +156,9 @@ impl Class {
         self.queue.peek(now).copied()
     }
 
-    /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The gate's own longest
-    /// wait is checked on the tick only: a request that gets an in-flight slot within its last tick is served.
+    /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The
+    /// gate's own longest wait is checked on the tick only: a request that gets an in-flight slot within its
+    /// last tick is served.
     pub(super) fn refuses(&mut self, next: &Waiting, now: Timestamp) -> Option<ShedReason> {
         match self.refusal(next, now) {
             Some(ShedReason::Patience) => Some(ShedReason::Patience),

@@ -7,7 +7,8 @@ use crate::queue::QueueConfig;
 use crate::scheduler::{Precedence, Scheduling};
 use crate::units::{ClassId, Share};
 
-/// The gate's configuration. It may change while the gate runs: [`Gate::reconfigure`](super::Gate::reconfigure).
+/// The gate's configuration. It may change while the gate runs:
+/// [`Gate::reconfigure`](super::Gate::reconfigure).
 #[derive(Clone, PartialEq, Debug)]
 pub struct GateConfig {
     /// Requests in flight at the origin; `None`: no limit, no request queues for it.

@@ -22,7 +22,8 @@ pub struct Request {
 pub enum QueueDecision {
     /// Send it to the origin now; report its end with [`super::Gate::finish`].
     Forward,
-    /// It waits: [`super::Gate::next`] or [`super::Gate::tick`] will return it, unless [`super::Gate::abandon`] comes first.
+    /// It waits: [`super::Gate::next`] or [`super::Gate::tick`] will return it, unless
+    /// [`super::Gate::abandon`] comes first.
     Queued(QueueHandle),
     /// Refuse it.
     Shed(ShedReason),

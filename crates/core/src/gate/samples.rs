@@ -1,11 +1,11 @@
-//! Samples of finished requests for the capacity estimator, kept from one tick to the next. The estimator learns from
-//! single requests, because a mean over a tick hides the effect of the limit.
+//! Samples of finished requests for the capacity estimator, kept from one tick to the next. The estimator
+//! learns from single requests, because a mean over a tick hides the effect of the limit.
 
 use crate::capacity::Sample;
 use crate::units::MAX_CLASSES;
 
-/// Samples kept between two ticks: 160,000 requests per second at a tick of 100 ms. Further samples are merged into the
-/// last one of their kind.
+/// Samples kept between two ticks: 160,000 requests per second at a tick of 100 ms. Further samples are
+/// merged into the last one of their kind.
 const MAX_SAMPLES: usize = 16 << 10;
 
 /// Samples of one kind share the class and whether the origin served them.
@@ -17,8 +17,8 @@ fn kind(sample: &Sample) -> usize {
 
 pub(super) struct Samples {
     kept: Vec<Sample>,
-    /// By kind: index of the last sample plus 1; 0: none is kept. It saves a search when the store is full, which every
-    /// finished request would make under the gate's lock.
+    /// By kind: index of the last sample plus 1; 0: none is kept. It saves a search when the store is full,
+    /// which every finished request would make under the gate's lock.
     last: Box<[u32; KINDS]>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! *Controlled Delay* (Nichols, Jacobson, RFC 8289): a queue is bad when even the shortest wait over an
 //! `interval` is above `target`; a burst that drains within an interval is not. The RFC then drops packets
-//! one by one, ever more often, because TCP slows down with each drop. Visitors do not slow down, so this file
-//! follows the variant for requests of Facebook's folly (`folly/executors/Codel.cpp`, described in Maurer,
-//! "Fail at scale", ACM Queue 13(8), 2015):
+//! one by one, ever more often, because TCP slows down with each drop. Visitors do not slow down, so this
+//! file follows the variant for requests of Facebook's folly (`folly/executors/Codel.cpp`, described in
+//! Maurer, "Fail at scale", ACM Queue 13(8), 2015):
 //!
 //! ```text
 //! once an interval:   overloaded := (shortest wait of the interval) > target

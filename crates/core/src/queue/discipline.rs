@@ -1,10 +1,10 @@
 //! Queue disciplines: which end of a class's queue is served next. The configuration chooses one by name.
 //!
-//! - [`Fifo`] is the order that people in a queue think fair, and it keeps the longest wait shortest. Under
+//! - FIFO is the order that people in a queue think fair, and it keeps the longest wait shortest. Under
 //!   overload it serves everybody too late.
-//! - [`Lifo`] (MASTH 2.3) serves some at once under overload and the others not at all. Requests at the old
+//! - LIFO (MASTH 2.3) serves some at once under overload and the others not at all. Requests at the old
 //!   end are refused when their patience ends.
-//! - [`AdaptiveLifo`] (Maurer, "Fail at scale", ACM Queue 13(8), 2015) is FIFO while the queue moves and LIFO
+//! - Adaptive LIFO (Maurer, "Fail at scale", ACM Queue 13(8), 2015) is FIFO while the queue moves and LIFO
 //!   once it stands: the visitor who came last most probably still waits, the oldest one least. The source
 //!   switches "when a queue is starting to form"; here that is
 //!
@@ -88,9 +88,7 @@ pub trait Discipline: Send {
     fn configure(&mut self, _config: &QueueConfig) {}
 }
 
-/// First come, first served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fifo;
+pub(super) struct Fifo;
 
 impl Discipline for Fifo {
     fn next(&self, _list: &List, _now: Timestamp) -> End {
@@ -98,9 +96,7 @@ impl Discipline for Fifo {
     }
 }
 
-/// Last come, first served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lifo;
+pub(super) struct Lifo;
 
 impl Discipline for Lifo {
     fn next(&self, _list: &List, _now: Timestamp) -> End {
@@ -108,17 +104,8 @@ impl Discipline for Lifo {
     }
 }
 
-/// First come, first served until the oldest has waited for longer than the target; then the newest first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AdaptiveLifo {
-    target: Duration,
-}
-
-impl AdaptiveLifo {
-    /// With the target of `config`.
-    pub fn new(config: &QueueConfig) -> Self {
-        Self { target: config.target }
-    }
+pub(super) struct AdaptiveLifo {
+    pub(super) target: Duration,
 }
 
 impl Discipline for AdaptiveLifo {

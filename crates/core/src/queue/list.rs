@@ -8,10 +8,10 @@
 //! Requests of admitted sessions go before all others, first come, first served. They have a chain of their
 //! own over the same slab, and no discipline is asked about them.
 //!
-//! Rejected: an index by id (three more lines for every step; 100,000 requests cost three times what 100 did),
-//! links stored apart from the requests (two lines instead of one where the order is not that of memory), a
-//! `VecDeque` searched on removal (10,000 entries behind one lock are tens of microseconds), and one with
-//! tombstones (a queue of requests that have left would count as full).
+//! Rejected: an index by id (three more lines for every step; 100,000 requests cost three times what 100
+//! did), links stored apart from the requests (two lines instead of one where the order is not that of
+//! memory), a `VecDeque` searched on removal (10,000 entries behind one lock are tens of microseconds), and
+//! one with tombstones (a queue of requests that have left would count as full).
 
 use crate::units::{ClassId, Cost, Timestamp};
 
@@ -102,8 +102,8 @@ impl QueueHandle {
         self.class
     }
 
-    /// The index of its node: unique among the waiting requests of its class, and less than the longest length
-    /// the queue has ever had.
+    /// The index of its node: unique among the waiting requests of its class, and less than the longest
+    /// length the queue has ever had.
     pub fn slot(&self) -> usize {
         self.slot as usize
     }

@@ -7,9 +7,10 @@
 //!                └► pop_oldest: it has waited for as long as allowed
 //! ```
 //!
-//! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same for all of
-//! them: a change of the discipline keeps the waiting requests, and every operation costs O(1). Requests of admitted
-//! sessions ([`Lane::Admitted`]) go first, in order of arrival; bound, discipline and patience do not apply to them.
+//! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same
+//! for all of them: a change of the discipline keeps the waiting requests, and every operation costs O(1).
+//! Requests of admitted sessions ([`Lane::Admitted`]) go first, in order of arrival; bound, discipline and
+//! patience do not apply to them.
 
 use crate::units::Timestamp;
 
@@ -17,17 +18,17 @@ mod codel;
 mod discipline;
 mod list;
 
+use discipline::{AdaptiveLifo, Fifo, Lifo};
+
 pub use codel::CoDel;
-pub use discipline::{
-    AdaptiveLifo, DEFAULT_INTERVAL, DEFAULT_TARGET, Discipline, DisciplineKind, Fifo, Lifo, QueueConfig,
-};
+pub use discipline::{DEFAULT_INTERVAL, DEFAULT_TARGET, Discipline, DisciplineKind, QueueConfig};
 pub use list::{End, Full, Lane, List, QueueHandle, Waiting};
 
 fn discipline(config: &QueueConfig) -> Box<dyn Discipline> {
     match config.discipline {
         DisciplineKind::Fifo => Box::new(Fifo),
         DisciplineKind::Lifo => Box::new(Lifo),
-        DisciplineKind::AdaptiveLifo => Box::new(AdaptiveLifo::new(config)),
+        DisciplineKind::AdaptiveLifo => Box::new(AdaptiveLifo { target: config.target }),
         DisciplineKind::CoDel => Box::new(CoDel::new(config)),
     }
 }

@@ -1,17 +1,18 @@
-//! Guaranteed shares: a class with a guarantee g gets at least the part g of the work sent to the origin while one of its
-//! requests may go, whatever the scheduler prefers otherwise.
+//! Guaranteed shares: a class with a guarantee g gets at least the part g of the work sent to the origin
+//! while one of its requests may go, whatever the scheduler prefers otherwise.
 //!
-//! *Worst-case fair weighted fair queueing* (Bennett, Zhang, "WF2Q", INFOCOM 1996), with the work dispatched as its clock.
-//! With W the work dispatched so far, a class's next request of cost c
+//! *Worst-case fair weighted fair queueing* (Bennett, Zhang, "WF2Q", INFOCOM 1996), with the work dispatched
+//! as its clock. With W the work dispatched so far, a class's next request of cost c
 //!
 //! ```text
 //! is owed from    S = max(S of the one before + its cost / g, W when the class could go again)
 //! to be sent by   F = S + c / g
 //! ```
 //!
-//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the scheduler is free.
-//! Because the guarantees sum up to at most one, this is earliest-deadline-first on deadlines that can be met: over any
-//! stretch in which work V goes to the origin and the class may always go, it gets at least
+//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the
+//! scheduler is free. Because the guarantees sum up to at most one, this is earliest-deadline-first on
+//! deadlines that can be met: over any stretch in which work V goes to the origin and the class may always
+//! go, it gets at least
 //!
 //! ```text
 //! g V - g * (dearest of all) - 2 * (its own dearest)

@@ -1,20 +1,21 @@
-//! Deficit round-robin (Shreedhar, Varghese, "Efficient fair queuing using deficit round-robin", IEEE/ACM ToN 4(3), 1996),
-//! in work instead of bytes, with weights, one round per priority.
+//! Deficit round-robin (Shreedhar, Varghese, "Efficient fair queuing using deficit round-robin", IEEE/ACM ToN
+//! 4(3), 1996), in work instead of bytes, with weights, one round per priority.
 //!
 //! ```text
 //! a turn:   deficit += weight * unit;   requests are served while cost <= deficit;   deficit -= cost
 //! ```
 //!
-//! The classes of one priority take turns in the order of their ids. A class keeps the deficit that a turn leaves for its
-//! next turn, and loses it when its queue runs empty. `unit` is the dearest request per weight seen, so that every turn
-//! serves at least one request and the choice costs O(1) (theorem 1 of the paper); it changes between rounds only. Over any
-//! stretch of time in which classes i and j may both go
+//! The classes of one priority take turns in the order of their ids. A class keeps the deficit that a turn
+//! leaves for its next turn, and loses it when its queue runs empty. `unit` is the dearest request per weight
+//! seen, so that every turn serves at least one request and the choice costs O(1) (theorem 1 of the paper);
+//! it changes between rounds only. Over any stretch of time in which classes i and j may both go
 //!
 //! ```text
 //! | served_i / weight_i - served_j / weight_j |  <=  unit + dearest_i / weight_i + dearest_j / weight_j
 //! ```
 //!
-//! Plain round-robin is the special case in which every request costs one and all weights and priorities are equal.
+//! Plain round-robin is the special case in which every request costs one and all weights and priorities are
+//! equal.
 
 use crate::units::MAX_CLASSES;
 

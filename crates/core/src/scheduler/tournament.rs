@@ -1,5 +1,5 @@
-//! A tournament tree over the classes (Knuth, TAOCP vol. 3, 5.4.1): finds the class with the smallest key. Reading the
-//! winner costs O(1), changing a key at most eight comparisons.
+//! A tournament tree over the classes (Knuth, TAOCP vol. 3, 5.4.1): finds the class with the smallest key.
+//! Reading the winner costs O(1), changing a key at most eight comparisons.
 
 use crate::units::MAX_CLASSES;
 
@@ -9,7 +9,8 @@ const ABSENT: u128 = u128::MAX;
 #[derive(Debug)]
 pub(crate) struct Tournament {
     keys: Vec<u128>,
-    /// Winner below each inner node; the root is node 1, the leaves would be the nodes from [`MAX_CLASSES`] on.
+    /// Winner below each inner node; the root is node 1, the leaves would be the nodes from [`MAX_CLASSES`]
+    /// on.
     winners: Vec<u8>,
 }
 
@@ -63,7 +64,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_winner_is_the_smallest(ops in prop::collection::vec((0..MAX_CLASSES, prop::option::of(0u128..50)), 1..500)) {
+        fn the_winner_is_the_smallest(
+            ops in prop::collection::vec((0..MAX_CLASSES, prop::option::of(0u128..50)), 1..500)
+        ) {
             let (mut tree, mut keys) = (Tournament::default(), vec![None; MAX_CLASSES]);
             for (class, key) in ops {
                 tree.set(class, key);

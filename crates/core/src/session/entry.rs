@@ -1,71 +1,161 @@
-//! What the table keeps of one session, in 48 bytes.
+//! One session in the table, in 48 bytes: its key, its times, its requests and its links.
+//!
+//! ```text
+//! begin ─► SessionRequest ─► finish       a request of the session is in progress in between
+//!
+//! deadline  =  min(last + timeout, begun + max_age)      last: the latest begin or end of a request
+//!           =  begun + max_age                           while a request is in progress
+//! ```
+//!
+//! A request names its session by [`SessionId`], the key and `born`, which no two entries of a key share. A
+//! request of a session that has ended therefore never changes the session that began under the same key
+//! since.
+//!
+//! More than 65,535 requests at once are not counted, so they do not keep the session alive when all others
+//! have ended.
 
-use super::lifetimes::Lifetimes;
-use super::requests::SessionRequest;
-use super::types::SessionKey;
-use crate::policies::{MAX_TIERS, TierId};
+use std::time::Duration;
+
+use super::slot_pool::PoolId;
+use super::types::{SessionConfig, SessionKey, SessionLine};
+use crate::policies::TierId;
+use crate::sync::Atomic;
 use crate::units::{Cost, Timestamp};
 
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
-/// What of `born` tells sessions apart; the rest is good for 8,900 years. Two of a key in a millisecond have it in common after as many
-/// others have begun in their shard in between.
+/// Bits of `born` that tell apart sessions of one millisecond; the rest lasts for 8,900 years. Two sessions
+/// of one key and one millisecond share an id only after 2^16 others have begun in their shard in between.
 const NUMBER_BITS: u32 = 16;
+/// An entry stores its last request in 32 bits of milliseconds after the first: 49.7 days.
+const LONGEST: Duration = Duration::from_secs(49 * 24 * 3600);
 
-/// Everybody's places, as a pool.
-pub(super) const EVERYBODY: u8 = 0;
+/// How long sessions live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lifetimes {
+    pub(super) timeout: Duration,
+    pub(super) max_age: Duration,
+}
 
-/// What is known of one session.
+/// Lifetimes that every request reads and a reload changes. A request that reads one old and one new value is
+/// as good as one that came before or after the reload.
+#[derive(Debug, Default)]
+pub(super) struct SharedLifetimes {
+    timeout: Atomic<Duration>,
+    max_age: Atomic<Duration>,
+}
+
+impl SharedLifetimes {
+    /// Sets them, in whole milliseconds.
+    pub(super) fn set(&self, config: &SessionConfig) {
+        let whole_ms = |span: Duration| {
+            Duration::from_millis(span.clamp(Duration::from_millis(1), LONGEST).as_millis() as u64)
+        };
+        self.timeout.store(whole_ms(config.timeout));
+        self.max_age.store(whole_ms(config.max_age));
+    }
+
+    pub(super) fn get(&self) -> Lifetimes {
+        Lifetimes { timeout: self.timeout.load(), max_age: self.max_age.load() }
+    }
+}
+
+/// One session among all that ever have its key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct SessionId {
+    pub(super) key: SessionKey,
+    born: u64,
+}
+
+/// A request of an admitted session in progress: from its arrival (also while it waits at the gate) until the
+/// last byte of its response is sent, or the tunnel it became is closed. [`super::Sessions::finish`] or
+/// [`super::Sessions::void`] ends it.
+#[must_use = "the session stays alive until the request is finished"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct SessionRequest {
+    session: SessionId,
+    is_counted: bool,
+}
+
+impl SessionRequest {
+    /// The key of its session, as far as the request knows of renames.
+    pub fn key(&self) -> SessionKey {
+        self.session.key
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Whether its session's entry counts it.
+    pub(super) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
+    pub(super) fn lead_to(&mut self, session: SessionId) {
+        self.session = session;
+    }
+
+    /// Its session is another one from now on, which counts `counted` of the old one's requests: this one
+    /// before the others. Returns how many of the others.
+    pub(super) fn move_to(&mut self, session: SessionId, counted: u16) -> u16 {
+        self.session = session;
+        self.is_counted &= counted > 0;
+        counted - u16::from(self.is_counted)
+    }
+}
+
+/// What the table knows of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// High and low half: 16 bytes that need not be aligned to 16.
+    /// High and low half of the key: 16 bytes that need not be aligned to 16.
     pub(super) key: [u64; 2],
-    /// Its first request, in milliseconds, and [`NUMBER_BITS`] that tell it from others of that key and millisecond.
-    pub(super) born: u64,
-    /// Its last one, in milliseconds after the first.
+    /// Its first request in milliseconds, and [`NUMBER_BITS`] of a running number.
+    born: u64,
+    /// Its last request, in milliseconds after the first.
     last_ms: u32,
     /// Work of its requests, in hundredths.
-    pub(super) work: u32,
-    pub(super) requests: u32,
+    work: u32,
+    requests: u32,
+    /// Next entry of its bucket of the wheel, or next unused entry.
     pub(super) next: u32,
-    /// Who stands before it in its bucket, or a bucket of the wheel.
+    /// Previous entry of its bucket, or the bucket itself.
     pub(super) prev: u32,
-    /// Requests under way, as far as they can be counted; of an open one only.
-    pub(super) under_way: u16,
-    pub(super) tier: TierId,
+    /// Requests in progress, as far as they can be counted; of an open session only.
+    under_way: u16,
+    tier: TierId,
     pub(super) state: State,
 }
 
 const _: () = assert!(size_of::<Entry>() == 48);
 
-/// What an entry is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// A session with a place.
-    Open(PoolKind),
-    /// One that was ended early: has no place, and what shows it is void.
+    /// A session with a slot.
+    Open(SlotOwner),
+    /// A session that was ended early: it has no slot, and its pass is void.
     Ended,
-    /// Nobody's; linked by `next`.
+    /// No session; linked by `next`.
     Unused,
 }
 
-/// Whose place it has.
+/// The pool that an entry's slot belongs to, in less than a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PoolKind {
-    Everybody,
-    /// Its level's own.
-    Level,
+pub(super) enum SlotOwner {
+    Common,
+    Tier,
 }
 
-impl PoolKind {
-    fn of(pool: u8) -> Self {
-        if pool == EVERYBODY { Self::Everybody } else { Self::Level }
+impl SlotOwner {
+    fn of(pool: PoolId) -> Self {
+        if pool == PoolId::COMMON { Self::Common } else { Self::Tier }
     }
 }
 
 impl Entry {
-    /// One with a place of `pool`, which is everybody's or its level's. `number`: [`super::shard::Shard::number`].
-    pub(super) fn new(key: SessionKey, tier: TierId, pool: u8, begun: Timestamp, number: u16) -> Self {
+    /// A session with a slot of `pool`, which is the common pool or the tier's own. `number`: a running
+    /// number of the shard.
+    pub(super) fn new(key: SessionKey, tier: TierId, pool: PoolId, begun: Timestamp, number: u16) -> Self {
         Self {
             key: halves(key),
             born: begun.as_millis() << NUMBER_BITS | u64::from(number),
@@ -76,7 +166,7 @@ impl Entry {
             prev: NIL,
             under_way: 0,
             tier,
-            state: State::Open(PoolKind::of(pool)),
+            state: State::Open(SlotOwner::of(pool)),
         }
     }
 
@@ -84,20 +174,25 @@ impl Entry {
         matches!(self.state, State::Open(_))
     }
 
-    /// Whose place it has, if it has one.
-    pub(super) fn pool(&self) -> u8 {
-        if self.state == State::Open(PoolKind::Level) { own(self.tier) } else { EVERYBODY }
+    /// The pool of its slot, if it has one.
+    pub(super) fn pool(&self) -> PoolId {
+        if self.state == State::Open(SlotOwner::Tier) { PoolId::own(self.tier) } else { PoolId::COMMON }
     }
 
-    /// Its level has another number; everybody's place stays one.
-    pub(super) fn renumber(&mut self, level: TierId) {
-        self.tier = level;
+    pub(super) fn tier(&self) -> TierId {
+        self.tier
+    }
+
+    /// Its tier has another number. A common slot stays a common one.
+    pub(super) fn set_tier(&mut self, tier: TierId) {
+        self.tier = tier;
         if self.is_open() {
-            self.state = State::Open(PoolKind::of(self.pool()));
+            self.state = State::Open(SlotOwner::of(self.pool()));
         }
     }
 
-    /// It is ended early. What was under way until now is an end as any other: no deadline comes before its bucket.
+    /// Ends it early. Requests in progress end with it, so that its deadline does not come before its bucket
+    /// of the wheel.
     pub(super) fn end(&mut self, now: Timestamp) {
         if self.under_way > 0 {
             self.see(now);
@@ -109,8 +204,12 @@ impl Entry {
         SessionKey(u128::from(self.key[0]) << 64 | u128::from(self.key[1]))
     }
 
+    pub(super) fn id(&self) -> SessionId {
+        SessionId { key: self.key(), born: self.born }
+    }
+
     /// The same session under another key.
-    pub(super) fn under(self, key: SessionKey, number: u16) -> Self {
+    pub(super) fn renamed(self, key: SessionKey, number: u16) -> Self {
         let born = self.begun_ms() << NUMBER_BITS | u64::from(number);
         Self { key: halves(key), born, ..self }
     }
@@ -123,8 +222,17 @@ impl Entry {
         Timestamp::from_millis(self.begun_ms())
     }
 
-    pub(super) fn last(&self) -> Timestamp {
+    fn last(&self) -> Timestamp {
         Timestamp::from_millis(self.begun_ms() + u64::from(self.last_ms))
+    }
+
+    /// Work of its requests, in hundredths.
+    pub(super) fn work(&self) -> u64 {
+        u64::from(self.work)
+    }
+
+    pub(super) fn requests_under_way(&self) -> u16 {
+        self.under_way
     }
 
     /// One of its requests begins.
@@ -134,17 +242,28 @@ impl Entry {
         self.work = self.work.saturating_add(u32::try_from(cost.hundredths()).unwrap_or(u32::MAX));
         let is_counted = self.under_way < u16::MAX;
         self.under_way += u16::from(is_counted);
-        SessionRequest::new(self.key(), self.born, is_counted)
+        SessionRequest { session: self.id(), is_counted }
     }
 
-    /// One of them is over.
-    pub(super) fn finish(&mut self, was_counted: bool, now: Timestamp) {
-        debug_assert!(!was_counted || self.under_way > 0, "more requests end than were under way");
+    /// One of its requests ends.
+    pub(super) fn finish(&mut self, request: &SessionRequest, now: Timestamp) {
+        debug_assert!(!request.is_counted || self.under_way > 0, "more requests end than have begun");
         self.see(now);
-        self.under_way = self.under_way.saturating_sub(u16::from(was_counted));
+        self.under_way = self.under_way.saturating_sub(u16::from(request.is_counted));
     }
 
-    /// Another session becomes one with it, with its requests under way. How many of them count from now on.
+    /// One of several requests never reached the origin. `false`: it is the only one; nothing is changed.
+    pub(super) fn void(&mut self, request: &SessionRequest, now: Timestamp) -> bool {
+        let has_others = self.requests > 1;
+        if has_others {
+            self.requests -= 1;
+            self.finish(request, now);
+        }
+        has_others
+    }
+
+    /// Takes over the requests in progress of another session, which becomes one with this. Returns how many
+    /// of them are counted from now on.
     pub(super) fn take_over(&mut self, other: &Self) -> u16 {
         let room = if self.is_open() { u16::MAX - self.under_way } else { 0 };
         let taken = other.under_way.min(room);
@@ -152,14 +271,14 @@ impl Entry {
         taken
     }
 
-    /// Something came of it, or ended. Clocks of several workers may be a little apart: it never goes back.
+    /// A request began or ended. The clocks of workers may differ a little, so the time never goes back.
     fn see(&mut self, now: Timestamp) {
         let last = now.as_millis().saturating_sub(self.begun_ms());
         self.last_ms = self.last_ms.max(u32::try_from(last).unwrap_or(u32::MAX));
     }
 
-    /// From when on it is over.
-    pub(super) fn deadline(&self, lives: &Lifetimes) -> Timestamp {
+    /// It is over after this time.
+    fn deadline(&self, lives: &Lifetimes) -> Timestamp {
         let oldest = self.begun() + lives.max_age;
         if self.under_way > 0 { oldest } else { (self.last() + lives.timeout).min(oldest) }
     }
@@ -173,13 +292,25 @@ impl Entry {
     pub(super) fn is_over(&self, lives: &Lifetimes, now: Timestamp) -> bool {
         now > self.deadline(lives)
     }
+
+    /// Whether its age ends it, not its inactivity.
+    pub(super) fn ends_by_age(&self, lives: &Lifetimes) -> bool {
+        self.begun() + lives.max_age <= self.deadline(lives)
+    }
+
+    /// The line of the operator's list.
+    pub(super) fn line(&self) -> SessionLine {
+        SessionLine {
+            key: self.key(),
+            tier: self.tier,
+            begun: self.begun(),
+            last: self.last(),
+            requests: self.requests,
+            under_way: self.under_way,
+        }
+    }
 }
 
 pub(super) fn halves(key: SessionKey) -> [u64; 2] {
     [(key.0 >> 64) as u64, key.0 as u64]
-}
-
-/// The pool of a level's own places: everybody's where the configuration cannot have any for it.
-pub(super) fn own(tier: TierId) -> u8 {
-    if usize::from(tier.0) < MAX_TIERS { tier.0 } else { EVERYBODY }
 }

@@ -1,4 +1,4 @@
-//! What goes into the table of sessions and what it says.
+//! Configuration, inputs and figures of the sessions.
 
 use std::time::Duration;
 
@@ -7,43 +7,46 @@ use crate::gate::Totals;
 use crate::policies::TierId;
 use crate::units::{Rate, Timestamp};
 
-/// Which session: a keyed hash of what tells it, or a random number. Uniform and not to be guessed, since the table goes by its
-/// bits without another hash.
+/// Identifies a session: a keyed hash of its cookie or address, or a random number. It must be uniform and
+/// unpredictable, because the table uses its bits without another hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionKey(pub u128);
 
 /// How many sessions there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Cap {
-    /// As many as come (and the table holds).
+    /// As many as the table holds.
     #[default]
     None,
-    /// So many, at least one.
+    /// A fixed number, at least one.
     Fixed(u32),
-    /// As many as the origin serves, learned. See [`super`].
+    /// As many as the origin can serve, learned by the session cap controller.
     Discovered,
 }
 
-/// How the table is set up. All of it may change while it runs.
+/// The configuration of the sessions. All of it may change while they run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionConfig {
-    /// Inactivity after which a session ends, from the end of the last request under way. To the millisecond.
+    /// Inactivity after which a session ends, counted from the end of its last request. In whole
+    /// milliseconds.
     pub timeout: Duration,
-    /// Age at which it ends in any case; at most 49 days count.
+    /// Age at which it ends in any case; at most 49 days.
     pub max_age: Duration,
-    /// Places of everybody.
+    /// Session slots for all tiers.
     pub cap: Cap,
-    /// Sessions known at once, those that were ended early and might come again among them.
+    /// Entries of the table: open sessions, and those that were ended early and whose passes have not
+    /// expired.
     pub max_entries: usize,
-    /// Whether the key of a session that was ended early is kept until what shows it has run out ([`Standing::Ended`]). For passes;
-    /// of any other key it is forgotten at once, so that who begins and logs out again and again fills no table.
+    /// Whether the key of a session that was ended early is kept until its pass has expired
+    /// ([`SessionStatus::Ended`]). For passes. Any other key is forgotten at once, so that repeated login and
+    /// logout does not fill the table.
     pub remembers_ended: bool,
-    /// Places of single service levels, beside everybody's. [`TierId`] 0 has none of its own.
+    /// Session slots of single tiers, besides those for all. [`TierId`] 0 has none of its own.
     pub pools: Vec<(TierId, u32)>,
 }
 
 impl Default for SessionConfig {
-    /// What the settings' defaults say; no bound.
+    /// The defaults of the settings, without a cap.
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(300),
@@ -56,150 +59,161 @@ impl Default for SessionConfig {
     }
 }
 
-/// Where a request's session stands.
+/// The status of a request's session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionStatus {
-    /// It has a place: never refused for load, first at the gate.
+    /// It has a slot: its requests are never refused for load and go first at the gate.
     Admitted,
-    /// Not known, or it has run out: it needs a place.
+    /// Unknown or expired: it needs a slot.
     New,
-    /// It was ended early. What shows it (a pass) is void; otherwise as [`Standing::New`].
+    /// It was ended early: its pass is void; otherwise as [`SessionStatus::New`].
     Ended,
 }
 
-/// No place for a new session.
+/// Why a new session gets no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoSessionSlot {
-    /// All are taken, or none is given at present.
-    #[error("no session's place is free")]
+    /// All slots are taken, or the cap controller gives none at present.
+    #[error("no session slot is free")]
     Taken,
-    /// As many sessions are known as the table may hold.
-    #[error("the table of sessions is full")]
+    /// The table has no free entry.
+    #[error("the session table is full")]
     TableFull,
 }
 
 /// Who ends a session early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ender {
-    /// The origin, by its answer.
+    /// The origin, by its response.
     Origin,
     /// The operator.
     Operator,
 }
 
-/// Sessions that have ended, by what ended them, since the start.
+/// Sessions that have ended since the start, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Endings {
-    /// Nothing came, and nothing was under way, for the timeout.
+    /// No request for the timeout.
     pub idle: u64,
-    /// Too old.
+    /// The greatest age.
     pub age: u64,
-    /// The origin said so.
+    /// The origin's response.
     pub origin: u64,
-    /// The operator did.
+    /// The operator.
     pub operator: u64,
-    /// What told it cannot come again ([`super::Sessions::leave`]), or it became one with another.
+    /// The key cannot come again ([`super::Sessions::leave`]), or the session became one with another.
     pub left: u64,
-    /// Its first request never reached the origin.
+    /// The first request never reached the origin.
     pub void: u64,
 }
 
 impl Endings {
-    /// All.
+    /// All causes.
     pub fn sum(&self) -> u64 {
         self.idle + self.age + self.origin + self.operator + self.left + self.void
     }
 
-    /// Those that had neither run out nor come to nothing.
+    /// Sessions that reached the origin and had not expired.
     pub(super) fn early(&self) -> u64 {
         self.origin + self.operator + self.left
     }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { idle, age, origin, operator, left, void } = other;
+        self.idle += idle;
+        self.age += age;
+        self.origin += origin;
+        self.operator += operator;
+        self.left += left;
+        self.void += void;
+    }
 }
 
-/// What the tick sees.
+/// Inputs of the control tick.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionInputs<'a> {
-    /// What the origin can serve; [`Rate::MAX`] where nobody knows.
+    /// Capacity of the origin; [`Rate::MAX`]: unknown.
     pub capacity: Rate,
-    /// Whether the origin was seen at its limit: else the capacity is a guess.
+    /// Whether the origin was seen at its limit; otherwise the capacity is an initial estimate.
     pub is_measured: bool,
-    /// The gate.
+    /// The gate's counts.
     pub gate: &'a Totals,
-    /// Visitors who wait in the room.
+    /// Visitors in the waiting room.
     pub waiting: u64,
 }
 
-/// How fast new sessions get in.
+/// How fast new sessions may begin.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SessionPace {
-    /// Places free now; `None`: no bound.
+    /// Session slots free now; `None`: no bound.
     pub free: Option<u32>,
-    /// Places that become free per second when all are taken, as learned.
+    /// Slots that become free per second when all are taken, as learned.
     pub per_s: f64,
-    /// Seconds before the first of them can, as far as sessions run out and are not ended.
+    /// Expected seconds before the first of them becomes free.
     pub next_s: f64,
 }
 
-/// One pool in figures.
+/// Figures of one pool of slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolState {
-    /// Whose places; 0: everybody's.
+    /// Tier of the slots; 0: the slots for all tiers.
     pub tier: TierId,
-    /// Taken.
+    /// Slots taken.
     pub open: u32,
-    /// There are; `None`: no bound.
+    /// Slots of the pool; `None`: no bound.
     pub cap: Option<u32>,
 }
 
-/// The sessions in figures, for whoever looks on.
+/// Figures of the sessions.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct SessionsState {
     /// Open now and begun since the start.
     pub count: SessionCount,
-    /// Taken in by a pass that another process had given, since the start. begun + readmitted = open + ended.
+    /// Sessions readmitted by a pass of another process since the start. begun + readmitted = open + ended.
     pub readmitted: u64,
     /// Ended since the start.
     pub ended: Endings,
-    /// New sessions turned away for want of a place, to the room or altogether, since the start. Whoever asks again counts again.
+    /// Refusals of a slot to new sessions since the start, to the waiting room or altogether. Each attempt
+    /// counts.
     pub refused: u64,
-    /// Places of everybody and of each level that has its own, everybody's first.
+    /// The slots for all tiers, then those of each tier that has its own.
     pub pools: Vec<PoolState>,
-    /// Sessions known, those ended early and not forgotten among them.
+    /// Entries of the table: open sessions, and those ended early and not forgotten.
     pub entries: u64,
-    /// How long a place is held, in seconds, as learned; `None`: no session has ended yet.
+    /// Mean time that a slot is held, in seconds; `None`: no session has ended yet.
     pub length_s: Option<f64>,
-    /// Work of a whole session, in cost units, as learned.
+    /// Mean work of a whole session, in cost units.
     pub work: Option<f64>,
-    /// Places that become free per second when all are taken, as learned.
+    /// Slots that become free per second when all are taken, as learned.
     pub per_s: f64,
-    /// No place is given at present, since requests of sessions wait too long at the gate.
+    /// No slot is given at present, because requests of sessions wait too long at the gate.
     pub is_held: bool,
-    /// What the gate's queue makes of the learned cap: a factor.
+    /// Factor by which the gate's queue corrects the learned cap.
     pub correction: f64,
 }
 
 /// One session, for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLine {
-    /// Which.
+    /// Its key.
     pub key: SessionKey,
-    /// Its service level.
+    /// Its tier.
     pub tier: TierId,
     /// Its first request.
     pub begun: Timestamp,
-    /// When one came last, or ended.
+    /// Latest begin or end of a request.
     pub last: Timestamp,
-    /// How many came.
+    /// Requests since its begin.
     pub requests: u32,
-    /// How many of them are under way.
+    /// Requests in progress.
     pub under_way: u16,
 }
 
-/// A page of sessions.
+/// A page of the session list.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SessionPage {
-    /// In no order that means anything.
+    /// In no particular order.
     pub sessions: Vec<SessionLine>,
-    /// Where the next page begins; `None`: this was the last.
+    /// Where the next page begins; `None`: this is the last.
     pub next: Option<u64>,
 }

@@ -1,10 +1,9 @@
-//! What each second of the schedule can take: the limit that was in force when it was opened.
+//! The limit of each second of the schedule: the one in force when the second was opened.
 //!
 //! An instant of the schedule translates to work only at the density its promises were made at: a visitor due
 //! in the middle of a second that could take 2,000 is behind 1,000, also after the capacity has fallen to 10.
-//! Read by the new limit, the part of that second that had expired before anything was promised in it would
-//! pass for promised work, two hundred seconds of it. So a change holds from a second on, and the steps
-//! before it are kept.
+//! Read by the new limit, the part of that second that had expired before any promise would pass for promised
+//! work, two hundred seconds of it. So a change holds from a second on, and the steps before it are kept.
 //!
 //! Changes are made by the control side, one at a time. Readers walk back from the newest step, which for
 //! seconds that are being given out is the first they look at. Seconds whose step was pushed out by more than
@@ -120,7 +119,7 @@ mod tests {
         let of = |second| limits.of(second);
         assert_eq!([9, 10, 19, 20].map(of), [100, 200, 200, 50]);
         assert_eq!((limits.last(), limits.last_from()), (50, 20));
-        // A change from before the newest step replaces it, and only it.
+        // A change from a second before the newest step replaces that step only.
         limits.set_from(15, Cost::from_hundredths(70));
         assert_eq!([9, 10, 14, 15, 99].map(of), [100, 200, 200, 70, 70]);
     }

@@ -1,4 +1,5 @@
-//! Model check of the shared bucket: takes, reservations and succession in every interleaving (see `main.rs`).
+//! Model check of the shared bucket: takes, reservations and succession in every interleaving (see
+//! `main.rs`).
 use std::sync::Arc;
 use std::time::Duration;
 

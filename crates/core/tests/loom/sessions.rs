@@ -1,8 +1,9 @@
-//! Model check of the session slot pool: takes, returns and changes of the bound in every interleaving (see `main.rs`).
+//! Model check of the session slot pool: takes, returns and changes of the bound in every interleaving (see
+//! `main.rs`).
 use std::sync::Arc;
 
 use loom::thread;
-use tidegate_core::session::slot_pool::{Filled, SlotPool};
+use tidegate_core::session::slot_pool::{Occupancy, PoolLimit, SlotPool};
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
@@ -23,7 +24,7 @@ fn the_last_slots_go_to_two_of_three_takers() {
         let mine = pool.take();
         let taken =
             others.into_iter().map(|other| other.join().unwrap()).chain([mine]).filter(|t| *t).count();
-        assert_eq!((taken, pool.filled().taken), (2, 2));
+        assert_eq!((taken, pool.occupancy().taken), (2, 2));
     });
 }
 
@@ -33,11 +34,12 @@ fn no_slot_is_taken_beyond_a_lowered_bound() {
         let pool = Arc::new(SlotPool::new(2));
         assert!(pool.take());
         let other = pool.clone();
-        let tick = thread::spawn(move || other.set(1, false));
+        let tick = thread::spawn(move || other.set(PoolLimit::open(1)));
         let before = pool.take();
         tick.join().unwrap();
         assert!(!pool.take(), "beyond the new bound");
-        assert_eq!(pool.filled(), Filled { taken: 1 + u32::from(before), bound: 1, is_closed: false });
+        let expected = Occupancy { taken: 1 + u32::from(before), limit: PoolLimit::open(1) };
+        assert_eq!(pool.occupancy(), expected);
     });
 }
 
@@ -53,7 +55,7 @@ fn a_returned_slot_is_taken_once() {
         gives.join().unwrap();
         let theirs = takes.join().unwrap();
         assert!(!(mine && theirs), "one slot was taken twice");
-        assert_eq!(pool.filled().taken, u32::from(mine) + u32::from(theirs));
+        assert_eq!(pool.occupancy().taken, u32::from(mine) + u32::from(theirs));
         assert_eq!(pool.take(), !mine && !theirs);
     });
 }
@@ -64,14 +66,14 @@ fn a_closed_pool_gives_no_slot_and_loses_none() {
         let pool = Arc::new(SlotPool::new(3));
         let other = pool.clone();
         let tick = thread::spawn(move || {
-            other.set(3, true);
-            other.set(2, false);
+            other.set(PoolLimit { bound: 3, is_closed: true });
+            other.set(PoolLimit::open(2));
         });
         let first = pool.take();
         pool.force();
         tick.join().unwrap();
-        let filled = pool.filled();
-        assert_eq!(filled, Filled { taken: 1 + u32::from(first), bound: 2, is_closed: false });
+        let expected = Occupancy { taken: 1 + u32::from(first), limit: PoolLimit::open(2) };
+        assert_eq!(pool.occupancy(), expected);
         assert_eq!(pool.take(), !first);
     });
 }

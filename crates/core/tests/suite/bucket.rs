@@ -1,12 +1,11 @@
-//! Token buckets against an account in whole numbers that fills with time.
+//! Token buckets against an exact account in whole numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::bucket::BucketConfig;
-use tidegate_core::bucket::{Bucket, SharedBucket};
+use tidegate_core::bucket::{Bucket, BucketConfig, SharedBucket};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const START_US: u64 = 1_800_000_000_000_000;
@@ -19,7 +18,8 @@ fn at(us: u64) -> Timestamp {
     Timestamp::from_micros(START_US + us)
 }
 
-/// Rate `n / d` a second; what is there, in 1 / (d * 10^6) of a hundredth, may be negative after a request beyond the burst.
+/// A rate of `n / d` a second. The level, in 1 / (d * 10^6) of a hundredth, is negative after a request
+/// beyond the burst.
 struct Account {
     n: i128,
     d: i128,
@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn both_buckets_do_as_the_account((n, d) in rates(), burst in 1u64..2_000, stream in stream()) {
+    fn both_buckets_equal_the_account((n, d) in rates(), burst in 1u64..2_000, stream in stream()) {
         let config = config(n as f64 / d as f64, burst);
         let (mut bucket, shared) = (Bucket::new(&config), SharedBucket::new(&config).unwrap());
         let mut account = Account { n: n.into(), d: d.into(), burst: burst.into(), level: 0, last_us: 0 };
@@ -78,7 +78,7 @@ proptest! {
         }
     }
 
-    /// Whatever the rate: at most burst + rate * time in every stretch, with no more than rounding to a microsecond below it.
+    /// At most burst + rate * time passes in every stretch.
     #[test]
     fn every_stretch_is_bounded(
         rate in prop_oneof![1e-6f64..1e-3, 1e-3..1.0, 1.0..1e4, 1e4..1e6],
@@ -106,9 +106,8 @@ proptest! {
         }
     }
 
-    /// Who comes again when it was told to is let in, and a microsecond before is not.
     #[test]
-    fn the_wait_told_is_the_wait(rate in 1e-3f64..1e5, burst in 1u64..500, cost in 1u64..500) {
+    fn a_request_passes_after_its_wait_and_no_microsecond_earlier(rate in 1e-3f64..1e5, burst in 1u64..500, cost in 1u64..500) {
         let mut bucket = Bucket::new(&config(rate, burst));
         let cost = Cost::from_hundredths(cost);
         while bucket.take(cost, at(0)).is_ok() {}
@@ -118,10 +117,10 @@ proptest! {
         prop_assert!(bucket.take(cost, at(0) + wait).is_ok());
     }
 
-    /// A change of the numbers keeps what is there, up to the new burst, whoever holds the bucket.
     #[test]
-    fn a_change_keeps_what_is_there(
-        (n, d) in rates(), burst in 1u64..500, (m, e) in rates(), depth in 1u64..500, used in 0u64..500, pause in 0u64..2_000_000,
+    fn a_change_keeps_the_level_up_to_the_new_burst(
+        (n, d) in rates(), burst in 1u64..500, (m, e) in rates(), depth in 1u64..500,
+        used in 0u64..500, pause in 0u64..2_000_000,
     ) {
         let (old, new) = (config(n as f64 / d as f64, burst), config(m as f64 / e as f64, depth));
         let (mut bucket, shared) = (Bucket::new(&old), SharedBucket::new(&old).unwrap());
@@ -139,10 +138,10 @@ proptest! {
         let successor = shared.succeed(&new, now).unwrap();
         for _ in 0..there {
             prop_assert_eq!(bucket.take(one, now), Ok(()));
-            // Whoever still holds the old one takes from the new one.
+            // The old bucket takes from the new one.
             prop_assert_eq!(shared.take(one, now), Ok(()));
         }
-        // A part of a hundredth may be there besides, and the next one is not.
+        // A part of a hundredth may be left, but not another one.
         prop_assert!(bucket.take(one, now).is_err());
         prop_assert_eq!(successor.take(one, now), shared.take(one, now));
     }
@@ -163,8 +162,9 @@ fn usual_rates_are_exact() {
 }
 
 #[test]
-fn a_day_at_an_odd_rate_drifts_by_nothing() {
-    // One request every 10/7 s, to the microsecond above: sometimes a part of one too soon, which a hundredth allows for.
+fn a_day_at_an_odd_rate_does_not_drift() {
+    // One request every 10/7 s, rounded up to microseconds; the burst has a hundredth to spare for the
+    // rounding.
     let mut bucket = Bucket::new(&config(0.7, 101));
     for k in 0..60_480u64 {
         let due = at((k * 10_000_000).div_ceil(7));
@@ -175,7 +175,7 @@ fn a_day_at_an_odd_rate_drifts_by_nothing() {
 }
 
 #[test]
-fn places_in_advance_are_a_rate_apart() {
+fn reservations_are_spaced_by_the_rate() {
     let bucket = SharedBucket::new(&config(2.0, 200)).unwrap();
     let within = Duration::from_secs(2);
     let due: Vec<_> = (0..7).map(|_| bucket.reserve(Cost::ONE, within, at(0))).collect();

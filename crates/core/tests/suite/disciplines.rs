@@ -1,4 +1,4 @@
-//! The disciplines against plain lists, and CoDel against its source.
+//! The disciplines against a plain list, and CoDel against its source.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ enum Op {
     Push,
     Pop,
     PopOldest,
-    /// The n-th, modulo their number.
+    /// The n-th waiting request, modulo their number.
     Remove(usize),
     Advance(u64),
     Switch(DisciplineKind),
@@ -63,10 +63,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn a_queue_does_as_a_list(first in kind(), ops in prop::collection::vec(op(), 1..200)) {
+    fn a_queue_equals_a_list(first in kind(), ops in prop::collection::vec(op(), 1..200)) {
         let (mut queue, mut kind) = (Queue::new(&config(first), MAX), first);
         let (mut list, mut now, mut next) = (Vec::<(QueueHandle, Waiting)>::new(), 0, 0);
-        // Of all who have left: whoever stands there now is not taken for them.
+        // Handles of requests that have left: they find no other request.
         let mut stale = Vec::<QueueHandle>::new();
         for op in ops {
             match op {
@@ -122,9 +122,9 @@ proptest! {
         }
     }
 
-    /// As `folly/executors/Codel.cpp` has it, flag by flag.
+    /// Against `folly/executors/Codel.cpp`, flag by flag.
     #[test]
-    fn codel_does_as_its_source(steps in prop::collection::vec((0u64..60, 0u64..120), 1..300)) {
+    fn codel_equals_its_source(steps in prop::collection::vec((0u64..60, 0u64..120), 1..300)) {
         let mut codel = CoDel::new(&config(DisciplineKind::CoDel));
         let (mut interval_end, mut min_delay, mut reset, mut overloaded) = (0, Duration::ZERO, false, false);
         let mut now = 0;
@@ -149,8 +149,8 @@ proptest! {
     }
 }
 
-/// An origin that serves one in 5 ms is offered one in `every_us` microseconds for ten seconds: the waits of those served in
-/// the second half, and how many were refused.
+/// An origin that serves one request in 5 ms is offered one every `every_us` microseconds for ten seconds.
+/// Returns the waits of requests served in the second half, and the number refused.
 fn offered(every_us: u64) -> (Vec<Duration>, usize) {
     let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100_000);
     let at = |us: u64| Timestamp::from_micros(1_800_000_000_000_000 + us);
@@ -172,21 +172,22 @@ fn offered(every_us: u64) -> (Vec<Duration>, usize) {
 }
 
 #[test]
-fn codel_keeps_the_wait_short_and_a_sound_queue_alone() {
+fn codel_keeps_the_wait_short_and_leaves_a_moving_queue_alone() {
     let (waits, refused) = offered(5_000);
-    assert!(refused == 0 && waits.len() > 900, "{refused} refused although nothing stands");
+    assert!(refused == 0 && waits.len() > 900, "{refused} refused although the queue moves");
     for every_us in [4_000, 2_500, 1_000] {
         let (waits, refused) = offered(every_us);
         assert!(refused > 0 && waits.len() > 900, "the origin is not idle: {}", waits.len());
-        // One in an interval is served whatever it has waited for.
+        // One request per interval is served however long it has waited.
         let late = waits.iter().filter(|wait| **wait > 2 * TARGET).count();
         assert!(late <= 5_000 / 100 + 1, "{late} of {} waited for more than two targets", waits.len());
     }
 }
 
-/// Under overload those who are served by adaptive LIFO have hardly waited, where the first come have waited for ever.
+/// Under overload the requests that LIFO serves have hardly waited, and those of FIFO have waited for too
+/// long.
 #[test]
-fn the_newest_are_served_in_time_when_nobody_else_can_be() {
+fn lifo_serves_in_time_under_overload() {
     let served_in_time = |kind| {
         let mut queue = Queue::new(&config(kind), 100_000);
         let mut in_time = 0;
@@ -204,17 +205,17 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
 }
 
 #[test]
-fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
-    codel_forgives(|queue, _| while queue.pop(ms(400)).is_some() {});
-    codel_forgives(|queue, _| while queue.pop_oldest().is_some() {});
-    codel_forgives(|queue, handles| handles.iter().for_each(|handle| _ = queue.remove(*handle)));
+fn an_empty_queue_resets_codel() {
+    codel_is_reset(|queue, _| while queue.pop(ms(400)).is_some() {});
+    codel_is_reset(|queue, _| while queue.pop_oldest().is_some() {});
+    codel_is_reset(|queue, handles| handles.iter().for_each(|handle| _ = queue.remove(*handle)));
 }
 
-/// `empty` takes everybody out, by where they wait.
-fn codel_forgives(empty: impl Fn(&mut Queue, &[QueueHandle])) {
+/// `empty` removes all waiting requests.
+fn codel_is_reset(empty: impl Fn(&mut Queue, &[QueueHandle])) {
     let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
     let mut id = 0;
-    // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
+    // One more request waits all the time, so the queue never runs empty: overloaded for two intervals.
     let mut handles = vec![queue.push(entry(0, 0)).unwrap(), queue.push(entry(1_000, 0)).unwrap()];
     let mut serve = |queue: &mut Queue, since: u64, now: u64| {
         id += 1;
@@ -228,14 +229,14 @@ fn codel_forgives(empty: impl Fn(&mut Queue, &[QueueHandle])) {
     assert!(!queue.is_empty());
     empty(&mut queue, &handles);
     assert!(queue.is_empty());
-    // An hour later, a burst that waits for longer than two targets and is through within an interval.
+    // An hour later comes a burst that waits for longer than two targets but drains within an interval.
     let hour = 3_600_000;
     for n in 0..5 {
         queue.push(entry(2_000 + n, hour)).unwrap();
     }
     for n in 0..5 {
         let now = ms(hour + 50 + n);
-        assert!(!queue.is_refused(now), "number {n} of a burst after an hour of peace");
+        assert!(!queue.is_refused(now), "request {n} of a burst after an idle hour");
         queue.pop(now);
     }
 }

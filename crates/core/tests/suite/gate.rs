@@ -1,4 +1,4 @@
-//! The gate against a model that does everything the slow and obvious way.
+//! The gate against a simple model of plain lists.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,14 +41,15 @@ enum Op {
         class: u8,
         lane: Lane,
     },
-    /// Ends the n-th of those in flight, modulo their number.
+    /// The n-th request in flight ends, modulo their number.
     Finish(usize),
-    /// The n-th of those waiting leaves.
+    /// The n-th waiting request is abandoned.
     Abandon(usize),
-    /// All leave who do not wait any more, whoever stands where they did.
+    /// All requests that have left the queue are abandoned again, even if others use their nodes.
     AbandonGone,
     Advance(u64),
-    /// Wakes whoever may go; left out at times, so that arrivals meet a queue and a free place at once.
+    /// Takes out all requests that may go; left out at times, so that arrivals meet a queue and a free slot
+    /// at once.
     Drain,
     Limit(Option<u32>),
     Reconfigure {
@@ -74,7 +75,7 @@ fn lane() -> impl Strategy<Value = Lane> {
     prop_oneof![3 => Just(Lane::Ordinary), 1 => Just(Lane::Admitted)]
 }
 
-/// One that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     request: Request,
@@ -92,7 +93,7 @@ struct Model {
     next_id: u64,
     /// In order of arrival.
     waiting: Vec<Waits>,
-    /// Where those who wait do, and where those who have left did; by id.
+    /// By id, also of requests that have left.
     handles: HashMap<u64, QueueHandle>,
     in_flight: Vec<Request>,
     /// Arrived, finished, shed, abandoned.
@@ -159,7 +160,7 @@ impl Model {
         self.check();
     }
 
-    /// Waits that go before one who comes in that lane.
+    /// Waiting requests that go before a new one of that lane.
     fn ahead_of(&self, lane: Lane) -> usize {
         self.waiting.iter().filter(|w| lane == Lane::Ordinary || w.lane == Lane::Admitted).count()
     }
@@ -178,7 +179,7 @@ impl Model {
         } else if lane == Lane::Admitted || self.waiting.len() < self.max_queue {
             self.waiting.push(Waits { request, lane, since: self.now });
             let QueueDecision::Queued(handle) = decision else {
-                panic!("{decision:?}, expected a place in the queue")
+                panic!("{decision:?}, expected it to be queued")
             };
             assert_eq!(handle.class(), request.class);
             self.handles.insert(request.id, handle);
@@ -207,18 +208,18 @@ impl Model {
         self.waiting = stay;
     }
 
-    /// Whoever the gate wakes is the first of the lowest priority number that waits, of admitted sessions if there are any.
+    /// The gate forwards admitted sessions first, then by priority, then by arrival.
     fn drain(&mut self) {
         loop {
             let best = self.waiting.iter().enumerate();
             let rank = |w: &Waits| (w.lane == Lane::Ordinary, self.priorities[w.request.class.index()]);
             let best = best.min_by_key(|(at, w)| (rank(w), *at)).map(|(at, _)| at);
             let Some(Leaving::Forward(woken)) = self.gate.next(ms(self.now)) else {
-                assert!(!self.room() || best.is_none(), "room and somebody waits, yet nobody is woken");
+                assert!(!self.room() || best.is_none(), "a slot is free and a request waits");
                 return;
             };
-            assert!(self.room(), "woken beyond the limit");
-            let Waits { request, since, .. } = self.waiting.remove(best.expect("somebody waits"));
+            assert!(self.room(), "beyond the limit");
+            let Waits { request, since, .. } = self.waiting.remove(best.expect("a waiting request"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
             assert_eq!(woken, Woken { id, handle: self.handles[&id], class, cost, waited });
@@ -250,14 +251,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
-    fn the_gate_does_as_the_model(ops in prop::collection::vec(op(), 1..120)) {
+    fn the_gate_equals_the_model(ops in prop::collection::vec(op(), 1..120)) {
         let mut model = Model::new();
         ops.iter().for_each(|op| model.apply(op));
     }
 }
 
 #[test]
-fn a_lowered_limit_takes_nothing_back_and_lets_nobody_in() {
+fn a_lowered_limit_takes_nothing_back_and_forwards_nothing() {
     let mut gate = Gate::new(&config(Some(4), 10));
     for id in 0..6 {
         gate.arrive(request(id, 0), ms(0));
@@ -275,7 +276,7 @@ fn a_lowered_limit_takes_nothing_back_and_lets_nobody_in() {
     gate.set_limit(Some(0));
     assert!(
         matches!(gate.arrive(request(9, 1), ms(9)), QueueDecision::Queued(_)),
-        "a limit of 0 holds everybody"
+        "a limit of 0 forwards nothing"
     );
     assert_eq!(gate.next(ms(9)), None);
 }
@@ -299,7 +300,7 @@ fn every_class_id_is_served() {
 }
 
 #[test]
-fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
+fn a_queue_is_bounded_and_requests_leave_from_the_middle() {
     let entry = |id| Waiting {
         id,
         class: ClassId(0),
@@ -315,17 +316,21 @@ fn a_queue_is_bounded_and_forgets_nobody_in_the_middle() {
     assert_eq!(fifo.remove(second), Some(entry(2)));
     assert_eq!(fifo.remove(second), None);
     let fourth = fifo.push(entry(4)).unwrap();
-    assert_eq!((fourth.slot(), fifo.remove(second)), (second.slot(), None), "another's now");
+    assert_eq!(
+        (fourth.slot(), fifo.remove(second)),
+        (second.slot(), None),
+        "the node is another request's now"
+    );
     assert_eq!(fifo.pop_oldest(), Some((first, entry(1))));
     assert_eq!(fifo.oldest(), Some(&entry(3)));
     fifo.configure(&QueueConfig::default(), 1);
-    assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps those who wait");
+    assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps waiting requests");
     let left = [fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))];
     assert_eq!(left, [Some((third, entry(3))), Some((fourth, entry(4))), None]);
     assert!(fifo.is_empty());
 }
 
-/// Waves of arrivals, departures and finishes as high as one seen before allocate nothing.
+/// Waves of arrivals, departures and ends allocate nothing when a wave of that size came before.
 #[test]
 fn a_warm_gate_does_not_allocate() {
     let mut gate = Gate::new(&config(Some(8), 4_000));

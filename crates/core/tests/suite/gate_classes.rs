@@ -1,23 +1,76 @@
-//! The gate with classes that have limits, buckets, patience and disciplines of their own: what must hold after every step,
-//! whatever the set-up.
+//! The gate with classes that have limits, buckets, patience, disciplines and two lanes: what must hold after
+//! every step, for every configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::bucket::{Bucket, BucketConfig};
 use tidegate_core::gate::*;
-use tidegate_core::queue::{DisciplineKind, Lane, QueueHandle};
-use tidegate_core::units::{ClassId, Cost, Rate};
+use tidegate_core::queue::{DisciplineKind, Lane, QueueConfig, QueueHandle};
+use tidegate_core::scheduler::Scheduling;
+use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
-use super::gates;
+const CLASSES: usize = 4;
 
-use gates::{CLASSES, config, cost, ms};
+fn ms(n: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + n)
+}
+
+fn class() -> impl Strategy<Value = ClassConfig> {
+    use DisciplineKind::{AdaptiveLifo, CoDel, Fifo, Lifo};
+    let queue = (
+        prop::sample::select(vec![Fifo, Lifo, AdaptiveLifo, CoDel]),
+        prop::option::of(0usize..6),
+        prop::option::of(1u64..80),
+    );
+    let egress = prop::option::of((1.0f64..200.0, 100u64..400));
+    (0u8..3, 1u32..5, prop::option::of(0u32..4), queue, egress, 0u32..250_000).prop_map(
+        |(priority, weight, max_in_flight, (discipline, max_length, patience_ms), egress, share)| {
+            let bucket = |(rate, burst): (f64, u64)| BucketConfig {
+                rate: Rate::per_second(rate).unwrap(),
+                burst: Cost::from_hundredths(burst),
+            };
+            ClassConfig {
+                priority,
+                weight,
+                max_in_flight,
+                guarantee: Share::from_fraction(f64::from(share) / 1e6).unwrap(),
+                queue: QueueConfig {
+                    discipline,
+                    max_length,
+                    patience: patience_ms.map(Duration::from_millis),
+                    target: Duration::from_millis(10),
+                    interval: Duration::from_millis(50),
+                },
+                egress: egress.map(bucket).unwrap_or_default(),
+            }
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = GateConfig> {
+    use Scheduling::{Deficit, Priority, RoundRobin};
+    let kind = prop::sample::select(vec![Priority, RoundRobin, Deficit]);
+    (prop::option::of(0u32..6), 0usize..14, kind, prop::collection::vec(class(), CLASSES)).prop_map(
+        |(max_in_flight, max_queue, scheduler, classes)| GateConfig {
+            max_in_flight,
+            max_queue,
+            max_queue_wait: Duration::from_millis(60),
+            scheduler,
+            classes,
+        },
+    )
+}
+
+fn cost(class: ClassId) -> Cost {
+    Cost::from_hundredths(60 + 70 * u64::from(class.0))
+}
 
 #[derive(Clone, Debug)]
 enum Op {
     /// With a deadline of its own in so many milliseconds.
-    Arrive(u8, Option<u64>),
+    Arrive(u8, Lane, Option<u64>),
     Finish(usize),
     Abandon(usize),
     Advance(u64),
@@ -27,9 +80,10 @@ enum Op {
     Reconfigure(Box<GateConfig>),
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        9 => (0u8..CLASSES as u8, prop::option::weighted(0.3, 0u64..50)).prop_map(|(c, until)| Op::Arrive(c, until)),
+fn ops(lanes: Vec<Lane>) -> impl Strategy<Value = Vec<Op>> {
+    let arrive = (0u8..CLASSES as u8, prop::sample::select(lanes), prop::option::weighted(0.3, 0u64..50));
+    let op = prop_oneof![
+        9 => arrive.prop_map(|(class, lane, until)| Op::Arrive(class, lane, until)),
         6 => any::<usize>().prop_map(Op::Finish),
         2 => any::<usize>().prop_map(Op::Abandon),
         5 => (0u64..25).prop_map(Op::Advance),
@@ -37,40 +91,45 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::Drain),
         1 => prop::option::of(0u32..6).prop_map(Op::Limit),
         1 => config().prop_map(|config| Op::Reconfigure(Box::new(config))),
-    ]
+    ];
+    prop::collection::vec(op, 1..150)
 }
 
 struct Waits {
     handle: QueueHandle,
     class: ClassId,
-    cost: Cost,
+    lane: Lane,
     since: u64,
     until: Option<u64>,
 }
 
-/// Our own account of who is where, and what each class's bucket lets pass.
+/// The gate, and what waits and is in flight by an account of its own.
 struct Account {
     gate: Gate,
     config: GateConfig,
     limit: Option<u32>,
     now: u64,
-    next_id: u64,
+    /// Requests that arrived; their ids.
+    arrived: u64,
     /// By id, which is the order of arrival.
     waiting: BTreeMap<u64, Waits>,
-    in_flight: Vec<(ClassId, Cost)>,
+    in_flight: Vec<ClassId>,
     buckets: Vec<Bucket>,
-    arrived: u64,
     finished: u64,
     shed: u64,
     abandoned: u64,
-    /// As many of each class may wait: its bound, or as many as did when that was lowered.
+    /// Ordinary requests of each class that may wait: its bound, or as many as waited when that was lowered.
     most: [usize; CLASSES],
-    /// As many of each class ever waited at once.
+    /// Requests of each class that ever waited at once.
     longest: [usize; CLASSES],
 }
 
 fn bound(config: &GateConfig, class: usize) -> usize {
     config.classes[class].queue.max_length.unwrap_or(usize::MAX).min(config.max_queue)
+}
+
+fn ids() -> impl Iterator<Item = ClassId> {
+    (0..CLASSES as u8).map(ClassId)
 }
 
 impl Account {
@@ -83,10 +142,9 @@ impl Account {
             most: std::array::from_fn(|class| bound(&config, class)),
             config,
             now: 0,
-            next_id: 0,
+            arrived: 0,
             waiting: BTreeMap::new(),
             in_flight: Vec::new(),
-            arrived: 0,
             finished: 0,
             shed: 0,
             abandoned: 0,
@@ -98,16 +156,29 @@ impl Account {
     }
 
     fn at_origin(&self, class: ClassId) -> u32 {
-        self.in_flight.iter().filter(|(c, _)| *c == class).count() as u32
+        self.in_flight.iter().filter(|c| **c == class).count() as u32
     }
 
     fn queue(&self, class: ClassId) -> impl Iterator<Item = &Waits> {
         self.waiting.values().filter(move |w| w.class == class)
     }
 
-    /// The class's own limit leaves room.
-    fn may(&self, class: ClassId) -> bool {
+    fn ordinary(&self, class: ClassId) -> usize {
+        self.queue(class).filter(|w| w.lane == Lane::Ordinary).count()
+    }
+
+    /// The next request of a class in the lane of admitted sessions.
+    fn first_admitted(&self, class: ClassId) -> Option<u64> {
+        self.waiting.iter().find(|(_, w)| w.class == class && w.lane == Lane::Admitted).map(|(id, _)| *id)
+    }
+
+    /// The class's in-flight limit allows another request.
+    fn is_below_limit(&self, class: ClassId) -> bool {
         self.config.class(class).max_in_flight.is_none_or(|most| self.at_origin(class) < most)
+    }
+
+    fn bucket_wait(&self, class: ClassId) -> Duration {
+        self.buckets[class.index()].wait(cost(class), ms(self.now))
     }
 
     fn patience(&self, class: ClassId) -> u64 {
@@ -115,25 +186,38 @@ impl Account {
         own.unwrap_or(self.config.max_queue_wait).as_millis() as u64
     }
 
-    fn is_expired(&self, w: &Waits) -> bool {
-        self.now - w.since >= self.patience(w.class) || w.until.is_some_and(|until| until <= self.now)
+    fn is_gone(&self, until: Option<u64>) -> bool {
+        until.is_some_and(|until| until <= self.now)
     }
 
-    fn forward(&mut self, class: ClassId, cost: Cost) {
+    fn is_late(&self, w: &Waits) -> bool {
+        w.lane == Lane::Ordinary && self.now - w.since >= self.patience(w.class)
+    }
+
+    fn forward(&mut self, class: ClassId, lane: Lane) {
         assert!(self.has_room(), "beyond the gate's limit");
-        assert!(self.may(class), "beyond the class's limit");
-        let passed = self.buckets[class.index()].take(cost, ms(self.now));
+        assert!(self.is_below_limit(class), "beyond the class's limit");
+        if lane == Lane::Ordinary {
+            assert_eq!(self.first_admitted(class), None, "ahead of an admitted session of its class");
+            for other in ids().filter(|other| self.first_admitted(*other).is_some()) {
+                let may_go = self.is_below_limit(other) && self.bucket_wait(other).is_zero();
+                assert!(!may_go, "ahead of an admitted session that may go");
+            }
+        }
+        let passed = self.buckets[class.index()].take(cost(class), ms(self.now));
         assert_eq!(passed, Ok(()), "class {} is not due", class.0);
-        self.in_flight.push((class, cost));
+        self.in_flight.push(class);
     }
 
     fn apply(&mut self, op: Op) {
         let now = ms(self.now);
         match op {
-            Op::Arrive(class, until) => self.arrive(ClassId(class), until.map(|in_ms| self.now + in_ms)),
+            Op::Arrive(class, lane, until) => {
+                self.arrive(ClassId(class), lane, until.map(|in_ms| self.now + in_ms));
+            }
             Op::Finish(n) if !self.in_flight.is_empty() => {
-                let (class, cost) = self.in_flight.swap_remove(n % self.in_flight.len());
-                self.gate.finish(class, cost, now);
+                let class = self.in_flight.swap_remove(n % self.in_flight.len());
+                self.gate.finish(class, cost(class), now);
                 self.finished += 1;
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
@@ -158,102 +242,95 @@ impl Account {
                 self.gate.reconfigure(&config, now);
                 self.config = *config;
                 self.most =
-                    std::array::from_fn(|c| bound(&self.config, c).max(self.gate.queued(ClassId(c as u8))));
+                    std::array::from_fn(|c| bound(&self.config, c).max(self.ordinary(ClassId(c as u8))));
             }
         }
         self.check();
-        for (class, most) in self.most.iter_mut().enumerate() {
-            *most = bound(&self.config, class).max(self.gate.queued(ClassId(class as u8)).min(*most));
-        }
+        self.most = std::array::from_fn(|c| {
+            bound(&self.config, c).max(self.ordinary(ClassId(c as u8)).min(self.most[c]))
+        });
     }
 
-    fn arrive(&mut self, class: ClassId, until: Option<u64>) {
-        self.next_id += 1;
+    fn arrive(&mut self, class: ClassId, lane: Lane, until: Option<u64>) {
         self.arrived += 1;
-        let (id, cost) = (self.next_id, cost(class));
-        let decision =
-            self.gate.arrive_as(Request { id, class, cost }, Lane::Ordinary, until.map(ms), ms(self.now));
-        match decision {
+        let (id, cost) = (self.arrived, cost(class));
+        match self.gate.arrive_as(Request { id, class, cost }, lane, until.map(ms), ms(self.now)) {
             QueueDecision::Forward => {
-                assert_eq!(self.queue(class).count(), 0, "ahead of its own class");
-                assert!(until.is_none_or(|until| until > self.now), "nobody waits for its answer");
-                self.forward(class, cost);
+                assert!(!self.is_gone(until), "its visitor has left");
+                let ahead = self.queue(class).filter(|w| lane == Lane::Ordinary || w.lane == lane).count();
+                assert_eq!(ahead, 0, "ahead of its own class");
+                self.forward(class, lane);
             }
             QueueDecision::Queued(handle) => {
-                assert!(self.queue(class).count() < bound(&self.config, class.index()));
-                self.longest[class.index()] = self.longest[class.index()].max(self.queue(class).count() + 1);
-                assert!(handle.slot() < self.longest[class.index()], "memory for more than ever waited");
-                self.waiting.insert(id, Waits { handle, class, cost, since: self.now, until });
-                // Whom only their own class's limits hold are in nobody's way.
+                let longest = self.longest[class.index()].max(self.queue(class).count() + 1);
+                self.longest[class.index()] = longest;
+                assert!(handle.slot() < longest, "memory for more than ever waited");
+                let is_bounded =
+                    lane == Lane::Admitted || self.ordinary(class) < bound(&self.config, class.index());
+                assert!(is_bounded, "beyond the class's bound");
+                self.waiting.insert(id, Waits { handle, class, lane, since: self.now, until });
+                // Requests held by their own class's limits do not count.
                 let others = self.waiting.values().filter(|waits| !self.gate.is_held(waits.class)).count();
-                assert!(others <= self.config.max_queue, "{others}");
+                assert!(lane == Lane::Admitted || others <= self.config.max_queue, "{others}");
             }
             QueueDecision::Shed(reason) => {
-                let expected =
-                    if self.is_expired_at_once(until) { ShedReason::Patience } else { ShedReason::QueueFull };
-                assert_eq!(reason, expected);
+                let is_gone = self.is_gone(until);
+                assert_eq!(reason, if is_gone { ShedReason::Patience } else { ShedReason::QueueFull });
+                assert!(is_gone || lane == Lane::Ordinary, "an admitted session was refused");
                 self.shed += 1;
             }
         }
     }
 
-    fn is_expired_at_once(&self, until: Option<u64>) -> bool {
-        until.is_some_and(|until| until <= self.now)
-    }
-
     fn tick(&mut self) {
         while let Some((woken, reason)) = self.gate.tick(ms(self.now)) {
             let w = self.waiting.remove(&woken.id).expect("it waits");
-            assert!(self.is_expired(&w), "given up too soon");
+            assert_eq!(w.lane, Lane::Ordinary, "an admitted session was refused");
+            assert!(self.is_late(&w) || self.is_gone(w.until), "refused too soon");
             let own = self.config.class(w.class).queue.patience.is_some();
             let timeout = reason == ShedReason::QueueTimeout;
-            assert!(timeout != own || w.until.is_some_and(|until| until <= self.now), "{reason:?}");
+            assert!(timeout != own || self.is_gone(w.until), "{reason:?}");
             self.shed += 1;
         }
-        let late = self.waiting.values().find(|w| self.now - w.since >= self.patience(w.class));
-        assert!(late.is_none(), "somebody waits for longer than anybody may");
+        assert!(!self.waiting.values().any(|w| self.is_late(w)), "a request waits for longer than allowed");
     }
 
     fn drain(&mut self) {
         while let Some(leaving) = self.gate.next(ms(self.now)) {
+            let (Leaving::Forward(woken) | Leaving::Shed(woken, _)) = leaving;
+            let first = self.first_admitted(woken.class);
+            let w = self.waiting.remove(&woken.id).expect("it waits");
+            assert!(w.lane == Lane::Ordinary || first == Some(woken.id), "out of order");
+            assert_eq!(woken.waited, Duration::from_millis(self.now - w.since));
+            let queue = self.config.class(w.class).queue;
             match leaving {
-                Leaving::Forward(woken) => {
-                    let w = self.waiting.remove(&woken.id).expect("it waits");
-                    // The wait that holds for all is the tick's business.
-                    let own = self.config.class(w.class).queue.patience.is_some();
-                    let late = own && self.now - w.since >= self.patience(w.class);
-                    let is_gone = w.until.is_some_and(|until| until <= self.now);
-                    assert!(!late && !is_gone, "the origin works for nobody");
-                    assert_eq!(woken.waited, Duration::from_millis(self.now - w.since));
-                    self.forward(w.class, w.cost);
+                Leaving::Forward(_) => {
+                    // The gate's own longest wait is checked on the tick only.
+                    let is_late = queue.patience.is_some() && self.is_late(&w);
+                    assert!(!is_late && !self.is_gone(w.until), "its visitor has left");
+                    self.forward(w.class, w.lane);
                 }
-                Leaving::Shed(woken, reason) => {
-                    let w = self.waiting.remove(&woken.id).expect("it waits");
-                    let discipline = self.config.class(w.class).queue.discipline;
-                    match reason {
-                        ShedReason::CoDel => assert_eq!(discipline, DisciplineKind::CoDel),
-                        _ => {
-                            assert_eq!(reason, ShedReason::Patience);
-                            assert!(self.is_expired(&w), "{reason:?} of one with patience");
-                        }
-                    }
+                Leaving::Shed(_, ShedReason::CoDel) => {
+                    assert_eq!((queue.discipline, w.lane), (DisciplineKind::CoDel, Lane::Ordinary));
+                    self.shed += 1;
+                }
+                Leaving::Shed(_, reason) => {
+                    assert_eq!(reason, ShedReason::Patience);
+                    assert!(self.is_late(&w) || self.is_gone(w.until), "{reason:?} too soon");
                     self.shed += 1;
                 }
             }
         }
-        // Nobody is left who could go, and whoever waits for a bucket is told of.
-        if self.has_room() {
-            let wait = |class: ClassId| {
-                let next = self.queue(class).next().filter(|_| self.may(class))?;
-                Some(self.buckets[class.index()].wait(next.cost, ms(self.now)))
-            };
-            let waits: Vec<_> = (0..CLASSES as u8).filter_map(|class| wait(ClassId(class))).collect();
-            assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "somebody could go");
-            let ready = waits.into_iter().min().map(|wait| ms(self.now) + wait);
-            assert_eq!(self.gate.next_ready(), ready);
+        // No request is left that may go, and the gate names the time when the first bucket lets one pass.
+        let ready = if self.has_room() {
+            let blocked = ids().filter(|c| self.queue(*c).next().is_some() && self.is_below_limit(*c));
+            let waits: Vec<_> = blocked.map(|class| self.bucket_wait(class)).collect();
+            assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "a request may go");
+            waits.into_iter().min().map(|wait| ms(self.now) + wait)
         } else {
-            assert_eq!(self.gate.next_ready(), None);
-        }
+            None
+        };
+        assert_eq!(self.gate.next_ready(), ready);
     }
 
     fn check(&self) {
@@ -264,21 +341,25 @@ impl Account {
         );
         assert_eq!((t.queued, t.in_flight as usize), (self.waiting.len(), self.in_flight.len()));
         assert_eq!(t.arrived, t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight));
-        // Also of those held by their own class's limits, whom the common bound does not count.
-        assert!(t.queued <= self.most.iter().sum(), "{} wait where {:?} may", t.queued, self.most);
-        let sum = |costs: &mut dyn Iterator<Item = Cost>| costs.fold(Cost::ZERO, |a, b| a + b);
-        assert_eq!(t.queued_cost, sum(&mut self.waiting.values().map(|w| w.cost)));
-        assert_eq!(t.in_flight_cost, sum(&mut self.in_flight.iter().map(|(_, cost)| *cost)));
-        let ids = || (0..CLASSES as u8).map(ClassId);
-        assert_eq!(
-            t.held,
-            ids().filter(|c| self.gate.is_held(*c)).map(|c| self.gate.queued(c)).sum::<usize>()
-        );
+        let work =
+            |classes: &mut dyn Iterator<Item = ClassId>| classes.map(cost).fold(Cost::ZERO, |a, b| a + b);
+        assert_eq!(t.queued_cost, work(&mut self.waiting.values().map(|w| w.class)));
+        assert_eq!(t.in_flight_cost, work(&mut self.in_flight.iter().copied()));
+        let ready = |w: &&Waits| w.lane == Lane::Admitted && !self.gate.is_held(w.class);
+        let admitted = || self.waiting.values().filter(ready).map(|w| w.class);
+        assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), work(&mut admitted())));
+        let held = ids().filter(|c| self.gate.is_held(*c)).map(|c| self.gate.queued(c)).sum::<usize>();
+        assert_eq!(t.held, held);
         for class in ids() {
             assert_eq!(self.gate.queued(class), self.queue(class).count());
-            assert!(self.gate.queued(class) <= self.most[class.index()]);
+            // Also of those held by the class's own limits, which the common bound does not count.
+            assert!(self.ordinary(class) <= self.most[class.index()]);
             assert_eq!(self.gate.in_flight(class), self.at_origin(class));
-            assert!(self.may(class) || self.queue(class).next().is_none() || self.gate.is_held(class));
+            let is_empty = self.queue(class).next().is_none();
+            assert!(self.is_below_limit(class) || is_empty || self.gate.is_held(class));
+            // Two requests of a class never have one handle, whatever their lanes.
+            let handles: BTreeSet<_> = self.queue(class).map(|w| w.handle.slot()).collect();
+            assert_eq!(handles.len(), self.queue(class).count());
         }
     }
 }
@@ -287,18 +368,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn whatever_the_classes_may_nothing_is_lost_late_or_too_much(
+    fn classes_keep_their_limits_and_lose_no_request(config in config(), ops in ops(vec![Lane::Ordinary])) {
+        let mut account = Account::new(config);
+        ops.into_iter().for_each(|op| account.apply(op));
+    }
+
+    #[test]
+    fn admitted_sessions_go_first_and_are_not_refused(
         config in config(),
-        ops in prop::collection::vec(op(), 1..150),
+        ops in ops(vec![Lane::Ordinary, Lane::Admitted]),
     ) {
         let mut account = Account::new(config);
         ops.into_iter().for_each(|op| account.apply(op));
     }
 }
 
-/// A class that its bucket holds back is in nobody's way, and goes when the bucket says so.
 #[test]
-fn a_class_that_is_held_lets_others_pass() {
+fn a_class_held_by_its_bucket_lets_others_pass() {
     let egress = BucketConfig { rate: Rate::per_second(10.0).unwrap(), burst: Cost::ONE };
     let slow = ClassConfig { priority: 0, egress, ..ClassConfig::default() };
     let mut gate = Gate::new(&GateConfig {
@@ -314,4 +400,32 @@ fn a_class_that_is_held_lets_others_pass() {
     assert_eq!((gate.totals().held, gate.totals().backlog()), (1, 0));
     assert_eq!(gate.next(ms(100)).and_then(Leaving::forwarded).map(|w| w.id), Some(2));
     assert_eq!(gate.next_ready(), None);
+}
+
+/// The work of an admitted session holds back ordinary requests of its class that arrived before it.
+#[test]
+fn an_admitted_session_uses_the_limits_of_its_class() {
+    let class = ClassConfig { max_in_flight: Some(1), ..ClassConfig::default() };
+    let egress = BucketConfig { rate: Rate::per_second(10.0).unwrap(), burst: Cost::ONE };
+    let config =
+        GateConfig { classes: vec![class, ClassConfig { egress, ..class }], ..GateConfig::default() };
+    for number in [0, 1] {
+        let mut gate = Gate::new(&config);
+        let request = |id| Request { id, class: ClassId(number), cost: Cost::ONE };
+        let next = |gate: &mut Gate, now| gate.next(ms(now)).and_then(Leaving::forwarded).map(|w| w.id);
+        assert_eq!(gate.arrive(request(1), ms(0)), QueueDecision::Forward);
+        assert!(matches!(gate.arrive(request(2), ms(0)), QueueDecision::Queued(_)));
+        gate.finish(ClassId(number), Cost::ONE, ms(100));
+        // `next` was not called yet: the free slot goes to the session.
+        assert_eq!(gate.arrive_as(request(3), Lane::Admitted, None, ms(100)), QueueDecision::Forward);
+        assert_eq!(next(&mut gate, 100), None);
+        assert!(matches!(
+            gate.arrive_as(request(4), Lane::Admitted, None, ms(100)),
+            QueueDecision::Queued(_)
+        ));
+        gate.finish(ClassId(number), Cost::ONE, ms(200));
+        assert_eq!(next(&mut gate, 200), Some(4));
+        gate.finish(ClassId(number), Cost::ONE, ms(300));
+        assert_eq!(next(&mut gate, 300), Some(2));
+    }
 }

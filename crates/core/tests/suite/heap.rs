@@ -1,4 +1,4 @@
-//! Counts what the present thread takes of the heap: other tests may run beside it.
+//! Counts heap allocations of the present thread, since other tests run beside it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -36,12 +36,12 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes taken and not given back so far.
+/// Bytes allocated and not freed so far.
 pub fn taken() -> usize {
     TAKEN.get()
 }
 
-/// The most bytes taken at once since this was last called.
+/// Maximum of [`taken`] since the last call.
 pub fn take_most() -> usize {
     MOST.replace(TAKEN.get())
 }

@@ -19,6 +19,7 @@ mod two_halves;
 
 mod ticket;
 
+mod session_table;
 mod sessions;
 mod sessions_law;
 mod sessions_memory;
@@ -31,8 +32,6 @@ mod bucket;
 mod disciplines;
 mod gate;
 mod gate_classes;
-mod gate_lanes;
-mod gates;
 mod scheduler;
 
 mod measure;

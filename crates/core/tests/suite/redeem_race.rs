@@ -1,4 +1,4 @@
-//! Many real threads at once: a ticket is redeemed once, and no promise is lost.
+//! Real threads at once: a ticket is redeemed once, and no promise is lost.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn config() -> RoomConfig {
 }
 
 #[test]
-fn sixty_four_racers_redeem_one_ticket_once() {
+fn threads_at_once_redeem_each_ticket_once() {
     const RACERS: usize = 64;
     let room = Room::new(config(), Rate::per_second(1_000.0).unwrap(), START);
     let mut tickets = Vec::new();
@@ -56,8 +56,16 @@ const THREADS: u64 = 8;
 const TAKES: u64 = 20_000;
 const LIMIT: u64 = 33_333;
 
-/// All threads take at once; the first gives back every other promise if asked to.
-fn hammer(give_back: bool) -> (Slots, u64) {
+/// Whether the first thread gives back every other promise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GiveBack {
+    Never,
+    Half,
+}
+
+/// All threads take at once. Returns the work that is promised.
+fn hammer(give_back: GiveBack) -> (Slots, u64) {
+    let gives_back = give_back == GiveBack::Half;
     let slots = Slots::new(4_096, Duration::from_secs(1_800), START);
     slots.set_limit(Cost::from_hundredths(LIMIT));
     thread::scope(|scope| {
@@ -68,9 +76,9 @@ fn hammer(give_back: bool) -> (Slots, u64) {
                 let mut last = Timestamp::default();
                 for i in 0..TAKES {
                     let placed = slots.take(cost, START, START).unwrap();
-                    assert!(give_back || placed.due > last, "in the thread's own order");
+                    assert!(gives_back || placed.due > last, "in the thread's own order");
                     last = placed.due;
-                    if give_back && thread == 0 && i % 2 == 0 {
+                    if gives_back && thread == 0 && i % 2 == 0 {
                         slots.give_back(placed.second, cost);
                     }
                 }
@@ -78,20 +86,20 @@ fn hammer(give_back: bool) -> (Slots, u64) {
         }
     });
     let taken: u64 = (0..THREADS).map(|t| TAKES * (100 + t * 13)).sum();
-    (slots, taken - if give_back { TAKES / 2 * 100 } else { 0 })
+    (slots, taken - if gives_back { TAKES / 2 * 100 } else { 0 })
 }
 
 #[test]
-fn hammering_threads_lose_no_promise() {
+fn threads_at_once_lose_no_promise() {
     let loads = |slots: &Slots| -> Vec<u64> {
         (0..2_000).map(|s| slots.promised(START.second() + s).cost.hundredths()).collect()
     };
-    let (slots, taken) = hammer(false);
+    let (slots, taken) = hammer(GiveBack::Never);
     assert_eq!(slots.sum(START.second()).cost.hundredths(), taken);
     let full = (taken / LIMIT) as usize;
     assert!(loads(&slots)[..full].iter().all(|load| *load == LIMIT), "full up to the end of the schedule");
 
-    let (slots, taken) = hammer(true);
+    let (slots, taken) = hammer(GiveBack::Half);
     assert_eq!(slots.sum(START.second()).cost.hundredths(), taken);
     let loads = loads(&slots);
     assert!(loads.iter().all(|load| *load <= LIMIT));

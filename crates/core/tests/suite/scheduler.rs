@@ -1,4 +1,5 @@
-//! Properties of the scheduler: order, shares and guarantees hold over any stretch in which the classes may go.
+//! Properties of the scheduler: order, shares and guarantees hold over any stretch in which the classes may
+//! go.
 
 use proptest::prelude::*;
 use tidegate_core::scheduler::{Head, Precedence, Scheduler, Scheduling};
@@ -125,8 +126,8 @@ impl Range {
     }
 }
 
-/// Checks a bound on the difference of the services of two classes, over every stretch in which both may always go.
-/// `of(i, j, cost)` is what a service of class i counts against class j, in comparable units.
+/// Checks a bound on the difference of the services of two classes, over every stretch in which both may
+/// always go. `of(i, j, cost)` is what a service of class i counts against class j, in comparable units.
 fn shares(
     play: &mut Play,
     ops: &[Op],
@@ -193,7 +194,8 @@ proptest! {
         shares(&mut play, &ops, |_, _, _| 1, |_, _, _| 1)?;
     }
 
-    /// No class goes before a ready one of a lower priority number; by strict priority, earlier arrivals of one number go first.
+    /// No class goes before a ready one of a lower priority number; by strict priority, earlier arrivals of
+    /// one number go first.
     #[test]
     fn priority_is_never_inverted(
         classes in prop::collection::vec(class(3), 2..=5),
@@ -211,7 +213,8 @@ proptest! {
         }
     }
 
-    /// A class that may go gets g V less g times the dearest request of all and two of its own, over any stretch.
+    /// A class that may go gets g V less g times the dearest request of all and two of its own, over any
+    /// stretch.
     #[test]
     fn a_guarantee_is_kept(
         kind in kind(),

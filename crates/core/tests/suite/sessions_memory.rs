@@ -1,4 +1,4 @@
-//! What a million sessions take.
+//! Memory of a million sessions.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::heap;
 const MILLION: u64 = 1_000_000;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-/// Uniform, as keys are (splitmix64).
+/// Uniform, as real keys are (splitmix64).
 fn key(n: u64) -> SessionKey {
     let mix = |n: u64| {
         let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -42,11 +42,11 @@ fn a_million_sessions_take_less_than_128_mib_and_leave_nothing_behind() {
     let most = heap::take_most() - before;
     assert!(most < 128 << 20, "{most} bytes at the most, while it grew");
     let taken = heap::taken() - before;
-    let told = sessions.bytes();
-    assert!(told.abs_diff(taken) < 64 << 10, "{told} bytes are told, {taken} are taken");
-    assert!((0..MILLION).step_by(997).all(|n| sessions.standing(key(n), START) == SessionStatus::Admitted));
+    let reported = sessions.bytes();
+    assert!(reported.abs_diff(taken) < 64 << 10, "{reported} bytes reported, {taken} taken");
+    assert!((0..MILLION).step_by(997).all(|n| sessions.status(key(n), START) == SessionStatus::Admitted));
 
-    // The places of those who left are used again: another million takes nothing.
+    // The entries of ended sessions are used again: another million takes no memory.
     let later = START + config.timeout + Duration::from_secs(1);
     let gate = Totals::default();
     sessions.tick(&SessionInputs { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, later);

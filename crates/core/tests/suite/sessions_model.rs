@@ -1,4 +1,4 @@
-//! The table of sessions against a model that has no cleverness: a map and its deadlines, and a list of requests under way.
+//! The session table against a simple model: a map with deadlines, and a list of requests in progress.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tidegate_core::session::*;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const START: u64 = 1_800_000_000_000;
-/// Longest time from a session's end until the tick has found it: a bucket of the wheel.
+/// Longest time from a session's end until the tick finds it: a bucket of the wheel.
 const FOUND_MS: u64 = 132;
 const KEYS: usize = 24;
 
-/// Some share a shard, and some the cell in which the search for them begins.
+/// Some keys share a shard, and some the cell in which the search for them begins.
 fn key(n: usize) -> SessionKey {
     let n = n as u128;
     SessionKey(match n % 3 {
@@ -32,17 +32,17 @@ fn ms(n: u64) -> Timestamp {
 enum Op {
     Touch(usize),
     Admit(usize, u8),
-    /// Begun so many milliseconds ago.
+    /// A session that began so many milliseconds ago.
     Readmit(usize, u8, u64),
-    /// Of those under way, the one with this number, counted round.
+    /// The n-th request in progress, modulo their number.
     Finish(usize),
     Void(usize),
     FinishAll,
     End(usize),
-    /// By the answer to one of those under way.
+    /// By the response to the n-th request in progress.
     EndOf(usize),
     Leave(usize),
-    /// By the answer to one of them, to this key.
+    /// By the response to the n-th request in progress, to this key.
     Rename(usize, usize),
     EndAll,
     Pass(u64),
@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Known {
-    /// No other is called so.
+    /// Unique among all sessions.
     id: u64,
     begun: u64,
     last: u64,
@@ -102,11 +102,11 @@ struct Model {
     sessions: Sessions,
     config: SessionConfig,
     now: u64,
-    /// When the set-up was last changed.
+    /// When the configuration was last changed.
     configured: u64,
     known: HashMap<usize, Known>,
     ids: u64,
-    /// Requests, and whose they are.
+    /// Requests in progress, with the ids of their sessions.
     under_way: Vec<(SessionRequest, u64)>,
 }
 
@@ -117,7 +117,7 @@ impl Model {
         Self { sessions, config, now: START, configured: START, known, ids: 0, under_way }
     }
 
-    /// Requests of a session that are under way.
+    /// Requests in progress of a session.
     fn busy(&self, known: &Known) -> usize {
         self.under_way.iter().filter(|(_, id)| known.is_open && *id == known.id).count()
     }
@@ -144,7 +144,7 @@ impl Model {
         self.known.insert(k, Known { id, begun, last, requests: 1, is_open: true, tier });
     }
 
-    /// Takes one from those under way, and says by what key its session is known, if that is open.
+    /// Removes the n-th request in progress, and returns the key of its session if that is open.
     fn ending(&mut self, n: usize) -> Option<(SessionRequest, Option<usize>)> {
         let n = n.checked_rem(self.under_way.len())?;
         let k = self.key_of(self.under_way[n].1);
@@ -170,13 +170,13 @@ impl Model {
         }
     }
 
-    /// Whoever is over is nobody.
+    /// The session of a key unless it is over.
     fn alive(&mut self, k: usize) -> Option<&mut Known> {
         let is_over = self.now > self.deadline(self.known.get(&k)?);
         self.known.get_mut(&k).filter(|_| !is_over)
     }
 
-    fn standing(&mut self, k: usize) -> SessionStatus {
+    fn status(&mut self, k: usize) -> SessionStatus {
         match self.alive(k) {
             None => SessionStatus::New,
             Some(known) if known.is_open => SessionStatus::Admitted,
@@ -190,7 +190,7 @@ impl Model {
         pool.map_or((0, Some(0)), |pool| (pool.open, pool.cap))
     }
 
-    fn has_place(&self, tier: u8) -> bool {
+    fn has_slot(&self, tier: u8) -> bool {
         let free = |(open, cap): (u32, Option<u32>)| cap.is_none_or(|cap| open < cap);
         free(self.pool(0)) || tier != 0 && free(self.pool(tier))
     }
@@ -199,10 +199,10 @@ impl Model {
         let now = ms(self.now);
         match op {
             Op::Touch(k) => {
-                let expected = self.standing(k);
-                assert_eq!(self.sessions.standing(key(k), now), expected);
-                let (standing, under_way) = self.sessions.touch(key(k), Cost::ONE, now);
-                assert_eq!((standing, under_way.is_some()), (expected, expected == SessionStatus::Admitted));
+                let expected = self.status(k);
+                assert_eq!(self.sessions.status(key(k), now), expected);
+                let (status, under_way) = self.sessions.touch(key(k), Cost::ONE, now);
+                assert_eq!((status, under_way.is_some()), (expected, expected == SessionStatus::Admitted));
                 self.note(k);
                 self.begins(k, under_way);
             }
@@ -212,7 +212,7 @@ impl Model {
             Op::Void(n) => self.void(n),
             Op::FinishAll => (0..self.under_way.len()).for_each(|n| self.finish(n)),
             Op::End(k) => {
-                let was_open = self.standing(k) == SessionStatus::Admitted;
+                let was_open = self.status(k) == SessionStatus::Admitted;
                 assert_eq!(self.sessions.end(key(k), Ender::Origin, now), was_open);
                 if was_open {
                     self.note_end(k);
@@ -226,7 +226,7 @@ impl Model {
                 k.into_iter().for_each(|k| self.note_end(k));
             }
             Op::Leave(k) => {
-                let was_open = self.standing(k) == SessionStatus::Admitted;
+                let was_open = self.status(k) == SessionStatus::Admitted;
                 assert_eq!(self.sessions.leave(key(k), now), was_open);
                 if was_open {
                     self.known.remove(&k);
@@ -250,7 +250,7 @@ impl Model {
         self.check();
     }
 
-    /// Those that are over now; another configuration does not call them back.
+    /// Removes sessions that are over, so that another configuration does not revive them.
     fn forget(&mut self) {
         let (keys, now) = (self.known.keys().copied().collect::<Vec<_>>(), ms(self.now));
         for k in keys {
@@ -282,7 +282,7 @@ impl Model {
         }
     }
 
-    /// Found only now that it is over, if it is; a request that is over at once otherwise.
+    /// A request that ends at once; it removes the session if that is over.
     fn find(&mut self, k: usize) {
         if let (_, Some(under_way)) = self.sessions.touch(key(k), Cost::ZERO, ms(self.now)) {
             self.sessions.finish(under_way, ms(self.now));
@@ -291,20 +291,20 @@ impl Model {
     }
 
     fn admit(&mut self, k: usize, tier: u8) {
-        let standing = self.standing(k);
+        let status = self.status(k);
         self.find(k);
-        let has_place = self.has_place(tier);
-        assert!(!has_place || self.sessions.has_slot(TierId(tier)));
+        let has_slot = self.has_slot(tier);
+        assert!(!has_slot || self.sessions.has_slot(TierId(tier)));
         let is_full = self.sessions.state().entries >= self.config.max_entries as u64;
-        let expected = match standing {
+        let expected = match status {
             SessionStatus::Admitted => Ok(()),
             SessionStatus::New if is_full => Err(NoSessionSlot::TableFull),
-            _ if has_place => Ok(()),
+            _ if has_slot => Ok(()),
             _ => Err(NoSessionSlot::Taken),
         };
         let admitted = self.sessions.admit(key(k), TierId(tier), Cost::ONE, ms(self.now));
         assert_eq!(admitted.as_ref().map(|_| ()).map_err(|e| *e), expected);
-        match standing {
+        match status {
             SessionStatus::Admitted => self.note(k),
             _ if expected.is_ok() => self.insert(k, self.now, tier),
             _ => {}
@@ -313,18 +313,18 @@ impl Model {
     }
 
     fn readmit(&mut self, k: usize, tier: u8, first: u64) {
-        let standing = self.standing(k);
+        let status = self.status(k);
         self.find(k);
         let is_full = self.sessions.state().entries >= self.config.max_entries as u64;
         let is_too_old = self.now - first > self.config.max_age.as_millis() as u64;
-        let expected = match standing {
+        let expected = match status {
             SessionStatus::Admitted => true,
             SessionStatus::Ended => false,
             SessionStatus::New => !is_full && !is_too_old,
         };
         let readmitted = self.sessions.readmit(key(k), TierId(tier), ms(first), ms(self.now));
         assert_eq!(readmitted.is_some(), expected);
-        match standing {
+        match status {
             SessionStatus::New if expected => self.insert(k, first, tier),
             _ => self.note(k),
         }
@@ -353,9 +353,9 @@ impl Model {
         self.sessions.tick(&seen, ms(self.now));
         let lately = |known: &&Known| self.now <= self.deadline(known).max(self.configured) + FOUND_MS;
         let open = self.known.values().filter(lately).filter(|known| known.is_open).count() as u64;
-        assert!(self.sessions.count().open <= open, "somebody is over and was not found");
+        assert!(self.sessions.count().open <= open, "a session that is over was not found");
         let entries = self.known.values().filter(lately).count() as u64;
-        assert!(self.sessions.state().entries <= entries, "somebody is over and was not forgotten");
+        assert!(self.sessions.state().entries <= entries, "a session that is over was not forgotten");
     }
 
     fn check(&mut self) {
@@ -363,8 +363,8 @@ impl Model {
         assert_eq!(state.count.begun + state.readmitted, state.count.open + state.ended.sum());
         let open: u64 = state.pools.iter().map(|pool| u64::from(pool.open)).sum();
         assert_eq!(open, state.count.open);
-        let alive: Vec<usize> = (0..KEYS).filter(|k| self.standing(*k) == SessionStatus::Admitted).collect();
-        assert!(alive.len() as u64 <= open, "an open session has no place");
+        let alive: Vec<usize> = (0..KEYS).filter(|k| self.status(*k) == SessionStatus::Admitted).collect();
+        assert!(alive.len() as u64 <= open, "an open session has no slot");
         let mut listed = HashMap::new();
         let mut page = SessionPage { next: Some(0), ..SessionPage::default() };
         while let Some(from) = page.next {

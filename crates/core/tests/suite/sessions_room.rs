@@ -1,4 +1,5 @@
-//! The desk and the room where a visitor needs a session's place: nobody enters without one, in order, and waits are honest.
+//! Admission with sessions and a waiting room: no visitor enters without a session slot, visitors enter in
+//! order, and the told waits are honest.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -59,14 +60,13 @@ impl World {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
         let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
         let verdict = self.desk.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, self.now());
-        // Over at once.
         seat.under_way.take().into_iter().for_each(|request| self.sessions.finish(request, self.now()));
-        let has_place = self.sessions.standing(key(n), self.now()) == SessionStatus::Admitted;
+        let has_place = self.sessions.status(key(n), self.now()) == SessionStatus::Admitted;
         assert_eq!(has_place, matches!(verdict, Decision::Enter { .. }), "{n}: {verdict:?}");
         verdict
     }
 
-    /// A request of one that may be admitted, over at once.
+    /// A request of a session that may be admitted; it ends at once.
     fn touch(&self, n: u64) {
         if let (_, Some(request)) = self.sessions.touch(key(n), Cost::ONE, self.now()) {
             self.sessions.finish(request, self.now());
@@ -77,7 +77,7 @@ impl World {
         self.ask(n, TierId(0), Presented::Nothing)
     }
 
-    /// A ticket, and the wait told with it.
+    /// The ticket of a visitor who has to wait, and the told wait.
     fn waits(&self, n: u64) -> (Ticket, Duration) {
         match self.come(n) {
             Decision::Wait { ticket, wait, position: Position::New } => (ticket, wait.wait),
@@ -109,13 +109,13 @@ fn enters(verdict: Decision) -> bool {
 }
 
 #[test]
-fn who_finds_no_place_waits_and_is_called_when_one_is_free() {
+fn visitors_wait_for_a_slot_in_order() {
     for per_second in [100.0, Rate::MAX.get()] {
         let mut world = World::new(2, per_second, WhenFull::Room);
         world.pass(1);
         assert!(enters(world.come(1)) && enters(world.come(2)));
         let tickets: Vec<_> = (3..6).map(|n| (n, world.waits(n).0)).collect();
-        // Nobody's turn comes while all places are taken, whatever the origin could take.
+        // No turn comes while all slots are taken, even at an idle origin.
         for _ in 0..9 {
             world.pass(1);
             for (n, ticket) in &tickets {
@@ -127,7 +127,7 @@ fn who_finds_no_place_waits_and_is_called_when_one_is_free() {
             }
             assert!(!enters(world.come(1_000 + world.now_ms)), "past those who wait");
         }
-        // One place, one visitor: the first.
+        // One free slot admits one visitor: the first.
         for (left, (n, ticket)) in [1, 2, 3].into_iter().zip(&tickets) {
             world.end(left);
             world.pass(1);
@@ -147,31 +147,31 @@ fn who_finds_no_place_waits_and_is_called_when_one_is_free() {
 }
 
 #[test]
-fn a_ticket_in_turn_without_a_place_is_not_used_up() {
+fn a_due_ticket_is_not_redeemed_without_a_slot() {
     let mut world = World::new(1, 100.0, WhenFull::Room);
     world.pass(1);
     assert!(enters(world.come(1)));
     let (ticket, _) = world.waits(2);
     world.end(1);
     world.pass(1);
-    // A session of before a restart comes back, and has the place.
+    // A session from before a restart comes back and takes the slot.
     assert!(world.sessions.readmit(key(9), TierId(0), world.now(), world.now()).is_some());
     let Decision::Wait { ticket: same, wait, position: Position::Kept } =
         world.ask(2, TierId(0), Presented::Ticket(ticket))
     else {
-        panic!("there is no place")
+        panic!("there is no slot")
     };
     assert_eq!((same, wait.wait), (ticket, Duration::from_secs(1)));
     world.end(9);
     world.pass(1);
     assert!(enters(world.ask(2, TierId(0), Presented::Ticket(ticket))));
-    // Used up now; its place is the session's, and no other's.
+    // The ticket is redeemed; the slot belongs to its session.
     assert!(!enters(world.ask(3, TierId(0), Presented::Ticket(ticket))));
     assert_eq!(world.sessions.count().open, 1);
 }
 
 #[test]
-fn newcomers_are_refused_where_they_do_not_wait() {
+fn new_sessions_are_refused_where_they_do_not_wait() {
     let mut world = World::new(1, 100.0, WhenFull::Refuse);
     world.pass(1);
     assert!(enters(world.come(1)));
@@ -180,27 +180,27 @@ fn newcomers_are_refused_where_they_do_not_wait() {
     assert!((Duration::from_secs(1)..=Duration::from_secs(60)).contains(&retry_after), "{retry_after:?}");
     assert_eq!(world.sessions.state().refused, 1);
     world.end(1);
-    assert!(enters(world.come(2)), "refilled at once");
+    assert!(enters(world.come(2)), "the slot is given again at once");
 }
 
 #[test]
-fn a_level_with_places_of_its_own_does_not_wait_for_everybodys() {
+fn a_tier_with_slots_of_its_own_does_not_wait_for_common_ones() {
     let mut world = World::new(1, 100.0, WhenFull::Room);
     world.pass(1);
     assert!(enters(world.come(1)));
     let (ticket, _) = world.waits(2);
     world.waits(3);
     world.pass(1);
-    assert!(enters(world.ask(4, GOLD, Presented::Nothing)), "its own place");
+    assert!(enters(world.ask(4, GOLD, Presented::Nothing)), "the tier's own slot");
     assert!(!enters(world.ask(5, GOLD, Presented::Nothing)), "there was one only");
     world.end(4);
-    // Whoever has waited so far may show the ticket.
+    // A visitor who has waited may show the ticket.
     assert!(enters(world.ask(2, GOLD, Presented::Ticket(ticket))));
     assert!(!enters(world.ask(6, GOLD, Presented::Ticket(ticket))), "it is used up");
 }
 
 #[test]
-fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
+fn a_class_that_never_waits_needs_a_slot_only_with_a_session() {
     let world = World::new(1, 100.0, WhenFull::Room);
     let asking =
         AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown: Presented::Nothing, sends_on: false };
@@ -215,13 +215,14 @@ fn a_class_that_never_waits_needs_a_place_only_if_it_is_asked_for() {
     assert!(matches!(ask(Some(&seat(2))), Decision::NoSessionSlot { .. }), "it cannot wait");
 }
 
-/// Thirty places; each session lasts 8 s and its timeout of 10 s: 1.67 places a second become free. 200 come at once.
+/// Thirty slots; each session lasts 8 s and its timeout of 10 s, so 1.67 slots a second become free. A crowd
+/// of 200 comes at once.
 #[test]
-fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
+fn told_waits_follow_the_slots_that_become_free() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
     let mut rng = 1_u64;
     let mut busy: VecDeque<(u64, u64)> = VecDeque::new();
-    // A minute of ordinary days: lengths are learned.
+    // Two minutes of ordinary load: lengths are learned.
     for tick in 0..1_200 {
         world.pass(1);
         busy.retain(|(n, until)| {
@@ -232,7 +233,7 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
             busy.push_back((tick, world.now_ms + 8_000));
         }
     }
-    // The crowd. Each asks again after the wait told, 2 s at most, and some time.
+    // The crowd. Each visitor asks again every 500 to 1,500 ms.
     let mut crowd: Vec<(u64, Ticket, u64, u64)> = Vec::new();
     for n in 10_000..10_200 {
         match world.come(n) {
@@ -274,7 +275,7 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
         assert!(world.now_ms < began + 300_000, "{} still wait", crowd.len());
     }
     let open = open.iter().sum::<f64>() / open.len() as f64;
-    assert!(open >= 28.0, "{open} of 30 places in use while people wait");
+    assert!(open >= 28.0, "{open} of 30 slots in use while visitors wait");
     let late = order.iter().enumerate().map(|(i, n)| order[..i].iter().filter(|m| *m > n).count()).max();
     assert!(late <= Some(8), "{late:?} overtook one");
     errors.sort_by(f64::total_cmp);
@@ -282,10 +283,10 @@ fn waits_told_go_by_the_places_that_become_free_and_all_are_in_use() {
     assert!(median < 0.15 && worst < 0.3, "told waits: median error {median}, nine tenths within {worst}");
 }
 
-/// Thirty places, taken by a crowd that comes to a gate that knows nothing; each asks for 8 s, so that its place is free after 18 s.
-/// Others come when the first are about to go.
+/// Thirty slots, taken by a crowd before anything is learned; each session sends requests for 8 s, so its
+/// slot is free after 18 s. Others come when the first are about to end.
 #[test]
-fn waits_told_are_honest_from_the_first_one_on() {
+fn the_first_told_waits_are_honest() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
     let mut busy: Vec<(u64, u64)> = Vec::new();
     let mut crowd: Vec<(u64, Ticket, u64, Duration)> = Vec::new();
@@ -302,7 +303,7 @@ fn waits_told_are_honest_from_the_first_one_on() {
             if entered {
                 busy.push((*n, world.now_ms + 8_000));
                 let waited = Duration::from_millis(world.now_ms - came_ms);
-                // At first nobody can know for how long sessions go on asking.
+                // At first the length of sessions is unknown.
                 let most = if *n < 100 { *told * 2 } else { *told * 5 / 4 };
                 let is_honest = (*told / 2..=most).contains(&waited);
                 assert!(is_honest, "{n} was told {told:?} at {came_ms} ms and waited {waited:?}");
@@ -320,13 +321,13 @@ fn waits_told_are_honest_from_the_first_one_on() {
         }
         come = until;
     }
-    // Five rounds of 18 s, the last of ten: no place was left idle for long.
+    // Five rounds of 18 s, the last of ten sessions: no slot was free for long.
     assert!(world.now_ms < 80_000, "all were in after {} ms", world.now_ms);
 }
 
-/// Tokengen sends on no more than tokencheck has places for; who is there without one keeps the ticket.
+/// Tokengen sends on only as many as tokencheck has slots for; a visitor without a slot keeps the ticket.
 #[test]
-fn two_processes_go_by_the_places_of_the_one_that_has_them() {
+fn two_processes_use_the_slots_of_tokencheck() {
     let world = World::new(2, 100.0, WhenFull::Room);
     let generator = &world.desk;
     let room = generator.room().expect("a room");

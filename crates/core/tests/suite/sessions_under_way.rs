@@ -1,25 +1,15 @@
-//! Requests under way keep their session alive; its inactivity counts from the end of the last.
+//! Requests in progress keep their session alive; its inactivity counts from the end of the last one.
 
 use std::time::Duration;
 
-use tidegate_core::gate::Totals;
-use tidegate_core::policies::TierId;
 use tidegate_core::session::*;
-use tidegate_core::units::{Cost, Rate, Timestamp};
+use tidegate_core::units::{Cost, Timestamp};
 
-const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-const TIER: TierId = TierId(0);
+use super::session_table::{START, TIER, at, key, tick};
+
 const HOUR_MS: u64 = 3_600_000;
 
-fn at(ms: u64) -> Timestamp {
-    START + Duration::from_millis(ms)
-}
-
-fn key(n: u128) -> SessionKey {
-    SessionKey(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
-}
-
-/// One place, a timeout of 15 s, an hour at most.
+/// One slot, a timeout of 15 s, a greatest age of an hour.
 fn config() -> SessionConfig {
     SessionConfig {
         timeout: Duration::from_secs(15),
@@ -37,15 +27,10 @@ fn touch(sessions: &Sessions, n: u128, now: Timestamp) -> SessionRequest {
     sessions.touch(key(n), Cost::ONE, now).1.expect("an admitted session")
 }
 
-fn tick(sessions: &Sessions, now: Timestamp) {
-    let gate = Totals::default();
-    sessions.tick(&SessionInputs { capacity: Rate::MAX, is_measured: true, gate: &gate, waiting: 0 }, now);
-}
-
-/// Ticks of 100 ms; when the session was found to be over.
+/// Ticks every 100 ms; returns when one has ended the session.
 fn found_over(sessions: &Sessions, from_ms: u64, until_ms: u64) -> Option<u64> {
     (from_ms..until_ms).step_by(100).find(|ms| {
-        tick(sessions, at(*ms));
+        tick(sessions, 0, at(*ms));
         sessions.count().open == 0
     })
 }
@@ -56,7 +41,7 @@ fn under_way(sessions: &Sessions) -> Vec<u16> {
 
 #[test]
 fn a_slow_request_keeps_its_session_and_the_timeout_counts_from_its_end() {
-    // Also much longer than the wheel; however the session came to have a request under way.
+    // Also much longer than the wheel, and for every way in which a request begins.
     for took_ms in [16_000, 66_950, 67_200, 600_000] {
         for begins in ["admit", "touch", "readmit"] {
             let sessions = Sessions::new(&config(), START);
@@ -73,12 +58,12 @@ fn a_slow_request_keeps_its_session_and_the_timeout_counts_from_its_end() {
                 }
             };
             assert_eq!(found_over(&sessions, 100, took_ms), None, "{begins}, {took_ms} ms");
-            assert_eq!(sessions.standing(key(1), at(took_ms)), SessionStatus::Admitted);
+            assert_eq!(sessions.status(key(1), at(took_ms)), SessionStatus::Admitted);
             assert_eq!(admit(&sessions, 2, at(took_ms)), Err(NoSessionSlot::Taken));
             sessions.finish(slow, at(took_ms));
-            // To the millisecond for who asks, to a bucket of the wheel and a tick for the others.
-            assert_eq!(sessions.standing(key(1), at(took_ms + 15_000)), SessionStatus::Admitted);
-            assert_eq!(sessions.standing(key(1), at(took_ms + 15_001)), SessionStatus::New);
+            // To the millisecond for a request that asks, to a bucket of the wheel and a tick for the tick.
+            assert_eq!(sessions.status(key(1), at(took_ms + 15_000)), SessionStatus::Admitted);
+            assert_eq!(sessions.status(key(1), at(took_ms + 15_001)), SessionStatus::New);
             let found = found_over(&sessions, took_ms, took_ms + 20_000);
             let found_ms = found.expect("it was not found to be over") - took_ms;
             assert!((15_000..15_300).contains(&found_ms), "{begins}, {took_ms} ms: {found_ms} ms");
@@ -89,25 +74,25 @@ fn a_slow_request_keeps_its_session_and_the_timeout_counts_from_its_end() {
 }
 
 #[test]
-fn the_last_of_several_to_end_counts_whatever_came_last() {
+fn the_end_of_the_last_request_counts() {
     let sessions = Sessions::new(&config(), START);
     let long = admit(&sessions, 1, at(0)).unwrap();
     let short = touch(&sessions, 1, at(1_000));
     assert_eq!(under_way(&sessions), [2]);
     sessions.finish(short, at(2_000));
-    assert_eq!(sessions.standing(key(1), at(40_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(1), at(40_000)), SessionStatus::Admitted);
     sessions.finish(long, at(40_000));
     assert_eq!(under_way(&sessions), [0]);
     assert_eq!(sessions.list(0, 1).sessions[0].last, at(40_000));
-    // One that never reached the origin was there as well until then.
+    // A request that never reached the origin counts until it is voided.
     let shed = touch(&sessions, 1, at(50_000));
     sessions.void(shed, at(70_000));
-    assert_eq!(sessions.standing(key(1), at(85_000)), SessionStatus::Admitted);
-    assert_eq!(sessions.standing(key(1), at(85_001)), SessionStatus::New);
+    assert_eq!(sessions.status(key(1), at(85_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(1), at(85_001)), SessionStatus::New);
 }
 
 #[test]
-fn its_age_ends_a_session_whatever_is_under_way() {
+fn the_greatest_age_ends_a_session_with_requests_in_progress() {
     let sessions = Sessions::new(&config(), START);
     let endless = admit(&sessions, 1, at(0)).unwrap();
     assert_eq!(found_over(&sessions, HOUR_MS - 200_000, HOUR_MS), None);
@@ -120,7 +105,7 @@ fn its_age_ends_a_session_whatever_is_under_way() {
 }
 
 #[test]
-fn what_was_begun_in_a_session_that_has_ended_is_nothing_to_the_next_one_of_its_key() {
+fn a_request_of_an_ended_session_does_not_touch_the_next_one_of_its_key() {
     type EndIt = fn(&Sessions);
     let ends: [(&str, EndIt); 4] = [
         ("origin", |s| assert!(s.end(key(1), Ender::Origin, at(1)))),
@@ -143,29 +128,29 @@ fn what_was_begun_in_a_session_that_has_ended_is_nothing_to_the_next_one_of_its_
                     sessions.finish(old, at(2))
                 }
                 assert_eq!(under_way(&sessions), [1], "{name}");
-                assert_eq!(sessions.standing(key(1), at(90_000)), SessionStatus::Admitted, "{name}");
+                assert_eq!(sessions.status(key(1), at(90_000)), SessionStatus::Admitted, "{name}");
                 sessions.finish(new, at(90_000));
-                assert_eq!(sessions.standing(key(1), at(105_001)), SessionStatus::New, "{name}");
+                assert_eq!(sessions.status(key(1), at(105_001)), SessionStatus::New, "{name}");
             }
         }
     }
 }
 
 #[test]
-fn an_ended_session_is_forgotten_a_timeout_later_whatever_is_under_way() {
+fn an_ended_session_is_forgotten_a_timeout_later() {
     let sessions = Sessions::new(&config(), START);
     let slow = admit(&sessions, 1, at(0)).unwrap();
-    tick(&sessions, at(1_000));
+    tick(&sessions, 0, at(1_000));
     assert!(sessions.end(key(1), Ender::Operator, at(1_000)));
-    assert_eq!(sessions.standing(key(1), at(16_000)), SessionStatus::Ended);
-    tick(&sessions, at(16_300));
-    assert_eq!((sessions.standing(key(1), at(16_300)), sessions.state().entries), (SessionStatus::New, 0));
+    assert_eq!(sessions.status(key(1), at(16_000)), SessionStatus::Ended);
+    tick(&sessions, 0, at(16_300));
+    assert_eq!((sessions.status(key(1), at(16_300)), sessions.state().entries), (SessionStatus::New, 0));
     sessions.finish(slow, at(17_000));
     assert_eq!((sessions.count().open, sessions.state().entries), (0, 0));
 }
 
 #[test]
-fn a_session_that_is_renamed_takes_all_that_is_under_way_along() {
+fn a_renamed_session_keeps_its_requests_in_progress() {
     let sessions = Sessions::new(&config(), START);
     let stream = admit(&sessions, 1, at(0)).unwrap();
     let mut login = touch(&sessions, 1, at(1_000));
@@ -177,19 +162,19 @@ fn a_session_that_is_renamed_takes_all_that_is_under_way_along() {
     }
     sessions.finish(login, at(5_000));
     assert_eq!(under_way(&sessions), [2]);
-    // One that knows the first name only renames it as well.
+    // A request that knows only the first key renames it as well.
     let mut poll = poll;
     assert!(sessions.rename(&mut poll, key(4), at(30_000)));
     sessions.finish(poll, at(30_000));
-    assert_eq!(sessions.standing(key(4), at(90_000)), SessionStatus::Admitted, "the stream goes on");
+    assert_eq!(sessions.status(key(4), at(90_000)), SessionStatus::Admitted, "the stream is in progress");
     sessions.finish(stream, at(90_000));
     assert_eq!(under_way(&sessions), [0]);
-    assert_eq!(sessions.standing(key(4), at(105_000)), SessionStatus::Admitted);
-    assert_eq!(sessions.standing(key(4), at(105_001)), SessionStatus::New);
+    assert_eq!(sessions.status(key(4), at(105_000)), SessionStatus::Admitted);
+    assert_eq!(sessions.status(key(4), at(105_001)), SessionStatus::New);
 }
 
 #[test]
-fn an_answer_ends_the_session_of_its_request_by_whatever_name_and_no_other() {
+fn a_response_ends_the_session_of_its_request_and_no_other() {
     let sessions = Sessions::new(&SessionConfig { remembers_ended: false, ..config() }, START);
     let mut logout = admit(&sessions, 1, at(0)).unwrap();
     let mut late = touch(&sessions, 1, at(0));
@@ -199,7 +184,7 @@ fn an_answer_ends_the_session_of_its_request_by_whatever_name_and_no_other() {
     assert_eq!((sessions.count().open, sessions.state().ended.origin), (0, 1));
     let next = admit(&sessions, 2, at(1)).unwrap();
     for request in [&mut logout, &mut late, &mut login] {
-        assert!(!sessions.end_of(request, Ender::Origin, at(1)), "the next one's");
+        assert!(!sessions.end_of(request, Ender::Origin, at(1)), "the next session");
     }
     for request in [logout, late, login] {
         sessions.finish(request, at(1));
@@ -209,7 +194,7 @@ fn an_answer_ends_the_session_of_its_request_by_whatever_name_and_no_other() {
 }
 
 #[test]
-fn of_two_that_become_one_all_that_is_under_way_counts() {
+fn merged_sessions_count_the_requests_of_both() {
     let sessions = Sessions::new(&SessionConfig { cap: Cap::None, ..config() }, START);
     let streams = [1, 2].map(|n| admit(&sessions, n, at(0)).unwrap());
     let mut login = touch(&sessions, 1, at(1_000));
@@ -220,7 +205,7 @@ fn of_two_that_become_one_all_that_is_under_way_counts() {
         sessions.finish(stream, at(60_000));
         assert_eq!(under_way(&sessions), [left]);
     }
-    // With one that was ended early they end.
+    // Merged with a session that was ended early it ends.
     let stream = touch(&sessions, 2, at(61_000));
     let mut login = touch(&sessions, 2, at(61_000));
     let ended = admit(&sessions, 3, at(61_000)).unwrap();
@@ -229,11 +214,11 @@ fn of_two_that_become_one_all_that_is_under_way_counts() {
     for request in [ended, stream, login] {
         sessions.finish(request, at(70_000));
     }
-    assert_eq!((sessions.count().open, sessions.standing(key(3), at(70_000))), (0, SessionStatus::Ended));
+    assert_eq!((sessions.count().open, sessions.status(key(3), at(70_000))), (0, SessionStatus::Ended));
 }
 
 #[test]
-fn more_than_can_be_counted_are_not_and_none_is_taken_back_for_them() {
+fn requests_beyond_the_counter_are_not_counted() {
     const MOST: usize = u16::MAX as usize;
     let sessions = Sessions::new(&SessionConfig { cap: Cap::None, ..config() }, START);
     let mut counted = vec![admit(&sessions, 1, at(0)).unwrap()];
@@ -243,7 +228,7 @@ fn more_than_can_be_counted_are_not_and_none_is_taken_back_for_them() {
     sessions.finish(beyond.pop().unwrap(), at(1));
     sessions.void(beyond.pop().unwrap(), at(1));
     assert_eq!(under_way(&sessions), [u16::MAX]);
-    // Of another that becomes one with it none can be counted either, nor are they when there is room again.
+    // Nor are those of a session that is merged with it, also when the counter has room again.
     let stream = admit(&sessions, 2, at(0)).unwrap();
     let mut login = touch(&sessions, 2, at(0));
     sessions.finish(counted.pop().unwrap(), at(1));
@@ -254,23 +239,23 @@ fn more_than_can_be_counted_are_not_and_none_is_taken_back_for_them() {
     sessions.finish(login, at(1));
     counted.into_iter().for_each(|request| sessions.finish(request, at(2)));
     assert_eq!(under_way(&sessions), [0]);
-    // It does not call back what is over.
+    // An uncounted request does not revive an expired session.
     sessions.finish(beyond.pop().unwrap(), at(15_100));
-    assert_eq!((sessions.standing(key(1), at(15_100)), sessions.count().open), (SessionStatus::New, 0));
+    assert_eq!((sessions.status(key(1), at(15_100)), sessions.count().open), (SessionStatus::New, 0));
 }
 
 #[test]
-fn a_reload_goes_by_the_new_times_from_the_end_of_what_is_under_way() {
+fn new_lifetimes_hold_for_sessions_with_requests_in_progress() {
     let day = SessionConfig { timeout: Duration::from_secs(86_400), ..config() };
     let sessions = Sessions::new(&day, START);
     let slow = admit(&sessions, 1, at(0)).unwrap();
-    tick(&sessions, at(1_000));
+    tick(&sessions, 0, at(1_000));
     sessions.configure(&config(), at(20_000));
-    assert_eq!(sessions.count().open, 1, "it is under way");
+    assert_eq!(sessions.count().open, 1, "a request is in progress");
     sessions.finish(slow, at(20_100));
     let found = found_over(&sessions, 20_100, 40_000).expect("it was not found to be over");
     assert!((35_100..35_400).contains(&found), "{found} ms");
-    // Its age is over by the new times, whatever is under way.
+    // It is too old by the new lifetimes, in spite of the request in progress.
     let slow = admit(&sessions, 2, at(40_000)).unwrap();
     sessions.configure(&SessionConfig { max_age: Duration::from_secs(10), ..config() }, at(60_000));
     assert_eq!((sessions.count().open, sessions.state().ended.age), (0, 1));
@@ -278,7 +263,7 @@ fn a_reload_goes_by_the_new_times_from_the_end_of_what_is_under_way() {
 }
 
 #[test]
-fn many_workers_rename_and_end_requests_at_once_and_none_is_forgotten() {
+fn workers_at_once_rename_and_finish_and_lose_no_request() {
     let sessions = Sessions::new(&SessionConfig { cap: Cap::None, ..config() }, START);
     let begun: Vec<_> = (0..4_u128).map(|n| admit(&sessions, n, at(0)).unwrap()).collect();
     std::thread::scope(|scope| {
@@ -288,7 +273,6 @@ fn many_workers_rename_and_end_requests_at_once_and_none_is_forgotten() {
                 for n in 0..4_000_u128 {
                     let (from, to) = ((n + worker) % 8, (n * 5 + worker * 3) % 8);
                     let Some(mut request) = sessions.touch(key(from), Cost::ONE, at(1)).1 else { continue };
-                    // Crosswise with the others.
                     sessions.rename(&mut request, key(to), at(1));
                     sessions.finish(request, at(1));
                 }

@@ -9,7 +9,7 @@ use tidegate_core::units::{Cost, Timestamp};
 
 const START: u64 = 1_800_000_000;
 const MAX_WAIT_S: u64 = 12;
-/// Small, so that a history laps it.
+/// Small, so that a history goes around it.
 const RING_S: u64 = 32;
 
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Model {
             self.cells.entry(second).or_default().visitors += 1;
             self.ledger += cost - rest;
             if rest > 0 {
-                // It does not fit as a whole.
+                // It does not fit completely.
                 self.give_back(second, cost.min(limit - before), cost - rest);
                 self.passed = self.passed.min(second);
                 return None;

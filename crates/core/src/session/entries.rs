@@ -1,32 +1,32 @@
-//! One shard of the table: entries in a slab, an index over them, and the wheel of their deadlines.
+//! The entries of one shard: a slab, an index over it by key, and a timer wheel of deadlines.
 //!
 //! ```text
-//! index   4 bytes a cell, at most 7/8 full     key's bits ─► number of the entry       (open addressing, no tombstones)
+//! index   4 bytes a cell, at most 7/8 full     bits of the key ─► number of the entry     (open addressing)
 //! slab   48 bytes an entry                     links to its neighbours in a bucket of the wheel
-//! wheel   4 bytes a bucket, 512 of 131 ms      deadline ─► who is due then
+//! wheel   4 bytes a bucket, 512 of 131 ms      deadline ─► entries that are due then
 //! ```
 //!
-//! **Lazy.** A request moves its entry's deadline, not the entry: it stays in the bucket of the deadline it had when it was filed.
-//! When that bucket comes, whoever is not due is filed again, for the deadline it has then or the far end of the wheel. So a
-//! request costs one line of memory, and a session is looked at once in 67 s or in its timeout, whichever is more often.
+//! **Lazy wheel.** A request moves its entry's deadline but not the entry, which stays in the bucket of the
+//! deadline it had when it was filed. When that bucket comes, an entry that is not over is filed again, for
+//! its present deadline or the far end of the wheel. So a request touches one line of memory, and a session
+//! is examined once in 67 s or once in its timeout, whichever is more often.
 //!
-//! **Under way.** The end of a session's last request under way brings its deadline from `max_age` back to a timeout from then. So that
-//! nobody has to be filed anew for that, whoever has requests under way is filed as if they ended now: they end later, and no deadline
-//! comes before its bucket.
+//! **Requests in progress.** The end of a session's last request brings its deadline from `max_age` back to a
+//! timeout from then. An entry with requests in progress is therefore filed as if they ended now: they end
+//! later, so no deadline comes before its bucket, and no entry has to be filed again when a request ends.
 //!
-//! **Doubly linked**, so that one who leaves early is taken out at once: buckets of the departed would hold memory, and a table
-//! that many of them had filled would refuse those who come.
+//! **Doubly linked buckets**, so that a session that ends early is removed at once. Otherwise the buckets
+//! would hold memory for ended sessions, and a table filled by them would refuse new ones.
 //!
-//! Rejected: a `HashMap` of entries (a third of its cells is always empty, at 48 bytes each, and it gives no number that links
-//! could go by); a heap (a touch costs a logarithm); a hierarchical wheel (looking at everybody once in 67 s costs the control
-//! thread less than a thousandth of a second per second and million).
+//! Rejected: a `HashMap` of entries (a third of its cells is always empty, at 48 bytes each, and it gives no
+//! number for the links); a heap (a request costs a logarithm); a hierarchical wheel (examining every entry
+//! once in 67 s costs the control thread less than a thousandth of a second per second and million entries).
 
-use super::entry::{Entry, NIL, State, halves};
-use super::lifetimes::Lifetimes;
+use super::entry::{Entry, Lifetimes, NIL, State, halves};
 use super::types::SessionKey;
 use crate::units::Timestamp;
 
-/// With a bucket's number: who stands first in it.
+/// Marks the `prev` of a bucket's first entry, which holds the bucket's number.
 const HEAD: u32 = 1 << 31;
 /// Buckets of the wheel.
 const BUCKETS: u64 = 512;
@@ -35,27 +35,27 @@ const SPAN_BITS: u32 = 17;
 /// Cells of the index for 7/8 as many entries.
 const LEAST_CELLS: usize = 16;
 
-/// Where its search begins. The low bits chose the shard.
+/// The cell at which the search for a key begins. The low bits of the key chose the shard.
 fn hash(key: [u64; 2]) -> usize {
     (key[1] >> 8 ^ key[0]) as usize
 }
 
-/// One shard.
-pub(super) struct Shard {
+/// The entries of one shard.
+pub(super) struct Entries {
     cells: Vec<u32>,
     slab: Vec<Entry>,
-    /// First of the unused entries.
+    /// First unused entry.
     unused: u32,
     len: usize,
-    /// The next session's.
+    /// Running number of sessions.
     number: u16,
-    /// First of each bucket.
+    /// First entry of each bucket.
     wheel: Box<[u32]>,
     /// Buckets before this one have been emptied.
     at: u64,
 }
 
-impl Shard {
+impl Entries {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
             cells: Vec::new(),
@@ -68,7 +68,7 @@ impl Shard {
         }
     }
 
-    /// Bytes it has taken of the heap.
+    /// Bytes of the heap.
     pub(super) fn bytes(&self) -> usize {
         self.cells.capacity() * size_of::<u32>()
             + self.slab.capacity() * size_of::<Entry>()
@@ -80,13 +80,13 @@ impl Shard {
         Some(&mut self.slab[self.cells[cell] as usize])
     }
 
-    /// What tells a session from others that were born in the same millisecond.
+    /// A running number that tells a session from others of the same millisecond.
     pub(super) fn number(&mut self) -> u16 {
         self.number = self.number.wrapping_add(1);
         self.number
     }
 
-    /// Takes in one whose key is not here.
+    /// Inserts an entry whose key is not present.
     pub(super) fn insert(&mut self, entry: Entry, lives: &Lifetimes, now: Timestamp) {
         debug_assert!(self.cell_of(entry.key).is_none(), "{:?} is here already", entry.key());
         if (self.len + 1) * 8 > self.cells.len() * 7 {
@@ -98,7 +98,7 @@ impl Shard {
         self.file(slot, lives, now);
     }
 
-    /// Takes one out.
+    /// Removes the entry of a key.
     pub(super) fn remove(&mut self, key: SessionKey) -> Option<Entry> {
         let cell = self.cell_of(halves(key))?;
         let slot = self.cells[cell];
@@ -112,7 +112,11 @@ impl Shard {
         Some(entry)
     }
 
-    /// One that is over by `now`, taken out; looks at `most` entries. `Err`: as many were looked at, there may be more.
+    /// Removes one entry that is over; `None`: there is none. `most` counts down the entries that may be
+    /// examined.
+    ///
+    /// # Errors
+    /// `most` is zero and there may be more.
     pub(super) fn expire(
         &mut self,
         lives: &Lifetimes,
@@ -120,7 +124,7 @@ impl Shard {
         most: &mut usize,
     ) -> Result<Option<Entry>, More> {
         let present = bucket(now);
-        // After a long pause every bucket is looked at once.
+        // After a long pause every bucket is examined once.
         self.at = self.at.max(present.saturating_sub(BUCKETS));
         while self.at < present {
             let slot = self.wheel[(self.at % BUCKETS) as usize];
@@ -142,7 +146,7 @@ impl Shard {
         Ok(None)
     }
 
-    /// Files everybody again: deadlines have changed.
+    /// Files every entry again. To be called when deadlines have changed.
     pub(super) fn refile(&mut self, lives: &Lifetimes, now: Timestamp) {
         for slot in 0..self.slab.len() as u32 {
             if self.slab[slot as usize].state != State::Unused {
@@ -152,10 +156,10 @@ impl Shard {
         }
     }
 
-    /// Those in a stretch of the slab, unused ones among them; `None`: the slab ends before.
-    pub(super) fn stretch(&mut self, from: usize, places: usize) -> Option<&mut [Entry]> {
+    /// Some entries of the slab, unused ones among them; `None`: the slab ends before.
+    pub(super) fn stretch(&mut self, from: usize, count: usize) -> Option<&mut [Entry]> {
         let len = self.slab.len();
-        (from < len).then(|| &mut self.slab[from..len.min(from.saturating_add(places))])
+        (from < len).then(|| &mut self.slab[from..len.min(from.saturating_add(count))])
     }
 
     fn allocate(&mut self, entry: Entry) -> u32 {
@@ -166,7 +170,7 @@ impl Shard {
             return slot;
         }
         if self.slab.len() == self.slab.capacity() {
-            // By a quarter, not twofold: at 48 bytes an entry room for later is dear.
+            // Grow by a quarter, not twofold: unused entries of 48 bytes are expensive.
             self.slab.reserve_exact((self.slab.len() / 4).max(LEAST_CELLS));
         }
         self.slab.push(entry);
@@ -204,7 +208,7 @@ impl Shard {
         }
     }
 
-    /// Empties a cell, and moves up whoever was behind it only because it was taken.
+    /// Empties a cell and moves up the entries that follow only because it was taken.
     fn close_gap(&mut self, mut gap: usize) {
         let mask = self.cells.len() - 1;
         let mut cell = gap;
@@ -223,10 +227,10 @@ impl Shard {
         self.cells[gap] = NIL;
     }
 
-    /// Puts one into the bucket after which it is to be looked at, or the last one there is.
+    /// Files an entry in the bucket of the time it is due, or in the last one of the wheel.
     fn file(&mut self, slot: u32, lives: &Lifetimes, now: Timestamp) {
         let due = bucket(self.slab[slot as usize].due(lives, now));
-        // The bucket must be past altogether before anybody of it is surely over.
+        // All entries of a bucket are over only when the whole bucket is past.
         let bucket = due.clamp(self.at, self.at + BUCKETS - 1) % BUCKETS;
         let first = std::mem::replace(&mut self.wheel[bucket as usize], slot);
         if first != NIL {
@@ -249,7 +253,7 @@ impl Shard {
     }
 }
 
-/// Some were not looked at.
+/// Some entries were not examined.
 #[derive(Debug)]
 pub(super) struct More;
 
