@@ -15,14 +15,13 @@ use tokio::sync::mpsc;
 /// What the admin API answers with.
 pub(super) type Answer = Response<Content>;
 
-/// What a handler returns: an answer, or why there is none.
+/// What a handler returns.
 pub(super) type Outcome = Result<Answer, Problem>;
 
 /// An answer's body.
 pub(super) enum Content {
-    /// All of it.
     Whole(Full<Bytes>),
-    /// It goes on until the sender is dropped.
+    /// Goes on until the sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
 }
 
@@ -55,15 +54,15 @@ impl Body for Content {
     }
 }
 
-/// Why a request got no other answer. The kinds and what they mean are listed in `docs/api.md`.
+/// A problem document. `docs/api.md` lists the kinds.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,
-    /// The end of the `type` URI: programs tell kinds apart by it.
+    /// The end of the `type` URI, by which programs tell kinds apart.
     kind: &'static str,
     title: &'static str,
     detail: String,
-    /// What exactly is wrong with the request, one by one.
+    /// Every single mistake in the request.
     mistakes: Vec<Value>,
     field: Option<Box<(HeaderName, HeaderValue)>>,
 }
@@ -85,7 +84,7 @@ impl Problem {
             .with(http::header::WWW_AUTHENTICATE, "Bearer")
     }
 
-    /// 403: understood, and not for this asker.
+    /// 403: this client may not.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "Not permitted", detail.into())
     }
@@ -95,7 +94,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found", "No such resource", detail.into())
     }
 
-    /// 405, with what would be right.
+    /// 405, with the methods allowed.
     pub fn method(path: &str, allowed: &str) -> Self {
         let detail = format!("{path} takes {allowed}");
         let title = "The resource does not take this method";
@@ -141,13 +140,13 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not now", detail.into())
     }
 
-    /// With every single mistake.
+    /// Adds every single mistake.
     pub fn mistakes(mut self, mistakes: Vec<Value>) -> Self {
         self.mistakes = mistakes;
         self
     }
 
-    /// With a field of the answer's head.
+    /// Adds a header.
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.field = HeaderValue::from_str(value).ok().map(|value| Box::new((name, value)));
         self
@@ -176,32 +175,31 @@ fn answer(content_type: &'static str, content: Content) -> Answer {
     let mut answer = Response::new(content);
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Figures are of now, and some are secret to whoever has no token.
+    // Figures are of now, and clients without a token must not see some of them.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
-/// A whole body of this type.
 pub(super) fn whole(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     answer(content_type, Content::Whole(Full::new(body.into())))
 }
 
-/// A body that goes on.
+/// A body that is sent as its parts come.
 pub(super) fn stream(content_type: &'static str, parts: mpsc::Receiver<Bytes>) -> Answer {
     answer(content_type, Content::Stream(parts))
 }
 
-/// A line for people.
+/// A plain text.
 pub(super) fn text(text: impl Into<Bytes>) -> Answer {
     whole("text/plain; charset=utf-8", text)
 }
 
-/// A document.
+/// A JSON document.
 pub(super) fn document(value: &Value) -> Answer {
     whole("application/json", format!("{value}\n"))
 }
 
-/// Nothing but a head.
+/// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Content::Whole(Full::default()));
     *answer.status_mut() = status;

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::route::{Param, Place};
 use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
 
-/// Records of one answer, if nobody says otherwise.
+/// Records of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most records of one answer: some 200 kB.
 const MOST: usize = 1000;

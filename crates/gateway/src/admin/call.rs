@@ -15,8 +15,8 @@ use crate::control::config_store::ConfigStore;
 use crate::control::driver::Control;
 use crate::shared::Shared;
 
-/// Answers made from a disk at the same time. Clients may leave and ask again, so the bound on connections does not bound
-/// these.
+/// Answers that read a disk at a time. The bound on connections does not bound them, since clients may leave
+/// and ask again.
 const MAX_SLOW: usize = 4;
 
 /// The admin API of one gate.

@@ -1,4 +1,4 @@
-//! From a request to the handler that the table names, and back.
+//! From a request to its handler, and back.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Longest wait for one.
+/// Longest wait for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers one request.
@@ -75,27 +75,28 @@ async fn perform(
     match route.handler {
         Handler::Quick(handle) => handle(&call),
         Handler::Slow(handle) => {
-            let place = api.slow.clone().acquire_owned().await.map_err(ended)?;
-            apart(place, move || handle(&call)).await
+            let permit = api.slow.clone().acquire_owned().await.map_err(ended)?;
+            apart(permit, move || handle(&call)).await
         }
         Handler::Change(handle) => {
-            let place = api.next_change.clone().acquire_owned().await.map_err(ended)?;
-            apart(place, move || handle(&call)).await
+            let permit = api.next_change.clone().acquire_owned().await.map_err(ended)?;
+            apart(permit, move || handle(&call)).await
         }
         Handler::Urgent(handle) => apart((), move || handle(&call)).await,
     }
 }
 
-/// On a thread of its own. Who asks may leave; what was begun goes on and keeps its place until it is over.
-async fn apart<P: Send + 'static>(place: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+/// Runs `work` on a thread of its own. If the client leaves, the work goes on and keeps its permit until it
+/// is done.
+async fn apart<P: Send + 'static>(permit: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     let done = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         work()
     });
     done.await.unwrap_or_else(|e| Err(Problem::internal(format!("the answer was not finished: {e}"))))
 }
 
-/// A path or a method that the table does not have.
+/// The answer to a path or method that the table does not have.
 fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Outcome {
     if here.is_empty() {
         let hint = did_you_mean(target, ROUTES.iter().map(|route| route.path)).unwrap_or_default();
@@ -114,7 +115,8 @@ fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Out
     Ok(answer)
 }
 
-/// The query's parameters as the table has them; others are mistakes, for a misspelt one would be obeyed by nobody.
+/// The query's parameters, typed as the table says. Unknown ones are mistakes: a misspelt one would be
+/// ignored silently.
 fn query(params: &'static [Param], text: &str) -> Result<Vec<(&'static str, Value)>, Problem> {
     let known = || params.iter().filter(|param| param.place == Place::Query);
     let (mut out, mut wrong) = (Vec::<(&str, Value)>::new(), Vec::new());
@@ -162,7 +164,7 @@ fn decoded(text: &str) -> Result<String, Problem> {
     decoded.map(Cow::into_owned).map_err(|_| Problem::bad_request("the query is not UTF-8"))
 }
 
-/// The body, if it is what the table says; `Null` for none where none is needed.
+/// The body, checked against its schema; `Null` if there is none and none is needed.
 async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {

@@ -1,4 +1,4 @@
-//! Why a request was refused.
+//! `GET /v1/explain/{id}`: why a request was refused.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use super::route::{Param, Place, Reply};
 use super::schema::{a, maybe, object};
 use crate::shared::policies::refusals::KEPT;
 
-/// The request's id.
 pub(super) const ID: Param = Param {
     name: "id",
     place: Place::Path,
@@ -16,7 +15,6 @@ pub(super) const ID: Param = Param {
     schema: || json!({ "type": "string" }),
 };
 
-/// Not among the last refusals.
 pub(super) const UNKNOWN: Reply =
     Reply::problem(http::StatusCode::NOT_FOUND, "The request is not among the last refused.");
 

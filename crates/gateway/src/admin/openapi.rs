@@ -64,7 +64,7 @@ fn operation(route: &Route) -> Value {
     let mut add = |reply: &Reply| {
         let about = || json!({ "description": reply.about });
         let entry = replies.entry(reply.status.as_str()).or_insert_with(about);
-        // The first has the word; another form of the same answer is added to it.
+        // The first description of a status wins; other media types are added to it.
         if let Some((media, schema)) = reply.content
             && entry["content"].get(media).is_none()
         {
@@ -85,14 +85,14 @@ fn operation(route: &Route) -> Value {
     }
     operation["security"] = match route.access {
         Access::Open => json!([]),
-        // `{}`: without tokens configured, none is asked for.
+        // `{}`: without configured tokens, none is required.
         Access::Read => json!([{}, { "reader": [] }, { "admin": [] }]),
         Access::Write => json!([{}, { "admin": [] }]),
     };
     operation
 }
 
-/// What the dispatch itself may answer before the handler is asked.
+/// The answers of the dispatch itself.
 fn of_the_dispatch(route: &Route) -> Vec<Reply> {
     use http::StatusCode as S;
     let mut all = vec![Reply::problem(S::BAD_REQUEST, "The query or the body cannot be understood.")];

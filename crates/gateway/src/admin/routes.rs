@@ -1,5 +1,5 @@
-//! The table of routes. The dispatch, `405` with `Allow`, `OPTIONS`, access control and `/v1/openapi.json` all follow from it:
-//! a route is one entry here and one handler.
+//! The table of routes. The dispatch, `405` with `Allow`, `OPTIONS`, access control and `/v1/openapi.json`
+//! all follow from it: a route is one entry here and one handler.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! `/v1/sessions`: who is admitted; ends sessions early.
+//! `/v1/sessions`: lists admitted sessions, and ends them early.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::shared::sessions::{self, written};
 use tidegate_settings::DEFAULT;
 
-/// Sessions of one answer, if nobody says otherwise.
+/// Sessions of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most sessions of one answer: some 150 kB.
 const MOST: usize = 1000;
@@ -41,11 +41,9 @@ pub(super) const KEY: Param = Param {
     schema: || json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }),
 };
 
-/// There are none.
 pub(super) const NOT_COUNTED: Reply =
     Reply::problem(StatusCode::CONFLICT, "Sessions are not counted, or by another process.");
 
-/// Not one of them.
 pub(super) const UNKNOWN: Reply =
     Reply::problem(StatusCode::NOT_FOUND, "There is no open session of this key.");
 
@@ -95,7 +93,7 @@ pub(super) fn tier_name(live: &Config, tier: TierId) -> &str {
     live.tiers.get(tier).map_or(DEFAULT, |tier| &*tier.name)
 }
 
-/// Everything; null: sessions are not counted here.
+/// The table in figures; null: sessions are not counted here.
 pub(super) fn state(shared: &Shared) -> Value {
     let Some(table) = sessions::counted(shared) else { return Value::Null };
     let (live, s) = (shared.config.load(), table.state());
@@ -113,7 +111,6 @@ pub(super) fn state(shared: &Shared) -> Value {
     })
 }
 
-/// One session, for operators.
 fn line_of(live: &Config, line: &SessionLine) -> Value {
     json!({
         "key": written(line.key), "tier": tier_name(live, line.tier),

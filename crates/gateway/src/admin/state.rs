@@ -1,9 +1,10 @@
-//! Health, figures, and what ends or renews the process's work.
+//! Health, metrics, the state document and its events, reload, drain, and the report of a tokencheck.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tidegate_core::detect::Judgement;
 use tidegate_core::rules::{RuleConfig, RuleState, Truth};
 use tidegate_core::units::Timestamp;
@@ -20,8 +21,10 @@ use crate::control::congestion::Congestion;
 use crate::control::congestion::readings::Readings;
 use crate::control::driver::Control;
 use crate::control::feedback;
+use crate::shared::Shared;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::figures::ClassShown;
+use crate::shared::policies::stats::{Done, RuleStats};
 use tidegate_settings::kind::Named as _;
 use tidegate_settings::{Change, Detector, Watched};
 
@@ -72,7 +75,7 @@ pub(super) fn events(call: &Call) -> Outcome {
     Ok(stream(EVENT_STREAM, parts))
 }
 
-/// Everything at a glance.
+/// The state document of `GET /v1/state` and `/v1/events`.
 pub(super) fn document_of(control: &Control) -> Value {
     let f = control.figures();
     let live = control.shared().config.load();
@@ -81,14 +84,14 @@ pub(super) fn document_of(control: &Control) -> Value {
     let classes: Vec<Value> = f
         .classes(&live)
         .filter_map(|class| {
-            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
+            let (ClassShown { id, facts, load, .. }, counts) = (&class, class.totals.as_ref()?);
             let now = f.window.class(*id);
             Some(json!({
                 "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
                 "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
                 "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
                 "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
-                "queued": queued, "in_flight": in_flight,
+                "queued": load.queued, "in_flight": load.in_flight,
             }))
         })
         .collect();
@@ -128,10 +131,20 @@ pub(super) fn document_of(control: &Control) -> Value {
         "replicas": replicas,
         "detectors": detectors(&congestion, control.congestion().readings(), f.at),
         "rules": rules(&congestion),
-        "enforced": control.shared().policies.ledger.json(),
+        "enforced": enforced(control.shared()),
         "multicast": multicast(&control.shared().coalescer),
         "sessions": sessions::state(control.shared()),
     })
+}
+
+/// The counters of every rule that was in force since the start.
+fn enforced(shared: &Shared) -> Value {
+    let show = |rule: &Arc<RuleStats>| {
+        let actions: Map<_, _> =
+            Done::ALL.iter().map(|done| (done.name().into(), rule.get(*done).into())).collect();
+        json!({ "name": &*rule.name, "actions": actions, "would_refuse": rule.would() })
+    };
+    shared.policies.ledger.all().iter().map(show).collect()
 }
 
 fn multicast(m: &Coalescer) -> Value {
@@ -146,12 +159,11 @@ fn ms(time: Option<Duration>) -> Option<f64> {
     time.map(|t| t.as_secs_f64() * 1000.0)
 }
 
-/// A detector's kind as the configuration has it.
+/// A detector's kind as the configuration names it.
 fn kind_name(detector: &Detector) -> &'static str {
     Watched::NAMES.iter().find(|(_, kind)| *kind == detector.kind).map_or("", |(name, _)| *name)
 }
 
-/// What detectors say.
 fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Value {
     let show = |(detector, verdict, checks): (&Detector, Judgement, u64)| {
         let said = readings.reading(&detector.name);
@@ -165,7 +177,6 @@ fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Va
     congestion.detectors().map(show).collect()
 }
 
-/// How rules stand.
 fn rules(congestion: &Congestion) -> Value {
     let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
         json!({
@@ -325,7 +336,7 @@ pub(super) fn take_feedback(call: &Call) -> Outcome {
     }
 }
 
-/// A report: its form is checked by its reader, which knows the forms of other versions.
+/// A report. Its reader checks it, since it knows the forms of other versions.
 pub(super) fn report() -> Value {
     let mut report = object(&[
         ("admitted", a("integer", "Work admitted, in hundredths of a cost unit.")),

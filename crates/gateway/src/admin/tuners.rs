@@ -1,4 +1,4 @@
-//! `GET /v1/tuners`: the scripts that run, and how they do.
+//! `GET /v1/tuners`: the tuner scripts and their state.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::units::Timestamp;

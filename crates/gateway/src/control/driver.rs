@@ -65,7 +65,7 @@ impl Control {
             total,
             room: shared.admission.state(at),
             gate: shared.gate.totals(),
-            lines: shared.gate.by_class(live.classes.len()),
+            loads: shared.gate.by_class(live.classes.len()),
             tunables: capacity.tunables(),
             estimate: capacity.estimate(),
             rediscoveries: 0,
@@ -239,7 +239,7 @@ impl Control {
                 room,
                 is_overloaded,
                 gate,
-                lines: shared.gate.by_class(shared.config.load().classes.len()),
+                loads: shared.gate.by_class(shared.config.load().classes.len()),
                 tunables,
                 estimate,
                 rediscoveries,
@@ -289,7 +289,7 @@ impl Control {
     }
 }
 
-/// The active checks, started anew when their settings change.
+/// The active health checks, started anew when their settings change.
 #[derive(Default)]
 struct Health {
     settings: Option<tidegate_settings::Health>,
@@ -318,7 +318,7 @@ struct Ticker {
     saved_at: Timestamp,
     observer: Observer,
     overload: Overload,
-    /// What ended since the last tick; kept for its memory.
+    /// Samples of the last tick; kept for its memory.
     samples: Vec<Sample>,
 }
 
@@ -385,7 +385,7 @@ async fn run(control: Arc<Control>) {
     control.history.close();
 }
 
-/// What a request of each class costs.
+/// The cost of a request, by class id.
 fn costs(live: &Config) -> Vec<Cost> {
     live.classes.iter().map(|class| class.cost).collect()
 }

@@ -1,8 +1,9 @@
-//! Active health checks: asks every replica for a path, now and then, and tells the balancer who is up.
+//! Active health checks: requests a path of every replica at intervals, and tells the balancer which replicas
+//! are up.
 //!
-//! One task for all workers, on the control runtime. A replica that was up goes down after `fall` failures in a
-//! row, and comes back after `rise` successes in a row. Each check uses its own connection, so that it sees what a
-//! newcomer would see: a full accept queue, a dead process behind a live load balancer.
+//! One task for all workers, on the control runtime. A replica goes down after `fall` failures in a row, and
+//! comes up after `rise` successes in a row. Each check uses a connection of its own, so that it meets what a
+//! new connection meets: a full accept queue, or a dead process behind a live load balancer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use tokio::task::JoinSet;
 use crate::http::socket::Socket;
 use crate::upstream::balance::{Replica, Replicas};
 
-/// Checks the replicas for ever; returns at once if no path is configured. Abort it and start anew to change the
-/// settings: what is known of a replica's state stays, counts in a row start over.
+/// Checks the replicas for ever; returns at once if no path is configured. To change the settings, abort it
+/// and start another: the replicas' states stay, the counts in a row start over.
 ///
 /// Times are spread by ±10 %, so that many gates do not check in step.
 pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
@@ -49,7 +50,7 @@ pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
     }
 }
 
-/// Results in a row of one kind.
+/// Equal results in a row.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Streak {
     successes: u32,
@@ -86,7 +87,7 @@ fn note(
     }
 }
 
-/// Whether the replica answers 2xx or 3xx in time; else what it did.
+/// Whether the replica answers 2xx or 3xx in time, or what it did instead.
 async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
     match tokio::time::timeout(health.timeout, ask(replica, &health.path)).await {
         Ok(Ok(status)) if status.is_success() || status.is_redirection() => Ok(()),
@@ -109,7 +110,7 @@ async fn ask(
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request);
-    // The connection is driven here and closed when the head is there: the body does not matter.
+    // The connection is closed once the head has come; the body does not matter.
     tokio::select! {
         biased;
         response = response => Ok(response?.status()),

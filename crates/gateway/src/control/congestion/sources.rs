@@ -1,7 +1,8 @@
-//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick never waits.
+//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick
+//! never waits.
 //!
-//! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`]; the last
-//! reading stays valid for its time to live.
+//! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`];
+//! the last reading stays valid for its time to live.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use crate::config::congestion_plan::Plan;
 use crate::shared::Shared;
 use tidegate_settings::{Detector, Watched};
 
-/// Largest answer: some ten times that of a node_exporter on a large machine.
+/// Largest answer, in bytes: some ten times that of a node_exporter on a large machine.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// The tasks that ask, one a source.
+/// The tasks that ask sources, one for each.
 #[derive(Default)]
 pub struct Sources {
     plan: Option<Arc<Plan>>,
@@ -33,7 +34,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Asks exactly the sources that the configuration in force names. The task of a source with the same detectors goes on.
+    /// Asks exactly the sources that the configuration in force names. The task of a source with the same
+    /// detectors goes on.
     pub fn follow(&mut self, shared: &Arc<Shared>, readings: &Arc<Readings>) {
         let plan = shared.config.load().plan.clone();
         if self.plan.as_ref().is_some_and(|old| Arc::ptr_eq(old, &plan)) {
@@ -150,7 +152,7 @@ async fn fetch(url: &str) -> Result<Bytes, BoxError> {
     let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with this call, also when its time is over.
+    // Aborted when this call ends or is dropped.
     let mut driver = JoinSet::new();
     driver.spawn(async move { drop(connection.await) });
     let path = uri.path_and_query().map_or("/", |path| path.as_str());

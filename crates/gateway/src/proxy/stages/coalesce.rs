@@ -16,7 +16,7 @@ use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::RequestContext;
 use crate::proxy::stages::forward::{Forwarded, Refused, TicketGuard};
 use crate::proxy::stages::policies::DECISION;
-use crate::shared::coalesce::flight::{Flight, Head, Match, Reader, Word};
+use crate::shared::coalesce::flight::{Author, Flight, Head, Match, Reader};
 use crate::shared::coalesce::rules;
 use crate::shared::coalesce::rules::NOT_FOR_ALL;
 use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cookies, key};
@@ -167,12 +167,12 @@ impl Fetcher {
         for name in &PER_ANSWER {
             head.headers.remove(name);
         }
-        let word = match (head.extensions.get(), &body) {
-            (Some(Refused(event)), _) => Word::Refusal(*event),
-            (None, ResponseBody::Own(_)) => Word::Failure,
-            _ => Word::Origins,
+        let author = match (head.extensions.get(), &body) {
+            (Some(Refused(event)), _) => Author::Refusal(*event),
+            (None, ResponseBody::Own(_)) => Author::Failure,
+            _ => Author::Origin,
         };
-        let sharing = self.flight.land(head.status, head.headers, word, body.is_end_stream());
+        let sharing = self.flight.land(head.status, head.headers, author, body.is_end_stream());
         let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
         shared.coalescer.keep_apart(&self.key, sharing, until);
         drop(shared);
