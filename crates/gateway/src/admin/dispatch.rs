@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::access::{self, Access, Rank};
 use super::answer::{Answer, Outcome, Problem, empty};
 use super::call::{Api, Call};
-use super::route::{Handler, Named, Param, Place, Route};
+use super::route::{Body, Handler, Named, Param, Place, Route};
 use super::routes::ROUTES;
 use super::schema;
 use tidegate_settings::did_you_mean;
@@ -67,7 +67,7 @@ async fn perform(
         query: query(route.params, parts.uri.query().unwrap_or_default())?,
         headers: parts.headers.clone(),
         body: match route.body {
-            Some((needed, schema)) => read(needed, &schema(), &parts.headers, body).await?,
+            Some(wanted) => read(wanted, &parts.headers, body).await?,
             None => Value::Null,
         },
     };
@@ -165,7 +165,7 @@ fn decoded(text: &str) -> Result<String, Problem> {
 }
 
 /// The body, checked against its schema; `Null` if there is none and none is needed.
-async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
+async fn read(wanted: Body, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
@@ -176,12 +176,12 @@ async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming)
         Err(e) if e.is::<LengthLimitError>() => return Err(Problem::too_large(MAX_BODY_BYTES)),
         Err(e) => return Err(Problem::bad_request(format!("the body cannot be read: {e}"))),
     };
-    if bytes.is_empty() && !needed {
+    if bytes.is_empty() && !wanted.is_required {
         return Ok(Value::Null);
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
     let mut wrong = Vec::new();
-    schema::check(schema, &value, "", &mut wrong);
+    schema::check(&(wanted.schema)(), &value, "", &mut wrong);
     if wrong.is_empty() { Ok(value) } else { Err(misread("the body", wrong)) }
 }

@@ -65,10 +65,8 @@ fn operation(route: &Route) -> Value {
         let about = || json!({ "description": reply.about });
         let entry = replies.entry(reply.status.as_str()).or_insert_with(about);
         // The first description of a status wins; other media types are added to it.
-        if let Some((media, schema)) = reply.content
-            && entry["content"].get(media).is_none()
-        {
-            entry["content"][media] = json!({ "schema": schema() });
+        if entry["content"].get(reply.media).is_none() {
+            entry["content"][reply.media] = json!({ "schema": (reply.schema)() });
         }
     };
     route.replies.iter().for_each(&mut add);
@@ -79,9 +77,9 @@ fn operation(route: &Route) -> Value {
         "parameters": route.params.iter().map(parameter).collect::<Vec<_>>(),
         "responses": replies,
     });
-    if let Some((needed, schema)) = route.body {
-        operation["requestBody"] =
-            json!({ "required": needed, "content": { "application/json": { "schema": schema() } } });
+    if let Some(body) = route.body {
+        let content = json!({ "application/json": { "schema": (body.schema)() } });
+        operation["requestBody"] = json!({ "required": body.is_required, "content": content });
     }
     operation["security"] = match route.access {
         Access::Open => json!([]),

@@ -70,25 +70,32 @@ pub(super) struct Param {
     pub schema: Schema,
 }
 
+/// The body of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Body {
+    pub is_required: bool,
+    pub schema: Schema,
+}
+
 /// An answer of a route, beside those that the dispatch gives (400, 401, 403, 408, 413).
 pub(super) struct Reply {
     pub status: StatusCode,
     pub about: &'static str,
-    /// Media type and schema.
-    pub content: Option<(&'static str, Schema)>,
+    pub media: &'static str,
+    pub schema: Schema,
 }
 
 impl Reply {
     pub const fn json(status: StatusCode, about: &'static str, schema: Schema) -> Self {
-        Self { status, about, content: Some(("application/json", schema)) }
+        Self { status, about, media: "application/json", schema }
     }
 
     pub const fn text(status: StatusCode, about: &'static str, media: &'static str) -> Self {
-        Self { status, about, content: Some((media, words)) }
+        Self { status, about, media, schema: words }
     }
 
     pub const fn problem(status: StatusCode, about: &'static str) -> Self {
-        Self { status, about, content: Some(("application/problem+json", schema::problem)) }
+        Self { status, about, media: "application/problem+json", schema: schema::problem }
     }
 }
 
@@ -104,8 +111,8 @@ pub(super) struct Route {
     pub access: Access,
     pub summary: &'static str,
     pub params: &'static [Param],
-    /// Whether a body is required, and its schema; `None`: it takes none.
-    pub body: Option<(bool, Schema)>,
+    /// `None`: it takes none.
+    pub body: Option<Body>,
     pub replies: &'static [Reply],
     pub handler: Handler,
 }
@@ -154,12 +161,12 @@ impl Route {
     }
 
     pub const fn body(self, schema: Schema) -> Self {
-        Self { body: Some((true, schema)), ..self }
+        Self { body: Some(Body { is_required: true, schema }), ..self }
     }
 
     /// A body may give the reason.
     pub const fn why(self) -> Self {
-        Self { body: Some((false, schema::reason)), ..self }
+        Self { body: Some(Body { is_required: false, schema: schema::reason }), ..self }
     }
 
     pub const fn replies(self, replies: &'static [Reply]) -> Self {

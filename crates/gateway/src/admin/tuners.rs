@@ -6,7 +6,7 @@ use tidegate_core::units::Timestamp;
 use super::answer::{Outcome, document};
 use super::call::Call;
 use super::schema::{a, list, maybe, object};
-use crate::control::tuners::Status;
+use crate::control::tuners::{LastChange, LastError, Status};
 use tidegate_settings::json_of;
 
 pub(super) fn get(call: &Call) -> Outcome {
@@ -16,11 +16,11 @@ pub(super) fn get(call: &Call) -> Outcome {
 }
 
 fn show(name: &str, status: &Status) -> Value {
-    let error = status.last_error.as_ref().map(|(e, at)| {
-        let (line, column) = e.at.unzip();
-        json!({ "at_ms": at.as_millis(), "message": e.what, "line": line, "column": column })
+    let error = status.last_error.as_ref().map(|LastError { error, at }| {
+        let (line, column) = error.at.unzip();
+        json!({ "at_ms": at.as_millis(), "message": error.what, "line": line, "column": column })
     });
-    let change = status.last_change.as_ref().map(|(changes, at)| {
+    let change = status.last_change.as_ref().map(|LastChange { changes, at }| {
         let changes: Map<_, _> = changes.iter().map(|(name, new)| (name.clone(), json_of(new))).collect();
         json!({ "at_ms": at.as_millis(), "changes": changes })
     });

@@ -17,9 +17,15 @@ use crate::shared::sessions;
 /// What one second's row needs of the seconds before.
 #[derive(Default)]
 pub struct Observer {
-    classes: Vec<(ClassId, Arc<str>, Series)>,
+    classes: Vec<KnownClass>,
     abandoned: u64,
     last: Option<u64>,
+}
+
+struct KnownClass {
+    id: ClassId,
+    name: Arc<str>,
+    series: Series,
 }
 
 /// A late tick sees several seconds as one. Up to so many get equal rows; a longer gap stays a gap, since the
@@ -63,16 +69,23 @@ impl Observer {
     /// A class's series. `None`: its id was another class's in the second before, so that the counts mix
     /// both.
     fn series(&mut self, id: ClassId, facts: &ClassFacts) -> Option<Series> {
-        let known = self.classes.iter_mut().find(|(known, ..)| *known == id);
-        match known {
-            Some((_, name, series)) if *name == facts.name => return Some(series.clone()),
-            Some((_, name, series)) => {
-                (*name, *series) = (facts.name.clone(), Series::class(&facts.name));
-                return None;
-            }
-            None => self.classes.push((id, facts.name.clone(), Series::class(&facts.name))),
+        let known = self.classes.iter_mut().find(|known| known.id == id);
+        if let Some(known) = &known
+            && known.name == facts.name
+        {
+            return Some(known.series.clone());
         }
-        self.classes.last().map(|(.., series)| series.clone())
+        let new = KnownClass { id, name: facts.name.clone(), series: Series::class(&facts.name) };
+        match known {
+            Some(known) => {
+                *known = new;
+                None
+            }
+            None => {
+                self.classes.push(new);
+                self.classes.last().map(|known| known.series.clone())
+            }
+        }
     }
 }
 

@@ -62,9 +62,27 @@ pub struct Status {
     /// When the last run began.
     pub ran_at: Option<Timestamp>,
     /// The last error, of compiling or running, and when it occurred.
-    pub last_error: Option<(TunerError, Timestamp)>,
+    pub last_error: Option<LastError>,
     /// The last changes, and when they were made.
-    pub last_change: Option<(Vec<Change>, Timestamp)>,
+    pub last_change: Option<LastChange>,
+}
+
+/// An error of a script.
+#[derive(Clone, Debug)]
+pub struct LastError {
+    /// What went wrong.
+    pub error: TunerError,
+    /// When it did.
+    pub at: Timestamp,
+}
+
+/// The changes of one run.
+#[derive(Clone, Debug)]
+pub struct LastChange {
+    /// The new values by name.
+    pub changes: Vec<Change>,
+    /// When the run began.
+    pub at: Timestamp,
 }
 
 /// Whether a script runs.
@@ -231,7 +249,7 @@ impl Kept {
         match news {
             Ok(news) => {
                 if !news.is_empty() {
-                    self.status.last_change = Some((news, now));
+                    self.status.last_change = Some(LastChange { changes: news, at: now });
                 }
                 if !is_stale {
                     self.status.state = State::Running;
@@ -252,7 +270,7 @@ impl Kept {
             tracing::warn!(tuner = name, "{e}");
             self.logged = Some(e.clone());
         }
-        self.status.last_error = Some((e, now));
+        self.status.last_error = Some(LastError { error: e, at: now });
     }
 }
 

@@ -16,7 +16,7 @@ use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::RequestContext;
 use crate::proxy::stages::forward::{Forwarded, Refused, TicketGuard};
 use crate::proxy::stages::policies::DECISION;
-use crate::shared::coalesce::flight::{Author, Flight, Head, Match, Reader};
+use crate::shared::coalesce::flight::{Author, End, Flight, Head, Match, Reader};
 use crate::shared::coalesce::rules;
 use crate::shared::coalesce::rules::NOT_FOR_ALL;
 use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cookies, key};
@@ -153,7 +153,7 @@ struct Fetcher {
 impl Drop for Fetcher {
     /// However it ends: nobody waits for what will not come.
     fn drop(&mut self) {
-        self.flight.end(false);
+        self.flight.end(End::Broken);
     }
 }
 
@@ -195,6 +195,6 @@ impl Fetcher {
                 return;
             }
         }
-        self.flight.end(true);
+        self.flight.end(End::Complete);
     }
 }

@@ -65,8 +65,9 @@ pub(crate) enum Match {
     Other,
 }
 
+/// How an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Complete,
     Broken,
 }
@@ -261,11 +262,9 @@ impl Flight {
     }
 
     /// Ends it: nothing more comes.
-    pub(crate) fn end(&self, is_complete: bool) {
+    pub(crate) fn end(&self, end: End) {
         let mut state = self.lock();
-        if state.end.is_none() {
-            state.end = Some(if is_complete { End::Complete } else { End::Broken });
-        }
+        state.end.get_or_insert(end);
         state.wake_all();
     }
 }

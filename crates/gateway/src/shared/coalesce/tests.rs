@@ -282,7 +282,7 @@ fn a_reader_that_keeps_up_reads_an_answer_of_any_length() {
         assert_eq!(next(&mut body), Some(Ok(chunk.len())));
         assert_eq!(next(&mut body), None);
     }
-    flight.end(true);
+    flight.end(flight::End::Complete);
     assert_eq!(next(&mut body), Some(Ok(0)));
     assert!(body.is_end_stream());
     assert!(multicast.size().1 <= (1 << 20) + chunk.len());
@@ -330,7 +330,7 @@ fn chunks_that_nobody_will_read_are_freed() {
     let flight = first.flight.clone();
     let (mut fast, mut slow) = (first.into_body(), flight.read().unwrap().into_body());
     push(&flight, 3);
-    flight.end(true);
+    flight.end(flight::End::Complete);
     (0..3).for_each(|_| assert_eq!(next(&mut fast), Some(Ok(CHUNK))));
     assert_eq!(next(&mut slow), Some(Ok(CHUNK)));
     assert_eq!(held(), 3, "newcomers may join");
@@ -387,7 +387,7 @@ fn the_table_is_bounded() {
     }
     assert!(matches!(multicast.join(&key(MAX_URLS), &seeking, SECOND, NOW), Joined::Alone));
     assert!(matches!(multicast.join(&key(0), &seeking, SECOND, NOW), Joined::Follow(_)));
-    leaders.iter().for_each(|reader| reader.flight.end(false));
+    leaders.iter().for_each(|reader| reader.flight.end(flight::End::Broken));
     multicast.sweep(NOW);
     assert_eq!(multicast.size(), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! The admin API against pages of other people in the operator's browser, and against a second gate.
+//! The admin API: requests from other sites' pages, a second gate, methods, problems, tokens.
 
 use tidegate_gateway::server::{Server, Source};
 
@@ -10,7 +10,7 @@ replicas = ["ORIGIN"]
 "#;
 
 #[test]
-fn foreign_pages_change_and_learn_nothing() {
+fn pages_of_other_sites_are_refused() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let port = gate.admin.port();
@@ -24,7 +24,7 @@ fn foreign_pages_change_and_learn_nothing() {
         // A form on any page: a "simple" request, sent without asking first.
         ("POST", "/v1/drain", format!("Host: 127.0.0.1:{port}\r\nOrigin: https://evil.example\r\n"), "403"),
         ("POST", "/v1/drain", format!("Host: localhost:{port}\r\nOrigin: null\r\n"), "403"),
-        // A page whose name now leads to loopback (DNS rebinding) is of the same origin.
+        // After DNS rebinding, a page whose name resolves to loopback is of the same origin.
         ("POST", "/v1/drain", "Host: evil.example\r\nOrigin: http://evil.example\r\n".into(), "403"),
         ("GET", "/v1/state", "Host: evil.example:9090\r\n".into(), "403"),
         ("GET", "/v1/state", "Host: 127.0.0.1.evil.example\r\n".into(), "403"),
@@ -65,7 +65,7 @@ fn json(answer: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_given_capacity_says_so_and_cannot_be_discovered() {
+fn a_given_capacity_can_be_set_but_not_discovered() {
     let origin = Origin::start();
     let toml = format!("{PLAIN}max_in_flight = 7\n[capacity]\nrate = 100\nceiling = 120\nfloor = 5\n");
     let gate = Gate::start(&origin, &toml);
@@ -94,7 +94,7 @@ fn a_given_capacity_says_so_and_cannot_be_discovered() {
 }
 
 #[test]
-fn every_resource_says_what_it_takes() {
+fn every_resource_lists_its_methods() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     for (path, wrong, allowed) in [
@@ -113,7 +113,7 @@ fn every_resource_says_what_it_takes() {
 }
 
 #[test]
-fn whatever_is_wrong_is_a_problem_document() {
+fn every_error_is_a_problem_document() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let long = format!("{{\"rate\": 1, \"x\": \"{}\"}}", "y".repeat(70_000));
@@ -175,6 +175,6 @@ fn a_read_token_reads_and_changes_nothing() {
     assert!(!gate.server().shared().is_draining());
     assert_eq!(status(&ask("PUT", "/v1/capacity", write)), "200");
     assert_eq!(gate.server().shared().admission.capacity().get(), 50.0);
-    // Health asks nobody.
+    // Health needs no token.
     assert_eq!(status(&ask("GET", "/healthz", "")), "200");
 }

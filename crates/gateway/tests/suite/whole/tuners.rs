@@ -1,4 +1,5 @@
-//! Scripts inside a whole gate: one that fails changes nothing, an edit is noticed, and a broken one is not followed.
+//! Tuner scripts inside a whole gate: a failing run changes nothing, an edit is noticed, and a broken edit is
+//! not used.
 
 use std::fs;
 
@@ -30,7 +31,7 @@ fn told(gate: &Gate) -> Vec<Value> {
 }
 
 #[test]
-fn scripts_come_change_break_and_go() {
+fn scripts_are_added_edited_broken_and_removed() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let dir = gate.state().join("tuners");
@@ -54,7 +55,7 @@ fn scripts_come_change_break_and_go() {
     let audit = get(&gate, "/v1/audit");
     assert!(audit.contains("\"tuner:a\""), "{audit}");
 
-    // Unknown names and values out of bounds: nothing of the run is put in force.
+    // With unknown names or values out of bounds, nothing of the run is put in force.
     for (wrong, place) in [("set(\"no.such\", 1)", (2, 1)), ("  set(\"queue.max_length\", -1)", (2, 3))] {
         write("a.rhai", &format!("set(\"{RATE}\", 9);\n{wrong}"));
         let all = round();
@@ -67,11 +68,11 @@ fn scripts_come_change_break_and_go() {
         );
     }
 
-    // A second script runs whatever becomes of the first.
+    // A second script runs although the first fails.
     write("b.rhai", "state.n = (state.n ?? 10) + 1;\nset(\"class.home.ingress.burst\", state.n);");
     assert_eq!(round()[1]["state"], "running");
 
-    // A broken edit: what it was before goes on, and remembers.
+    // After a broken edit the old script goes on, with its state.
     write("b.rhai", "state.n = ;");
     let all = round();
     assert_eq!((&all[1]["state"], &all[1]["runs"]), (&"stale".into(), &2.into()));
@@ -89,7 +90,7 @@ fn scripts_come_change_break_and_go() {
     assert_eq!(round().len(), 1, "a is left");
     keeper.round(None);
     assert_eq!(told(&gate).len(), 0);
-    assert_eq!(rate(), "7.0", "what it set stays");
+    assert_eq!(rate(), "7.0", "the values that a removed script has set stay");
 }
 
 #[test]
