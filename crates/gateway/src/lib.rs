@@ -12,19 +12,13 @@
 //!
 //! A module imports from lower layers and from its own; `crates/core/tests/tidy.rs` checks it.
 
+pub mod admin;
 pub mod base;
-
+pub mod config;
+pub mod control;
 pub mod history;
 pub mod http;
-pub mod upstream;
-
-pub mod config;
-
-pub mod shared;
-
-pub mod control;
 pub mod proxy;
-
-pub mod admin;
-
 pub mod server;
+pub mod shared;
+pub mod upstream;

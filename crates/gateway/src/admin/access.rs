@@ -36,7 +36,6 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    /// As the audit names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",

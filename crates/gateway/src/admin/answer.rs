@@ -12,13 +12,10 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// What the admin API answers with.
 pub(super) type Answer = Response<Content>;
 
-/// What a handler returns.
 pub(super) type Outcome = Result<Answer, Problem>;
 
-/// An answer's body.
 pub(super) enum Content {
     Whole(Full<Bytes>),
     /// Goes on until the sender is dropped.
@@ -72,29 +69,24 @@ impl Problem {
         Self { status, kind, title, detail, mistakes: Vec::new(), field: None }
     }
 
-    /// 400: the request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood", detail.into())
     }
 
-    /// 401: no token, or an unknown one.
     pub fn unauthorized() -> Self {
         let detail = "the admin API asks for `Authorization: Bearer TOKEN`".into();
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "No valid token", detail)
             .with(http::header::WWW_AUTHENTICATE, "Bearer")
     }
 
-    /// 403: this client may not.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "Not permitted", detail.into())
     }
 
-    /// 404: nothing there.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", "No such resource", detail.into())
     }
 
-    /// 405, with the methods allowed.
     pub fn method(path: &str, allowed: &str) -> Self {
         let detail = format!("{path} takes {allowed}");
         let title = "The resource does not take this method";
@@ -102,40 +94,33 @@ impl Problem {
             .with(http::header::ALLOW, allowed)
     }
 
-    /// 408: the body did not come.
     pub fn late() -> Self {
         let detail = "the body did not come in time".into();
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", "Too slow", detail)
     }
 
-    /// 409: not in this state, or not in this process.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "Not possible here", detail.into())
     }
 
-    /// 412: somebody else was faster.
     pub fn precondition(detail: impl Into<String>) -> Self {
         let title = "Changed in the meantime";
         Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed", title, detail.into())
     }
 
-    /// 413.
     pub fn too_large(limit: usize) -> Self {
         let detail = format!("a body may have at most {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The body is too large", detail)
     }
 
-    /// 422: understood, but a value is wrong.
     pub fn refused(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", "A value is wrong", detail.into())
     }
 
-    /// 500: this program's fault, or the machine's.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something broke", detail.into())
     }
 
-    /// 503: not now.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not now", detail.into())
     }
@@ -146,7 +131,6 @@ impl Problem {
         self
     }
 
-    /// Adds a header.
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.field = HeaderValue::from_str(value).ok().map(|value| Box::new((name, value)));
         self
@@ -189,17 +173,14 @@ pub(super) fn stream(content_type: &'static str, parts: mpsc::Receiver<Bytes>) -
     answer(content_type, Content::Stream(parts))
 }
 
-/// A plain text.
 pub(super) fn text(text: impl Into<Bytes>) -> Answer {
     whole("text/plain; charset=utf-8", text)
 }
 
-/// A JSON document.
 pub(super) fn document(value: &Value) -> Answer {
     whole("application/json", format!("{value}\n"))
 }
 
-/// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Content::Whole(Full::default()));
     *answer.status_mut() = status;

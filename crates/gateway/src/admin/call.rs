@@ -87,7 +87,6 @@ impl Call {
         self.path.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
     }
 
-    /// A query parameter, if it was given.
     pub fn query(&self, name: &str) -> Option<&Value> {
         self.query.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
@@ -102,7 +101,6 @@ impl Call {
         self.headers.get_all(name).iter().any(|value| value.to_str().is_err())
     }
 
-    /// A header as text, if it was given.
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

@@ -40,7 +40,6 @@ pub(super) fn rediscover(call: &Call) -> Outcome {
     }
 }
 
-/// What [`put`] takes.
 pub(super) fn wanted() -> Value {
     let rate = json!({
         "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "description": "Cost units per second.",
@@ -48,7 +47,6 @@ pub(super) fn wanted() -> Value {
     exactly(&[("rate", rate), ("why", why())], &["rate"])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let change = object(&[
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),

@@ -26,7 +26,6 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Longest wait for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers one request.
 pub(super) async fn answer(
     api: &Arc<Api>,
     peer: SocketAddr,

@@ -29,7 +29,6 @@ pub(super) fn get(call: &Call) -> Outcome {
     }
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     object(&[
         ("id", a("string", "The request's id, at most 64 bytes of it.")),
@@ -42,9 +41,6 @@ pub(super) fn schema() -> Value {
         ("action", maybe("string", "What became of the request.")),
         ("level", maybe("string", "How congested what the rule goes by was.")),
         ("figures", maybe("string", "The figures that the rule went by.")),
-        (
-            "retry_after_s",
-            a("integer", "When the visitor was told to come again, in seconds; 0: not at all."),
-        ),
+        ("retry_after_s", a("integer", "The `Retry-After` sent, in seconds; 0: none.")),
     ])
 }

@@ -55,7 +55,6 @@ pub(super) fn get(call: &Call) -> Outcome {
     answered(control, &parse(query, accept, now).map_err(Problem::bad_request)?)
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let rows =
         json!({ "type": "array", "items": { "type": "array" }, "description": "As `columns` has them." });
@@ -72,10 +71,8 @@ pub(super) fn schema() -> Value {
     json!({ "anyOf": [figure, all] })
 }
 
-/// What a query asks for.
 #[derive(Debug, PartialEq)]
 enum Asked {
-    /// The list of figures.
     List,
     Figure {
         query: Query,
@@ -128,7 +125,6 @@ fn instant(name: &str, text: &str, now: u64) -> Result<u64, String> {
     })
 }
 
-/// Whole seconds, or a duration.
 fn seconds(text: &str) -> Result<u64, String> {
     let duration = || parse_duration(text).filter(|d| d.subsec_nanos() == 0).map(|d| d.as_secs());
     text.parse()

@@ -22,7 +22,6 @@ const KEEP_ALIVE_S: u32 = 15;
 /// A client reconnects after a second.
 const RETRY: &str = "retry: 1000\n\n";
 
-/// The clients that listen.
 #[derive(Default)]
 pub(super) struct Listeners(Mutex<Vec<Listener>>);
 
@@ -37,7 +36,6 @@ struct Listener {
 }
 
 impl Listener {
-    /// Whether it listens on.
     fn tell(&mut self, event: &Bytes) -> bool {
         if self.aged.load(Ordering::Relaxed) {
             let _ = self.to.try_send(Bytes::from_static(RETRY.as_bytes()));

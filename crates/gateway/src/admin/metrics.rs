@@ -63,7 +63,6 @@ fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
-/// Everything.
 pub(super) fn prometheus(control: &Control) -> String {
     let (shared, figures) = (control.shared(), control.figures());
     let mut out = Exposition(String::with_capacity(16 << 10));

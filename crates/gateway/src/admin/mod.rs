@@ -24,25 +24,23 @@ use crate::shared::{Drain, reached};
 
 mod access;
 mod answer;
-mod call;
-mod listeners;
-mod route;
-mod schema;
-
 mod audit;
+mod call;
 mod capacity;
+mod dispatch;
 mod explain;
 mod history;
+mod listeners;
 mod metrics;
+mod openapi;
+mod route;
+mod routes;
+mod schema;
 mod sessions;
 mod signals;
 mod state;
 mod tunables;
 mod tuners;
-
-mod dispatch;
-mod openapi;
-mod routes;
 
 use call::Api;
 

@@ -6,7 +6,6 @@ use super::access::Access;
 use super::route::{Param, Place, Reply, Route};
 use super::schema::{a, list, maybe, object};
 
-/// Of the document itself.
 pub(super) fn schema() -> Value {
     object(&[("openapi", a("string", "The version of the form.")), ("paths", a("object", "Every route."))])
 }
@@ -38,13 +37,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
 
 fn of_problems() -> Value {
     let mistake = object(&[
-        (
-            "key",
-            a(
-                "string",
-                "What is wrong: a key of the settings, a field of the body, a parameter; empty: the whole.",
-            ),
-        ),
+        ("key", a("string", "A settings key, field or parameter; empty: the whole.")),
         ("expected", a("string", "What would have been right.")),
         ("got", a("string", "What came.")),
         ("hint", maybe("string", "What was probably meant.")),

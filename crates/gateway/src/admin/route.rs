@@ -22,7 +22,6 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// As on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -86,6 +85,10 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    pub const fn ok(about: &'static str, schema: Schema) -> Self {
+        Self::json(StatusCode::OK, about, schema)
+    }
+
     pub const fn json(status: StatusCode, about: &'static str, schema: Schema) -> Self {
         Self { status, about, media: "application/json", schema }
     }
@@ -118,15 +121,21 @@ pub(super) struct Route {
 }
 
 impl Route {
+    /// A token that may only read is enough for `GET`, and for nothing else.
     pub const fn new(
         verb: Verb,
         path: &'static str,
-        access: Access,
         summary: &'static str,
         handler: fn(&Call) -> Outcome,
     ) -> Self {
+        let access = if let Verb::Get = verb { Access::Read } else { Access::Write };
         let handler = Handler::Quick(handler);
         Self { verb, path, access, summary, params: &[], body: None, replies: &[], handler }
+    }
+
+    /// Needs no token.
+    pub const fn open(self) -> Self {
+        Self { access: Access::Open, ..self }
     }
 
     pub const fn params(self, params: &'static [Param]) -> Self {
@@ -197,10 +206,7 @@ mod tests {
 
     #[test]
     fn a_path_is_matched_segment_by_segment() {
-        let route = |path| Route {
-            path,
-            ..Route::new(Verb::Get, "", Access::Read, "", |_| Ok(empty(StatusCode::OK)))
-        };
+        let route = |path| Route { path, ..Route::new(Verb::Get, "", "", |_| Ok(empty(StatusCode::OK))) };
         let named = route("/v1/things/{name}");
         assert_eq!(named.matches("/v1/things/a.b").unwrap()[0], ("name", "a.b".into()));
         assert_eq!(named.matches("/v1/things/a%2Fb").unwrap()[0], ("name", "a/b".into()));

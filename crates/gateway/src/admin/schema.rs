@@ -38,12 +38,10 @@ pub(super) fn maybe(kind: &str, about: &str) -> Value {
     json!({ "type": [kind, "null"], "description": about })
 }
 
-/// An array.
 pub(super) fn list(of: Value, about: &str) -> Value {
     json!({ "type": "array", "items": of, "description": about })
 }
 
-/// A whole number within bounds.
 pub(super) fn whole_number(least: u64, most: u64, about: &str) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most, "description": about })
 }

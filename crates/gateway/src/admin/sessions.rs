@@ -31,7 +31,7 @@ pub(super) const AFTER: Param = Param {
     name: "after",
     place: Place::Query,
     about: "Go on from here: the last answer's `next`.",
-    schema: || whole_number(0, MOST_EXACT, "A place in the table."),
+    schema: || whole_number(0, MOST_EXACT, "An index of the table."),
 };
 
 pub(super) const KEY: Param = Param {
@@ -131,12 +131,10 @@ pub(super) fn endings(s: &SessionsState) -> [(&'static str, u64); 6] {
     ]
 }
 
-/// Of both.
 pub(super) fn ended() -> Value {
     object(&[("ended", a("integer", "Sessions ended by this."))])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let line = object(&[
         ("key", a("string", "What tells it: a keyed hash or a random number, never the cookie itself.")),
@@ -153,7 +151,6 @@ pub(super) fn schema() -> Value {
     ])
 }
 
-/// Of [`state`].
 pub(super) fn schema_of_state() -> Value {
     let pool = object(&[
         ("tier", a("string", "Whose places; `default`: everybody's.")),
@@ -164,20 +161,14 @@ pub(super) fn schema_of_state() -> Value {
         ("open", a("integer", "Admitted now.")),
         ("begun", a("integer", "Admitted since the start.")),
         ("readmitted", a("integer", "Taken in by a pass that this process did not know, since the start.")),
-        ("refused", a("integer", "Found no place, since the start; who asks again counts again.")),
-        (
-            "ended",
-            a(
-                "object",
-                "Ended since the start, by what ended them: idle, age, origin, operator, left, void.",
-            ),
-        ),
-        ("pools", list(pool, "Everybody's places, and those of service levels that have their own.")),
+        ("refused", a("integer", "Found no slot, since the start; every request counts.")),
+        ("ended", a("object", "Since the start, by idle, age, origin, operator, left, void.")),
+        ("pools", list(pool, "The common slots, and those of tiers that have their own.")),
         ("entries", a("integer", "Kept in memory, those ended early among them.")),
-        ("free_per_s", a("number", "Places that become free per second, as learned.")),
-        ("length_s", maybe("number", "How long a place is held, as learned, in seconds.")),
+        ("free_per_s", a("number", "Slots that become free per second, as learned.")),
+        ("length_s", maybe("number", "How long a slot is held, as learned, in seconds.")),
         ("work", maybe("number", "Work of a whole session in cost units, as learned.")),
-        ("held", a("boolean", "No place is given at present: requests of sessions wait at the gate.")),
+        ("held", a("boolean", "No slot is given now: requests of sessions wait at the gate.")),
         ("correction", a("number", "What the gate's queue makes of the learned number of places: a factor.")),
     ]);
     state["type"] = json!(["object", "null"]);

@@ -80,7 +80,6 @@ fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outc
     Ok(document(&json!({ "name": name, "value": after, "good_for_s": good_for.as_secs_f64() })))
 }
 
-/// What [`put`] takes.
 pub(super) fn said() -> Value {
     let value = json!({
         "type": ["number", "boolean", "string"],
@@ -93,7 +92,6 @@ pub(super) fn said() -> Value {
     exactly(&[("value", value), ("ttl", ttl), ("why", why())], &["value"])
 }
 
-/// Of both.
 pub(super) fn schema() -> Value {
     object(&[
         ("name", a("string", "The detector's.")),

@@ -28,7 +28,6 @@ use crate::shared::policies::stats::{Done, RuleStats};
 use tidegate_settings::kind::Named as _;
 use tidegate_settings::{Change, Detector, Watched};
 
-/// Prometheus's media type.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn healthz(_: &Call) -> Outcome {
@@ -61,7 +60,6 @@ pub(super) const EVERY: Param = Param {
     schema: || whole_number(1, 3600, "Seconds."),
 };
 
-/// The media type of the events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 pub(super) fn events(call: &Call) -> Outcome {
@@ -199,14 +197,13 @@ fn truth(truth: Truth) -> &'static str {
     }
 }
 
-/// Of [`state`].
 pub(super) fn schema() -> Value {
     let rate = |about| a("number", about);
     let class = object(&[
         ("name", a("string", "Its name.")),
         ("cost", a("number", "Its work, in cost units.")),
         ("waits", a("boolean", "Whether it meets the room.")),
-        ("queued", a("integer", "Requests that wait for a place at the origin.")),
+        ("queued", a("integer", "Requests that wait for the origin.")),
         ("in_flight", a("integer", "Requests at the origin now.")),
         ("offered_per_s", rate("Requests that came, per second.")),
         ("admitted_per_s", rate("Requests sent to the origin, per second.")),
@@ -238,31 +235,18 @@ pub(super) fn schema() -> Value {
         ("response_ms", a("object", "Mean, p50 and p99 of the origin's response time; null: no answer.")),
         ("capacity", a("object", "What is in force: see /v1/capacity.")),
         ("room", a("object", "The waiting room.")),
-        ("gate", a("object", "Requests at the origin, and those that wait for a place there.")),
+        ("gate", a("object", "Requests at the origin, and those that wait for it.")),
         ("connections", a("integer", "Visitor connections open now.")),
-        (
-            "classes",
-            list(
-                class,
-                "In the order of the file, the default class last; then those removed of whom somebody is left.",
-            ),
-        ),
+        ("classes", list(class, "In the order of the file, then the default class and removed ones.")),
         ("replicas", list(replica, "By replica.")),
         ("enforced", list(enforced, "By rule that was in force since the start.")),
-        (
-            "multicast",
-            a(
-                "object",
-                "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
-            ),
-        ),
+        ("multicast", a("object", "URLs and bytes kept; requests shared, alone, and sent upstream.")),
         ("sessions", sessions::schema_of_state()),
         ("detectors", list(schema_of_detector(), "What may be congested: docs/rules.md.")),
         ("rules", list(schema_of_rule(), "What follows, in the order of the file.")),
     ])
 }
 
-/// One of the detectors.
 fn schema_of_detector() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
@@ -278,7 +262,6 @@ fn schema_of_detector() -> Value {
     ])
 }
 
-/// One of the rules.
 fn schema_of_rule() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
@@ -286,10 +269,7 @@ fn schema_of_rule() -> Value {
         ("shadow", a("boolean", "Whether it is decided and counted only.")),
         ("priority", a("integer", "Higher comes first.")),
         ("in_force", a("boolean", "Whether it holds.")),
-        (
-            "since_ms",
-            maybe("integer", "Since when it does, or does not, in milliseconds since 1970; null: the start."),
-        ),
+        ("since_ms", maybe("integer", "Since when, in milliseconds since 1970; null: the start.")),
         ("times", a("integer", "How often it came in force.")),
         ("when", a("string", "What its condition is now: true, false or unknown.")),
         ("until", maybe("string", "The same of `until`; null: there is none.")),
@@ -308,7 +288,6 @@ fn change(change: &Change) -> Value {
     json!({ "key": change.key, "old": change.old, "new": change.new, "needs_restart": change.restart })
 }
 
-/// Of [`reload`].
 pub(super) fn reloaded() -> Value {
     let change = object(&[
         ("key", a("string", "The full key.")),
@@ -324,7 +303,6 @@ pub(super) fn drain(call: &Call) -> Outcome {
     Ok(document(&json!({ "draining": true })))
 }
 
-/// Of [`drain`].
 pub(super) fn draining() -> Value {
     object(&[("draining", a("boolean", "True."))])
 }
@@ -347,7 +325,6 @@ pub(super) fn report() -> Value {
     report
 }
 
-/// Of [`take_feedback`].
 pub(super) fn orders() -> Value {
     object(&[
         ("capacity", a("number", "Cost units per second.")),

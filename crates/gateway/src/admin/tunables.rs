@@ -178,12 +178,10 @@ fn value(about: &str) -> Value {
     json!({ "type": ["number", "string", "boolean", "array"], "description": about })
 }
 
-/// What [`put`] takes.
 pub(super) fn wanted() -> Value {
     exactly(&[("value", value("The value, as the tunable's `schema` has it.")), ("why", why())], &["value"])
 }
 
-/// What [`patch`] takes.
 pub(super) fn changes() -> Value {
     let changes = json!({
         "type": "object", "description": "Values by name.", "minProperties": 1, "maxProperties": MAX_CHANGES,
@@ -192,7 +190,6 @@ pub(super) fn changes() -> Value {
     exactly(&[("changes", changes), ("why", why())], &["changes"])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let tuned = json!({
         "type": ["object", "null"], "description": "Who set it, when (at_ms) and why; null: it has the file's value.",
@@ -209,7 +206,6 @@ pub(super) fn schema() -> Value {
     ])
 }
 
-/// Of [`get_all`].
 pub(super) fn schema_of_all() -> Value {
     object(&[
         ("generation", a("integer", "How often the settings have changed since the start.")),
@@ -217,15 +213,11 @@ pub(super) fn schema_of_all() -> Value {
     ])
 }
 
-/// Of [`patch`].
 pub(super) fn changed() -> Value {
     let change =
         object(&[("name", a("string", "Which.")), ("old", value("Before.")), ("new", value("Now."))]);
     object(&[
         ("generation", a("integer", "How often the settings have changed since the start.")),
-        (
-            "changed",
-            list(change, "What was asked for; old and new are the same where nothing had to change."),
-        ),
+        ("changed", list(change, "As requested; old and new are equal where nothing changed.")),
     ])
 }

@@ -30,18 +30,10 @@ fn show(name: &str, status: &Status) -> Value {
     })
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let tuner = object(&[
         ("name", a("string", "Its file's, without `.rhai`.")),
-        (
-            "state",
-            a(
-                "string",
-                "running; failing: its last run changed nothing; stale: the file cannot be used, what it was before goes \
-                 on; broken: it never could be.",
-            ),
-        ),
+        ("state", a("string", "running; failing (last run), stale (file; the old one runs), broken (file).")),
         ("runs", a("integer", "Runs since the file came, those that failed included.")),
         ("errors", a("integer", "Those that failed.")),
         ("ran_at_ms", maybe("integer", "When the last run began, in milliseconds since 1970.")),

@@ -70,9 +70,6 @@ impl Capacity {
     }
 
     /// Sets the capacity on an operator's word; in force at once.
-    ///
-    /// # Errors
-    /// Another process keeps the capacity.
     pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
         if let Role::TokenCheck { .. } = shared.config.load().settings.role {
             return Err(NotHere::TokenCheck);
@@ -83,9 +80,6 @@ impl Capacity {
     }
 
     /// Makes the estimator search again.
-    ///
-    /// # Errors
-    /// The capacity is given, or another process keeps it.
     pub fn rediscover(&mut self, live: &Config, now: Timestamp) -> Result<(), NotHere> {
         match live.settings.role {
             Role::TokenCheck { .. } => Err(NotHere::TokenCheck),

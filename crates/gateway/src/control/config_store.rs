@@ -49,9 +49,6 @@ pub struct Source {
 
 impl Source {
     /// Reads the settings anew.
-    ///
-    /// # Errors
-    /// All mistakes in the file and the overrides.
     pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
         match &self.file {
             Some(file) => Settings::load_with(file, &self.overrides),
@@ -62,9 +59,6 @@ impl Source {
 
 /// The ring of keys that sign tickets and passes: those configured, or those kept in the state directory,
 /// where one is made if there is none yet.
-///
-/// # Errors
-/// The state directory cannot be read or written, or the operating system has no randomness to give.
 pub fn ticket_keys(settings: &Settings, state: &StateDir) -> io::Result<Vec<String>> {
     if settings.room.keys.is_empty() { state.keys(new_key) } else { Ok(settings.room.keys.clone()) }
 }
@@ -233,9 +227,6 @@ impl ConfigStore {
 
     /// Changes tunables by name, to values as in `--set`: all of them, or none. In force for the next request
     /// when this returns, and recorded. Keys that already have their value are left alone.
-    ///
-    /// # Errors
-    /// Everything that is wrong with names and values; nothing has changed then.
     pub fn tune<N: AsRef<str>, V: AsRef<str>>(
         &self,
         changes: &[(N, V)],
@@ -257,9 +248,6 @@ impl ConfigStore {
 
 impl ChangeLock<'_> {
     /// As [`ConfigStore::tune`], if the settings' generation is as expected. Returns the new generation too.
-    ///
-    /// # Errors
-    /// As [`ConfigStore::tune`], or somebody else was faster.
     pub fn tune_if<N: AsRef<str>, V: AsRef<str>>(
         &self,
         changes: &[(N, V)],
@@ -301,18 +289,12 @@ impl ChangeLock<'_> {
 
 impl ConfigStore {
     /// As [`ConfigStore::reload_by`], because of a signal.
-    ///
-    /// # Errors
-    /// The new configuration is wrong; the old one stays.
     pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
         self.reload_by(By::SIGNAL)
     }
 
     /// Reads the configuration again and puts it in force without dropping a connection. What was tuned
     /// stays, unless the file's value of that key has changed.
-    ///
-    /// # Errors
-    /// The new configuration is wrong; the old one stays.
     pub fn reload_by(&self, by: By<'_>) -> Result<Vec<Change>, ReloadError> {
         // Log rotation asks for a new file whatever becomes of the configuration.
         if let Some(access) = &self.shared.access {

@@ -32,9 +32,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Tokengen's side: takes in a report and returns a control update.
-///
-/// # Errors
-/// The report is not of the expected form, or this process keeps no schedule.
 pub fn receive(shared: &Shared, report: &Value) -> Result<Value, String> {
     let Admission::Room(room) = &shared.admission else {
         return Err("this process keeps no schedule: report to the tokengen process".into());

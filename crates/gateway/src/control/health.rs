@@ -51,15 +51,15 @@ pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
 }
 
 /// Equal results in a row.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Streak {
+#[derive(Default)]
+struct Streak {
     successes: u32,
     failures: u32,
 }
 
 impl Streak {
     /// Counts a result; the new state if it changes.
-    pub fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
+    fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
         if ok {
             self.failures = 0;
             self.successes = self.successes.saturating_add(1);

@@ -52,46 +52,35 @@ pub struct Tuners {
 
 /// The state of a script.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// Whether it runs.
-    pub state: State,
+pub(crate) struct Status {
+    pub(crate) state: State,
     /// Runs, those that failed included.
-    pub runs: u64,
+    pub(crate) runs: u64,
     /// Runs that failed; they changed nothing.
-    pub errors: u64,
-    /// When the last run began.
-    pub ran_at: Option<Timestamp>,
-    /// The last error, of compiling or running, and when it occurred.
-    pub last_error: Option<LastError>,
-    /// The last changes, and when they were made.
-    pub last_change: Option<LastChange>,
+    pub(crate) errors: u64,
+    pub(crate) ran_at: Option<Timestamp>,
+    /// Of compiling or running.
+    pub(crate) last_error: Option<LastError>,
+    pub(crate) last_change: Option<LastChange>,
 }
 
-/// An error of a script.
 #[derive(Clone, Debug)]
-pub struct LastError {
-    /// What went wrong.
-    pub error: TunerError,
-    /// When it did.
-    pub at: Timestamp,
+pub(crate) struct LastError {
+    pub(crate) error: TunerError,
+    pub(crate) at: Timestamp,
 }
 
-/// The changes of one run.
 #[derive(Clone, Debug)]
-pub struct LastChange {
-    /// The new values by name.
-    pub changes: Vec<Change>,
+pub(crate) struct LastChange {
+    pub(crate) changes: Vec<Change>,
     /// When the run began.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
-/// Whether a script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum State {
-    /// Its last run succeeded.
+pub(crate) enum State {
     #[default]
     Running,
-    /// Its last run failed.
     Failing,
     /// The file cannot be used; its last usable version goes on.
     Stale,
@@ -100,8 +89,7 @@ pub enum State {
 }
 
 impl State {
-    /// As the API names it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Failing => "failing",
@@ -112,8 +100,7 @@ impl State {
 }
 
 impl Tuners {
-    /// All of them, by name.
-    pub fn all(&self) -> BTreeMap<String, Status> {
+    pub(crate) fn all(&self) -> BTreeMap<String, Status> {
         self.all.lock().clone()
     }
 
@@ -164,7 +151,6 @@ pub struct Keeper {
     trouble: Option<String>,
 }
 
-/// One file.
 #[derive(Default)]
 struct Kept {
     /// The text that was compiled last, or why the file could not be read.
@@ -292,7 +278,6 @@ fn apply(
     Ok(news.map(|applied| (applied.name, applied.new)).collect())
 }
 
-/// The scripts of a directory, by name.
 fn files(dir: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir)? {
@@ -325,9 +310,6 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Starts the scripts' thread. It ends with [`Tuners::end`].
-///
-/// # Errors
-/// The thread cannot be started.
 pub fn spawn(gate: TunedGate) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("tuners".into()).stack_size(STACK);
     thread.spawn(move || {

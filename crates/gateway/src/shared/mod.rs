@@ -153,9 +153,6 @@ pub struct Worker {
 
 impl Worker {
     /// Worker number `index`.
-    ///
-    /// # Errors
-    /// The operating system has no randomness to give.
     pub fn new(shared: Arc<Shared>, index: usize) -> Result<Self, getrandom::Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;

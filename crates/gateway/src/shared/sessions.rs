@@ -49,9 +49,6 @@ pub struct VisitorSessions {
 
 impl VisitorSessions {
     /// An empty table.
-    ///
-    /// # Errors
-    /// The operating system has no randomness to give.
     pub fn new(live: &Config, now: Timestamp) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;

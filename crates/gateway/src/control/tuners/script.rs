@@ -63,9 +63,6 @@ type Answer = Result<Dynamic, Box<EvalAltResult>>;
 
 impl Script {
     /// Compiles it.
-    ///
-    /// # Errors
-    /// What is wrong with it and where.
     pub fn new(text: &str) -> Result<Self, TunerError> {
         let run = Arc::<Mutex<Run>>::default();
         let engine = engine(&run);

@@ -327,7 +327,6 @@ impl State {
     }
 }
 
-/// Estimated bytes of a head.
 fn weight(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, get, read_head, until};
+use crate::whole::harness::{Gate, Origin, admin, connect, get, read_head, until};
 
 #[test]
 fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
@@ -35,7 +35,7 @@ fn the_counters_of_the_dispatchers_are_in_the_metrics() {
     read_head(&mut visitor).unwrap();
     visitor.write_all(b"1234").unwrap();
     visitor.read_exact(&mut [0; 4]).unwrap();
-    let metrics = || ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let metrics = || admin(&gate, "/metrics");
     until(metrics, |text| text.contains("\ntidegate_upgrade_bytes_total 8\n"));
     let text = metrics();
     for line in ["tidegate_open_tunnels 1", "tidegate_origin_connects_total 1", "tidegate_retries_total 0"] {
@@ -49,7 +49,7 @@ fn metrics_are_named_as_prometheus_asks() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, "[origin]\nreplicas = [\"ORIGIN\"]\n");
     get(gate.http, "/", "");
-    let text = ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let text = admin(&gate, "/metrics");
     let mut families: Vec<(&str, &str)> = Vec::new();
     let (mut helped, mut seen) = ("", 0);
     for line in text.split_once("\r\n\r\n").unwrap().1.lines() {

@@ -168,10 +168,7 @@ impl Gate {
 
     /// `GET` of the admin API, as JSON.
     pub fn admin(&self, target: &str) -> serde_json::Value {
-        let answer = ask(
-            self.admin,
-            &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
-        );
+        let answer = admin(self, target);
         let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
         serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
     }
@@ -228,7 +225,15 @@ pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
 
 /// The admin API's answer to a GET.
 pub fn admin(gate: &Gate, target: &str) -> String {
-    ask(gate.admin, &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))
+    api(gate, "GET", target, "", "")
+}
+
+/// The admin API's answer to a request with these headers.
+pub fn api(gate: &Gate, method: &str, target: &str, fields: &str, body: &str) -> String {
+    let length = body.len();
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n");
+    ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"))
 }
 
 /// The cookies that a browser would send back after an answer.

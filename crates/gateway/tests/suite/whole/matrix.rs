@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use tidegate_gateway::shared::policies::stats::Done;
 
-use crate::whole::harness::{Gate, Origin, Scripted, ask, connect, cookies, get, read_head, reply, until};
+use crate::whole::harness::{Gate, Origin, Scripted, api, connect, cookies, get, read_head, reply, until};
 use crate::whole::policies::{Seen, read_out};
 
 /// Criterion, name, and its detector: a real figure that is red from the first requests on and stays red.
@@ -127,9 +127,8 @@ fn rule(text: &mut String, name: &str, what: &str, urls: &str, keys: &str) {
 }
 
 fn say(gate: &Gate, signal: &str, value: &str) {
-    let (body, length) = (format!("{{\"value\": \"{value}\"}}"), value.len() + 13);
-    let head = format!("PUT /v1/signals/{signal} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}");
-    let answer = ask(gate.admin, &format!("{head}\r\nConnection: close\r\n\r\n{body}"));
+    let body = format!("{{\"value\": \"{value}\"}}");
+    let answer = api(gate, "PUT", &format!("/v1/signals/{signal}"), "", &body);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 

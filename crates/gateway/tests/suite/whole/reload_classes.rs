@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, cookies, get, until};
+use crate::whole::harness::{Gate, Origin, admin, connect, cookies, get, until};
 
 const BEFORE: &str = r#"
 [origin]
@@ -30,7 +30,7 @@ fn send(gate: &Gate, target: &str) -> TcpStream {
 }
 
 fn metrics(gate: &Gate) -> String {
-    ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    admin(gate, "/metrics")
 }
 
 fn answer(mut stream: TcpStream) -> String {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, read_head, until};
+use crate::whole::harness::{Gate, Origin, admin, api, read_head, until};
 
 /// How a source treats a request.
 #[derive(Clone)]
@@ -77,14 +77,8 @@ fn play(mut stream: TcpStream, mood: &Mutex<Mood>) {
     };
 }
 
-fn look(gate: &Gate, path: &str) -> String {
-    ask(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-}
-
 fn state(gate: &Gate) -> Value {
-    let answer = look(gate, "/v1/state");
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    serde_json::from_str(body).unwrap_or_default()
+    gate.admin("/v1/state")
 }
 
 fn named(list: &Value, name: &str) -> Value {
@@ -234,13 +228,7 @@ const ALARM: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[[detector]]\nname = \"a
                      [[rule]]\nname = \"r\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\n";
 
 fn signal(gate: &Gate, method: &str, name: &str, body: &str) -> (u16, Value) {
-    let length = body.len();
-    let answer = ask(
-        gate.admin,
-        &format!(
-            "{method} /v1/signals/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        ),
-    );
+    let answer = api(gate, method, &format!("/v1/signals/{name}"), "", body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     (status, serde_json::from_str(body).unwrap_or_default())
@@ -254,7 +242,7 @@ fn another_application_reports_over_the_api() {
     let (status, said) = signal(&gate, "PUT", "alarm", "{\"value\": \"red\", \"why\": \"drill\"}");
     assert_eq!((status, &said["value"], &said["good_for_s"]), (200, &json!(1.0), &json!(3600.0)));
     becomes(&gate, "alarm", "red", true);
-    let metrics = look(&gate, "/metrics");
+    let metrics = admin(&gate, "/metrics");
     for line in [
         "tidegate_detector_level{detector=\"alarm\",level=\"red\"} 1",
         "tidegate_detector_level{detector=\"alarm\",level=\"unknown\"} 0",
@@ -279,7 +267,7 @@ fn another_application_reports_over_the_api() {
     assert_eq!(signal(&gate, "DELETE", "alarm", "").0, 200);
     becomes(&gate, "alarm", "unknown", false);
     // The audit records who crossed a threshold, not every figure.
-    let audit = look(&gate, "/v1/audit");
+    let audit = admin(&gate, "/v1/audit");
     assert!(audit.contains("\"signal.alarm\"") && audit.contains("drill"), "{audit}");
     assert!(
         audit.contains("0.5") && !audit.contains("0.625"),

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Scripted, ask, cookies, reply, until};
+use crate::whole::harness::{Gate, Scripted, api, ask, cookies, reply, until};
 
 mod ends;
 mod keys;
@@ -74,7 +74,7 @@ fn open(gate: &Gate) -> u64 {
 
 /// The answer of the admin API.
 fn change(gate: &Gate, method: &str, target: &str) -> String {
-    ask(gate.admin, &format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    api(gate, method, target, "", "")
 }
 
 /// The cookies of a browser that had `before` and got the answer `now`.

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::whole::harness::{Gate, Origin, PATIENCE, ask, connect, get, until};
+use crate::whole::harness::{Gate, Origin, PATIENCE, admin, connect, get, until};
 
 const PLAIN: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nestimator = \"fixed\"\n";
 
@@ -140,6 +140,6 @@ fn a_hanging_file_delays_the_reload_only() {
     reload.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(answer(reload).starts_with("HTTP/1.1 200"));
     assert!(gate.admin("/v1/tunables/queue.max_wait")["value"] == "9s");
-    let drained = ask(gate.admin, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let drained = admin(&gate, "/healthz");
     assert!(drained.starts_with("HTTP/1.1 200"));
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, get};
+use crate::whole::harness::{self, Gate, Origin, connect, get};
 
 const SHOP: &str = r#"
 [origin]
@@ -20,9 +20,7 @@ cost = 3.0
 /// Status, head and document.
 fn api(gate: &Gate, method: &str, path: &str, fields: &str, body: &Value) -> (u16, String, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n");
-    let answer = ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"));
+    let answer = harness::api(gate, method, path, fields, &body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use tidegate_gateway::control::tuners::Keeper;
 
-use crate::whole::harness::{Gate, Origin, ask, until};
+use crate::whole::harness::{Gate, Origin, admin, until};
 
 const SHOP: &str = r#"
 [origin]
@@ -19,15 +19,8 @@ match = { path = "/" }
 
 const RATE: &str = "class.home.ingress.rate";
 
-fn get(gate: &Gate, path: &str) -> String {
-    ask(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-}
-
 fn told(gate: &Gate) -> Vec<Value> {
-    let answer = get(gate, "/v1/tuners");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    serde_json::from_str::<Value>(body).expect("JSON")["tuners"].as_array().expect("a list").clone()
+    gate.admin("/v1/tuners")["tuners"].as_array().expect("a list").clone()
 }
 
 #[test]
@@ -52,7 +45,7 @@ fn scripts_are_added_edited_broken_and_removed() {
     assert_eq!((rate().as_str(), all.len()), ("7.0", 1));
     assert_eq!(all[0]["last_change"]["changes"]["queue.max_length"], 77);
     assert_eq!((&all[0]["state"], &all[0]["runs"]), (&"running".into(), &1.into()));
-    let audit = get(&gate, "/v1/audit");
+    let audit = admin(&gate, "/v1/audit");
     assert!(audit.contains("\"tuner:a\""), "{audit}");
 
     // With unknown names or values out of bounds, nothing of the run is put in force.
@@ -81,7 +74,7 @@ fn scripts_are_added_edited_broken_and_removed() {
     write("c.rhai", "(");
     assert_eq!(round()[2]["state"], "broken");
 
-    let metrics = get(&gate, "/metrics");
+    let metrics = admin(&gate, "/metrics");
     assert!(metrics.contains("tidegate_tuner_runs_total{tuner=\"b\"} 3"), "{metrics}");
     assert!(metrics.contains("tidegate_tuner_errors_total{tuner=\"b\"} 0"), "{metrics}");
 
@@ -104,7 +97,7 @@ fn the_gate_runs_the_scripts_of_its_directory() {
         if is_overloaded() { throw \"not here\" }";
     fs::write(dir.join("one.rhai"), text).unwrap();
     let gate = Gate::start(&origin, &format!("tuners = {{ dir = {dir:?}, every = \"100ms\" }}\n{SHOP}"));
-    let answer = until(|| get(&gate, "/v1/tuners"), |answer| answer.contains("last_change\":{"));
+    let answer = until(|| admin(&gate, "/v1/tuners"), |answer| answer.contains("last_change\":{"));
     assert!(answer.contains("\"running\"") && answer.contains("\"last_error\":null"), "{answer}");
     drop(gate);
     fs::remove_dir_all(dir).unwrap();

@@ -38,7 +38,7 @@ fn the_page_that_ends_a_session_gets_its_parts_without_a_new_session() {
         let page = last.lines().find(|line| line.starts_with("set-cookie: tgp=")).unwrap();
         assert!(is_served(&last) && page.contains("; Max-Age=120;"), "{key}: {last}");
         let ended = with(&who, &last);
-        assert!(is_served(&visit(&gate, "/", "192.0.2.2", "")), "{key}: the place is free at once");
+        assert!(is_served(&visit(&gate, "/", "192.0.2.2", "")), "{key}: the slot is free at once");
         for _ in 0..2 {
             let part = part(&gate, "192.0.2.1", &ended);
             assert!(is_served(&part) && !part.contains("set-cookie: tg"), "{key}: {part}");

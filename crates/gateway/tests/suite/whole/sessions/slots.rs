@@ -10,7 +10,7 @@ use tidegate_core::ticket::{Binding, KeyRing, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
-use crate::whole::harness::{Gate, Origin, ask, connect, cookies, until};
+use crate::whole::harness::{Gate, Origin, api, ask, connect, cookies, until};
 
 #[test]
 fn a_refusal_is_a_page_for_people_and_a_problem_for_programs() {
@@ -166,8 +166,7 @@ fn a_reload_changes_slots_at_once_and_another_key_ends_all_sessions() {
     gate.reload(&origin, &fixed("max = 1"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)), "fewer slots end no session");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.3", "")));
-    let tuned = "PUT /v1/tunables/session.max HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n";
-    let tuned = ask(gate.admin, &format!("{tuned}Connection: close\r\n\r\n{{\"value\":3}}"));
+    let tuned = api(&gate, "PUT", "/v1/tunables/session.max", "", "{\"value\":3}");
     assert!(tuned.starts_with("HTTP/1.1 200"), "{tuned}");
     assert!(is_served(&visit(&gate, "/", "192.0.2.3", "")));
     gate.reload(&origin, &(fixed("max = 1\nkey = \"ip\"")));
