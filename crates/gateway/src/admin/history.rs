@@ -74,10 +74,7 @@ pub(super) fn schema() -> Value {
 #[derive(Debug, PartialEq)]
 enum Asked {
     List,
-    Figure {
-        query: Query,
-        csv: bool,
-    },
+    Figure { query: Query, csv: bool },
 }
 
 fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) -> Result<Asked, String> {
