@@ -15,19 +15,13 @@
 // Names say most of it; the core keeps the lint for its public items.
 #![allow(missing_docs)]
 
+pub mod admin;
 pub mod base;
-
+pub mod config;
+pub mod control;
 pub mod history;
 pub mod http;
-pub mod upstream;
-
-pub mod config;
-
-pub mod shared;
-
-pub mod control;
 pub mod proxy;
-
-pub mod admin;
-
 pub mod server;
+pub mod shared;
+pub mod upstream;

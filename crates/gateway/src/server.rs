@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -34,7 +34,7 @@ use tidegate_settings::{Role, Settings};
 
 pub use crate::control::config_store::Source;
 
-/// Places for classes that a reload adds: some 14 kB each and worker.
+/// Counters for classes that a reload adds: some 14 kB per class and worker.
 const SPARE_CLASSES: usize = 8;
 
 /// Why a gate did not start.
@@ -50,7 +50,7 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error("cannot keep state: {0} (room.state_dir)")]
     State(io::Error),
     /// The configuration cannot be put in force.
@@ -110,12 +110,12 @@ impl Server {
         Ok(Self { shared, control, http, admin, workers, driver })
     }
 
-    /// Where visitors connect.
+    /// The address that visitors connect to.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Where the admin API is.
+    /// The address of the admin API.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -136,7 +136,7 @@ impl Server {
         self.join();
     }
 
-    /// Waits for the end: a signal or an API call starts it.
+    /// Waits for the end, which a signal or an API call starts.
     pub fn join(self) {
         for worker in self.workers {
             if worker.join().is_err() {
@@ -148,8 +148,8 @@ impl Server {
     }
 }
 
-/// As many open files as the system lets the process have. The usual soft limit of 1024 is there for programs that
-/// use select(2); without more, the origin would become unreachable at some 500 visitors.
+/// Raises the soft limit of open files to the hard limit. The usual soft limit of 1024 exists for programs
+/// that use select(2); with it the origin would become unreachable at some 500 visitors.
 fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a whole `rlimit` that lives until they return, and keep none.
@@ -165,14 +165,15 @@ fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// The admin API's listener. Two gates on one address would each answer for the other half of the time.
+/// The admin API's listener, without SO_REUSEPORT: two gates on one address would each answer half of the
+/// requests.
 fn listen_alone(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(addr)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// One listener a worker, all on one address: a port of 0 is chosen once.
+/// One listener a worker, all on one address. For port 0 the system chooses the port once.
 fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, SocketAddr), StartError> {
     let n = match settings.listen.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -180,7 +181,7 @@ fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, Socket
     };
     let mut addr = settings.listen.http;
     let failed = |addr| move |error| StartError::Listen { key: "listen.http", addr, error };
-    // Two gates must not share an address by accident, which SO_REUSEPORT alone would permit.
+    // With SO_REUSEPORT alone, two gates could share an address by accident.
     drop(std::net::TcpListener::bind(addr).map_err(failed(addr))?);
     let mut listeners = Vec::with_capacity(n);
     for _ in 0..n {
@@ -199,18 +200,19 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
-    let desk = desk(&live, state, now);
-    let seats = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
-    // A reload may add classes; those beyond the spare places are served like any other but not counted apart.
+    let admission = admission(&live, state, now);
+    let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
+    // A reload may add classes. Those beyond the spare counters are served like any other, but not counted
+    // apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(&live.gate_config(), clock.clone());
     Ok(Shared {
         clock,
         config: ArcSwap::from_pointee(live),
         generation: AtomicU64::new(0),
-        admission: desk,
+        admission,
         gate,
-        sessions: seats,
+        sessions,
         policies: PublishedPolicies::default(),
         coalescer: Coalescer::default(),
         replicas,
@@ -220,15 +222,15 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         busy_since_us: AtomicU64::new(0),
         draining: AtomicBool::new(false),
         drain: watch::Sender::new(Drain::No),
-        upstream: Mutex::default(),
+        upstream: parking_lot::Mutex::default(),
         access,
     })
 }
 
-fn desk(live: &Config, state: &StateDir, now: Timestamp) -> Admission {
+fn admission(live: &Config, state: &StateDir, now: Timestamp) -> Admission {
     if let Role::TokenCheck { .. } = live.settings.role {
         let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
-        return Admission::Checker { checker, capacity: Mutex::new(live.initial_capacity()) };
+        return Admission::Checker { checker, capacity: std::sync::Mutex::new(live.initial_capacity()) };
     }
     let room = Room::new(live.room_config(), live.initial_capacity(), now);
     match state.promises() {
@@ -276,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_the_open_files_there_are_may_be_used() {
+    fn the_soft_limit_of_open_files_is_raised_to_the_hard_limit() {
         let limit = || {
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: as in `raise_open_files`.

@@ -1,4 +1,4 @@
-//! Who may ask for what: two tokens, and no page of another site.
+//! Access control: two tokens, and no requests from pages of other sites.
 
 use std::net::IpAddr;
 
@@ -13,10 +13,10 @@ use tidegate_settings::Listen;
 /// Not in the `http` crate's list.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a route asks of whoever uses it.
+/// What a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
-    /// Nothing: health is for load balancers, which carry no tokens and have names of their own for this machine.
+    /// Nothing: load balancers check health without a token, and by their own name of this host.
     Open,
     /// Any of the tokens, if there are any.
     Read,
@@ -24,10 +24,10 @@ pub(super) enum Access {
     Write,
 }
 
-/// What somebody has shown to be.
+/// What a client has proved to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rank {
-    /// No tokens are configured: whoever can connect.
+    /// No tokens are configured: any client that can connect.
     Local,
     /// `listen.admin_token`.
     Admin,
@@ -36,7 +36,6 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    /// As the audit names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -46,7 +45,7 @@ impl Rank {
     }
 }
 
-/// Whose token it is. Takes as long whatever is shown: digests of one length are compared, both of them always.
+/// The rank of the token shown. Takes the same time for any token: both digests are always compared.
 pub(super) fn rank(listen: &Listen, headers: &HeaderMap) -> Result<Rank, Problem> {
     if listen.admin_token.is_empty() {
         return Ok(Rank::Local);
@@ -78,11 +77,11 @@ pub(super) fn may(rank: Rank, access: Access) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The operator's browser shows other people's pages too, and such a page can send requests to loopback: a form to
-/// `/v1/drain`, images by the dozen from `/v1/events`, or, once its name has been pointed at 127.0.0.1, anything. Browsers
-/// say where a request that changes something comes from (Fetch, "append a request `Origin` header"), to loopback also whose
-/// page any other is for (Fetch Metadata, `Sec-Fetch-Site`: `same-site` is another port of this machine); and pages cannot choose
-/// `Host`. A preflight has an `Origin`, and gets no leave from anybody here.
+/// Refuses requests from pages of other sites in the operator's browser. Such a page can send requests to
+/// loopback: a form to `/v1/drain`, dozens of images from `/v1/events`, or, after DNS rebinding to 127.0.0.1,
+/// anything. Browsers send `Origin` with requests that change something (Fetch, "append a request `Origin`
+/// header") and, to loopback, `Sec-Fetch-Site` with all of them (Fetch Metadata; `same-site` is another port
+/// of this host); and pages cannot choose `Host`. Preflights have an `Origin` and are refused too.
 pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Result<(), Problem> {
     if parts.headers.get_all(SEC_FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none") {
         return Err(Problem::forbidden(
@@ -96,7 +95,8 @@ pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Res
             return Err(Problem::forbidden("the admin API takes no requests from other sites' pages"));
         }
     }
-    // A token is what no foreign page knows; without one, the name must not be one that others can point here.
+    // Other sites' pages do not know the token. Without one, `Host` must be a name that others cannot point
+    // here.
     if listen.admin_token.is_empty() && !is_ours(host, listen.admin.ip()) {
         return Err(Problem::forbidden(
             "without listen.admin_token, the admin API answers to loopback addresses, localhost and the address in listen.admin only",
@@ -105,9 +105,9 @@ pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Res
     Ok(())
 }
 
-/// Whether nobody else can make this `Host` lead here: a loopback address, the one that is configured, `localhost` (RFC 6761,
-/// 6.3: never asked of a name server), or none at all (HTTP/1.0, which no browser speaks). A bare name may be anybody's: it is
-/// looked for in the domains that the network has handed out.
+/// Whether nobody else can make this `Host` resolve to us: a loopback address, the configured address,
+/// `localhost` (RFC 6761 6.3: never asked of a name server), or none (HTTP/1.0, which no browser speaks).
+/// Other names without a dot are refused: they are resolved in search domains that the network hands out.
 fn is_ours(host: &str, configured: IpAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

@@ -12,17 +12,13 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// What the admin API answers with.
 pub(super) type Answer = Response<Content>;
 
-/// What a handler returns: an answer, or why there is none.
 pub(super) type Outcome = Result<Answer, Problem>;
 
-/// An answer's body.
 pub(super) enum Content {
-    /// All of it.
     Whole(Full<Bytes>),
-    /// It goes on until the sender is dropped.
+    /// Goes on until the sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
 }
 
@@ -55,15 +51,15 @@ impl Body for Content {
     }
 }
 
-/// Why a request got no other answer. The kinds and what they mean are listed in `docs/api.md`.
+/// A problem document. `docs/api.md` lists the kinds.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,
-    /// The end of the `type` URI: programs tell kinds apart by it.
+    /// The end of the `type` URI, by which programs tell kinds apart.
     kind: &'static str,
     title: &'static str,
     detail: String,
-    /// What exactly is wrong with the request, one by one.
+    /// Every single mistake in the request.
     mistakes: Vec<Value>,
     field: Option<Box<(HeaderName, HeaderValue)>>,
 }
@@ -73,29 +69,24 @@ impl Problem {
         Self { status, kind, title, detail, mistakes: Vec::new(), field: None }
     }
 
-    /// 400: the request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood", detail.into())
     }
 
-    /// 401: no token, or an unknown one.
     pub fn unauthorized() -> Self {
         let detail = "the admin API asks for `Authorization: Bearer TOKEN`".into();
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "No valid token", detail)
             .with(http::header::WWW_AUTHENTICATE, "Bearer")
     }
 
-    /// 403: understood, and not for this asker.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "Not permitted", detail.into())
     }
 
-    /// 404: nothing there.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", "No such resource", detail.into())
     }
 
-    /// 405, with what would be right.
     pub fn method(path: &str, allowed: &str) -> Self {
         let detail = format!("{path} takes {allowed}");
         let title = "The resource does not take this method";
@@ -103,51 +94,43 @@ impl Problem {
             .with(http::header::ALLOW, allowed)
     }
 
-    /// 408: the body did not come.
     pub fn late() -> Self {
         let detail = "the body did not come in time".into();
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", "Too slow", detail)
     }
 
-    /// 409: not in this state, or not in this process.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "Not possible here", detail.into())
     }
 
-    /// 412: somebody else was faster.
     pub fn precondition(detail: impl Into<String>) -> Self {
         let title = "Changed in the meantime";
         Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed", title, detail.into())
     }
 
-    /// 413.
     pub fn too_large(limit: usize) -> Self {
         let detail = format!("a body may have at most {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The body is too large", detail)
     }
 
-    /// 422: understood, but a value is wrong.
     pub fn refused(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", "A value is wrong", detail.into())
     }
 
-    /// 500: this program's fault, or the machine's.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something broke", detail.into())
     }
 
-    /// 503: not now.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not now", detail.into())
     }
 
-    /// With every single mistake.
+    /// Adds every single mistake.
     pub fn mistakes(mut self, mistakes: Vec<Value>) -> Self {
         self.mistakes = mistakes;
         self
     }
 
-    /// With a field of the answer's head.
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.field = HeaderValue::from_str(value).ok().map(|value| Box::new((name, value)));
         self
@@ -176,32 +159,28 @@ fn answer(content_type: &'static str, content: Content) -> Answer {
     let mut answer = Response::new(content);
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Figures are of now, and some are secret to whoever has no token.
+    // Figures are of now, and clients without a token must not see some of them.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
-/// A whole body of this type.
 pub(super) fn whole(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     answer(content_type, Content::Whole(Full::new(body.into())))
 }
 
-/// A body that goes on.
+/// A body that is sent as its parts come.
 pub(super) fn stream(content_type: &'static str, parts: mpsc::Receiver<Bytes>) -> Answer {
     answer(content_type, Content::Stream(parts))
 }
 
-/// A line for people.
 pub(super) fn text(text: impl Into<Bytes>) -> Answer {
     whole("text/plain; charset=utf-8", text)
 }
 
-/// A document.
 pub(super) fn document(value: &Value) -> Answer {
     whole("application/json", format!("{value}\n"))
 }
 
-/// Nothing but a head.
 pub(super) fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Content::Whole(Full::default()));
     *answer.status_mut() = status;

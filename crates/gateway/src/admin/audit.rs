@@ -7,7 +7,7 @@ use super::call::Call;
 use super::route::{Param, Place};
 use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
 
-/// Records of one answer, if nobody says otherwise.
+/// Records of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most records of one answer: some 200 kB.
 const MOST: usize = 1000;
@@ -37,7 +37,6 @@ pub(super) fn get(call: &Call) -> Outcome {
     Ok(document(&json!({ "changes": page, "next": next })))
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let any = |about: &str| json!({ "description": about });
     let record = object(&[
@@ -45,10 +44,7 @@ pub(super) fn schema() -> Value {
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),
         ("who", a("string", "The token's name and the peer's address, a tuner's name, or \"signal\".")),
         ("why", a("string", "In their own words; may be empty.")),
-        (
-            "action",
-            a("string", "tune, reload, capacity, rediscover, drain, signal, end-session or end-sessions."),
-        ),
+        ("action", a("string", "tune, reload, capacity, rediscover, drain, signal, end-session(s).")),
         ("key", maybe("string", "What changed, if one key did.")),
         ("old", any("Its value before.")),
         ("new", any("Its value now.")),

@@ -15,8 +15,8 @@ use crate::control::config_store::ConfigStore;
 use crate::control::driver::Control;
 use crate::shared::Shared;
 
-/// Answers made from a disk at the same time. Clients may leave and ask again, so the bound on connections does not bound
-/// these.
+/// Answers that read a disk at a time. The bound on connections does not bound them, since clients may leave
+/// and ask again.
 const MAX_SLOW: usize = 4;
 
 /// The admin API of one gate.
@@ -87,7 +87,6 @@ impl Call {
         self.path.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
     }
 
-    /// A query parameter, if it was given.
     pub fn query(&self, name: &str) -> Option<&Value> {
         self.query.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
@@ -102,7 +101,6 @@ impl Call {
         self.headers.get_all(name).iter().any(|value| value.to_str().is_err())
     }
 
-    /// A header as text, if it was given.
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

@@ -1,4 +1,4 @@
-//! `/v1/capacity`: what the origin can serve, how that was found out, and what an operator may do about it.
+//! `/v1/capacity`: the origin's capacity, how it was found, and how an operator may change it.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ pub(super) fn put(call: &Call) -> Outcome {
     }
 }
 
-/// `POST /v1/capacity/rediscover`: accepted, for the finding takes its time.
+/// `POST /v1/capacity/rediscover`: 202, since the search takes its time.
 pub(super) fn rediscover(call: &Call) -> Outcome {
     match call.control().rediscover(call.by()) {
         Ok(()) => {
@@ -40,7 +40,6 @@ pub(super) fn rediscover(call: &Call) -> Outcome {
     }
 }
 
-/// What [`put`] takes.
 pub(super) fn wanted() -> Value {
     let rate = json!({
         "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "description": "Cost units per second.",
@@ -48,7 +47,6 @@ pub(super) fn wanted() -> Value {
     exactly(&[("rate", rate), ("why", why())], &["rate"])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let change = object(&[
         ("at_ms", a("integer", "When, in milliseconds since 1970.")),
@@ -106,7 +104,7 @@ fn change(change: &Change) -> Value {
     })
 }
 
-/// What is not a finite number is `null`: JSON has no other word for it.
+/// Numbers that are not finite become `null`.
 fn describe(tunables: &Tunables, estimate: &Estimate, state: &State, bounds: &Bounds) -> Value {
     let figures: Map<_, _> =
         state.figures.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
@@ -132,7 +130,7 @@ mod tests {
     use tidegate_core::capacity::Phase;
 
     #[test]
-    fn whatever_an_estimator_says_is_json() {
+    fn any_state_of_an_estimator_is_valid_json() {
         let tunables =
             Tunables { outflow: Rate::MAX, capacity: Rate::ZERO, max_in_flight: None, keeps_queue: false };
         let estimate = Estimate {

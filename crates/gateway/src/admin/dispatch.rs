@@ -1,4 +1,4 @@
-//! From a request to the handler that the table names, and back.
+//! From a request to its handler, and back.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::access::{self, Access, Rank};
 use super::answer::{Answer, Outcome, Problem, empty};
 use super::call::{Api, Call};
-use super::route::{Handler, Named, Param, Place, Route};
+use super::route::{Body, Handler, Named, Param, Place, Route};
 use super::routes::ROUTES;
 use super::schema;
 use crate::http::hygiene::content_length;
@@ -24,10 +24,9 @@ use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Longest wait for one.
+/// Longest wait for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers one request.
 pub(super) async fn answer(
     api: &Arc<Api>,
     peer: SocketAddr,
@@ -68,7 +67,7 @@ async fn perform(
         query: query(route.params, parts.uri.query().unwrap_or_default())?,
         headers: parts.headers.clone(),
         body: match route.body {
-            Some((needed, schema)) => read(needed, &schema(), &parts.headers, body).await?,
+            Some(wanted) => read(wanted, &parts.headers, body).await?,
             None => Value::Null,
         },
     };
@@ -76,27 +75,28 @@ async fn perform(
     match route.handler {
         Handler::Quick(handle) => handle(&call),
         Handler::Slow(handle) => {
-            let place = api.slow.clone().acquire_owned().await.map_err(ended)?;
-            apart(place, move || handle(&call)).await
+            let permit = api.slow.clone().acquire_owned().await.map_err(ended)?;
+            apart(permit, move || handle(&call)).await
         }
         Handler::Change(handle) => {
-            let place = api.next_change.clone().acquire_owned().await.map_err(ended)?;
-            apart(place, move || handle(&call)).await
+            let permit = api.next_change.clone().acquire_owned().await.map_err(ended)?;
+            apart(permit, move || handle(&call)).await
         }
         Handler::Urgent(handle) => apart((), move || handle(&call)).await,
     }
 }
 
-/// On a thread of its own. Who asks may leave; what was begun goes on and keeps its place until it is over.
-async fn apart<P: Send + 'static>(place: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+/// Runs `work` on a thread of its own. If the client leaves, the work goes on and keeps its permit until it
+/// is done.
+async fn apart<P: Send + 'static>(permit: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     let done = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         work()
     });
     done.await.unwrap_or_else(|e| Err(Problem::internal(format!("the answer was not finished: {e}"))))
 }
 
-/// A path or a method that the table does not have.
+/// The answer to a path or method that the table does not have.
 fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Outcome {
     if here.is_empty() {
         let hint = did_you_mean(target, ROUTES.iter().map(|route| route.path)).unwrap_or_default();
@@ -115,7 +115,8 @@ fn elsewhere(method: &Method, target: &str, here: &[(&Route, Named<'_>)]) -> Out
     Ok(answer)
 }
 
-/// The query's parameters as the table has them; others are mistakes, for a misspelt one would be obeyed by nobody.
+/// The query's parameters, typed as the table says. Unknown ones are mistakes: a misspelt one would be
+/// ignored silently.
 fn query(params: &'static [Param], text: &str) -> Result<Vec<(&'static str, Value)>, Problem> {
     let known = || params.iter().filter(|param| param.place == Place::Query);
     let (mut out, mut wrong) = (Vec::<(&str, Value)>::new(), Vec::new());
@@ -163,8 +164,8 @@ fn decoded(text: &str) -> Result<String, Problem> {
     decoded.map(Cow::into_owned).map_err(|_| Problem::bad_request("the query is not UTF-8"))
 }
 
-/// The body, if it is what the table says; `Null` for none where none is needed.
-async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
+/// The body, checked against its schema; `Null` if there is none and none is needed.
+async fn read(wanted: Body, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
     let announced = content_length(headers).map_err(|e| Problem::bad_request(e.to_string()))?;
     if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
@@ -175,12 +176,12 @@ async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming)
         Err(e) if e.is::<LengthLimitError>() => return Err(Problem::too_large(MAX_BODY_BYTES)),
         Err(e) => return Err(Problem::bad_request(format!("the body cannot be read: {e}"))),
     };
-    if bytes.is_empty() && !needed {
+    if bytes.is_empty() && !wanted.is_required {
         return Ok(Value::Null);
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
     let mut wrong = Vec::new();
-    schema::check(schema, &value, "", &mut wrong);
+    schema::check(&(wanted.schema)(), &value, "", &mut wrong);
     if wrong.is_empty() { Ok(value) } else { Err(misread("the body", wrong)) }
 }

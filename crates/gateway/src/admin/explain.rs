@@ -1,4 +1,4 @@
-//! Why a request was refused.
+//! `GET /v1/explain/{id}`: why a request was refused.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use super::route::{Param, Place, Reply};
 use super::schema::{a, maybe, object};
 use crate::shared::policies::refusals::KEPT;
 
-/// The request's id.
 pub(super) const ID: Param = Param {
     name: "id",
     place: Place::Path,
@@ -16,7 +15,6 @@ pub(super) const ID: Param = Param {
     schema: || json!({ "type": "string" }),
 };
 
-/// Not among the last refusals.
 pub(super) const UNKNOWN: Reply =
     Reply::problem(http::StatusCode::NOT_FOUND, "The request is not among the last refused.");
 
@@ -31,7 +29,6 @@ pub(super) fn get(call: &Call) -> Outcome {
     }
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     object(&[
         ("id", a("string", "The request's id, at most 64 bytes of it.")),
@@ -44,9 +41,6 @@ pub(super) fn schema() -> Value {
         ("action", maybe("string", "What became of the request.")),
         ("level", maybe("string", "How congested what the rule goes by was.")),
         ("figures", maybe("string", "The figures that the rule went by.")),
-        (
-            "retry_after_s",
-            a("integer", "When the visitor was told to come again, in seconds; 0: not at all."),
-        ),
+        ("retry_after_s", a("integer", "The `Retry-After` sent, in seconds; 0: none.")),
     ])
 }

@@ -1,4 +1,4 @@
-//! `/v1/history`: any figure over any stretch of the last year, as JSON or CSV.
+//! `GET /v1/history`: any figure over any time of the last year, as JSON or CSV.
 
 use std::fmt::Write;
 
@@ -18,14 +18,13 @@ use crate::history::query::{Points, Query};
 use crate::history::store;
 use tidegate_settings::kind::parse_duration;
 
-/// How far back a query looks that does not say.
+/// Seconds that a query without `from` covers.
 const DEFAULT_SPAN: u64 = 15 * 60;
 
 const fn param(name: &'static str, about: &'static str) -> Param {
     Param { name, place: Place::Query, about, schema: || a("string", "") }
 }
 
-/// Of the query.
 pub(super) const PARAMS: &[Param] = &[
     param("metric", "Which figure; without one the answer lists all there are."),
     param("class", "Of which class; `all` (the default): of all together."),
@@ -56,7 +55,6 @@ pub(super) fn get(call: &Call) -> Outcome {
     answered(control, &parse(query, accept, now).map_err(Problem::bad_request)?)
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let rows =
         json!({ "type": "array", "items": { "type": "array" }, "description": "As `columns` has them." });
@@ -73,15 +71,10 @@ pub(super) fn schema() -> Value {
     json!({ "anyOf": [figure, all] })
 }
 
-/// What is wanted.
 #[derive(Debug, PartialEq)]
 enum Asked {
-    /// What there is.
     List,
-    Figure {
-        query: Query,
-        csv: bool,
-    },
+    Figure { query: Query, csv: bool },
 }
 
 fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) -> Result<Asked, String> {
@@ -114,11 +107,11 @@ fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) 
     Ok(Asked::Figure { query: Query { metric, series: Series::named(&class), from, to, step }, csv })
 }
 
-/// Unix seconds, RFC 3339, `now`, or so long before now: `-1h30m`.
+/// Unix seconds, RFC 3339, `now`, or a time before now like `-1h30m`.
 fn instant(name: &str, text: &str, now: u64) -> Result<u64, String> {
     let past = text.strip_prefix('-').and_then(parse_duration).map(|ago| now.saturating_sub(ago.as_secs()));
     let unix = || text.parse::<f64>().ok().filter(|s| (0.0..1e12).contains(s)).map(|s| s as u64);
-    // A plus sign that was not escaped is a blank.
+    // An unescaped plus sign was decoded to a blank.
     let date =
         || text.replace(' ', "+").parse::<Timestamp>().ok().and_then(|t| t.as_second().try_into().ok());
     let now = (text == "now").then_some(now);
@@ -129,7 +122,6 @@ fn instant(name: &str, text: &str, now: u64) -> Result<u64, String> {
     })
 }
 
-/// Whole seconds, or a duration.
 fn seconds(text: &str) -> Result<u64, String> {
     let duration = || parse_duration(text).filter(|d| d.subsec_nanos() == 0).map(|d| d.as_secs());
     text.parse()
@@ -171,7 +163,7 @@ fn list(control: &Control) -> Value {
     })
 }
 
-/// A value as both forms write it: shortest digits that mean the same; `nothing` where nothing was measured.
+/// The shortest digits of a value; `nothing` where nothing was measured.
 fn number(value: f32, nothing: &str) -> String {
     if value.is_finite() { value.to_string() } else { nothing.to_owned() }
 }
@@ -257,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_named_without_doubt() {
+    fn a_class_named_all_can_be_told_from_all_classes() {
         for (text, series) in [
             ("", Series::all()),
             ("&class=all", Series::all()),
@@ -269,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn mistakes_in_the_query_name_the_parameter() {
         for text in
             ["from=yesterday", "to=1h", "step=1.5", "step=500ms", "format=xml", "metrics=goodput", "from=-1"]
         {
@@ -281,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_is_asked_for_by_name_or_by_accept() {
+    fn csv_is_chosen_by_format_or_accept() {
         let csv = |text: &str, accept: &str| match parse(text, accept, NOW) {
             Ok(Asked::Figure { csv, .. }) => csv,
             other => panic!("{other:?}"),

@@ -1,9 +1,9 @@
-//! `GET /v1/events`: the state of every second as server-sent events (WHATWG HTML, 9.2), for dashboards and tuners that
-//! would otherwise ask once a second.
+//! The clients of `GET /v1/events`, which get the state of every second as server-sent events (WHATWG HTML,
+//! 9.2).
 //!
-//! Listeners are bounded, and so is what is kept for each: one that does not read is dropped, not waited for. A stream says
-//! at its start how soon to come back (`retry`), and ends in good order when the gate drains or the connection has
-//! reached its age, so that a client that follows the standard misses a second at most.
+//! Their number is bounded, and so are the events kept for each: a client that does not read is dropped. A
+//! stream says at its start when to reconnect (`retry`), and ends in good order when the gate drains or the
+//! connection has reached its age, so that a client that follows the standard misses one second at most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Half of the admin API's connections: listeners alone can never shut an operator out.
+/// Half of the admin API's connections, so that listeners cannot lock an operator out.
 pub(super) const MAX_LISTENERS: usize = 32;
-/// Events kept for one listener beside what its socket holds.
+/// Events kept for one listener, beside those in its socket's buffer.
 const MAX_UNREAD: usize = 8;
-/// Seconds without an event after which a comment keeps intermediaries from closing the connection.
+/// After so many seconds without an event, a comment keeps intermediaries from closing the connection.
 const KEEP_ALIVE_S: u32 = 15;
-/// Whoever was cut off comes back after a second.
+/// A client reconnects after a second.
 const RETRY: &str = "retry: 1000\n\n";
 
-/// Who listens.
 #[derive(Default)]
 pub(super) struct Listeners(Mutex<Vec<Listener>>);
 
@@ -31,13 +30,12 @@ struct Listener {
     /// Its connection has reached its age.
     aged: Arc<AtomicBool>,
     every: u32,
-    /// Seconds until the next event, and since the last bytes.
+    /// Seconds until the next event, and seconds since the last bytes.
     left: u32,
     silent: u32,
 }
 
 impl Listener {
-    /// Whether it listens on.
     fn tell(&mut self, event: &Bytes) -> bool {
         if self.aged.load(Ordering::Relaxed) {
             let _ = self.to.try_send(Bytes::from_static(RETRY.as_bytes()));
@@ -59,7 +57,7 @@ impl Listener {
 }
 
 impl Listeners {
-    /// Somebody listens: `None` if too many do.
+    /// Adds a listener; `None` if there are too many.
     pub fn listen(&self, every: u32, aged: Arc<AtomicBool>, now: Bytes) -> Option<mpsc::Receiver<Bytes>> {
         let mut listeners = self.0.lock();
         listeners.retain(|listener| !listener.to.is_closed());
@@ -74,7 +72,7 @@ impl Listeners {
         Some(from)
     }
 
-    /// A second has passed. Who does not keep up is dropped.
+    /// Sends a second's state. Listeners that do not keep up are dropped.
     pub fn publish(&self, state: impl FnOnce() -> Value) {
         let mut listeners = self.0.lock();
         if !listeners.is_empty() {
@@ -110,11 +108,11 @@ mod tests {
 
     fn listen(events: &Listeners, every: u32) -> (mpsc::Receiver<Bytes>, Arc<AtomicBool>) {
         let aged = Arc::new(AtomicBool::new(false));
-        (events.listen(every, aged.clone(), event(&json!({ "at_ms": 0 }))).expect("a place"), aged)
+        (events.listen(every, aged.clone(), event(&json!({ "at_ms": 0 }))).expect("accepted"), aged)
     }
 
     #[test]
-    fn who_does_not_read_is_dropped_and_the_others_are_not() {
+    fn a_listener_that_does_not_read_is_dropped() {
         let events = Listeners::default();
         let (mut reads, _) = listen(&events, 1);
         let (mut sleeps, _) = listen(&events, 1);
@@ -124,16 +122,16 @@ mod tests {
             assert!(text(&mut reads).contains(&format!("id: {second}\n")));
         }
         assert_eq!(events.0.lock().len(), 1);
-        assert_eq!(text(&mut sleeps).matches("event:").count(), MAX_UNREAD - 1, "what was kept for it");
+        assert_eq!(text(&mut sleeps).matches("event:").count(), MAX_UNREAD - 1, "the events kept for it");
         assert!(sleeps.is_closed());
         drop(reads);
         events.publish(|| json!({}));
         assert!(events.0.lock().is_empty());
-        events.publish(|| unreachable!("nobody listens"));
+        events.publish(|| unreachable!("no listener"));
     }
 
     #[test]
-    fn listeners_are_bounded_and_places_come_back() {
+    fn the_number_of_listeners_is_bounded() {
         let events = Listeners::default();
         let mut all: Vec<_> = (0..MAX_LISTENERS).map(|_| listen(&events, 1)).collect();
         assert!(events.listen(1, Arc::default(), Bytes::new()).is_none());

@@ -1,58 +1,85 @@
-//! `GET /metrics`: all figures in Prometheus's text form.
+//! `GET /metrics`: all figures in Prometheus's text form (version 0.0.4). Times are in seconds, work in cost
+//! units.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_core::capacity::Phase;
 use tidegate_core::detect::{Judgement, Level};
 use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
-use tidegate_core::measure::Event;
+use tidegate_core::measure::{ClassTotals, Event};
+use tidegate_settings::Watched;
 
 use super::sessions::{endings, tier_name};
 use crate::config::Config;
 use crate::control::driver::Control;
 use crate::shared::Shared;
 use crate::shared::figures::Figures;
+use crate::shared::policies::stats::Done;
 use crate::shared::sessions::counted;
-use tidegate_settings::{Detector, Watched};
 
-/// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
-pub(super) fn prometheus(control: &Control) -> String {
-    let figures = control.figures();
-    let mut out = String::with_capacity(16 << 10);
-    for event in Event::ALL {
-        let name = event.name();
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_{name}_total {}\n# TYPE tidegate_{name}_total counter",
-            event.help()
-        );
-        let count = figures.total.event(*event) + of_dispatch(control.shared(), *event);
-        let _ = writeln!(out, "tidegate_{name}_total {count}");
+/// The text form. Names are written with the prefix `tidegate_`.
+struct Exposition(String);
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        _ = writeln!(self.0, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
     }
-    extra_counters(&mut out, control, &figures);
-    gauges(&mut out, control, &figures);
-    classes(&mut out, control, &figures);
-    replicas(&mut out, control);
-    tuners(&mut out, control);
-    control.shared().policies.ledger.prometheus(&mut out, label);
-    applications(&mut out, control);
-    sessions(&mut out, control.shared());
-    congestion(&mut out, control);
-    out
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        _ = write!(self.0, "tidegate_{name}");
+        for (i, (label, of)) in labels.iter().enumerate() {
+            let open = if i == 0 { '{' } else { ',' };
+            _ = write!(self.0, "{open}{label}=\"{}\"", escaped(of));
+        }
+        _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// A family of one sample. The name of a counter ends in `_total`.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.single(&format!("{name}_total"), "counter", help, value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.single(name, "gauge", help, value);
+    }
 }
 
-fn applications(out: &mut String, control: &Control) {
-    let live = control.shared().config.load();
-    let name = "tidegate_application_verdicts_total";
-    let _ = writeln!(out, "# HELP {name} What other applications said.\n# TYPE {name} counter");
-    for one in &live.applications {
-        let counts = &one.counts;
-        for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
-            let (application, n) = (label(&one.settings().name), n.load(Relaxed));
-            let _ = writeln!(out, "{name}{{application=\"{application}\",verdict=\"{verdict}\"}} {n}");
-        }
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `None` is unlimited.
+fn limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "+Inf".into(), |limit| limit.to_string())
+}
+
+fn number(value: f64) -> String {
+    if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
+}
+
+pub(super) fn prometheus(control: &Control) -> String {
+    let (shared, figures) = (control.shared(), control.figures());
+    let mut out = Exposition(String::with_capacity(16 << 10));
+    for event in Event::ALL {
+        let count = figures.total.event(*event) + of_dispatch(shared, *event);
+        out.counter(event.name(), event.help(), count);
     }
+    counters(&mut out, control, &figures);
+    gauges(&mut out, control, &figures);
+    classes(&mut out, &shared.config.load(), &figures);
+    replicas(&mut out, shared);
+    tuners(&mut out, control);
+    rule_actions(&mut out, shared);
+    authorisers(&mut out, &shared.config.load());
+    sessions(&mut out, shared);
+    congestion(&mut out, control);
+    out.0
 }
 
 /// What the dispatchers count themselves, beside the workers' shards.
@@ -68,194 +95,134 @@ fn of_dispatch(shared: &Shared, event: Event) -> u64 {
     }
 }
 
-fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
+fn counters(out: &mut Exposition, control: &Control, f: &Figures) {
     let shared = control.shared();
-    let mut counter = |name: &str, help: &str, value: u64| {
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_{name}_total {help}\n# TYPE tidegate_{name}_total counter\ntidegate_{name}_total {value}"
-        );
-    };
-    counter("origin_connects", "Connections to replicas begun.", shared.upstream(|s| &s.connects));
-    counter("origin_reused", "Requests sent on a pooled connection.", shared.upstream(|s| &s.reused));
-    counter(
-        "capacity_rediscoveries",
-        "How often the estimator began to look anew after it had settled.",
-        figures.rediscoveries,
-    );
-    counter("queue_abandoned", "Requests whose visitors left the queue.", figures.gate.abandoned);
-    let multicast = &shared.coalescer;
-    let n = multicast.upstream.load(Relaxed);
-    counter("multicast_upstream", "Requests made of the origin for all who ask for a URL.", n);
-    let n = multicast.shared.load(Relaxed);
-    counter("multicast_shared", "Requests answered with an answer that others have too.", n);
-    let n = multicast.alone.load(Relaxed);
-    counter("multicast_alone", "Requests under URL multicast whose answer could not be shared.", n);
-    counter("refusals", "Requests refused by rules, quotas and the gate.", shared.policies.refusals.count());
+    out.counter("origin_connects", "Connections to replicas begun.", shared.upstream(|s| &s.connects));
+    out.counter("origin_reused", "Requests sent on a pooled connection.", shared.upstream(|s| &s.reused));
+    let help = "How often the estimator began to look anew after it had settled.";
+    out.counter("capacity_rediscoveries", help, f.rediscoveries);
+    out.counter("queue_abandoned", "Requests whose visitors left the queue.", f.gate.abandoned);
+    let coalescer = &shared.coalescer;
+    let help = "Requests made of the origin for all who ask for a URL.";
+    out.counter("multicast_upstream", help, coalescer.upstream.load(Relaxed));
+    let help = "Requests answered with an answer that others have too.";
+    out.counter("multicast_shared", help, coalescer.shared.load(Relaxed));
+    let help = "Requests under URL multicast whose answer could not be shared.";
+    out.counter("multicast_alone", help, coalescer.alone.load(Relaxed));
+    let help = "Requests refused by rules, quotas and the gate.";
+    out.counter("refusals", help, shared.policies.refusals.count());
     let history = control.history().health();
-    counter("history_dropped", "Seconds of history dropped because the disk was slow.", history.dropped);
-    counter("history_failed", "Attempts to use the history file that failed.", history.failures);
+    out.counter("history_dropped", "Seconds of history dropped because the disk was slow.", history.dropped);
+    out.counter("history_failed", "Attempts to use the history file that failed.", history.failures);
     if let Some(access) = &shared.access {
-        counter(
-            "access_log_dropped",
-            "Access log lines dropped because the disk was slow.",
-            access.dropped(),
-        );
-        counter("access_log_failed", "Access log lines that could not be written.", access.failed());
+        let help = "Access log lines dropped because the disk was slow.";
+        out.counter("access_log_dropped", help, access.dropped());
+        out.counter("access_log_failed", "Access log lines that could not be written.", access.failed());
     }
 }
 
-fn gauges(out: &mut String, control: &Control, f: &Figures) {
-    let connections = control.shared().connections.load(Relaxed);
-    let mut gauge = |name: &str, help: &str, value: f64| {
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} gauge\ntidegate_{name} {}",
-            number(value)
-        );
-    };
-    gauge("open_connections", "Visitor connections open now.", connections as f64);
-    gauge(
-        "open_tunnels",
-        "Upgraded connections open now.",
-        control.shared().upstream(|s| &s.tunnels_open) as f64,
-    );
-    gauge("capacity", "Capacity in force, in cost units per second.", f.tunables.capacity.get());
-    gauge(
-        "capacity_outflow",
-        "Work that the room lets in, in cost units per second.",
-        f.tunables.outflow.get(),
-    );
-    gauge("capacity_confidence", "How sure the estimator is, from 0 to 1.", f.estimate.confidence);
-    gauge(
-        "max_in_flight",
-        "Requests that the gate lets the origin work on at once.",
-        f.tunables.max_in_flight.map_or(f64::INFINITY, f64::from),
-    );
-    gauge(
-        "overloaded",
-        "1 if more work comes than fits (docs/tuning.md defines it).",
-        f64::from(u8::from(f.is_overloaded)),
-    );
-    gauge("waiting", "Visitors promised a later place.", f.room.waiting as f64);
-    gauge("promised_cost", "Work promised to them.", f.room.promised.units());
-    gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
-    gauge(
-        "schedule_offset_seconds",
-        "The schedule's hand against the clock: negative is behind.",
-        f.room.lead_s,
-    );
-    gauge("show_up_ratio", "Share of promised work that comes, as learned.", f.room.show_up);
-    gauge("overbooking", "Promises per second as a multiple of capacity.", f.room.overbook);
-    gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight as f64);
-    gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued as f64);
-    gauge(
-        "queued_held",
-        "Of those, requests that only their class's own limit or egress bucket holds back.",
-        f.gate.held as f64,
-    );
+fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
+    let shared = control.shared();
+    out.gauge("open_connections", "Visitor connections open now.", shared.connections.load(Relaxed));
+    out.gauge("open_tunnels", "Upgraded connections open now.", shared.upstream(|s| &s.tunnels_open));
+    let help = "Capacity in force, in cost units per second.";
+    out.gauge("capacity", help, number(f.tunables.capacity.get()));
+    let help = "Work that the room lets in, in cost units per second.";
+    out.gauge("capacity_outflow", help, number(f.tunables.outflow.get()));
+    let help = "How sure the estimator is, from 0 to 1.";
+    out.gauge("capacity_confidence", help, number(f.estimate.confidence));
+    let help = "Requests that the gate lets the origin work on at once.";
+    out.gauge("max_in_flight", help, limit(f.tunables.max_in_flight));
+    let help = "1 if more work comes than fits (docs/tuning.md defines it).";
+    out.gauge("overloaded", help, u8::from(f.is_overloaded));
+    out.gauge("waiting", "Visitors promised a later place.", f.room.waiting);
+    out.gauge("promised_cost", "Work promised to them.", number(f.room.promised.units()));
+    out.gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
+    let help = "The schedule's hand against the clock: negative is behind.";
+    out.gauge("schedule_offset_seconds", help, number(f.room.lead_s));
+    let help = "Share of promised work that comes, as learned.";
+    out.gauge("show_up_ratio", help, number(f.room.show_up));
+    out.gauge("overbooking", "Promises per second as a multiple of capacity.", number(f.room.overbook));
+    out.gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight);
+    out.gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued);
+    let help = "Of those, requests that only their class's own limit or egress bucket holds back.";
+    out.gauge("queued_held", help, f.gate.held);
     let history = control.history().health();
-    gauge(
-        "history_on_disk",
-        "1 if the history is kept in its file, 0 if it is off or in memory only.",
-        f64::from(u8::from(history.on_disk)),
-    );
-    gauge("history_bytes", "Size of the history's file and its log.", history.bytes as f64);
-    let _ = writeln!(
-        out,
-        "# HELP tidegate_capacity_phase 1 for what the estimator is doing.\n# TYPE tidegate_capacity_phase gauge"
-    );
+    let help = "1 if the history is kept in its file, 0 if it is off or in memory only.";
+    out.gauge("history_on_disk", help, u8::from(history.on_disk));
+    out.gauge("history_bytes", "Size of the history's file and its log.", history.bytes);
+    out.family("capacity_phase", "gauge", "1 for what the estimator is doing.");
     for phase in Phase::ALL {
-        let is = u8::from(phase == f.estimate.phase);
-        let _ = writeln!(out, "tidegate_capacity_phase{{phase=\"{}\"}} {is}", phase.name());
+        out.sample("capacity_phase", &[("phase", phase.name())], u8::from(phase == f.estimate.phase));
     }
 }
 
-/// As the text form writes it.
-fn number(value: f64) -> String {
-    if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
-}
-
-fn classes(out: &mut String, control: &Control, f: &Figures) {
-    let live = control.shared().config.load();
-    let known = || f.classes(&live).filter_map(|class| Some((class.facts, class.totals?)));
-    let mut family = |name: &str, help: &str, get: &dyn Fn(&tidegate_core::measure::ClassTotals) -> u64| {
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_class_{name}_total {help}\n# TYPE tidegate_class_{name}_total counter"
-        );
-        for (facts, totals) in known() {
-            let _ = writeln!(
-                out,
-                "tidegate_class_{name}_total{{class=\"{}\"}} {}",
-                label(&facts.name),
-                get(&totals)
-            );
-        }
-    };
-    family("arrivals", "Requests that came.", &|c| c.arrivals);
-    family("forwarded", "Requests sent to the origin.", &|c| c.forwarded);
-    family("served", "Requests the origin answered below 500.", &|c| c.served);
-    family("origin_errors", "Requests the origin failed.", &|c| c.origin_errors);
-    family("client_gone", "Requests given up by their visitors.", &|c| c.client_gone);
-    let name = "tidegate_class_queued";
-    let _ =
-        writeln!(out, "# HELP {name} Requests of the class that wait for the origin.\n# TYPE {name} gauge");
-    for class in f.classes(&live) {
-        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&class.facts.name), class.queued);
-    }
-    in_flight_and_shed(out, &live, f);
-    for (name, help) in [
-        ("response_seconds", "Response time of the origin."),
-        ("queue_wait_seconds", "Wait of admitted requests for a place at the origin."),
-    ] {
-        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} histogram");
-        for (facts, totals) in known() {
-            let h = if name.starts_with('r') { &totals.response } else { &totals.queue_wait };
-            histogram(out, name, &label(&facts.name), h);
+fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
+    let counted = || f.classes(live).filter_map(|class| Some((class.facts, class.totals?)));
+    type Of<T> = fn(&ClassTotals) -> T;
+    let counters: [(&str, &str, Of<u64>); 5] = [
+        ("arrivals", "Requests that came.", |c| c.arrivals),
+        ("forwarded", "Requests sent to the origin.", |c| c.forwarded),
+        ("served", "Requests the origin answered below 500.", |c| c.served),
+        ("origin_errors", "Requests the origin failed.", |c| c.origin_errors),
+        ("client_gone", "Requests given up by their visitors.", |c| c.client_gone),
+    ];
+    for (name, help, get) in counters {
+        let name = format!("class_{name}_total");
+        out.family(&name, "counter", help);
+        for (facts, totals) in counted() {
+            out.sample(&name, &[("class", &facts.name)], get(&totals));
         }
     }
-}
-
-fn in_flight_and_shed(out: &mut String, live: &Config, f: &Figures) {
-    let name = "tidegate_class_in_flight";
-    let _ = writeln!(
-        out,
-        "# HELP {name} Requests at the origin, answers under way included.\n# TYPE {name} gauge"
-    );
-    let known = || f.classes(live).filter_map(|class| Some((class.facts, class.totals?)));
-    for (facts, totals) in known() {
-        let _ = writeln!(out, "{name}{{class=\"{}\"}} {}", label(&facts.name), totals.in_flight());
+    let name = "class_queued";
+    out.family(name, "gauge", "Requests of the class that wait for the origin.");
+    for class in f.classes(live) {
+        out.sample(name, &[("class", &class.facts.name)], class.load.queued);
     }
-    let name = "tidegate_class_shed_total";
-    let _ = writeln!(out, "# HELP {name} Requests refused on purpose, by reason.\n# TYPE {name} counter");
-    for (facts, totals) in known() {
+    let name = "class_in_flight";
+    out.family(name, "gauge", "Requests at the origin, answers under way included.");
+    for (facts, totals) in counted() {
+        out.sample(name, &[("class", &facts.name)], totals.in_flight());
+    }
+    let name = "class_shed_total";
+    out.family(name, "counter", "Requests refused on purpose, by reason.");
+    for (facts, totals) in counted() {
         for (reason, n) in Event::SHED.iter().zip(totals.shed) {
-            let class = label(&facts.name);
-            let _ = writeln!(out, "{name}{{class=\"{class}\",reason=\"{}\"}} {n}", reason.name());
+            out.sample(name, &[("class", &facts.name), ("reason", reason.name())], n);
+        }
+    }
+    let histograms: [(&str, &str, fn(&ClassTotals) -> &Histogram); 2] = [
+        ("response_seconds", "Response time of the origin.", |c| &c.response),
+        ("queue_wait_seconds", "Wait of admitted requests for a place at the origin.", |c| &c.queue_wait),
+    ];
+    for (name, help, get) in histograms {
+        out.family(name, "histogram", help);
+        for (facts, totals) in counted() {
+            histogram(out, name, &facts.name, get(&totals));
         }
     }
 }
 
-fn histogram(out: &mut String, name: &str, class: &str, h: &Histogram) {
+fn histogram(out: &mut Exposition, name: &str, class: &str, h: &Histogram) {
+    let bucket = format!("{name}_bucket");
     for bound in PROMETHEUS_BOUNDS {
-        let (le, n) = (bound.as_secs_f64(), h.at_most(bound));
-        let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"{le}\"}} {n}");
+        let le = bound.as_secs_f64().to_string();
+        out.sample(&bucket, &[("class", class), ("le", &le)], h.at_most(bound));
     }
-    let _ = writeln!(out, "tidegate_{name}_bucket{{class=\"{class}\",le=\"+Inf\"}} {}", h.count());
-    let _ = writeln!(out, "tidegate_{name}_sum{{class=\"{class}\"}} {}", h.sum().as_secs_f64());
-    let _ = writeln!(out, "tidegate_{name}_count{{class=\"{class}\"}} {}", h.count());
+    out.sample(&bucket, &[("class", class), ("le", "+Inf")], h.count());
+    out.sample(&format!("{name}_sum"), &[("class", class)], h.sum().as_secs_f64());
+    out.sample(&format!("{name}_count"), &[("class", class)], h.count());
 }
 
-fn replicas(out: &mut String, control: &Control) {
-    let list = control.shared().replicas.list();
+fn replicas(out: &mut Exposition, shared: &Shared) {
+    let list = shared.replicas.list();
     for (name, kind, help) in [
         ("replica_in_flight", "gauge", "Requests at the replica."),
         ("replica_requests_total", "counter", "Requests sent to the replica."),
         ("replica_errors_total", "counter", "Requests the replica failed."),
         ("replica_healthy", "gauge", "1 if its health checks pass."),
     ] {
-        let _ = writeln!(out, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
+        out.family(name, kind, help);
         for replica in list.iter() {
             let value = match name {
                 "replica_in_flight" => replica.in_flight() as u64,
@@ -263,141 +230,138 @@ fn replicas(out: &mut String, control: &Control) {
                 "replica_errors_total" => replica.errors(),
                 _ => u64::from(replica.is_healthy()),
             };
-            let _ = writeln!(out, "tidegate_{name}{{replica=\"{}\"}} {value}", label(replica.authority()));
+            out.sample(name, &[("replica", replica.authority())], value);
         }
     }
 }
 
-fn tuners(out: &mut String, control: &Control) {
+fn tuners(out: &mut Exposition, control: &Control) {
     let all = control.tuners().all();
-    for (name, help) in [("runs", "Runs of the tuner."), ("errors", "Runs that failed and changed nothing.")]
-    {
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_tuner_{name}_total {help}\n# TYPE tidegate_tuner_{name}_total counter"
-        );
-        for (tuner, status) in &all {
-            let value = if name == "runs" { status.runs } else { status.errors };
-            let _ = writeln!(out, "tidegate_tuner_{name}_total{{tuner=\"{}\"}} {value}", label(tuner));
-        }
+    out.family("tuner_runs_total", "counter", "Runs of the tuner.");
+    for (tuner, status) in &all {
+        out.sample("tuner_runs_total", &[("tuner", tuner)], status.runs);
+    }
+    out.family("tuner_errors_total", "counter", "Runs that failed and changed nothing.");
+    for (tuner, status) in &all {
+        out.sample("tuner_errors_total", &[("tuner", tuner)], status.errors);
     }
 }
 
-/// Escaped as the text form asks.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+fn rule_actions(out: &mut Exposition, shared: &Shared) {
+    let all = shared.policies.ledger.all();
+    let name = "rule_actions_total";
+    out.family(name, "counter", "What rules did with requests and connections, by action.");
+    for rule in &all {
+        for done in Done::ALL {
+            out.sample(name, &[("rule", &rule.name), ("action", done.name())], rule.get(done));
+        }
+    }
+    let name = "rule_would_refuse_total";
+    out.family(name, "counter", "Requests that a rule in shadow would have decided on.");
+    for rule in &all {
+        out.sample(name, &[("rule", &rule.name)], rule.would());
+    }
+}
+
+fn authorisers(out: &mut Exposition, live: &Config) {
+    let name = "application_verdicts_total";
+    out.family(name, "counter", "What other applications said.");
+    for one in &live.applications {
+        let (application, counts) = (one.settings().name.as_str(), &one.counts);
+        for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
+            out.sample(name, &[("application", application), ("verdict", verdict)], n.load(Relaxed));
+        }
+    }
 }
 
 /// Nothing where sessions are not counted.
-fn sessions(out: &mut String, shared: &Shared) {
+fn sessions(out: &mut Exposition, shared: &Shared) {
     let Some(table) = counted(shared) else { return };
     let (live, s) = (shared.config.load(), table.state());
-    let mut one = |name: &str, kind: &str, help: &str, value: f64| {
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}\ntidegate_{name} {}",
-            number(value)
-        );
-    };
-    one("sessions", "gauge", "Admitted sessions open now.", s.count.open as f64);
-    one(
-        "sessions_known",
-        "gauge",
-        "Sessions kept in memory, those ended early among them.",
-        s.entries as f64,
-    );
-    one("sessions_begun_total", "counter", "Sessions admitted.", s.count.begun as f64);
+    out.gauge("sessions", "Admitted sessions open now.", s.count.open);
+    out.gauge("sessions_known", "Sessions kept in memory, those ended early among them.", s.entries);
+    out.counter("sessions_begun", "Sessions admitted.", s.count.begun);
     let help = "Sessions taken in by a pass that this process did not know.";
-    one("sessions_readmitted_total", "counter", help, s.readmitted as f64);
-    one("sessions_freed_per_second", "gauge", "Places that become free, as learned.", s.per_s);
+    out.counter("sessions_readmitted", help, s.readmitted);
+    out.gauge("sessions_freed_per_second", "Places that become free, as learned.", number(s.per_s));
     let help = "1 while no place is given because requests of sessions wait at the gate.";
-    one("sessions_held", "gauge", help, f64::from(u8::from(s.is_held)));
-    one(
-        "session_correction",
-        "gauge",
-        "What the gate's queue makes of the learned number of places.",
-        s.correction,
-    );
+    out.gauge("sessions_held", help, u8::from(s.is_held));
+    let help = "What the gate's queue makes of the learned number of places.";
+    out.gauge("session_correction", help, number(s.correction));
     if let Some(length) = s.length_s {
-        one("session_length_seconds", "gauge", "How long a place is held, as learned.", length);
+        out.gauge("session_length_seconds", "How long a place is held, as learned.", number(length));
     }
     if let Some(work) = s.work {
-        one("session_work", "gauge", "Work of a whole session in cost units, as learned.", work);
+        out.gauge("session_work", "Work of a whole session in cost units, as learned.", number(work));
     }
-    let name = "tidegate_sessions_ended_total";
-    let _ = writeln!(out, "# HELP {name} Sessions that ended, by what ended them.\n# TYPE {name} counter");
+    let name = "sessions_ended_total";
+    out.family(name, "counter", "Sessions that ended, by what ended them.");
     for (how, n) in endings(&s) {
-        let _ = writeln!(out, "{name}{{how=\"{how}\"}} {n}");
+        out.sample(name, &[("how", how)], n);
     }
-    for (name, help) in [
-        ("tidegate_session_places_taken", "Places taken, by whose they are."),
-        ("tidegate_session_places", "Places there are; +Inf: no bound."),
-    ] {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for pool in &s.pools {
-            let value = match name.ends_with("taken") {
-                true => f64::from(pool.open),
-                false => pool.cap.map_or(f64::INFINITY, f64::from),
-            };
-            let _ =
-                writeln!(out, "{name}{{tier=\"{}\"}} {}", label(tier_name(&live, pool.tier)), number(value));
-        }
+    let name = "session_places_taken";
+    out.family(name, "gauge", "Places taken, by whose they are.");
+    for pool in &s.pools {
+        out.sample(name, &[("tier", tier_name(&live, pool.tier))], pool.open);
+    }
+    let name = "session_places";
+    out.family(name, "gauge", "Places there are; +Inf: no bound.");
+    for pool in &s.pools {
+        out.sample(name, &[("tier", tier_name(&live, pool.tier))], limit(pool.cap));
     }
 }
 
-fn has_source(detector: &Detector) -> bool {
-    matches!(detector.kind, Watched::Host | Watched::Signal)
-}
-
-fn congestion(out: &mut String, control: &Control) {
+fn congestion(out: &mut Exposition, control: &Control) {
     let (readings, congestion) = (control.congestion().readings(), control.congestion().lock());
-    let name = "tidegate_detector_level";
-    let _ = writeln!(out, "# HELP {name} 1 for the detector's level.\n# TYPE {name} gauge");
-    for (detector, verdict, _) in congestion.detectors() {
+    let name = "detector_level";
+    out.family(name, "gauge", "1 for the detector's level.");
+    for (detector, judgement, _) in congestion.detectors() {
         for level in Level::ALL {
-            let (is, detector) = (u8::from(level == verdict.level), label(&detector.name));
-            let _ = writeln!(out, "{name}{{detector=\"{detector}\",level=\"{}\"}} {is}", level.name());
+            let labels = [("detector", detector.name.as_str()), ("level", level.name())];
+            out.sample(name, &labels, u8::from(level == judgement.level));
         }
     }
     type Of = fn(&Judgement) -> Option<f64>;
     let gauges: [(&str, &str, Of); 3] = [
-        ("figure", "The detector's figure, in its own unit; absent: unknown.", |v| v.figure),
-        ("fraction", "The figure as a share of what is red, from 0 to 1; absent: unknown.", |v| v.fraction),
-        ("red", "From this figure on the level is red; absent: not learned yet.", |v| v.red),
+        ("detector_figure", "The detector's figure, in its own unit; absent: unknown.", |j| j.figure),
+        ("detector_fraction", "The figure as a share of what is red, from 0 to 1; absent: unknown.", |j| {
+            j.fraction
+        }),
+        ("detector_red", "From this figure on the level is red; absent: not learned yet.", |j| j.red),
     ];
-    for (name, help, of) in gauges {
-        let name = format!("tidegate_detector_{name}");
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for (detector, verdict, _) in congestion.detectors() {
-            if let Some(value) = of(&verdict) {
-                let _ = writeln!(out, "{name}{{detector=\"{}\"}} {}", label(&detector.name), number(value));
+    for (name, help, get) in gauges {
+        out.family(name, "gauge", help);
+        for (detector, judgement, _) in congestion.detectors() {
+            if let Some(value) = get(&judgement) {
+                out.sample(name, &[("detector", &detector.name)], number(value));
             }
         }
     }
-    let name = "tidegate_detector_checks_total";
-    let _ = writeln!(out, "# HELP {name} How often the criterion was checked.\n# TYPE {name} counter");
+    let name = "detector_checks_total";
+    out.family(name, "counter", "How often the criterion was checked.");
     for (detector, _, checks) in congestion.detectors() {
-        let _ = writeln!(out, "{name}{{detector=\"{}\"}} {checks}", label(&detector.name));
+        out.sample(name, &[("detector", &detector.name)], checks);
     }
-    let name = "tidegate_detector_source_failures_total";
-    let _ = writeln!(out, "# HELP {name} How often the source could not be read.\n# TYPE {name} counter");
-    for (detector, ..) in congestion.detectors().filter(|(detector, ..)| has_source(detector)) {
-        let failures = readings.failures(&detector.name);
-        let _ = writeln!(out, "{name}{{detector=\"{}\"}} {failures}", label(&detector.name));
+    let name = "detector_source_failures_total";
+    out.family(name, "counter", "How often the source could not be read.");
+    for (detector, ..) in congestion.detectors() {
+        if matches!(detector.kind, Watched::Host | Watched::Signal) {
+            out.sample(name, &[("detector", &detector.name)], readings.failures(&detector.name));
+        }
     }
     for (name, kind, help) in [
-        ("tidegate_rule_in_force", "gauge", "1 while the rule is in force."),
-        ("tidegate_rule_shadow", "gauge", "1 if the rule is in shadow: decided and counted only."),
-        ("tidegate_rule_times_total", "counter", "How often the rule came in force."),
+        ("rule_in_force", "gauge", "1 while the rule is in force."),
+        ("rule_shadow", "gauge", "1 if the rule is in shadow: decided and counted only."),
+        ("rule_times_total", "counter", "How often the rule came in force."),
     ] {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (rule, standing) in congestion.rules() {
+        out.family(name, kind, help);
+        for (rule, state) in congestion.rules() {
             let value = match name {
-                "tidegate_rule_in_force" => u64::from(standing.in_force),
-                "tidegate_rule_shadow" => u64::from(rule.policy.is_shadow),
-                _ => standing.times,
+                "rule_in_force" => u64::from(state.in_force),
+                "rule_shadow" => u64::from(rule.policy.is_shadow),
+                _ => state.times,
             };
-            let _ = writeln!(out, "{name}{{rule=\"{}\"}} {value}", label(&rule.name));
+            out.sample(name, &[("rule", &rule.name)], value);
         }
     }
 }

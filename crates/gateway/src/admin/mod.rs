@@ -1,9 +1,9 @@
-//! The admin API: health, metrics, state, and everything that may be changed while running. On loopback by default;
-//! elsewhere it asks for a bearer token.
+//! The admin API: health, metrics, state, and everything that may be changed while running. On loopback by
+//! default; elsewhere it requires a bearer token.
 //!
 //! ```text
-//! connection ─► access (whose page? which token?) ─► routes (the table) ─► schema ─► handler ─► answer
-//!                                                      └─► openapi
+//! connection ─► dispatch ─► access (site, token) ─► routes (the table) ─► schema ─► handler ─► answer
+//!                                                     └─► openapi
 //! ```
 
 use std::convert::Infallible;
@@ -24,39 +24,38 @@ use crate::shared::{Drain, reached};
 
 mod access;
 mod answer;
-mod call;
-mod listeners;
-mod route;
-mod schema;
-
 mod audit;
+mod call;
 mod capacity;
+mod dispatch;
 mod explain;
 mod history;
+mod listeners;
 mod metrics;
+mod openapi;
+mod route;
+mod routes;
+mod schema;
 mod sessions;
 mod signals;
 mod state;
 mod tunables;
 mod tuners;
 
-mod dispatch;
-mod openapi;
-mod routes;
-
 use call::Api;
 
-/// Connections at once: people, a scraper, a peer; far below what could hurt the control thread.
+/// Connections at a time: for people, a scraper and a peer; far fewer than could slow the control thread
+/// down.
 const MAX_CONNECTIONS: usize = 64;
-/// Longest life of a connection: whoever never reads an answer does not keep a place for ever. Scrapers reconnect.
+/// Longest life of a connection, or a client that never reads would hold it for ever. Scrapers reconnect.
 const MAX_AGE: Duration = Duration::from_secs(300);
-/// For the answer under way when that age is reached.
+/// Time for the answer under way when a connection has reached that age.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
-/// For the answers under way when the gate has drained.
+/// Time for the answers under way when the gate has drained.
 const LAST_ANSWER_AT_THE_END: Duration = Duration::from_secs(5);
 
-/// Serves the admin API until the other end of `over` is gone, and returns once answers under way have been sent:
-/// whoever asked for a drain is told that it was heard.
+/// Serves the admin API until the other end of `over` is gone. Returns once answers under way have been sent,
+/// so that a request to drain is answered.
 pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut over: watch::Receiver<()>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -64,22 +63,23 @@ pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut o
     };
     let api = Arc::new(Api::new(control));
     tokio::spawn(tell_listeners(api.clone()));
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &permits) => accepted,
             _ = over.changed() => break,
         };
-        let Some((place, stream, peer)) = accepted else { continue };
+        let Some((permit, stream, peer)) = accepted else { continue };
         let (api, over) = (api.clone(), over.clone());
         tokio::spawn(async move {
             converse(api, stream, peer, over).await;
-            drop(place);
+            drop(permit);
         });
     }
     drop(listener);
-    // Once all places are free, nobody is left. Whoever does not take his answer is not waited for.
-    let all = places.acquire_many(MAX_CONNECTIONS as u32);
+    // Once all permits are free, no connection is left. A client that does not read its answer is not waited
+    // for.
+    let all = permits.acquire_many(MAX_CONNECTIONS as u32);
     let _ = tokio::time::timeout(LAST_ANSWER_AT_THE_END, all).await;
 }
 
@@ -98,14 +98,14 @@ async fn tell_listeners(api: Arc<Api>) {
     }
 }
 
-/// The next connection, once there is a place for it.
+/// The next connection, once there is a permit for it.
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
-    let place = places.clone().acquire_owned().await.ok()?;
+    let permit = permits.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, peer)) => Some((place, stream, peer)),
+        Ok((stream, peer)) => Some((permit, stream, peer)),
         Err(e) => {
             tracing::debug!(error = %e, "admin: cannot accept");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -114,9 +114,8 @@ async fn accept(
     }
 }
 
-/// One connection.
 async fn converse(api: Arc<Api>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
-    // Answers are small and each is waited for.
+    // Answers are small, and clients wait for each.
     let _ = stream.set_nodelay(true);
     let aged = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
@@ -134,7 +133,7 @@ async fn converse(api: Arc<Api>, stream: TcpStream, peer: SocketAddr, mut over: 
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            // An answer without end sees it and ends.
+            // Endless answers check this and end.
             aged.store(true, Ordering::Relaxed);
             served.as_mut().graceful_shutdown();
             tokio::time::timeout(LAST_ANSWER, served).await.unwrap_or(Ok(()))

@@ -6,7 +6,6 @@ use super::access::Access;
 use super::route::{Param, Place, Reply, Route};
 use super::schema::{a, list, maybe, object};
 
-/// Of the document itself.
 pub(super) fn schema() -> Value {
     object(&[("openapi", a("string", "The version of the form.")), ("paths", a("object", "Every route."))])
 }
@@ -38,13 +37,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
 
 fn of_problems() -> Value {
     let mistake = object(&[
-        (
-            "key",
-            a(
-                "string",
-                "What is wrong: a key of the settings, a field of the body, a parameter; empty: the whole.",
-            ),
-        ),
+        ("key", a("string", "A settings key, field or parameter; empty: the whole.")),
         ("expected", a("string", "What would have been right.")),
         ("got", a("string", "What came.")),
         ("hint", maybe("string", "What was probably meant.")),
@@ -64,11 +57,9 @@ fn operation(route: &Route) -> Value {
     let mut add = |reply: &Reply| {
         let about = || json!({ "description": reply.about });
         let entry = replies.entry(reply.status.as_str()).or_insert_with(about);
-        // The first has the word; another form of the same answer is added to it.
-        if let Some((media, schema)) = reply.content
-            && entry["content"].get(media).is_none()
-        {
-            entry["content"][media] = json!({ "schema": schema() });
+        // The first description of a status wins; other media types are added to it.
+        if entry["content"].get(reply.media).is_none() {
+            entry["content"][reply.media] = json!({ "schema": (reply.schema)() });
         }
     };
     route.replies.iter().for_each(&mut add);
@@ -79,20 +70,20 @@ fn operation(route: &Route) -> Value {
         "parameters": route.params.iter().map(parameter).collect::<Vec<_>>(),
         "responses": replies,
     });
-    if let Some((needed, schema)) = route.body {
-        operation["requestBody"] =
-            json!({ "required": needed, "content": { "application/json": { "schema": schema() } } });
+    if let Some(body) = route.body {
+        let content = json!({ "application/json": { "schema": (body.schema)() } });
+        operation["requestBody"] = json!({ "required": body.is_required, "content": content });
     }
     operation["security"] = match route.access {
         Access::Open => json!([]),
-        // `{}`: without tokens configured, none is asked for.
+        // `{}`: without configured tokens, none is required.
         Access::Read => json!([{}, { "reader": [] }, { "admin": [] }]),
         Access::Write => json!([{}, { "admin": [] }]),
     };
     operation
 }
 
-/// What the dispatch itself may answer before the handler is asked.
+/// The answers of the dispatch itself.
 fn of_the_dispatch(route: &Route) -> Vec<Reply> {
     use http::StatusCode as S;
     let mut all = vec![Reply::problem(S::BAD_REQUEST, "The query or the body cannot be understood.")];

@@ -1,4 +1,4 @@
-//! What an entry of the table of routes says of its route: method, path, access, parameters, answers, and the handler.
+//! An entry of the table of routes: method, path, access, parameters, answers and handler.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema;
 
-/// A method of the API (`http::Method` cannot stand in a constant table).
+/// A method (`http::Method` cannot be used in a constant table).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Verb {
     Get,
@@ -22,7 +22,6 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// As on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -34,37 +33,35 @@ impl Verb {
     }
 }
 
-/// Makes a schema: a function, for a `Value` cannot stand in a constant table.
+/// Makes a schema (a `Value` cannot be used in a constant table).
 pub(super) type Schema = fn() -> Value;
 
-/// What the names of a template stand for.
+/// The values of the names in a path's template.
 pub(super) type Named<'p> = Vec<(&'static str, Cow<'p, str>)>;
 
-/// A handler.
 #[derive(Clone, Copy)]
 pub(super) enum Handler {
-    /// Runs on the control thread, between two ticks: well below a millisecond.
+    /// Runs on the control thread between two ticks, for well below a millisecond.
     Quick(fn(&Call) -> Outcome),
-    /// Runs on a thread of its own: whatever reads a disk.
+    /// Reads a disk: runs on a thread of its own.
     Slow(fn(&Call) -> Outcome),
-    /// The same for what is recorded on a disk, one after another.
+    /// Makes a change that is recorded on a disk: runs on a thread of its own, one at a time.
     Change(fn(&Call) -> Outcome),
-    /// The same for what waits for no other.
+    /// The same, but waits for no other change.
     Urgent(fn(&Call) -> Outcome),
 }
 
-/// Where a parameter stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// `{name}` in the path.
     Path,
     /// After the `?`.
     Query,
-    /// A field of the head.
+    /// A request header.
     Header,
 }
 
-/// A parameter; those of the query and the head may be left out.
+/// A parameter. Those of the query and the headers are optional.
 pub(super) struct Param {
     pub name: &'static str,
     pub place: Place,
@@ -72,28 +69,36 @@ pub(super) struct Param {
     pub schema: Schema,
 }
 
-/// One answer that a route gives, beside those that follow from the rest of its entry (400, 401, 403, 408, 413).
+/// The body of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Body {
+    pub is_required: bool,
+    pub schema: Schema,
+}
+
+/// An answer of a route, beside those that the dispatch gives (400, 401, 403, 408, 413).
 pub(super) struct Reply {
     pub status: StatusCode,
     pub about: &'static str,
-    /// Media type and schema.
-    pub content: Option<(&'static str, Schema)>,
+    pub media: &'static str,
+    pub schema: Schema,
 }
 
 impl Reply {
-    /// A document.
+    pub const fn ok(about: &'static str, schema: Schema) -> Self {
+        Self::json(StatusCode::OK, about, schema)
+    }
+
     pub const fn json(status: StatusCode, about: &'static str, schema: Schema) -> Self {
-        Self { status, about, content: Some(("application/json", schema)) }
+        Self { status, about, media: "application/json", schema }
     }
 
-    /// A text of this type.
     pub const fn text(status: StatusCode, about: &'static str, media: &'static str) -> Self {
-        Self { status, about, content: Some((media, words)) }
+        Self { status, about, media, schema: words }
     }
 
-    /// A problem.
     pub const fn problem(status: StatusCode, about: &'static str) -> Self {
-        Self { status, about, content: Some(("application/problem+json", schema::problem)) }
+        Self { status, about, media: "application/problem+json", schema: schema::problem }
     }
 }
 
@@ -104,34 +109,40 @@ fn words() -> Value {
 /// One method on one path.
 pub(super) struct Route {
     pub verb: Verb,
-    /// With `{name}` for a segment that may be anything.
+    /// `{name}` stands for any one segment.
     pub path: &'static str,
     pub access: Access,
     pub summary: &'static str,
     pub params: &'static [Param],
-    /// Whether there must be a body, and what it has to be; `None`: it takes none.
-    pub body: Option<(bool, Schema)>,
+    /// `None`: it takes none.
+    pub body: Option<Body>,
     pub replies: &'static [Reply],
     pub handler: Handler,
 }
 
 impl Route {
+    /// A token that may only read is enough for `GET`, and for nothing else.
     pub const fn new(
         verb: Verb,
         path: &'static str,
-        access: Access,
         summary: &'static str,
         handler: fn(&Call) -> Outcome,
     ) -> Self {
+        let access = if let Verb::Get = verb { Access::Read } else { Access::Write };
         let handler = Handler::Quick(handler);
         Self { verb, path, access, summary, params: &[], body: None, replies: &[], handler }
+    }
+
+    /// Needs no token.
+    pub const fn open(self) -> Self {
+        Self { access: Access::Open, ..self }
     }
 
     pub const fn params(self, params: &'static [Param]) -> Self {
         Self { params, ..self }
     }
 
-    /// It reads a disk.
+    /// Reads a disk.
     pub const fn slow(self) -> Self {
         let handler = match self.handler {
             Handler::Quick(handler) => Handler::Slow(handler),
@@ -140,7 +151,7 @@ impl Route {
         Self { handler, ..self }
     }
 
-    /// It changes something, and waits for the disk that it is recorded on. One at a time.
+    /// Makes a change, and waits for the disk of its audit record. One at a time.
     pub const fn change(self) -> Self {
         let handler = match self.handler {
             Handler::Quick(handler) => Handler::Change(handler),
@@ -149,7 +160,7 @@ impl Route {
         Self { handler, ..self }
     }
 
-    /// As [`Route::change`], but behind nobody.
+    /// As [`Route::change`], but waits for no other change.
     pub const fn urgent(self) -> Self {
         let handler = match self.handler {
             Handler::Quick(handler) => Handler::Urgent(handler),
@@ -159,19 +170,19 @@ impl Route {
     }
 
     pub const fn body(self, schema: Schema) -> Self {
-        Self { body: Some((true, schema)), ..self }
+        Self { body: Some(Body { is_required: true, schema }), ..self }
     }
 
-    /// A body may say why.
+    /// A body may give the reason.
     pub const fn why(self) -> Self {
-        Self { body: Some((false, schema::reason)), ..self }
+        Self { body: Some(Body { is_required: false, schema: schema::reason }), ..self }
     }
 
     pub const fn replies(self, replies: &'static [Reply]) -> Self {
         Self { replies, ..self }
     }
 
-    /// What the template's names stand for, if `path` is of this form.
+    /// The values of the template's names, if `path` matches it.
     pub fn matches<'p>(&self, path: &'p str) -> Option<Named<'p>> {
         let (mut names, mut segments) = (Vec::new(), path.split('/'));
         for wanted in self.path.split('/') {
@@ -195,10 +206,7 @@ mod tests {
 
     #[test]
     fn a_path_is_matched_segment_by_segment() {
-        let route = |path| Route {
-            path,
-            ..Route::new(Verb::Get, "", Access::Read, "", |_| Ok(empty(StatusCode::OK)))
-        };
+        let route = |path| Route { path, ..Route::new(Verb::Get, "", "", |_| Ok(empty(StatusCode::OK))) };
         let named = route("/v1/things/{name}");
         assert_eq!(named.matches("/v1/things/a.b").unwrap()[0], ("name", "a.b".into()));
         assert_eq!(named.matches("/v1/things/a%2Fb").unwrap()[0], ("name", "a/b".into()));

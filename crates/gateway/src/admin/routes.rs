@@ -1,15 +1,15 @@
-//! The table of routes. The dispatch, `405` with `Allow`, `OPTIONS`, access control and `/v1/openapi.json` all follow from it:
-//! a route is one entry here and one handler.
+//! The table of routes. The dispatch, `405` with `Allow`, `OPTIONS`, access control and `/v1/openapi.json`
+//! all follow from it: a route is one entry here and one handler.
 
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::access::Access::{Open, Read, Write};
 use super::answer::{Outcome, whole};
 use super::call::Call;
-use super::route::{Reply, Route, Verb};
+use super::route::Verb::{Delete, Get, Patch, Post, Put};
+use super::route::{Reply, Route};
 use super::{audit, capacity, explain, history, openapi, sessions, signals, state, tunables, tuners};
 
 const OK: StatusCode = StatusCode::OK;
@@ -17,37 +17,34 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Everything the admin API does.
 pub(super) static ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/healthz", Open, "Whether the process lives", state::healthz)
+    Route::new(Get, "/healthz", "Whether the process lives", state::healthz)
+        .open()
         .replies(&[Reply::text(OK, "It does.", PLAIN)]),
-    Route::new(Verb::Get, "/readyz", Open, "Whether visitors are served", state::readyz).replies(&[
+    Route::new(Get, "/readyz", "Whether visitors are served", state::readyz).open().replies(&[
         Reply::text(OK, "They are.", PLAIN),
         Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "Draining, or no replica of the origin is usable."),
     ]),
-    Route::new(Verb::Get, "/metrics", Read, "All figures, for Prometheus", state::metrics)
-        .replies(&[Reply::text(OK, "Text format 0.0.4.", state::PROMETHEUS)]),
-    Route::new(Verb::Get, "/v1/openapi.json", Read, "This document", openapi_document)
-        .replies(&[Reply::json(OK, "OpenAPI 3.1.", openapi::schema)]),
-    Route::new(Verb::Get, "/v1/state", Read, "Everything at a glance, of the last second", state::state)
-        .replies(&[Reply::json(OK, "The state.", state::schema)]),
-    Route::new(Verb::Get, "/v1/capacity", Read, "The capacity, and how it was found", capacity::get)
-        .replies(&[Reply::json(OK, "The capacity.", capacity::schema)]),
+    Route::new(Get, "/metrics", "All figures, for Prometheus", state::metrics).replies(&[Reply::text(
+        OK,
+        "Text format 0.0.4.",
+        state::PROMETHEUS,
+    )]),
+    Route::new(Get, "/v1/openapi.json", "This document", openapi_document)
+        .replies(&[Reply::ok("OpenAPI 3.1.", openapi::schema)]),
+    Route::new(Get, "/v1/state", "Everything at a glance, of the last second", state::state)
+        .replies(&[Reply::ok("The state.", state::schema)]),
+    Route::new(Get, "/v1/capacity", "The capacity, and how it was found", capacity::get)
+        .replies(&[Reply::ok("The capacity.", capacity::schema)]),
+    Route::new(Put, "/v1/capacity", "Sets the capacity, within the operator's bounds", capacity::put)
+        .change()
+        .body(capacity::wanted)
+        .replies(&[
+            Reply::ok("The capacity now.", capacity::schema),
+            Reply::problem(StatusCode::CONFLICT, "The capacity is kept by another process."),
+        ]),
     Route::new(
-        Verb::Put,
-        "/v1/capacity",
-        Write,
-        "Sets the capacity, within the operator's bounds",
-        capacity::put,
-    )
-    .change()
-    .body(capacity::wanted)
-    .replies(&[
-        Reply::json(OK, "The capacity now.", capacity::schema),
-        Reply::problem(StatusCode::CONFLICT, "The capacity is kept by another process."),
-    ]),
-    Route::new(
-        Verb::Post,
+        Post,
         "/v1/capacity/rediscover",
-        Write,
         "Forgets what is believed of the capacity and looks anew",
         capacity::rediscover,
     )
@@ -57,133 +54,109 @@ pub(super) static ROUTES: &[Route] = &[
         Reply::json(StatusCode::ACCEPTED, "It is looked for.", capacity::schema),
         Reply::problem(StatusCode::CONFLICT, "The capacity is given, or kept by another process."),
     ]),
-    Route::new(Verb::Get, "/v1/tunables", Read, "Every key that may change while running", tunables::get_all)
-        .replies(&[Reply::json(OK, "All of them; the ETag is of the settings.", tunables::schema_of_all)]),
-    Route::new(
-        Verb::Patch,
-        "/v1/tunables",
-        Write,
-        "Changes several keys at once: all, or none",
-        tunables::patch,
-    )
-    .change()
-    .params(&[tunables::UNCHANGED])
-    .body(tunables::changes)
-    .replies(&[Reply::json(OK, "In force.", tunables::changed), tunables::STALE, tunables::REFUSED]),
-    Route::new(Verb::Get, "/v1/tunables/{name}", Read, "One key", tunables::get)
+    Route::new(Get, "/v1/tunables", "Every key that may change while running", tunables::get_all)
+        .replies(&[Reply::ok("All of them; the ETag is of the settings.", tunables::schema_of_all)]),
+    Route::new(Patch, "/v1/tunables", "Changes several keys at once: all, or none", tunables::patch)
+        .change()
+        .params(&[tunables::UNCHANGED])
+        .body(tunables::changes)
+        .replies(&[Reply::ok("In force.", tunables::changed), tunables::STALE, tunables::REFUSED]),
+    Route::new(Get, "/v1/tunables/{name}", "One key", tunables::get)
         .params(&[tunables::NAME])
-        .replies(&[
-            Reply::json(OK, "The key; the ETag is of the settings.", tunables::schema),
-            tunables::UNKNOWN,
-        ]),
-    Route::new(Verb::Put, "/v1/tunables/{name}", Write, "Changes one key", tunables::put)
+        .replies(&[Reply::ok("The key; the ETag is of the settings.", tunables::schema), tunables::UNKNOWN]),
+    Route::new(Put, "/v1/tunables/{name}", "Changes one key", tunables::put)
         .change()
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .body(tunables::wanted)
         .replies(&[
-            Reply::json(OK, "In force.", tunables::schema),
+            Reply::ok("In force.", tunables::schema),
             tunables::UNKNOWN,
             tunables::STALE,
             tunables::REFUSED,
         ]),
-    Route::new(Verb::Delete, "/v1/tunables/{name}", Write, "Back to what the file says", tunables::delete)
+    Route::new(Delete, "/v1/tunables/{name}", "Back to what the file says", tunables::delete)
         .change()
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .why()
         .replies(&[
-            Reply::json(OK, "In force.", tunables::schema),
+            Reply::ok("In force.", tunables::schema),
             tunables::UNKNOWN,
             tunables::STALE,
             tunables::REFUSED,
         ]),
-    Route::new(Verb::Get, "/v1/tuners", Read, "The scripts that run, and how they do", tuners::get)
-        .replies(&[Reply::json(OK, "Every tuner.", tuners::schema)]),
-    Route::new(
-        Verb::Get,
-        "/v1/sessions",
-        Read,
-        "Admitted sessions: how many, how many more, and who",
-        sessions::get,
-    )
-    .params(&[sessions::LIMIT, sessions::AFTER])
-    .replies(&[
-        Reply::json(OK, "The state, and a page of sessions.", sessions::schema),
-        sessions::NOT_COUNTED,
-    ]),
-    Route::new(Verb::Delete, "/v1/sessions", Write, "Ends every session", sessions::delete_all)
+    Route::new(Get, "/v1/tuners", "The scripts that run, and how they do", tuners::get)
+        .replies(&[Reply::ok("Every tuner.", tuners::schema)]),
+    Route::new(Get, "/v1/sessions", "Admitted sessions: how many, how many more, and who", sessions::get)
+        .params(&[sessions::LIMIT, sessions::AFTER])
+        .replies(&[Reply::ok("The state, and a page of sessions.", sessions::schema), sessions::NOT_COUNTED]),
+    Route::new(Delete, "/v1/sessions", "Ends every session", sessions::delete_all)
         .urgent()
         .why()
-        .replies(&[Reply::json(OK, "Their places are free.", sessions::ended), sessions::NOT_COUNTED]),
-    Route::new(Verb::Delete, "/v1/sessions/{key}", Write, "Ends one session", sessions::delete)
+        .replies(&[Reply::ok("Their places are free.", sessions::ended), sessions::NOT_COUNTED]),
+    Route::new(Delete, "/v1/sessions/{key}", "Ends one session", sessions::delete)
         .urgent()
         .params(&[sessions::KEY])
         .why()
         .replies(&[
-            Reply::json(OK, "Its place is free.", sessions::ended),
+            Reply::ok("Its place is free.", sessions::ended),
             sessions::UNKNOWN,
             sessions::NOT_COUNTED,
         ]),
-    Route::new(Verb::Get, "/v1/explain/{id}", Read, "Why a request was refused", explain::get)
+    Route::new(Get, "/v1/explain/{id}", "Why a request was refused", explain::get)
         .params(&[explain::ID])
         .slow()
-        .replies(&[Reply::json(OK, "The refusal.", explain::schema), explain::UNKNOWN]),
-    Route::new(
-        Verb::Put,
-        "/v1/signals/{name}",
-        Write,
-        "What another application says (WAC 3.1 h)",
-        signals::put,
-    )
-    .params(&[signals::NAME])
-    .urgent()
-    .body(signals::said)
-    .replies(&[Reply::json(OK, "Heard; in force from the next tick on.", signals::schema), signals::UNKNOWN]),
-    Route::new(Verb::Delete, "/v1/signals/{name}", Write, "It says nothing any more", signals::delete)
+        .replies(&[Reply::ok("The refusal.", explain::schema), explain::UNKNOWN]),
+    Route::new(Put, "/v1/signals/{name}", "What another application says (WAC 3.1 h)", signals::put)
+        .params(&[signals::NAME])
+        .urgent()
+        .body(signals::said)
+        .replies(&[Reply::ok("Heard; in force from the next tick on.", signals::schema), signals::UNKNOWN]),
+    Route::new(Delete, "/v1/signals/{name}", "It says nothing any more", signals::delete)
         .params(&[signals::NAME])
         .urgent()
         .why()
         .replies(&[
-            Reply::json(OK, "Its level is unknown from the next tick on.", signals::schema),
+            Reply::ok("Its level is unknown from the next tick on.", signals::schema),
             signals::UNKNOWN,
         ]),
-    Route::new(Verb::Get, "/v1/history", Read, "What was measured, over any stretch of a year", history::get)
+    Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()
         .replies(&[
-            Reply::json(OK, "The figure, or all there are.", history::schema),
+            Reply::ok("The figure, or all there are.", history::schema),
             Reply::text(OK, "The figure.", "text/csv"),
             Reply::problem(StatusCode::NOT_FOUND, "No history is kept."),
         ]),
-    Route::new(Verb::Get, "/v1/audit", Read, "Who changed what, the latest first", audit::get)
+    Route::new(Get, "/v1/audit", "Who changed what, the latest first", audit::get)
         .params(&[audit::LIMIT, audit::BEFORE])
         .slow()
         .replies(&[
-            Reply::json(OK, "A page of changes.", audit::schema),
+            Reply::ok("A page of changes.", audit::schema),
             Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "The record cannot be read."),
         ]),
-    Route::new(Verb::Get, "/v1/events", Read, "The state of every second, as it passes", state::events)
+    Route::new(Get, "/v1/events", "The state of every second, as it passes", state::events)
         .params(&[state::EVERY])
         .replies(&[
             Reply::text(OK, "Server-sent events named `state`; `end` before a drain.", state::EVENT_STREAM),
             Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "Too many listen, or the gate drains."),
         ]),
-    Route::new(Verb::Post, "/v1/reload", Write, "Reads the configuration again, as SIGHUP", state::reload)
+    Route::new(Post, "/v1/reload", "Reads the configuration again, as SIGHUP", state::reload)
         .change()
         .why()
         .replies(&[
-            Reply::json(OK, "What changed.", state::reloaded),
+            Reply::ok("What changed.", state::reloaded),
             Reply::problem(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "The new configuration is wrong; the old one stays.",
             ),
         ]),
-    Route::new(Verb::Post, "/v1/drain", Write, "Ends the process in good order, as SIGTERM", state::drain)
+    Route::new(Post, "/v1/drain", "Ends the process in good order, as SIGTERM", state::drain)
         .urgent()
         .why()
-        .replies(&[Reply::json(OK, "It has begun.", state::draining)]),
-    Route::new(Verb::Post, "/v1/feedback", Write, "What a tokencheck process has seen", state::take_feedback)
+        .replies(&[Reply::ok("It has begun.", state::draining)]),
+    Route::new(Post, "/v1/feedback", "What a tokencheck process has seen", state::take_feedback)
         .body(state::report)
-        .replies(&[Reply::json(OK, "What to go by.", state::orders)]),
+        .replies(&[Reply::ok("What to go by.", state::orders)]),
 ];
 
 /// `GET /v1/openapi.json`. Made once: nothing in it changes while the process lives.
@@ -198,6 +171,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::admin::access::Access::Write;
     use crate::admin::route::{Handler, Place};
 
     #[test]
@@ -212,7 +186,7 @@ mod tests {
                 route.path
             );
             assert!(route.path.starts_with('/') && !route.path.ends_with('/'), "{}", route.path);
-            let is_safe = route.verb == Verb::Get;
+            let is_safe = route.verb == Get;
             assert_eq!(
                 is_safe,
                 route.access != Write,

@@ -1,8 +1,8 @@
-//! JSON Schema, as much of it as the API's own documents need: to describe them in `/v1/openapi.json`, and to check what
-//! comes in by the same words. So a description cannot promise what the dispatch refuses.
+//! The part of JSON Schema that the API's documents need: it describes them in `/v1/openapi.json`, and checks
+//! request bodies and parameters. So a description cannot promise what the dispatch refuses.
 //!
-//! Rejected: a crate for the whole language. The documents that come in have three forms, and the messages are the
-//! settings' own: what was expected, what came, what was probably meant.
+//! Rejected: a crate for all of JSON Schema. Request bodies have three forms, and the messages are in the
+//! settings' form: what was expected, what came, what was probably meant.
 
 use serde_json::{Map, Value, json};
 
@@ -33,37 +33,35 @@ pub(super) fn a(kind: &str, about: &str) -> Value {
     json!({ "type": kind, "description": about })
 }
 
-/// The same, or null where it is not known or there is none.
+/// The same, or null if it is unknown or absent.
 pub(super) fn maybe(kind: &str, about: &str) -> Value {
     json!({ "type": [kind, "null"], "description": about })
 }
 
-/// An array.
 pub(super) fn list(of: Value, about: &str) -> Value {
     json!({ "type": "array", "items": of, "description": about })
 }
 
-/// A whole number within bounds.
 pub(super) fn whole_number(least: u64, most: u64, about: &str) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most, "description": about })
 }
 
-/// The asker's reason, for the audit.
+/// The client's reason, for the audit.
 pub(super) fn why() -> Value {
     json!({ "type": "string", "maxLength": 500, "description": "Why, for the audit." })
 }
 
-/// A body that only says why; it may be left out.
+/// A body that contains only the reason.
 pub(super) fn reason() -> Value {
     exactly(&[("why", why())], &[])
 }
 
-/// A problem (RFC 9457): the document describes it once, among its components.
+/// A problem (RFC 9457), described once among the document's components.
 pub(super) fn problem() -> Value {
     json!({ "$ref": "#/components/schemas/Problem" })
 }
 
-/// Points out what in `value`, found at `at`, is not as `schema` has it.
+/// Appends every mistake in `value`, found at `at`, against `schema`.
 pub(super) fn check(schema: &Value, value: &Value, at: &str, out: &mut Vec<Value>) {
     let kinds: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],
@@ -179,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_checked_by_the_words_that_describe_it() {
+    fn a_document_is_checked_against_its_schema() {
         let schema = exactly(
             &[
                 ("rate", json!({ "type": "number", "minimum": 0, "maximum": 10 })),

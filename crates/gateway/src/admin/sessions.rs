@@ -1,4 +1,4 @@
-//! `/v1/sessions`: who is admitted; ends sessions early.
+//! `/v1/sessions`: lists admitted sessions, and ends them early.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::shared::sessions::{self, written};
 use tidegate_settings::DEFAULT;
 
-/// Sessions of one answer, if nobody says otherwise.
+/// Sessions of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most sessions of one answer: some 150 kB.
 const MOST: usize = 1000;
@@ -31,7 +31,7 @@ pub(super) const AFTER: Param = Param {
     name: "after",
     place: Place::Query,
     about: "Go on from here: the last answer's `next`.",
-    schema: || whole_number(0, MOST_EXACT, "A place in the table."),
+    schema: || whole_number(0, MOST_EXACT, "An index of the table."),
 };
 
 pub(super) const KEY: Param = Param {
@@ -41,11 +41,9 @@ pub(super) const KEY: Param = Param {
     schema: || json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }),
 };
 
-/// There are none.
 pub(super) const NOT_COUNTED: Reply =
     Reply::problem(StatusCode::CONFLICT, "Sessions are not counted, or by another process.");
 
-/// Not one of them.
 pub(super) const UNKNOWN: Reply =
     Reply::problem(StatusCode::NOT_FOUND, "There is no open session of this key.");
 
@@ -95,7 +93,7 @@ pub(super) fn tier_name(live: &Config, tier: TierId) -> &str {
     live.tiers.get(tier).map_or(DEFAULT, |tier| &*tier.name)
 }
 
-/// Everything; null: sessions are not counted here.
+/// The table in figures; null: sessions are not counted here.
 pub(super) fn state(shared: &Shared) -> Value {
     let Some(table) = sessions::counted(shared) else { return Value::Null };
     let (live, s) = (shared.config.load(), table.state());
@@ -113,7 +111,6 @@ pub(super) fn state(shared: &Shared) -> Value {
     })
 }
 
-/// One session, for operators.
 fn line_of(live: &Config, line: &SessionLine) -> Value {
     json!({
         "key": written(line.key), "tier": tier_name(live, line.tier),
@@ -134,12 +131,10 @@ pub(super) fn endings(s: &SessionsState) -> [(&'static str, u64); 6] {
     ]
 }
 
-/// Of both.
 pub(super) fn ended() -> Value {
     object(&[("ended", a("integer", "Sessions ended by this."))])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let line = object(&[
         ("key", a("string", "What tells it: a keyed hash or a random number, never the cookie itself.")),
@@ -156,7 +151,6 @@ pub(super) fn schema() -> Value {
     ])
 }
 
-/// Of [`state`].
 pub(super) fn schema_of_state() -> Value {
     let pool = object(&[
         ("tier", a("string", "Whose places; `default`: everybody's.")),
@@ -167,20 +161,14 @@ pub(super) fn schema_of_state() -> Value {
         ("open", a("integer", "Admitted now.")),
         ("begun", a("integer", "Admitted since the start.")),
         ("readmitted", a("integer", "Taken in by a pass that this process did not know, since the start.")),
-        ("refused", a("integer", "Found no place, since the start; who asks again counts again.")),
-        (
-            "ended",
-            a(
-                "object",
-                "Ended since the start, by what ended them: idle, age, origin, operator, left, void.",
-            ),
-        ),
-        ("pools", list(pool, "Everybody's places, and those of service levels that have their own.")),
+        ("refused", a("integer", "Found no slot, since the start; every request counts.")),
+        ("ended", a("object", "Since the start, by idle, age, origin, operator, left, void.")),
+        ("pools", list(pool, "The common slots, and those of tiers that have their own.")),
         ("entries", a("integer", "Kept in memory, those ended early among them.")),
-        ("free_per_s", a("number", "Places that become free per second, as learned.")),
-        ("length_s", maybe("number", "How long a place is held, as learned, in seconds.")),
+        ("free_per_s", a("number", "Slots that become free per second, as learned.")),
+        ("length_s", maybe("number", "How long a slot is held, as learned, in seconds.")),
         ("work", maybe("number", "Work of a whole session in cost units, as learned.")),
-        ("held", a("boolean", "No place is given at present: requests of sessions wait at the gate.")),
+        ("held", a("boolean", "No slot is given now: requests of sessions wait at the gate.")),
         ("correction", a("number", "What the gate's queue makes of the learned number of places: a factor.")),
     ]);
     state["type"] = json!(["object", "null"]);

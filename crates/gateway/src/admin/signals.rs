@@ -1,4 +1,4 @@
-//! `/v1/signals`: what other applications say, for detectors of kind "signal" (WAC 3.1 h).
+//! `/v1/signals`: readings from other applications, for detectors of kind "signal" (WAC 3.1 h).
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use crate::control::congestion::look::as_figure;
 use tidegate_settings::kind::parse_duration;
 use tidegate_settings::{Detector, Watched, did_you_mean};
 
-/// Which one.
 pub(super) const NAME: Param = Param {
     name: "name",
     place: Place::Path,
@@ -21,7 +20,6 @@ pub(super) const NAME: Param = Param {
     schema: || json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
 };
 
-/// Nobody listens.
 pub(super) const UNKNOWN: Reply =
     Reply::problem(http::StatusCode::NOT_FOUND, "There is no detector of kind \"signal\" of this name.");
 
@@ -57,7 +55,7 @@ fn find(call: &Call) -> Result<Detector, Problem> {
     })
 }
 
-/// Which thresholds the figure is beyond, as they are set.
+/// Whether the figure is beyond the orange and the red threshold.
 fn beyond(detector: &Detector, value: f64) -> [bool; 2] {
     let is_set = detector.orange > 0.0 || detector.red > 0.0;
     let (orange, red) = if is_set { (detector.orange, detector.red) } else { (0.5, 1.0) };
@@ -65,7 +63,7 @@ fn beyond(detector: &Detector, value: f64) -> [bool; 2] {
     [orange, red].map(|bound| bound > 0.0 && if is_less_worse { value <= bound } else { value >= bound })
 }
 
-/// Only what crosses a threshold goes on record: a figure that moves all the time would fill it.
+/// Records only figures that cross a threshold in the audit: one that always moves would fill it.
 fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outcome {
     let (readings, name) = (call.control().congestion().readings(), detector.name.as_str());
     let now = call.shared().clock.now();
@@ -82,7 +80,6 @@ fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outc
     Ok(document(&json!({ "name": name, "value": after, "good_for_s": good_for.as_secs_f64() })))
 }
 
-/// What [`put`] takes.
 pub(super) fn said() -> Value {
     let value = json!({
         "type": ["number", "boolean", "string"],
@@ -95,7 +92,6 @@ pub(super) fn said() -> Value {
     exactly(&[("value", value), ("ttl", ttl), ("why", why())], &["value"])
 }
 
-/// Of both.
 pub(super) fn schema() -> Value {
     object(&[
         ("name", a("string", "The detector's.")),

@@ -1,9 +1,10 @@
-//! Health, figures, and what ends or renews the process's work.
+//! Health, metrics, the state document and its events, reload, drain, and the report of a tokencheck.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tidegate_core::detect::Judgement;
 use tidegate_core::rules::{RuleConfig, RuleState, Truth};
 use tidegate_core::units::Timestamp;
@@ -20,12 +21,13 @@ use crate::control::congestion::Congestion;
 use crate::control::congestion::readings::Readings;
 use crate::control::driver::Control;
 use crate::control::feedback;
+use crate::shared::Shared;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::figures::ClassShown;
+use crate::shared::policies::stats::{Done, RuleStats};
 use tidegate_settings::kind::Named as _;
 use tidegate_settings::{Change, Detector, Watched};
 
-/// Prometheus's media type.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn healthz(_: &Call) -> Outcome {
@@ -58,7 +60,6 @@ pub(super) const EVERY: Param = Param {
     schema: || whole_number(1, 3600, "Seconds."),
 };
 
-/// The media type of the events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 pub(super) fn events(call: &Call) -> Outcome {
@@ -72,7 +73,7 @@ pub(super) fn events(call: &Call) -> Outcome {
     Ok(stream(EVENT_STREAM, parts))
 }
 
-/// Everything at a glance.
+/// The state document of `GET /v1/state` and `/v1/events`.
 pub(super) fn document_of(control: &Control) -> Value {
     let f = control.figures();
     let live = control.shared().config.load();
@@ -81,14 +82,14 @@ pub(super) fn document_of(control: &Control) -> Value {
     let classes: Vec<Value> = f
         .classes(&live)
         .filter_map(|class| {
-            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
+            let (ClassShown { id, facts, load, .. }, counts) = (&class, class.totals.as_ref()?);
             let now = f.window.class(*id);
             Some(json!({
                 "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
                 "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
                 "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
                 "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
-                "queued": queued, "in_flight": in_flight,
+                "queued": load.queued, "in_flight": load.in_flight,
             }))
         })
         .collect();
@@ -128,10 +129,20 @@ pub(super) fn document_of(control: &Control) -> Value {
         "replicas": replicas,
         "detectors": detectors(&congestion, control.congestion().readings(), f.at),
         "rules": rules(&congestion),
-        "enforced": control.shared().policies.ledger.json(),
+        "enforced": enforced(control.shared()),
         "multicast": multicast(&control.shared().coalescer),
         "sessions": sessions::state(control.shared()),
     })
+}
+
+/// The counters of every rule that was in force since the start.
+fn enforced(shared: &Shared) -> Value {
+    let show = |rule: &Arc<RuleStats>| {
+        let actions: Map<_, _> =
+            Done::ALL.iter().map(|done| (done.name().into(), rule.get(*done).into())).collect();
+        json!({ "name": &*rule.name, "actions": actions, "would_refuse": rule.would() })
+    };
+    shared.policies.ledger.all().iter().map(show).collect()
 }
 
 fn multicast(m: &Coalescer) -> Value {
@@ -146,12 +157,11 @@ fn ms(time: Option<Duration>) -> Option<f64> {
     time.map(|t| t.as_secs_f64() * 1000.0)
 }
 
-/// A detector's kind as the configuration has it.
+/// A detector's kind as the configuration names it.
 fn kind_name(detector: &Detector) -> &'static str {
     Watched::NAMES.iter().find(|(_, kind)| *kind == detector.kind).map_or("", |(name, _)| *name)
 }
 
-/// What detectors say.
 fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Value {
     let show = |(detector, verdict, checks): (&Detector, Judgement, u64)| {
         let said = readings.reading(&detector.name);
@@ -165,7 +175,6 @@ fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Va
     congestion.detectors().map(show).collect()
 }
 
-/// How rules stand.
 fn rules(congestion: &Congestion) -> Value {
     let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
         json!({
@@ -188,14 +197,13 @@ fn truth(truth: Truth) -> &'static str {
     }
 }
 
-/// Of [`state`].
 pub(super) fn schema() -> Value {
     let rate = |about| a("number", about);
     let class = object(&[
         ("name", a("string", "Its name.")),
         ("cost", a("number", "Its work, in cost units.")),
         ("waits", a("boolean", "Whether it meets the room.")),
-        ("queued", a("integer", "Requests that wait for a place at the origin.")),
+        ("queued", a("integer", "Requests that wait for the origin.")),
         ("in_flight", a("integer", "Requests at the origin now.")),
         ("offered_per_s", rate("Requests that came, per second.")),
         ("admitted_per_s", rate("Requests sent to the origin, per second.")),
@@ -227,31 +235,18 @@ pub(super) fn schema() -> Value {
         ("response_ms", a("object", "Mean, p50 and p99 of the origin's response time; null: no answer.")),
         ("capacity", a("object", "What is in force: see /v1/capacity.")),
         ("room", a("object", "The waiting room.")),
-        ("gate", a("object", "Requests at the origin, and those that wait for a place there.")),
+        ("gate", a("object", "Requests at the origin, and those that wait for it.")),
         ("connections", a("integer", "Visitor connections open now.")),
-        (
-            "classes",
-            list(
-                class,
-                "In the order of the file, the default class last; then those removed of whom somebody is left.",
-            ),
-        ),
+        ("classes", list(class, "In the order of the file, then the default class and removed ones.")),
         ("replicas", list(replica, "By replica.")),
         ("enforced", list(enforced, "By rule that was in force since the start.")),
-        (
-            "multicast",
-            a(
-                "object",
-                "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
-            ),
-        ),
+        ("multicast", a("object", "URLs and bytes kept; requests shared, alone, and sent upstream.")),
         ("sessions", sessions::schema_of_state()),
         ("detectors", list(schema_of_detector(), "What may be congested: docs/rules.md.")),
         ("rules", list(schema_of_rule(), "What follows, in the order of the file.")),
     ])
 }
 
-/// One of the detectors.
 fn schema_of_detector() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
@@ -267,7 +262,6 @@ fn schema_of_detector() -> Value {
     ])
 }
 
-/// One of the rules.
 fn schema_of_rule() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
@@ -275,10 +269,7 @@ fn schema_of_rule() -> Value {
         ("shadow", a("boolean", "Whether it is decided and counted only.")),
         ("priority", a("integer", "Higher comes first.")),
         ("in_force", a("boolean", "Whether it holds.")),
-        (
-            "since_ms",
-            maybe("integer", "Since when it does, or does not, in milliseconds since 1970; null: the start."),
-        ),
+        ("since_ms", maybe("integer", "Since when, in milliseconds since 1970; null: the start.")),
         ("times", a("integer", "How often it came in force.")),
         ("when", a("string", "What its condition is now: true, false or unknown.")),
         ("until", maybe("string", "The same of `until`; null: there is none.")),
@@ -297,7 +288,6 @@ fn change(change: &Change) -> Value {
     json!({ "key": change.key, "old": change.old, "new": change.new, "needs_restart": change.restart })
 }
 
-/// Of [`reload`].
 pub(super) fn reloaded() -> Value {
     let change = object(&[
         ("key", a("string", "The full key.")),
@@ -313,7 +303,6 @@ pub(super) fn drain(call: &Call) -> Outcome {
     Ok(document(&json!({ "draining": true })))
 }
 
-/// Of [`drain`].
 pub(super) fn draining() -> Value {
     object(&[("draining", a("boolean", "True."))])
 }
@@ -325,7 +314,7 @@ pub(super) fn take_feedback(call: &Call) -> Outcome {
     }
 }
 
-/// A report: its form is checked by its reader, which knows the forms of other versions.
+/// A report. Its reader checks it, since it knows the forms of other versions.
 pub(super) fn report() -> Value {
     let mut report = object(&[
         ("admitted", a("integer", "Work admitted, in hundredths of a cost unit.")),
@@ -336,7 +325,6 @@ pub(super) fn report() -> Value {
     report
 }
 
-/// Of [`take_feedback`].
 pub(super) fn orders() -> Value {
     object(&[
         ("capacity", a("number", "Cost units per second.")),

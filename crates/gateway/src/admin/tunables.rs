@@ -12,7 +12,6 @@ use super::schema::{a, exactly, list, object, why};
 use crate::control::config_store::{ChangeLock, TuneError, Tuning};
 use tidegate_settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
 
-/// Which one.
 pub(super) const NAME: Param = Param {
     name: "name",
     place: Place::Path,
@@ -20,7 +19,7 @@ pub(super) const NAME: Param = Param {
     schema: || json!({ "type": "string", "minLength": 1, "examples": ["queue.max_wait", "class.search.priority"] }),
 };
 
-/// Not over somebody else's change.
+/// Guards against overwriting another client's change.
 pub(super) const UNCHANGED: Param = Param {
     name: "If-Match",
     place: Place::Header,
@@ -28,13 +27,10 @@ pub(super) const UNCHANGED: Param = Param {
     schema: || json!({ "type": "string" }),
 };
 
-/// What every change may meet.
 pub(super) const STALE: Reply =
     Reply::problem(StatusCode::PRECONDITION_FAILED, "The settings are not those of `If-Match` any more.");
-/// The same.
 pub(super) const REFUSED: Reply =
     Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, "Names or values are wrong; nothing has changed.");
-/// The same.
 pub(super) const UNKNOWN: Reply = Reply::problem(StatusCode::NOT_FOUND, "There is no tunable of this name.");
 
 /// `GET /v1/tunables`.
@@ -75,24 +71,24 @@ fn unknown(call: &Call) -> Problem {
 
 /// `PUT /v1/tunables/{name}`.
 pub(super) fn put(call: &Call) -> Outcome {
-    // Until it is answered: what is shown is what was made, not what the next one has made of it.
-    let alone = call.store().lock_changes();
+    // Held until the answer is made, so that it shows this change and not the next one.
+    let lock = call.store().lock_changes();
     let name = call.path("name");
     if call.shared().config.load().settings.value_of(name).is_none() {
         return Err(unknown(call));
     }
-    tune(call, &alone, &[(name, &call.body["value"])])?;
+    tune(call, &lock, &[(name, &call.body["value"])])?;
     get(call)
 }
 
 /// `DELETE /v1/tunables/{name}`: back to what the file says.
 pub(super) fn delete(call: &Call) -> Outcome {
-    // Nor does a reload change the file's value under it.
-    let alone = call.store().lock_changes();
+    // A reload must not change the file's value meanwhile.
+    let lock = call.store().lock_changes();
     let name = call.path("name");
     let file = call.store().with_tuning(|tuning| tuning.file().value_of(name));
     let Some(value) = file else { return Err(unknown(call)) };
-    tune(call, &alone, &[(name, &json_of(&value))])?;
+    tune(call, &lock, &[(name, &json_of(&value))])?;
     get(call)
 }
 
@@ -107,7 +103,7 @@ pub(super) fn patch(call: &Call) -> Outcome {
 
 fn tune(
     call: &Call,
-    alone: &ChangeLock<'_>,
+    lock: &ChangeLock<'_>,
     changes: &[(&str, &Value)],
 ) -> Result<(Vec<Applied>, u64), Problem> {
     let texts: Result<Vec<_>, _> = changes
@@ -122,7 +118,7 @@ fn tune(
         Some(tags) => tags.split(',').map(str::trim).any(|t| t == "*" || t == tag(call, generation)),
         None => true,
     };
-    alone.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
+    lock.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
         TuneError::Mistakes(mistakes) => refused(&mistakes),
         TuneError::Stale(now) => {
             Problem::precondition("the settings have changed since; read them again before you change them")
@@ -137,7 +133,7 @@ fn no_value(name: &str) -> Problem {
     ))
 }
 
-/// Settings' mistakes as a problem.
+/// Mistakes in settings as a problem.
 pub(super) fn refused(mistakes: &[Mistake]) -> Problem {
     let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     let each = mistakes
@@ -146,7 +142,7 @@ pub(super) fn refused(mistakes: &[Mistake]) -> Problem {
     Problem::refused(lines.join("\n")).mistakes(each.collect())
 }
 
-/// Unlike any other process's, and any other state of this one.
+/// Differs for every process and every state of its settings.
 fn tag(call: &Call, generation: u64) -> String {
     format!("\"{:x}-{generation}\"", call.api.started.as_micros())
 }
@@ -182,12 +178,10 @@ fn value(about: &str) -> Value {
     json!({ "type": ["number", "string", "boolean", "array"], "description": about })
 }
 
-/// What [`put`] takes.
 pub(super) fn wanted() -> Value {
     exactly(&[("value", value("The value, as the tunable's `schema` has it.")), ("why", why())], &["value"])
 }
 
-/// What [`patch`] takes.
 pub(super) fn changes() -> Value {
     let changes = json!({
         "type": "object", "description": "Values by name.", "minProperties": 1, "maxProperties": MAX_CHANGES,
@@ -196,7 +190,6 @@ pub(super) fn changes() -> Value {
     exactly(&[("changes", changes), ("why", why())], &["changes"])
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let tuned = json!({
         "type": ["object", "null"], "description": "Who set it, when (at_ms) and why; null: it has the file's value.",
@@ -213,7 +206,6 @@ pub(super) fn schema() -> Value {
     ])
 }
 
-/// Of [`get_all`].
 pub(super) fn schema_of_all() -> Value {
     object(&[
         ("generation", a("integer", "How often the settings have changed since the start.")),
@@ -221,15 +213,11 @@ pub(super) fn schema_of_all() -> Value {
     ])
 }
 
-/// Of [`patch`].
 pub(super) fn changed() -> Value {
     let change =
         object(&[("name", a("string", "Which.")), ("old", value("Before.")), ("new", value("Now."))]);
     object(&[
         ("generation", a("integer", "How often the settings have changed since the start.")),
-        (
-            "changed",
-            list(change, "What was asked for; old and new are the same where nothing had to change."),
-        ),
+        ("changed", list(change, "As requested; old and new are equal where nothing changed.")),
     ])
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/tuners`: the scripts that run, and how they do.
+//! `GET /v1/tuners`: the tuner scripts and their state.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::units::Timestamp;
@@ -6,7 +6,7 @@ use tidegate_core::units::Timestamp;
 use super::answer::{Outcome, document};
 use super::call::Call;
 use super::schema::{a, list, maybe, object};
-use crate::control::tuners::Status;
+use crate::control::tuners::{LastChange, LastError, Status};
 use tidegate_settings::json_of;
 
 pub(super) fn get(call: &Call) -> Outcome {
@@ -16,11 +16,11 @@ pub(super) fn get(call: &Call) -> Outcome {
 }
 
 fn show(name: &str, status: &Status) -> Value {
-    let error = status.last_error.as_ref().map(|(e, at)| {
-        let (line, column) = e.at.unzip();
-        json!({ "at_ms": at.as_millis(), "message": e.what, "line": line, "column": column })
+    let error = status.last_error.as_ref().map(|LastError { error, at }| {
+        let (line, column) = error.at.unzip();
+        json!({ "at_ms": at.as_millis(), "message": error.what, "line": line, "column": column })
     });
-    let change = status.last_change.as_ref().map(|(changes, at)| {
+    let change = status.last_change.as_ref().map(|LastChange { changes, at }| {
         let changes: Map<_, _> = changes.iter().map(|(name, new)| (name.clone(), json_of(new))).collect();
         json!({ "at_ms": at.as_millis(), "changes": changes })
     });
@@ -30,18 +30,10 @@ fn show(name: &str, status: &Status) -> Value {
     })
 }
 
-/// Of [`get`].
 pub(super) fn schema() -> Value {
     let tuner = object(&[
         ("name", a("string", "Its file's, without `.rhai`.")),
-        (
-            "state",
-            a(
-                "string",
-                "running; failing: its last run changed nothing; stale: the file cannot be used, what it was before goes \
-                 on; broken: it never could be.",
-            ),
-        ),
+        ("state", a("string", "running; failing (last run), stale (file; the old one runs), broken (file).")),
         ("runs", a("integer", "Runs since the file came, those that failed included.")),
         ("errors", a("integer", "Those that failed.")),
         ("ran_at_ms", maybe("integer", "When the last run began, in milliseconds since 1970.")),

@@ -1,8 +1,8 @@
-//! Performs the capacity stage of the control side: runs the estimator on the ticks, keeps what it said last, and does to it
-//! what an operator may (set, look anew, reconfigure).
+//! Runs the capacity estimator on the control tick, keeps its last estimate, and lets operators set,
+//! rediscover and reconfigure the capacity.
 //!
-//! The decisions are `tidegate_core::capacity`'s and `tidegate_core::control`'s. A reload keeps what was learned: a new
-//! ceiling or floor touches no estimator, and a new estimator starts from the capacity in force.
+//! `tidegate_core::capacity` and `tidegate_core::control` decide. A reload keeps what was learned: a new
+//! ceiling or floor does not touch the estimator, and a new estimator starts from the capacity in force.
 
 use tidegate_core::capacity::{Estimate, GateLoad, Phase, Sample, State};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
@@ -19,17 +19,17 @@ pub struct Capacity {
     tunables: Tunables,
     estimate: Estimate,
     rediscoveries: u64,
-    /// Since it began to search last.
+    /// Since its last search began.
     has_settled: bool,
 }
 
 /// Why the capacity cannot be changed or looked for here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotHere {
-    /// WebQ's second half.
+    /// This process is a tokencheck.
     #[error("the capacity is kept by the tokengen process: ask there")]
     TokenCheck,
-    /// Nothing is discovered.
+    /// The capacity is given.
     #[error(
         "the capacity is given (capacity.rate, or PUT /v1/capacity), not discovered: \
          there is nothing to look for; capacity.estimator chooses an algorithm"
@@ -38,21 +38,21 @@ pub enum NotHere {
 }
 
 impl Capacity {
-    /// An estimator that has seen nothing.
+    /// An estimator without samples.
     pub fn new(live: &Config, now: Timestamp) -> Self {
         let mut steering = live.steering();
         let (tunables, estimate) = steering.tick(&[], &GateLoad::default(), now);
         Self { steering, tunables, estimate, rediscoveries: 0, has_settled: false }
     }
 
-    /// One tick: learns from `samples` and what the gate has kept since, and sets room and gate accordingly.
+    /// One tick: learns from `samples` and those that the gate kept since the last tick, and sets room and
+    /// gate accordingly.
     pub fn tick(&mut self, shared: &Shared, samples: &mut Vec<Sample>, now: Timestamp) -> Totals {
         let gate = shared.gate.totals();
         shared.gate.take_samples(samples);
         shared.sessions.tick(shared, &gate, self.estimate.confidence > 0.0, now);
         let usable = shared.has_somewhere_to_go(&shared.config.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.admission, &gate, usable, samples, now);
-        // What all usable replicas together may work on.
         shared.gate.set_limit(usable_limit(self.tunables.max_in_flight, shared));
         self.count();
         gate
@@ -69,10 +69,7 @@ impl Capacity {
         }
     }
 
-    /// An operator says what the capacity is; in force at once.
-    ///
-    /// # Errors
-    /// The estimator works elsewhere.
+    /// Sets the capacity on an operator's word; in force at once.
     pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
         if let Role::TokenCheck { .. } = shared.config.load().settings.role {
             return Err(NotHere::TokenCheck);
@@ -82,10 +79,7 @@ impl Capacity {
         Ok(())
     }
 
-    /// An operator wants the capacity looked for anew.
-    ///
-    /// # Errors
-    /// It is not discovered, or not here.
+    /// Makes the estimator search again.
     pub fn rediscover(&mut self, live: &Config, now: Timestamp) -> Result<(), NotHere> {
         match live.settings.role {
             Role::TokenCheck { .. } => Err(NotHere::TokenCheck),
@@ -105,7 +99,7 @@ impl Capacity {
         let is_bounded_alike = old.bounds().max_in_flight == new.bounds().max_in_flight;
         let is_tuned_alike = after.is_tuned_like(before, new.settings.estimator()) && is_bounded_alike;
         if !is_same || (new.settings.discovers() && !is_tuned_alike) {
-            // "Unlimited" is nobody's finding.
+            // "Unlimited" was not learned from any sample.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
             self.steering.replace(new.estimator(known));
         } else if before.rate != after.rate && !new.settings.discovers() {
@@ -117,13 +111,14 @@ impl Capacity {
         self.steering.reconfigure(new.bounds());
     }
 
-    /// A class's id is another class's from now on.
+    /// Forgets a class whose id another class takes over.
     pub fn forget(&mut self, class: ClassId) {
         self.steering.forget(class);
     }
 
-    /// What follows from the last estimate under changed bounds, without waiting for a tick: estimators that step by ticks are
-    /// not shown one that is none. A new estimator, or one that was told a number, has said nothing yet and is asked.
+    /// Applies changed bounds to the last estimate, without waiting for a tick: an extra tick would disturb
+    /// estimators that step by ticks. Only a new estimator, or one that was set, has no estimate yet and gets
+    /// a tick.
     pub fn put_in_force(&mut self, shared: &Shared, now: Timestamp) {
         match self.steering.reapply(&shared.admission, now) {
             Some(tunables) => {
@@ -139,17 +134,17 @@ impl Capacity {
         [live.bounds().max_in_flight, self.estimate.max_in_flight].into_iter().flatten().min()
     }
 
-    /// What is in force.
+    /// Capacity, outflow and in-flight limit in force.
     pub fn tunables(&self) -> Tunables {
         self.tunables
     }
 
-    /// What the estimator said last.
+    /// The last estimate.
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
 
-    /// How it came about.
+    /// How the estimate came about.
     pub fn state(&self) -> State {
         self.steering.state()
     }
@@ -159,7 +154,7 @@ impl Capacity {
         self.steering.history()
     }
 
-    /// How often it began to look anew after it had settled, by itself or because it was told to.
+    /// How often the estimator began to search again after it had settled, by itself or on request.
     pub fn rediscoveries(&self) -> u64 {
         self.rediscoveries
     }
@@ -192,7 +187,7 @@ mod tests {
         Timestamp::from_millis(1_000_000 + ms)
     }
 
-    /// A gate's estimator, and the configuration that a reload has put in force.
+    /// An estimator, and the configuration that the last reload put in force.
     struct Reloaded {
         capacity: Capacity,
         live: Config,
@@ -205,7 +200,7 @@ mod tests {
             Self { capacity: Capacity::new(&live, at(0)), live, ms: 0 }
         }
 
-        /// What is in force after a tick with these samples.
+        /// The tunables after a tick with these samples.
         fn tick(&mut self, samples: &[Sample]) -> Tunables {
             self.ms += 100;
             let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
@@ -256,7 +251,7 @@ mod tests {
         assert_eq!(
             (gate.samples(), bounded.capacity.get()),
             (learned, 20.0),
-            "bounds and other laws' parameters"
+            "new bounds and parameters of other estimators"
         );
         let changes = gate.capacity.history().count();
         let found = gate.capacity.estimate().capacity.get();
@@ -278,11 +273,11 @@ mod tests {
         assert_eq!(gate.reload("rate = 60\nfloor = 2").capacity.get(), 70.0, "what an operator set stays");
         assert_eq!(gate.reload("estimator = \"fixed\"").capacity, Rate::MAX);
         let cold = gate.reload("");
-        assert!(cold.capacity.get() < 1_000.0, "unlimited is nobody's finding: {cold:?}");
+        assert!(cold.capacity.get() < 1_000.0, "unlimited is no starting point: {cold:?}");
     }
 
     #[test]
-    fn the_limit_in_force_outlives_a_reload() {
+    fn a_reload_keeps_the_limit_in_force() {
         let mut gate = Reloaded::start("estimator = \"bottleneck\"");
         let limit = gate.tick(&[]).max_in_flight.unwrap();
         assert!(limit < 50, "{limit}");
@@ -293,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_anew_counts_once_a_search() {
+    fn each_search_counts_as_one_rediscovery() {
         let mut gate = Reloaded::start("rate = 5");
         use Phase::{Paused, Searching, Settled};
         for (phase, count) in [

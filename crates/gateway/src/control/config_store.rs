@@ -1,17 +1,19 @@
-//! The settings in force and every way to change them: single keys by name (tunables), and the whole file (reload).
+//! The settings in force and every way to change them: single keys by name (tunables), and the whole file
+//! (reload).
 //!
 //! ```text
 //! names and values ─► Settings::tuned ─► Config::tuned ─┐
-//!                                                       ├─► room, gate, capacity, replicas ─► config ─► generation
+//!                                                       ├─► room, gate, capacity, replicas ─► config
 //! file ─► Settings::load ─► tuned again ─► Config::new ─┘
 //! ```
 //!
-//! Changes are made one at a time ([`ChangeLock`]), their audit record included, so that the audit lists them in the order
-//! in which they took effect. The numbers have a lock of their own, which nobody holds while a disk is waited for.
+//! Changes are made one at a time ([`ChangeLock`]), their audit record included, so that the audit lists them
+//! in the order in which they took effect. The numbers have a lock of their own, which nobody holds while a
+//! disk is waited for.
 //!
-//! A change is all or nothing, and in force for the next request when the call returns. Tuned values live as long as the
-//! process. A reload keeps them, unless the *file's* value of that key has changed: then the operator edited the file for
-//! that key, and the file wins.
+//! A change is all or nothing, and in force for the next request when the call returns. Tuned values live as
+//! long as the process. A reload keeps them, unless the *file's* value of that key has changed: then the
+//! operator edited the file for that key, and the file wins.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,9 +49,6 @@ pub struct Source {
 
 impl Source {
     /// Reads the settings anew.
-    ///
-    /// # Errors
-    /// All mistakes in the file and the overrides.
     pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
         match &self.file {
             Some(file) => Settings::load_with(file, &self.overrides),
@@ -58,11 +57,8 @@ impl Source {
     }
 }
 
-/// The ring of keys that sign tickets and passes: those configured, or those kept in the state directory, where one is made
-/// if there is none yet.
-///
-/// # Errors
-/// The state directory cannot be read or written, or the operating system has no randomness to give.
+/// The ring of keys that sign tickets and passes: those configured, or those kept in the state directory,
+/// where one is made if there is none yet.
 pub fn ticket_keys(settings: &Settings, state: &StateDir) -> io::Result<Vec<String>> {
     if settings.room.keys.is_empty() { state.keys(new_key) } else { Ok(settings.room.keys.clone()) }
 }
@@ -74,25 +70,25 @@ fn new_key() -> io::Result<String> {
     Ok(KeyRing::entry(id as u8, &secret))
 }
 
-/// What was tuned since the start.
+/// What was tuned since the start, and the file's values.
 #[derive(Clone)]
 pub struct Tuning {
-    /// What the file said last.
+    /// The file's settings as of the last reload.
     file: Settings,
-    /// By name; what has the file's value is not here.
+    /// By name, without keys that have the file's value.
     tuned: BTreeMap<String, Tuned>,
-    /// Counts changes of the settings, by whatever means.
+    /// Counts changes of the settings.
     generation: u64,
 }
 
-/// A tunable that has another value than the file gives it.
+/// A tunable whose value is not the file's.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     /// As TOML.
     pub value: String,
     /// Who set it.
     pub who: String,
-    /// Why, in their own words.
+    /// Why, in their words.
     pub why: String,
     /// When.
     pub at: Timestamp,
@@ -101,40 +97,40 @@ pub struct Tuned {
 /// Why nothing was tuned.
 #[derive(Debug)]
 pub enum TuneError {
-    /// Names or values.
+    /// Names or values are wrong.
     Mistakes(Vec<Mistake>),
-    /// The settings are not those that the caller has seen: their generation now.
+    /// The settings are not those that the caller has seen. Contains their generation now.
     Stale(u64),
 }
 
-/// Why a reload did not happen: the gate keeps what it had.
+/// Why a reload failed. The gate keeps its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The file or an override is wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Mistakes(Vec<Mistake>),
-    /// The file is right, but does not go together with what was tuned.
+    /// The file is right, but contradicts what was tuned.
     #[error(
         "the file does not go together with what was tuned while running (tidegate ctl get --tuned):\n{}",
         .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     )]
     Tuned(Vec<Mistake>),
-    /// The file is right, but not for the process that runs.
+    /// The file is right, but contradicts settings that only a restart changes.
     #[error(
         "the file does not go together with what takes effect with the next start only:\n{}",
         .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     )]
     Restart(Vec<Mistake>),
-    /// The keys kept there.
+    /// The ticket keys cannot be read.
     #[error("cannot read the keys: {0} (room.state_dir)")]
     State(io::Error),
-    /// It cannot be put in force.
+    /// The configuration cannot be put in force.
     #[error(transparent)]
     Live(#[from] ConfigError),
 }
 
 impl Tuning {
-    /// Of a gate that starts with what its file says.
+    /// For a gate that starts with its file's settings.
     pub fn new(file: Settings) -> Self {
         Self { file, tuned: BTreeMap::new(), generation: 0 }
     }
@@ -144,17 +140,17 @@ impl Tuning {
         self.generation
     }
 
-    /// What the file says.
+    /// The file's settings.
     pub fn file(&self) -> &Settings {
         &self.file
     }
 
-    /// What differs from it, by name.
+    /// The tunables that differ from the file, by name.
     pub fn tuned(&self) -> &BTreeMap<String, Tuned> {
         &self.tuned
     }
 
-    /// What a new file comes to with what was tuned, and what is still tuned then.
+    /// The settings of a new file with what was tuned on top, and what remains tuned.
     fn rebase(&self, file: &Settings) -> Result<(Settings, BTreeMap<String, Tuned>), ReloadError> {
         let mut kept = self.tuned.clone();
         if kept.is_empty() {
@@ -185,7 +181,8 @@ pub struct ConfigStore {
     log: OnceLock<LogHandle>,
 }
 
-/// Excludes every other change. Held while disks are waited for, so it must not be taken on the control thread.
+/// Excludes every other change. Held while disks are waited for, so it must not be taken on the control
+/// thread.
 pub struct ChangeLock<'c> {
     store: &'c ConfigStore,
     _others_wait: MutexGuard<'c, ()>,
@@ -228,11 +225,8 @@ impl ConfigStore {
         &self.audit
     }
 
-    /// Changes tunables by name, to values as in `--set`: all of them, or none. In force for the next request when this
-    /// returns, and recorded. Keys that already have their value are left alone.
-    ///
-    /// # Errors
-    /// Everything that is wrong with names and values; nothing has changed then.
+    /// Changes tunables by name, to values as in `--set`: all of them, or none. In force for the next request
+    /// when this returns, and recorded. Keys that already have their value are left alone.
     pub fn tune<N: AsRef<str>, V: AsRef<str>>(
         &self,
         changes: &[(N, V)],
@@ -254,9 +248,6 @@ impl ConfigStore {
 
 impl ChangeLock<'_> {
     /// As [`ConfigStore::tune`], if the settings' generation is as expected. Returns the new generation too.
-    ///
-    /// # Errors
-    /// As [`ConfigStore::tune`], or somebody else was faster.
     pub fn tune_if<N: AsRef<str>, V: AsRef<str>>(
         &self,
         changes: &[(N, V)],
@@ -298,18 +289,12 @@ impl ChangeLock<'_> {
 
 impl ConfigStore {
     /// As [`ConfigStore::reload_by`], because of a signal.
-    ///
-    /// # Errors
-    /// The new configuration is wrong; the old one stays.
     pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
         self.reload_by(By::SIGNAL)
     }
 
-    /// Reads the configuration again and puts it in force without dropping a connection. What was tuned stays, unless the
-    /// file's value of that key has changed.
-    ///
-    /// # Errors
-    /// The new configuration is wrong; the old one stays.
+    /// Reads the configuration again and puts it in force without dropping a connection. What was tuned
+    /// stays, unless the file's value of that key has changed.
     pub fn reload_by(&self, by: By<'_>) -> Result<Vec<Change>, ReloadError> {
         // Log rotation asks for a new file whatever becomes of the configuration.
         if let Some(access) = &self.shared.access {
@@ -327,9 +312,9 @@ impl ConfigStore {
         let keys = ticket_keys(&settings, &self.state).map_err(ReloadError::State)?;
         let mut live = Config::new(settings, &keys)?;
         let now = self.shared.clock.now();
-        let lines = self.shared.gate.by_class(old.classes.len());
+        let loads = self.shared.gate.by_class(old.classes.len());
         let total = Snapshot::take(self.shared.shards.iter().map(|s| &**s), now);
-        live.follow(&old, &total, |id| lines.get(id.index()).is_none_or(|line| *line == (0, 0)));
+        live.follow(&old, &total, |id| loads.get(id.index()).is_none_or(|load| load.is_idle()));
         let mut tuning = self.tuning.lock();
         if let Err(refused) = self.put_in_force(&old, live, now) {
             let Refused { why, mut live } = *refused;
@@ -359,8 +344,8 @@ impl ConfigStore {
         Ok(changes)
     }
 
-    /// Hands other settings to the parts that follow them. The room is asked first: it alone may refuse, and nothing has
-    /// changed then.
+    /// Hands other settings to the parts that follow them. The room is asked first: it alone may refuse, and
+    /// nothing has changed then.
     fn put_in_force(&self, old: &Config, live: Config, now: Timestamp) -> Result<(), Box<Refused>> {
         if let Some(room) = self.shared.admission.room()
             && live.room_config() != old.room_config()
@@ -404,7 +389,8 @@ impl ConfigStore {
             capacity.put_in_force(&self.shared, now);
         }
         drop(capacity);
-        // At once: policies in force name service levels, applications and lighter URLs by their index in the file.
+        // At once: policies in force name service levels, applications and lighter URLs by their index in the
+        // file.
         self.congestion.follow_config(now);
     }
 }

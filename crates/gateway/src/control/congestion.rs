@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! counters ─────────────────┐
-//! sources, signals ─► readings ─► detectors ─► facts ─► conditions ─► rulebook ─► policies ─► publish ─► workers
+//! sources, signals ─► readings ─► detectors ─► facts ─► conditions ─► rulebook ─► policies ─► workers
 //! figures of the gate ──────┘
 //! ```
 //!
-//! `tidegate_core::detect` and `tidegate_core::rules` decide. Nothing here waits: tasks of their own (`sources.rs`) ask the
-//! sources and leave the answers in [`Readings`].
+//! `tidegate_core::detect` and `tidegate_core::rules` decide. Nothing here waits: tasks of their own
+//! (`sources.rs`) ask the sources and leave the answers in [`Readings`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -150,8 +150,8 @@ impl Congestion {
         self.publish(publish, now);
     }
 
-    /// Goes over to another plan, if it is another. Unchanged detectors keep what they have learned, and unchanged rules
-    /// keep their state.
+    /// Goes over to another plan, if it is another. Unchanged detectors keep what they have learned, and
+    /// unchanged rules keep their state.
     fn follow(&mut self, plan: &Arc<Plan>, readings: &Readings, now: Timestamp) -> Vec<Change> {
         if Arc::ptr_eq(plan, &self.plan) {
             return Vec::new();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::capacity::Sample;
 use tidegate_core::control::TICK;
+use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Cost, Rate, Timestamp};
@@ -59,18 +60,7 @@ impl Control {
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
-        let figures = Figures {
-            at,
-            window: Window::between(&total, &total),
-            total,
-            room: shared.admission.state(at),
-            gate: shared.gate.totals(),
-            lines: shared.gate.by_class(live.classes.len()),
-            tunables: capacity.tunables(),
-            estimate: capacity.estimate(),
-            rediscoveries: 0,
-            is_overloaded: false,
-        };
+        let figures = figures(&shared, &capacity, shared.gate.totals(), &total, total.clone());
         let capacity = Arc::new(Mutex::new(capacity));
         let congestion = Arc::new(CongestionMonitor::new(shared.clone()));
         let history = History::start(&live.settings.history, state.path(), shared.clock.clone());
@@ -142,9 +132,6 @@ impl Control {
     }
 
     /// Sets the capacity while running.
-    ///
-    /// # Errors
-    /// Another process keeps the capacity.
     pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
         let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
@@ -160,9 +147,6 @@ impl Control {
     }
 
     /// Makes the estimator search for the capacity again.
-    ///
-    /// # Errors
-    /// The capacity is given, or another process keeps it.
     pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
         let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
@@ -211,8 +195,6 @@ impl Control {
         let mut capacity = self.capacity();
         ticker.samples.clear();
         let gate = capacity.tick(shared, &mut ticker.samples, now);
-        let (tunables, estimate, rediscoveries) =
-            (capacity.tunables(), capacity.estimate(), capacity.rediscoveries());
         drop(capacity);
         let busy = shared.admission.busy(now);
         let since = &shared.busy_since_us;
@@ -224,26 +206,13 @@ impl Control {
         ticker.last = total;
         // Figures are published once for each second of the clock.
         if now.second() > ticker.shown_at.second() {
-            let window = Window::between(&ticker.shown, &ticker.last);
-            let room = shared.admission.state(now);
-            let is_overloaded = ticker.overload.observe(&Demand {
-                offered: window.offered(&costs(&shared.config.load())),
-                capacity: tunables.capacity,
-                waiting: room.waiting,
+            let mut figures = figures(shared, &self.capacity(), gate, &ticker.shown, ticker.last.clone());
+            figures.is_overloaded = ticker.overload.observe(&Demand {
+                offered: figures.window.offered(&costs(&shared.config.load())),
+                capacity: figures.tunables.capacity,
+                waiting: figures.room.waiting,
                 queued: gate.backlog(),
             });
-            let figures = Figures {
-                at: now,
-                total: ticker.last.clone(),
-                window,
-                room,
-                is_overloaded,
-                gate,
-                lines: shared.gate.by_class(shared.config.load().classes.len()),
-                tunables,
-                estimate,
-                rediscoveries,
-            };
             self.congestion.lock().second(&figures);
             ticker.observer.observe(&figures, shared, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
@@ -289,7 +258,7 @@ impl Control {
     }
 }
 
-/// The active checks, started anew when their settings change.
+/// The active health checks, started anew when their settings change.
 #[derive(Default)]
 struct Health {
     settings: Option<tidegate_settings::Health>,
@@ -318,14 +287,11 @@ struct Ticker {
     saved_at: Timestamp,
     observer: Observer,
     overload: Overload,
-    /// What ended since the last tick; kept for its memory.
+    /// Samples of the last tick; kept for its memory.
     samples: Vec<Sample>,
 }
 
 /// Starts the control thread, which also runs `api` until the other end of its receiver is gone.
-///
-/// # Errors
-/// The thread or its runtime cannot be started.
 pub fn spawn<A>(
     control: Arc<Control>,
     api: impl FnOnce(watch::Receiver<()>) -> A + Send + 'static,
@@ -385,7 +351,24 @@ async fn run(control: Arc<Control>) {
     control.history.close();
 }
 
-/// What a request of each class costs.
+/// The figures now, with the window from `since` to `total`.
+fn figures(shared: &Shared, capacity: &Capacity, gate: Totals, since: &Snapshot, total: Snapshot) -> Figures {
+    let at = total.at;
+    Figures {
+        at,
+        window: Window::between(since, &total),
+        total,
+        room: shared.admission.state(at),
+        gate,
+        loads: shared.gate.by_class(shared.config.load().classes.len()),
+        tunables: capacity.tunables(),
+        estimate: capacity.estimate(),
+        rediscoveries: capacity.rediscoveries(),
+        is_overloaded: false,
+    }
+}
+
+/// The cost of a request, by class id.
 fn costs(live: &Config) -> Vec<Cost> {
     live.classes.iter().map(|class| class.cost).collect()
 }

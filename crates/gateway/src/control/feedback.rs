@@ -1,10 +1,10 @@
-//! The link between the halves of the two-process form: tokencheck reports what it saw, tokengen answers with what
-//! to go by (WebQ III-B). JSON over tokengen's admin listener, twice a second; what is told and how it is merged is the
-//! core's (`tidegate_core::room`), how it is written `feedback/wire.rs`'s.
+//! The link of the two-process form: tokencheck reports what it saw, tokengen answers with a control update
+//! (WebQ III-B). JSON over tokengen's admin listener, twice a second. `tidegate_core::room` defines the
+//! contents and merges reports, `feedback/wire.rs` the JSON.
 //!
-//! A report that does not arrive is merged into the next, so nothing is lost, and says what time it covers: most of its work is
-//! done by then. A sender that does not say so reports of one interval. Orders that do not arrive leave the
-//! checker with the clock, which is WebQ's own schedule, and with the in-flight limit it has.
+//! A report that does not arrive is merged into the next, which then covers a longer time; a report without
+//! that time covers one interval. Without control updates the checker goes by the clock, which is WebQ's own
+//! schedule, and keeps its in-flight limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,11 @@ use tidegate_settings::Role;
 
 mod wire;
 
-/// Longest an exchange may take before the next one is due anyway.
+/// Longest time of one exchange.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Answers are far smaller.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// Tokengen's side: takes a report in, gives orders out.
-///
-/// # Errors
-/// The report is not of the expected form, or this process keeps no schedule.
+/// Tokengen's side: takes in a report and returns a control update.
 pub fn receive(shared: &Shared, report: &Value) -> Result<Value, String> {
     let Admission::Room(room) = &shared.admission else {
         return Err("this process keeps no schedule: report to the tokengen process".into());
@@ -43,16 +39,16 @@ pub fn receive(shared: &Shared, report: &Value) -> Result<Value, String> {
              got {report}")
     })?;
     let live = shared.config.load();
-    // Ids are this process's own.
-    let named = |mark: ClassId| live.marked(ClassTag(mark.0)).unwrap_or(ClassId(u8::MAX));
-    feedback.samples.iter_mut().for_each(|sample| sample.class = named(sample.class));
-    Ok(wire::write_orders(&room.feedback(&feedback)))
+    // Class ids differ between the processes; tags do not.
+    let id_of = |mark: ClassId| live.marked(ClassTag(mark.0)).unwrap_or(ClassId(u8::MAX));
+    feedback.samples.iter_mut().for_each(|sample| sample.class = id_of(sample.class));
+    Ok(wire::write_update(&room.feedback(&feedback)))
 }
 
 /// Tokencheck's side: reports until the process ends. Does nothing in the other roles.
 pub async fn run(shared: Arc<Shared>) {
     let Admission::Checker { checker, capacity } = &shared.admission else { return };
-    // One tokengen may have several tokenchecks: no two of them start in the same microsecond.
+    // Tells several tokenchecks of one tokengen apart: no two start in the same microsecond.
     let from = shared.clock.now().as_micros();
     let mut unsent = Feedback::default();
     let mut reachable = true;
@@ -64,10 +60,10 @@ pub async fn run(shared: Arc<Shared>) {
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
         match exchange(feedback_url, feedback_token, &unsent).await {
-            Ok(orders) => {
+            Ok(update) => {
                 unsent = Feedback::default();
-                checker.follow(orders, shared.clock.now());
-                *capacity.lock().unwrap_or_else(|e| e.into_inner()) = orders.capacity;
+                checker.follow(update, shared.clock.now());
+                *capacity.lock().unwrap_or_else(|e| e.into_inner()) = update.capacity;
                 if !reachable {
                     tracing::info!("tokengen is back");
                 }
@@ -99,6 +95,6 @@ async fn exchange(url: &str, token: &str, report: &Feedback) -> Result<ControlUp
     if !answer.status.is_success() {
         return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&bytes)).into());
     }
-    let orders: Value = serde_json::from_slice(&bytes)?;
-    wire::read_orders(&orders).ok_or_else(|| format!("not orders: {orders}").into())
+    let update: Value = serde_json::from_slice(&bytes)?;
+    wire::read_update(&update).ok_or_else(|| format!("not a control update: {update}").into())
 }

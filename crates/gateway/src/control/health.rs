@@ -1,8 +1,9 @@
-//! Active health checks: asks every replica for a path, now and then, and tells the balancer who is up.
+//! Active health checks: requests a path of every replica at intervals, and tells the balancer which replicas
+//! are up.
 //!
-//! One task for all workers, on the control runtime. A replica that was up goes down after `fall` failures in a
-//! row, and comes back after `rise` successes in a row. Each check uses its own connection, so that it sees what a
-//! newcomer would see: a full accept queue, a dead process behind a live load balancer.
+//! One task for all workers, on the control runtime. A replica goes down after `fall` failures in a row, and
+//! comes up after `rise` successes in a row. Each check uses a connection of its own, so that it meets what a
+//! new connection meets: a full accept queue, or a dead process behind a live load balancer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use tokio::task::JoinSet;
 use crate::upstream::balance::{Replica, Replicas};
 use crate::upstream::client::Call;
 
-/// Checks the replicas for ever; returns at once if no path is configured. Abort it and start anew to change the
-/// settings: what is known of a replica's state stays, counts in a row start over.
+/// Checks the replicas for ever; returns at once if no path is configured. To change the settings, abort it
+/// and start another: the replicas' states stay, the counts in a row start over.
 ///
 /// Times are spread by ±10 %, so that many gates do not check in step.
 pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
@@ -46,16 +47,16 @@ pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
     }
 }
 
-/// Results in a row of one kind.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Streak {
+/// Equal results in a row.
+#[derive(Default)]
+struct Streak {
     successes: u32,
     failures: u32,
 }
 
 impl Streak {
     /// Counts a result; the new state if it changes.
-    pub fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
+    fn count(&mut self, ok: bool, up: bool, rise: u32, fall: u32) -> Option<bool> {
         if ok {
             self.failures = 0;
             self.successes = self.successes.saturating_add(1);
@@ -83,7 +84,7 @@ fn note(
     }
 }
 
-/// Whether the replica answers 2xx or 3xx in time; else what it did.
+/// Whether the replica answers 2xx or 3xx in time, or what it did instead.
 async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
     let request = Request::get(format!("http://{}{}", replica.authority(), health.path))
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))

@@ -1,4 +1,4 @@
-//! What the control tick saw of the last second, as a row of the history. Only builds it; nothing here waits or reads.
+//! Makes rows of the history from the figures of every second. Nothing here waits.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,21 +14,26 @@ use crate::shared::Shared;
 use crate::shared::figures::Figures;
 use crate::shared::sessions;
 
-/// What is remembered from second to second.
+/// What one second's row needs of the seconds before.
 #[derive(Default)]
 pub struct Observer {
-    classes: Vec<(ClassId, Arc<str>, Series)>,
+    classes: Vec<KnownClass>,
     abandoned: u64,
-    /// The second that was seen last.
     last: Option<u64>,
 }
 
-/// A tick that comes late has seen several seconds as one; up to so many are kept as alike. More is a gap: the machine slept, or
-/// its clock was set.
+struct KnownClass {
+    id: ClassId,
+    name: Arc<str>,
+    series: Series,
+}
+
+/// A late tick sees several seconds as one. Up to so many get equal rows; a longer gap stays a gap, since the
+/// machine slept or its clock was set.
 const LATE: u64 = 5;
 
 impl Observer {
-    /// Gives `keep` the seconds that ended since these figures were taken last: one, unless the tick came late.
+    /// Passes the seconds that ended since the last call to `keep`: one, unless the tick was late.
     pub fn observe(&mut self, f: &Figures, shared: &Shared, mut keep: impl FnMut(Second)) {
         let second = self.second(f, shared);
         for at in unseen(self.last.replace(second.at), second.at) {
@@ -61,22 +66,30 @@ impl Observer {
         Second { at: f.at.second().saturating_sub(1), series }
     }
 
-    /// A class's series. `None`: its number was another's in the second before, which counts both under one number.
+    /// A class's series. `None`: its id was another class's in the second before, so that the counts mix
+    /// both.
     fn series(&mut self, id: ClassId, facts: &ClassFacts) -> Option<Series> {
-        let known = self.classes.iter_mut().find(|(known, ..)| *known == id);
-        match known {
-            Some((_, name, series)) if *name == facts.name => return Some(series.clone()),
-            Some((_, name, series)) => {
-                (*name, *series) = (facts.name.clone(), Series::class(&facts.name));
-                return None;
-            }
-            None => self.classes.push((id, facts.name.clone(), Series::class(&facts.name))),
+        let known = self.classes.iter_mut().find(|known| known.id == id);
+        if let Some(known) = &known
+            && known.name == facts.name
+        {
+            return Some(known.series.clone());
         }
-        self.classes.last().map(|(.., series)| series.clone())
+        let new = KnownClass { id, name: facts.name.clone(), series: Series::class(&facts.name) };
+        match known {
+            Some(known) => {
+                *known = new;
+                None
+            }
+            None => {
+                self.classes.push(new);
+                self.classes.last().map(|known| known.series.clone())
+            }
+        }
     }
 }
 
-/// The last second of all requests together.
+/// The last second of all classes together.
 pub(crate) fn all(f: &Figures) -> ClassSecond {
     ClassSecond {
         figures: f.window.total(),
@@ -89,11 +102,11 @@ pub(crate) fn all(f: &Figures) -> ClassSecond {
 pub(crate) fn class(f: &Figures, id: usize) -> Option<ClassSecond> {
     let totals = f.total.classes().get(id)?;
     let figures = f.window.class(ClassId(id as u8));
-    let queued = f.lines.get(id).map(|(queued, _)| *queued as u64);
+    let queued = f.loads.get(id).map(|load| load.queued as u64);
     Some(ClassSecond { figures, in_flight: totals.in_flight(), queued })
 }
 
-/// Seconds between the one seen last and `now` that a late tick has seen together with `now`.
+/// Seconds between the last one and `now` that a late tick has seen together with `now`.
 fn unseen(last: Option<u64>, now: u64) -> Range<u64> {
     match last {
         Some(last) if last < now && now - last <= LATE => last + 1..now,

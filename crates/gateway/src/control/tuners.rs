@@ -1,11 +1,13 @@
-//! Tuners that run inside the gate (MASTH, section 2 and Figure 2(b)): scripts of a directory, on one thread of their own.
+//! Tuners that run inside the gate (MASTH, section 2 and Figure 2(b)): the scripts of a directory, on one
+//! thread of their own.
 //!
 //! ```text
-//! *.rhai ─► script (compiled; the last good one goes on) ─► run ─► changes ─► ConfigStore::tune, all or none ─► status
+//! *.rhai ─► script (the last one that compiled) ─► run ─► changes ─► ConfigStore::tune ─► status
 //! ```
 //!
-//! A script cannot hurt the gate: a run is bounded, what fails changes nothing, and neither a worker nor the control thread
-//! waits for one. The files are read at every round and compared by content, which no time stamp can do as well.
+//! A script cannot hurt the gate: a run is bounded, a run that fails changes nothing, and neither a worker
+//! nor the control thread waits for one. The files are read in every round and compared by content, which is
+//! more reliable than timestamps.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -28,18 +30,19 @@ use crate::shared::figures::Figures;
 use script::Script;
 use view::LiveView;
 
-/// Scripts at once, the first by name: each may take [`script::MAX_TIME`] of a round.
+/// Most scripts, the first by name: each may take [`script::MAX_TIME`] of a round.
 pub const MAX_SCRIPTS: usize = 32;
-/// Bytes of one.
+/// Largest script, in bytes.
 pub const MAX_BYTES: u64 = 64 << 10;
-/// How a script's file ends.
+/// The suffix of a script's file.
 const SUFFIX: &str = "rhai";
-/// Stack of the thread: [`script::MAX_CALLS`] calls of the deepest expressions, many times over.
+/// Stack of the thread, in bytes: many times what [`script::MAX_CALLS`] calls of the deepest expressions
+/// take.
 const STACK: usize = 16 << 20;
-/// Another `every` is noticed within this time.
+/// A change of `tuners.every` is noticed within this time.
 const NAP: Duration = Duration::from_secs(1);
 
-/// How the scripts do: written by their thread, read by whoever asks.
+/// The state of the scripts: written by their thread, read by the API.
 #[derive(Default)]
 pub struct Tuners {
     all: Mutex<BTreeMap<String, Status>>,
@@ -47,40 +50,46 @@ pub struct Tuners {
     wake: Condvar,
 }
 
-/// How a script does.
+/// The state of a script.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// What it is up to.
-    pub state: State,
+pub(crate) struct Status {
+    pub(crate) state: State,
     /// Runs, those that failed included.
-    pub runs: u64,
-    /// Those that failed; they changed nothing.
-    pub errors: u64,
-    /// When the last run began.
-    pub ran_at: Option<Timestamp>,
-    /// The last thing that went wrong, also in compiling, and when.
-    pub last_error: Option<(TunerError, Timestamp)>,
-    /// What it changed last, and when.
-    pub last_change: Option<(Vec<Change>, Timestamp)>,
+    pub(crate) runs: u64,
+    /// Runs that failed; they changed nothing.
+    pub(crate) errors: u64,
+    pub(crate) ran_at: Option<Timestamp>,
+    /// Of compiling or running.
+    pub(crate) last_error: Option<LastError>,
+    pub(crate) last_change: Option<LastChange>,
 }
 
-/// What a script is up to.
+#[derive(Clone, Debug)]
+pub(crate) struct LastError {
+    pub(crate) error: TunerError,
+    pub(crate) at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LastChange {
+    pub(crate) changes: Vec<Change>,
+    /// When the run began.
+    pub(crate) at: Timestamp,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum State {
-    /// Its last run ended well.
+pub(crate) enum State {
     #[default]
     Running,
-    /// Its last run failed.
     Failing,
-    /// The file cannot be used: what it was before goes on.
+    /// The file cannot be used; its last usable version goes on.
     Stale,
     /// The file cannot be used, and never could be.
     Broken,
 }
 
 impl State {
-    /// As the API has it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Failing => "failing",
@@ -91,12 +100,11 @@ impl State {
 }
 
 impl Tuners {
-    /// By name.
-    pub fn all(&self) -> BTreeMap<String, Status> {
+    pub(crate) fn all(&self) -> BTreeMap<String, Status> {
         self.all.lock().clone()
     }
 
-    /// Ends their thread after the present run.
+    /// Ends the thread after the present run.
     pub fn end(&self) {
         *self.ended.lock() = true;
         self.wake.notify_all();
@@ -143,24 +151,23 @@ pub struct Keeper {
     trouble: Option<String>,
 }
 
-/// One file.
 #[derive(Default)]
 struct Kept {
-    /// What was compiled last, or could not be.
+    /// The text that was compiled last, or why the file could not be read.
     text: Option<Result<String, String>>,
     script: Option<Script>,
     status: Status,
-    /// The error that is in the log.
+    /// The error that was logged last.
     logged: Option<TunerError>,
 }
 
 impl Keeper {
-    /// Of a gate whose scripts have not been read yet.
+    /// For a gate whose scripts have not been read yet.
     pub fn new(gate: TunedGate) -> Self {
         Self { gate, kept: BTreeMap::new(), trouble: None }
     }
 
-    /// One round: looks at the directory, and runs every script once.
+    /// One round: reads the directory, and runs every script once.
     pub fn round(&mut self, dir: Option<&Path>) {
         let now = self.gate.now();
         match dir.map_or(Ok(BTreeMap::new()), files) {
@@ -183,7 +190,7 @@ impl Keeper {
         }
     }
 
-    /// Compiles what is new or has changed, and forgets what is gone.
+    /// Compiles new and changed scripts, and forgets removed ones.
     fn take_in(&mut self, files: &BTreeMap<String, PathBuf>, now: Timestamp) {
         self.kept.retain(|name, _| {
             let stays = files.contains_key(name);
@@ -228,7 +235,7 @@ impl Kept {
         match news {
             Ok(news) => {
                 if !news.is_empty() {
-                    self.status.last_change = Some((news, now));
+                    self.status.last_change = Some(LastChange { changes: news, at: now });
                 }
                 if !is_stale {
                     self.status.state = State::Running;
@@ -249,11 +256,11 @@ impl Kept {
             tracing::warn!(tuner = name, "{e}");
             self.logged = Some(e.clone());
         }
-        self.status.last_error = Some((e, now));
+        self.status.last_error = Some(LastError { error: e, at: now });
     }
 }
 
-/// Puts one run's changes in force, all of them or none; those that were news.
+/// Puts one run's changes in force, all of them or none. Returns those that changed a value.
 fn apply(
     name: &str,
     changes: &[Change],
@@ -271,7 +278,6 @@ fn apply(
     Ok(news.map(|applied| (applied.name, applied.new)).collect())
 }
 
-/// The scripts of a directory, by name.
 fn files(dir: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir)? {
@@ -290,7 +296,7 @@ fn files(dir: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !std::fs::metadata(path).map_err(|e| e.to_string())?.is_file() {
         return Err("it is no file".into());
     }
@@ -304,9 +310,6 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Starts the scripts' thread. It ends with [`Tuners::end`].
-///
-/// # Errors
-/// The thread cannot be started.
 pub fn spawn(gate: TunedGate) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("tuners".into()).stack_size(STACK);
     thread.spawn(move || {

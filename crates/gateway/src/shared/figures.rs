@@ -1,4 +1,4 @@
-//! What a second showed.
+//! The figures of one second.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,12 @@ use tidegate_core::room::RoomState;
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::config::{ClassFacts, Config};
+use crate::shared::gate_keeper::ClassLoad;
 
-/// What `/v1/state`, `/metrics` and the status line show.
+/// What `/v1/state`, `/metrics`, rules and the status line go by.
 #[derive(Clone)]
 pub struct Figures {
-    /// When.
+    /// When they were taken.
     pub at: Timestamp,
     /// All counts since the start.
     pub total: Snapshot,
@@ -22,15 +23,15 @@ pub struct Figures {
     pub window: Window,
     /// The waiting room.
     pub room: RoomState,
-    /// Tier 2.
+    /// The gate.
     pub gate: Totals,
-    /// By class: how many wait at the gate, and how many are at the origin.
-    pub lines: Vec<(usize, u32)>,
+    /// By class id.
+    pub loads: Vec<ClassLoad>,
     /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
     /// What the estimator said last.
     pub estimate: Estimate,
-    /// How often it began to look anew.
+    /// How often the estimator began to search again.
     pub rediscoveries: u64,
     /// As [`tidegate_core::tune::Overload`] defines it.
     pub is_overloaded: bool,
@@ -38,27 +39,25 @@ pub struct Figures {
 
 /// A class as it is shown.
 pub struct ClassShown<'f> {
-    /// Its id.
+    /// Its id in the configuration in force.
     pub id: ClassId,
-    /// What it is.
+    /// What the configuration says of it.
     pub facts: &'f ClassFacts,
-    /// What it has seen; `None`: it is not counted apart.
+    /// Its counts since the start; `None`: it is not counted apart.
     pub totals: Option<Cow<'f, ClassTotals>>,
-    /// Requests that wait at the gate.
-    pub queued: usize,
-    /// Requests at the origin.
-    pub in_flight: u32,
+    /// Its requests at the gate and at the origin.
+    pub load: ClassLoad,
 }
 
 impl Figures {
-    /// The classes in the order of the file, the default class last; then those that a reload has removed while somebody of
-    /// them is left.
+    /// The classes in the order of the file, the default class last; then those that a reload has removed and
+    /// that still have requests.
     pub fn classes<'f>(&'f self, live: &'f Config) -> impl Iterator<Item = ClassShown<'f>> {
         live.in_order().filter_map(|(id, facts)| {
-            let (queued, in_flight) = self.lines.get(id.index()).copied().unwrap_or_default();
+            let load = self.loads.get(id.index()).copied().unwrap_or_default();
             let totals = self.total.classes().get(id.index()).map(|counted| facts.totals(counted));
-            let is_left = queued > 0 || in_flight > 0 || totals.as_ref().is_some_and(|t| t.in_flight() > 0);
-            (!facts.is_gone || is_left).then_some(ClassShown { id, facts, totals, queued, in_flight })
+            let is_left = !load.is_idle() || totals.as_ref().is_some_and(|t| t.in_flight() > 0);
+            (!facts.is_gone || is_left).then_some(ClassShown { id, facts, totals, load })
         })
     }
 }

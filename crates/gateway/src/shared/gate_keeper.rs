@@ -1,15 +1,17 @@
-//! Performs tier 2: holds admitted requests until the origin has a place for them.
+//! The gate in front of the origin (tier 2): admitted requests wait here until an in-flight slot is free.
 //!
-//! The decisions are `tidegate_core::gate`'s; here is only what makes a task wait for them. One mutex for all
-//! workers is right: it sees at most what the origin can take, and no one holds it longer than a decision.
+//! `tidegate_core::gate` decides; this module makes tasks wait for its decisions. One mutex serves all
+//! workers: only as many requests as the origin can take contend for it, and it is held for one decision at a
+//! time.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::{
     Gate, GateConfig, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
@@ -20,10 +22,6 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::base::clock::Clock;
 
-mod callers;
-
-use callers::Callers;
-
 /// The gate that all workers share.
 pub struct GateKeeper {
     clock: Arc<Clock>,
@@ -32,18 +30,61 @@ pub struct GateKeeper {
 
 struct Inner {
     gate: Gate,
-    queued: Callers,
-    /// Answers under way, by the name of their request; and in the order of their heads, those that have ended among them.
+    waiting: Waiting,
+    /// Answers under way by the id of their request, and all of them in the order of their heads. `heads` may
+    /// name answers that have ended.
     answering: HashMap<u64, Answering>,
     heads: VecDeque<(Timestamp, u64)>,
     next_id: u64,
-    /// Told when somebody waits for an egress bucket that is ready before what is waited for.
+    /// Notified when an egress bucket will be ready before `armed`.
     alarm: Arc<Notify>,
-    /// What is waited for.
+    /// When `wake_for_egress` will wake up.
     armed: Option<Timestamp>,
 }
 
-/// An answer under way that still holds its place.
+/// Requests of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClassLoad {
+    /// Those that wait at the gate.
+    pub queued: usize,
+    /// Those at the origin.
+    pub in_flight: u32,
+}
+
+impl ClassLoad {
+    /// Whether the class has no request.
+    pub fn is_idle(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Tells a request how many are at the origin, or why it is refused.
+type Tell = oneshot::Sender<Result<u32, ShedReason>>;
+
+/// The requests that wait, by class and slot of the class's queue, so that nobody is searched for. Memory
+/// grows with the longest queue of each class and is then reused.
+#[derive(Default)]
+struct Waiting(Vec<Vec<Option<Tell>>>);
+
+impl Waiting {
+    fn put(&mut self, spot: QueueHandle, tell: Tell) {
+        let class = at_least(&mut self.0, spot.class().index());
+        *at_least(class, spot.slot()) = Some(tell);
+    }
+
+    fn take(&mut self, spot: QueueHandle) -> Option<Tell> {
+        self.0.get_mut(spot.class().index())?.get_mut(spot.slot())?.take()
+    }
+}
+
+fn at_least<T: Default>(list: &mut Vec<T>, at: usize) -> &mut T {
+    if list.len() <= at {
+        list.resize_with(at + 1, T::default);
+    }
+    &mut list[at]
+}
+
+/// An answer under way that still holds its in-flight slot.
 struct Answering {
     class: ClassId,
     cost: Cost,
@@ -56,7 +97,7 @@ impl GateKeeper {
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
         let inner = Inner {
             gate: Gate::new(config),
-            queued: Callers::default(),
+            waiting: Waiting::default(),
             answering: HashMap::new(),
             heads: VecDeque::new(),
             next_id: 0,
@@ -66,8 +107,8 @@ impl GateKeeper {
         Arc::new(Self { clock, inner: Mutex::new(inner) })
     }
 
-    /// Asks for a place at the origin; resolves when there is one. Dropped before, the request has left. From `until` on
-    /// nobody waits for its answer.
+    /// Asks for an in-flight slot; resolves when one is free. If it is dropped earlier, the request leaves
+    /// the queue. From `until` on nobody waits for the answer.
     pub fn enter(
         self: &Arc<Self>,
         class: ClassId,
@@ -76,7 +117,7 @@ impl GateKeeper {
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Entering {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let id = inner.next_id;
         inner.next_id += 1;
         let state = match inner.gate.arrive_as(Request { id, class, cost }, lane, until, now) {
@@ -84,8 +125,8 @@ impl GateKeeper {
             QueueDecision::Shed(reason) => EnteringState::Shed(reason),
             QueueDecision::Queued(spot) => {
                 let (tell, told) = oneshot::channel();
-                inner.queued.put(spot, tell);
-                // It may have come just when its class, or another, was free to go again.
+                inner.waiting.put(spot, tell);
+                // An egress bucket may have become ready just before the request came.
                 inner.wake(now);
                 EnteringState::Queued(spot, told)
             }
@@ -94,23 +135,23 @@ impl GateKeeper {
         Entering { keeper: self.clone(), id, class, cost, arrived: now, state }
     }
 
-    /// Drops who has waited too long, and takes back the places of answers that stream. On the control tick: no timer of its
-    /// own for every answer.
+    /// Refuses requests that waited too long, and takes back the slots of answers that stream. On the control
+    /// tick, so that no answer needs a timer of its own.
     pub fn tick(&self, now: Timestamp) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         while let Some((late, reason)) = inner.gate.tick(now) {
             inner.refuse(late.handle, reason);
         }
         inner.take_back_streams(now);
     }
 
-    /// Wakes those who wait for nothing but their class's egress bucket when it is ready, which no other event would. Never
-    /// returns.
+    /// Wakes requests that wait only for their class's egress bucket, once it is ready: no other event would.
+    /// Never returns.
     pub async fn wake_for_egress(&self) {
-        let alarm = self.lock().alarm.clone();
+        let alarm = self.inner.lock().alarm.clone();
         loop {
             let ready = {
-                let mut inner = self.lock();
+                let mut inner = self.inner.lock();
                 inner.wake(self.clock.now());
                 inner.armed = inner.gate.next_ready();
                 inner.armed
@@ -125,17 +166,17 @@ impl GateKeeper {
         }
     }
 
-    /// Changes limits while running; whoever fits now goes.
+    /// Changes the limits while running. Requests that fit now are forwarded.
     pub fn reconfigure(&self, config: &GateConfig) {
         let now = self.clock.now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.gate.reconfigure(config, now);
         inner.wake(now);
     }
 
-    /// The in-flight limit of the last tick; whoever fits now goes.
+    /// Sets the in-flight limit. Requests that fit now are forwarded.
     pub fn set_limit(&self, max_in_flight: Option<u32>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.gate.limit() != max_in_flight {
             let now = self.clock.now();
             inner.gate.set_limit(max_in_flight);
@@ -143,34 +184,36 @@ impl GateKeeper {
         }
     }
 
-    /// By class: how many wait, and how many are at the origin.
-    pub fn by_class(&self, classes: usize) -> Vec<(usize, u32)> {
-        let inner = self.lock();
+    /// What each of the first `classes` classes has at the gate and at the origin.
+    pub fn by_class(&self, classes: usize) -> Vec<ClassLoad> {
+        let inner = self.inner.lock();
         let ids = (0..=u8::MAX).map(ClassId).take(classes);
-        ids.map(|class| (inner.gate.queued(class), inner.gate.in_flight(class))).collect()
+        let load =
+            |class| ClassLoad { queued: inner.gate.queued(class), in_flight: inner.gate.in_flight(class) };
+        ids.map(load).collect()
     }
 
-    /// What went through and what is inside.
+    /// What went through since the start, and what is inside now.
     pub fn totals(&self) -> Totals {
-        self.lock().gate.totals()
+        self.inner.lock().gate.totals()
     }
 
-    /// Moves what is known of the requests that ended since the last call to the end of `into`.
+    /// Appends a sample for every request that ended since the last call.
     pub fn take_samples(&self, into: &mut Vec<Sample>) {
-        self.lock().gate.take_samples(into);
+        self.inner.lock().gate.take_samples(into);
     }
 
     /// An answer goes on after its head.
     fn answers(&self, id: u64, answering: Answering) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.heads.push_back((answering.head, id));
         inner.answering.insert(id, answering);
     }
 
-    /// Gives back the place of an answer that went on, unless it was taken back.
+    /// Gives back the slot of an answer that went on after its head, unless it was taken back.
     fn answered(&self, id: u64, served: Option<&Served>) {
         let now = self.clock.now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(Answering { class, cost, .. }) = inner.answering.remove(&id) else { return };
         match served {
             Some(served) => inner.gate.complete(class, cost, served, now),
@@ -179,27 +222,22 @@ impl GateKeeper {
         inner.wake(now);
     }
 
-    /// Gives back the place of an answer without end, whose head has come.
+    /// Gives back the slot of a streaming answer, whose head has come.
     fn streams(&self, class: ClassId, cost: Cost, served: &Served) {
         let now = self.clock.now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.gate.stream(class, cost, served, now, now);
         inner.wake(now);
     }
 
     fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
         let now = self.clock.now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         match served {
             Some(served) => inner.gate.complete(class, cost, served, now),
             None => inner.gate.finish(class, cost, now),
         }
         inner.wake(now);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere must not close the gate: its state is valid between calls.
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -224,7 +262,7 @@ impl Inner {
     }
 
     fn refuse(&mut self, spot: QueueHandle, reason: ShedReason) {
-        if let Some(tell) = self.queued.take(spot) {
+        if let Some(tell) = self.waiting.take(spot) {
             let _ = tell.send(Err(reason));
         }
     }
@@ -239,9 +277,9 @@ impl Inner {
                 }
             };
             let in_flight = self.gate.in_flight_now();
-            let told = self.queued.take(woken.handle).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
+            let told = self.waiting.take(woken.handle).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
-                // It left between its place and the news of it: the place goes to the next.
+                // It left before it was told: the slot goes to the next.
                 self.gate.finish(woken.class, woken.cost, now);
             }
         }
@@ -250,7 +288,7 @@ impl Inner {
 }
 
 enum EnteringState {
-    /// With how many at the origin.
+    /// With the number of requests at the origin.
     Forward(u32),
     Shed(ShedReason),
     Queued(QueueHandle, oneshot::Receiver<Result<u32, ShedReason>>),
@@ -288,7 +326,7 @@ impl Future for Entering {
             cost: self.cost,
             in_flight,
             served: None,
-            state: PlaceState::Held,
+            state: SlotState::Held,
             queued: if waited { self.keeper.clock.now().since(self.arrived) } else { Duration::ZERO },
         }))
     }
@@ -301,9 +339,9 @@ impl Drop for Entering {
             EnteringState::Forward(_) => self.keeper.finish(self.class, self.cost, None),
             EnteringState::Queued(spot, told) => {
                 let now = self.keeper.clock.now();
-                let mut inner = self.keeper.lock();
+                let mut inner = self.keeper.inner.lock();
                 if inner.gate.abandon(*spot, now) {
-                    inner.queued.take(*spot);
+                    inner.waiting.take(*spot);
                 } else if matches!(told.try_recv(), Ok(Ok(_))) {
                     inner.gate.finish(self.class, self.cost, now);
                     inner.wake(now);
@@ -313,7 +351,7 @@ impl Drop for Entering {
     }
 }
 
-/// A place at the origin; given back when dropped.
+/// An in-flight slot at the origin; given back when dropped.
 pub struct InFlightSlot {
     keeper: Arc<GateKeeper>,
     id: u64,
@@ -321,40 +359,39 @@ pub struct InFlightSlot {
     cost: Cost,
     in_flight: u32,
     served: Option<Served>,
-    state: PlaceState,
-    /// How long the request waited for it.
+    state: SlotState,
+    /// How long the request waited for the slot.
     pub queued: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PlaceState {
-    /// This request's.
+enum SlotState {
     Held,
-    /// The keeper may take it back: the answer goes on.
+    /// The answer goes on after its head. The keeper may take the slot back.
     Answering,
-    /// Given back.
-    Gone,
+    GivenBack,
 }
 
 impl InFlightSlot {
-    /// Gives it back, and tells what the origin made of the request sent at `sent`.
+    /// Gives the slot back, with the outcome of the request sent at `sent`.
     pub fn complete(mut self, sent: Timestamp, ok: bool) {
         self.served = Some(Served { sent, in_flight: self.in_flight, ok });
     }
 
-    /// The head of the answer came at `head`, and more is to come: for a while the place is kept.
+    /// The head of the answer came at `head`, and its body follows: the slot is kept for [`STREAM_AFTER`].
     pub fn answers(&mut self, sent: Timestamp, head: Timestamp, ok: bool) {
-        if self.state == PlaceState::Held {
-            self.state = PlaceState::Answering;
+        if self.state == SlotState::Held {
+            self.state = SlotState::Answering;
             let served = Served { sent, in_flight: self.in_flight, ok };
             self.keeper.answers(self.id, Answering { class: self.class, cost: self.cost, served, head });
         }
     }
 
-    /// The head of an answer without end has come: gives the place back.
+    /// The head of a streaming answer has come. Gives the slot back, or the stream would hold it for its
+    /// whole life.
     pub fn streams(mut self, sent: Timestamp, ok: bool) {
         let served = Served { sent, in_flight: self.in_flight, ok };
-        self.state = PlaceState::Gone;
+        self.state = SlotState::GivenBack;
         self.keeper.streams(self.class, self.cost, &served);
     }
 }
@@ -362,9 +399,9 @@ impl InFlightSlot {
 impl Drop for InFlightSlot {
     fn drop(&mut self) {
         match self.state {
-            PlaceState::Held => self.keeper.finish(self.class, self.cost, self.served.as_ref()),
-            PlaceState::Answering => self.keeper.answered(self.id, self.served.as_ref()),
-            PlaceState::Gone => {}
+            SlotState::Held => self.keeper.finish(self.class, self.cost, self.served.as_ref()),
+            SlotState::Answering => self.keeper.answered(self.id, self.served.as_ref()),
+            SlotState::GivenBack => {}
         }
     }
 }

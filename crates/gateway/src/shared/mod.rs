@@ -1,4 +1,4 @@
-//! What all threads share, and what each worker keeps for itself.
+//! The state that all threads share, and that of each worker.
 
 pub mod coalesce;
 pub mod figures;
@@ -8,10 +8,11 @@ pub mod sessions;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidegate_core::measure::{Event, Shard};
@@ -32,19 +33,19 @@ use tidegate_settings::Role;
 
 /// What all threads share.
 pub struct Shared {
-    /// The only clock.
+    /// The only clock of the process.
     pub clock: Arc<Clock>,
     /// The configuration in force.
     pub config: ArcSwap<Config>,
-    /// Counts reloads, so that workers notice one without touching `live`.
+    /// Counts changes of `config`, so that workers notice one without loading it.
     pub generation: AtomicU64,
     /// The waiting room, or this process's half of it.
     pub admission: Admission,
-    /// Tier 2.
+    /// The gate in front of the origin.
     pub gate: Arc<GateKeeper>,
     /// Admitted sessions.
     pub sessions: VisitorSessions,
-    /// What rules in force order: published by the control tick.
+    /// The policies in force, published by the control tick.
     pub policies: PublishedPolicies,
     /// Answers that several visitors share.
     pub coalescer: Coalescer,
@@ -54,21 +55,22 @@ pub struct Shared {
     pub shards: Vec<Arc<Shard>>,
     /// Visitor connections open now.
     pub connections: AtomicUsize,
-    /// Workers that take in connections: while one does, that no connection is open does not mean that nobody is left.
+    /// Workers that still accept connections. While one does, a count of zero connections may rise again.
     pub accepting: AtomicUsize,
-    /// Since when visitors wait, in µs since the Unix epoch; 0: nobody does. Kept by the control tick.
+    /// Since when visitors have been waiting, in µs since the Unix epoch; 0: none waits. Set by the control
+    /// tick.
     pub busy_since_us: AtomicU64,
     /// SIGTERM came: connections end after their present request.
     pub draining: AtomicBool,
     /// Wakes accept loops and idle connections when draining starts, and when its grace is over.
     pub drain: watch::Sender<Drain>,
-    /// What the workers' dispatchers count, one each.
+    /// The counters of the workers' dispatchers.
     pub upstream: Mutex<Vec<Arc<Stats>>>,
     /// Access log, if any.
     pub access: Option<AccessWriter>,
 }
 
-/// How far the shutdown is.
+/// The stage of the shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Drain {
     /// Serving.
@@ -77,27 +79,27 @@ pub enum Drain {
     Accepting,
     /// Idle connections are closed too.
     Idle,
-    /// Nobody is left, or the deadline has passed: worker threads end.
+    /// No connection is left, or the deadline has passed: worker threads end.
     Over,
 }
 
-/// Waits until the shutdown is as far as `stage`.
+/// Waits until the shutdown has reached `stage`.
 ///
-/// The value that `wait_for` returns holds the channel's lock: kept over an await, as a branch of `select!` would, it
-/// stops whoever wants to say that the shutdown goes on.
+/// Drops the value that `wait_for` returns, which holds the channel's lock: a branch of `select!` would keep
+/// it over an await, and the next stage could not be sent.
 pub async fn reached(drain: &mut watch::Receiver<Drain>, stage: Drain) {
-    // The sender lives as long as `Shared`; were it gone, everything would be over.
+    // An error means that the sender is gone, and with it `Shared`.
     let _ = drain.wait_for(|now| *now >= stage).await;
 }
 
 impl Shared {
-    /// One of the dispatchers' counters, over all workers.
+    /// The sum of one of the dispatchers' counters over all workers.
     pub fn upstream(&self, counter: impl Fn(&Stats) -> &AtomicU64) -> u64 {
-        let all = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.upstream.lock();
         all.iter().map(|stats| counter(stats).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 
-    /// Whether what is admitted here has somewhere to go. Tokengen forwards nothing, and needs no replicas.
+    /// Whether admitted requests can be forwarded. Tokengen forwards nothing and needs no replicas.
     pub fn has_somewhere_to_go(&self, role: &Role) -> bool {
         matches!(role, Role::TokenGen { .. }) || self.replicas.any_usable()
     }
@@ -108,8 +110,8 @@ impl Shared {
     }
 }
 
-/// The configuration in force as one worker holds it: requests count their references to it in the worker's own
-/// memory, not in a word that all cores write.
+/// The configuration in force as one worker holds it. Requests count their references in the worker's own
+/// memory (`Rc`), not in a counter that all cores write.
 pub struct WorkerConfig(Arc<Config>);
 
 impl std::ops::Deref for WorkerConfig {
@@ -119,7 +121,7 @@ impl std::ops::Deref for WorkerConfig {
     }
 }
 
-/// The orders in force as one worker holds them, as [`InForce`].
+/// The policies in force as one worker holds them, like [`WorkerConfig`].
 pub struct WorkerPolicies {
     word: u64,
     standing: Arc<PoliciesInForce>,
@@ -142,7 +144,7 @@ pub struct Worker {
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
-    standing: RefCell<Rc<WorkerPolicies>>,
+    policies: RefCell<Rc<WorkerPolicies>>,
     live: RefCell<Rc<WorkerConfig>>,
     generation: Cell<u64>,
     next_request: Cell<u64>,
@@ -151,23 +153,20 @@ pub struct Worker {
 
 impl Worker {
     /// Worker number `index`.
-    ///
-    /// # Errors
-    /// The operating system has no randomness to give.
     pub fn new(shared: Arc<Shared>, index: usize) -> Result<Self, getrandom::Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
         let mut rng = StdRng::from_seed(seed);
         let live = shared.config.load_full();
         let upstream = Dispatcher::new(shared.replicas.clone(), &live.settings.origin);
-        shared.upstream.lock().unwrap_or_else(PoisonError::into_inner).push(upstream.stats());
+        shared.upstream.lock().push(upstream.stats());
         Ok(Self {
             shard: shared.shards[index].clone(),
             upstream,
             request_prefix: rand::RngCore::next_u64(&mut rng),
             rng: RefCell::new(rng),
             generation: Cell::new(shared.generation.load(Ordering::Acquire)),
-            standing: RefCell::new(Rc::new(WorkerPolicies { word: 0, standing: Arc::default() })),
+            policies: RefCell::new(Rc::new(WorkerPolicies { word: 0, standing: Arc::default() })),
             live: RefCell::new(Rc::new(WorkerConfig(live))),
             next_request: Cell::new(0),
             shared,
@@ -186,24 +185,24 @@ impl Worker {
         self.live.borrow().clone()
     }
 
-    /// What there is to obey; 0: nothing. The one load that a request pays while no order is in force.
+    /// Which policies are in force; 0: none. While none is, this load is all that a request pays.
     pub fn policy_version(&self) -> u64 {
         self.shared.policies.word()
     }
 
-    /// The orders in force, by what [`Worker::orders`] said.
+    /// The policies of the version that [`Worker::policy_version`] returned.
     pub fn policies(&self, word: u64) -> Option<Rc<WorkerPolicies>> {
         if !policies::is_in_force(word) {
             return None;
         }
-        if self.standing.borrow().word != word {
+        if self.policies.borrow().word != word {
             let standing = self.shared.policies.standing();
-            self.standing.replace(Rc::new(WorkerPolicies { word, standing }));
+            self.policies.replace(Rc::new(WorkerPolicies { word, standing }));
         }
-        Some(self.standing.borrow().clone())
+        Some(self.policies.borrow().clone())
     }
 
-    /// The time now.
+    /// The present time.
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
@@ -217,12 +216,12 @@ impl Worker {
     pub fn request_id(&self) -> [u8; 16] {
         let n = self.next_request.get();
         self.next_request.set(n.wrapping_add(1));
-        // An odd multiplier permutes: ids of one worker never repeat and do not tell how many there were.
+        // Multiplying by an odd number is a permutation: the ids of one worker never repeat, and do not tell
+        // how many there were.
         hex(self.request_prefix ^ n.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 }
 
-/// Sixteen digits.
 fn hex(n: u64) -> [u8; 16] {
     std::array::from_fn(|i| b"0123456789abcdef"[(n >> (60 - 4 * i)) as usize & 15])
 }

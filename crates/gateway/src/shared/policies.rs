@@ -1,23 +1,24 @@
-//! Performs what rules in force order (WAC 3.3): what the tick has published, and how a request and a connection learn of it.
+//! The policies in force (WAC 3.3): the tick publishes them; requests and connections read and obey them.
 //!
 //! ```text
-//! rules (tick) ─► publish ─► one word ─► accept:  closed or reset before it is read
-//!                              │    └──► request: obey ─► pass | answer | page | lighter | close | reset | end | stop | room
-//!                              └──► connections in service: end after the answer, or stop in the middle of it
+//! rules (tick) ─► publish ─► one word ─► accept:  the connection is closed or reset before it is read
+//!                              │    └──► request: pass, answer, page, lighter, close, reset, end, stop, room
+//!                              └──► connections in service: end after the answer or in the middle of it
 //! ```
 //!
-//! **What it costs.** Nothing in force is one word that is 0: a request loads it once and goes on. Chunks of answers load
-//! nothing at all: an order that cuts off what is already being sent wakes the connections' tasks, once, through the channel
-//! that the shutdown uses, and each asks the order about the request it has in hand.
+//! **Cost.** While no policy is in force the word is 0, and a request loads it once. Sending an answer loads
+//! nothing: a policy that cuts off answers under way wakes the connections' tasks once, through the channel
+//! that the shutdown uses, and each task checks the request that it is serving.
 
 use std::cell::{OnceCell, RefCell};
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 use tidegate_core::policies::{
     Action, ActivePolicy, Policy, PolicyDecision, PolicyRequest, PolicySet, Scope, TierId,
 };
@@ -34,54 +35,54 @@ pub mod stats;
 use refusals::Refusals;
 use stats::{Ledger, RuleStats};
 
-/// Longest texts of [`Told`], in bytes: one is kept for every rule and tick that refused something of the last
-/// [`explain::KEPT`].
+/// Longest texts of a [`PolicyRecord`], in bytes. One record is kept for every rule and tick that refused any
+/// of the last [`refusals::KEPT`] requests.
 const MAX_FIGURES: usize = 256;
 
-/// A rule as visitors and operators are told of it: what its figures were when its order was published.
+/// A rule as it was when its policy was published.
 #[derive(Debug)]
 pub struct PolicyRecord {
-    /// Its name.
+    /// The rule's name.
     pub rule: Arc<str>,
-    /// How congested what it goes by was: `red`.
+    /// The worst level of the detectors that it goes by: `red`.
     pub level: Box<str>,
     /// The figures it went by: `cpu=0.97, rate=412/s`.
     pub figures: Box<str>,
-    /// What it did.
+    /// The rule's counters.
     pub stats: Arc<RuleStats>,
 }
 
-/// Orders in force, with whose they are.
+/// The policies in force, with their rules.
 #[derive(Debug, Default)]
 pub struct PoliciesInForce {
-    /// The orders.
+    /// In order of precedence.
     pub orders: PolicySet,
-    /// By [`RuleId`](tidegate_core::orders::RuleId); `None`: not in force.
+    /// By [`RuleId`](tidegate_core::policies::RuleId); `None`: not in force.
     told: Box<[Option<Arc<PolicyRecord>>]>,
 }
 
 impl PoliciesInForce {
-    /// Whose order this is.
+    /// The rule of this policy.
     pub fn told(&self, order: &ActivePolicy) -> Option<&Arc<PolicyRecord>> {
         self.told.get(usize::from(order.rule.0))?.as_ref()
     }
 
-    /// The place after `order`, as [`Orders::decide`] takes it.
+    /// The index after `order`, where [`PolicySet::decide`] goes on.
     pub(crate) fn after(&self, order: &ActivePolicy) -> usize {
         self.orders.iter().position(|one| std::ptr::eq(one, order)).map_or(usize::MAX, |at| at + 1)
     }
 }
 
-/// Requests in hand are remembered, so that orders can end them.
+/// Connections remember the request they are serving, so that a policy can end it.
 const WATCHED: u64 = 1;
 
-/// What orders are in force, and what they did.
+/// The policies in force, and what they did.
 #[derive(Default)]
 pub struct PublishedPolicies {
-    /// [`WATCHED`], and above it which publication is in force; 0: none is.
+    /// Bit 0 is [`WATCHED`]; the bits above number the publication in force, 0 if none is.
     word: AtomicU64,
     standing: ArcSwap<PoliciesInForce>,
-    /// Counts changes of what is cut off.
+    /// Counts changes of the policies that cut off answers under way.
     cuts: AtomicU64,
     published: Mutex<Published>,
     /// What every rule did.
@@ -93,26 +94,26 @@ pub struct PublishedPolicies {
 #[derive(Default)]
 struct Published {
     number: u64,
-    /// Orders that cut off what is being sent.
+    /// Policies that cut off answers under way.
     cutting: Vec<(Scope, Action)>,
 }
 
 impl PublishedPolicies {
-    /// What a rule is told as from now on, longer texts cut.
+    /// Makes the record of a rule. Texts are cut to a bounded length.
     pub fn told(&self, rule: &str, level: &str, figures: &str) -> Arc<PolicyRecord> {
         let stats = self.ledger.of(rule);
         Arc::new(PolicyRecord { rule: stats.name.clone(), level: cut(level), figures: cut(figures), stats })
     }
 
-    /// Puts these orders in force instead of those before: on the tick. `told` is by rule id. Whoever must know of it (answers
-    /// under way that an order ends) is woken through `wake`.
+    /// Replaces the policies in force. `told` is by rule id. Connections whose answers a policy now ends are
+    /// woken through `wake`.
     pub fn publish(
         &self,
         orders: PolicySet,
         told: Vec<Option<Arc<PolicyRecord>>>,
         wake: &watch::Sender<Drain>,
     ) {
-        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.published.lock();
         let is_empty = orders.is_empty();
         let cuts = |order: &&ActivePolicy| !order.is_shadow && is_cut(order);
         let cutting: Vec<_> = orders.iter().filter(cuts).map(|o| (o.scope.clone(), o.action)).collect();
@@ -124,45 +125,47 @@ impl PublishedPolicies {
         if published.cutting != cutting {
             published.cutting = cutting;
             self.cuts.fetch_add(1, Ordering::Release);
-            // The word behind has been stored: a request that has not seen it is in hand already, and is asked about.
+            // The word is stored already: a request that has not seen it is remembered by its connection,
+            // which checks it.
             wake.send_modify(|_| ());
         }
     }
 
-    /// Whether a rule of the configuration may end what is already being answered: only then are requests in hand remembered.
+    /// Sets whether any rule of the configuration may end an answer under way. Only then do connections
+    /// remember requests.
     pub fn watch(&self, requests: bool) {
-        let _published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let _published = self.published.lock();
         let number = self.word.load(Ordering::Relaxed) & !WATCHED;
         self.word.store(number | u64::from(requests), Ordering::Release);
     }
 
-    /// What a request loads; 0: there is nothing to do.
+    /// What a request loads; 0: no policy is in force and requests are not remembered.
     pub fn word(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
 
-    /// The orders in force.
+    /// The policies in force.
     pub fn standing(&self) -> Arc<PoliciesInForce> {
         self.standing.load_full()
     }
 
-    /// How often what is cut off has changed.
+    /// How often the policies that cut off answers have changed.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Acquire)
     }
 }
 
-/// Whether a request in hand is remembered, by [`Enforcement::word`].
+/// Whether connections remember their request, by [`PublishedPolicies::word`].
 pub(crate) fn is_watched(word: u64) -> bool {
     word & WATCHED != 0
 }
 
-/// Whether orders are in force, by [`Enforcement::word`].
+/// Whether any policy is in force, by [`PublishedPolicies::word`].
 pub(crate) fn is_in_force(word: u64) -> bool {
     word & !WATCHED != 0
 }
 
-/// Whether an order ends what it finds under way.
+/// Whether a policy ends answers under way.
 fn is_cut(order: &ActivePolicy) -> bool {
     matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
 }
@@ -172,32 +175,32 @@ fn cut(text: &str) -> Box<str> {
     text[..end.unwrap_or_default()].into()
 }
 
-/// What a connection's task and its requests tell each other beside the wire.
+/// What a connection's task and its requests share.
 pub struct ConnControl {
     fd: RawFd,
     request: RefCell<Option<RequestInProgress>>,
-    /// The tunnel that a request may have made of it.
-    line: OnceCell<Rc<TunnelHandle>>,
+    /// The tunnel that the connection may have become.
+    tunnel: OnceCell<Rc<TunnelHandle>>,
 }
 
-/// The request that a connection has in hand, as orders see it.
+/// The request that a connection is serving, as policies see it.
 struct RequestInProgress {
     target: Option<PathAndQuery>,
     class: ClassId,
     tier: TierId,
     is_new_session: bool,
     is_plain: bool,
-    /// Its answer is others' too.
+    /// Its answer is shared with other requests.
     is_shared: bool,
 }
 
 impl ConnControl {
-    /// Of the connection with this socket, which must stay open as long as this is used.
+    /// For the connection with this socket, which must stay open as long as this is used.
     pub fn new(fd: RawFd) -> Self {
-        Self { fd, request: RefCell::new(None), line: OnceCell::new() }
+        Self { fd, request: RefCell::new(None), tunnel: OnceCell::new() }
     }
 
-    /// The request that is being answered from now on.
+    /// Notes the request that is served from now on.
     pub(crate) fn take(&self, asked: &PolicyRequest<'_>, target: Option<&PathAndQuery>) {
         let PolicyRequest { class, tier, is_new_session, is_plain, .. } = *asked;
         *self.request.borrow_mut() = Some(RequestInProgress {
@@ -210,30 +213,31 @@ impl ConnControl {
         });
     }
 
-    /// What it is given is an answer that others get too.
+    /// Notes that the request's answer is shared with others.
     pub(crate) fn share(&self) {
         if let Some(request) = &mut *self.request.borrow_mut() {
             request.is_shared = true;
         }
     }
 
-    /// By which a tunnel is to be known that a request may make of the connection.
+    /// The handle of the tunnel that a request may turn the connection into.
     pub(crate) fn line(&self) -> Rc<TunnelHandle> {
-        self.line.get_or_init(Rc::default).clone()
+        self.tunnel.get_or_init(Rc::default).clone()
     }
 
-    /// The tunnel that the connection has become.
+    /// The tunnel, if the connection has become one.
     pub(crate) fn tunnel(&self) -> Option<&TunnelHandle> {
-        self.line.get().map(|line| &**line).filter(|line| line.is_open())
+        self.tunnel.get().map(|line| &**line).filter(|line| line.is_open())
     }
 
-    /// Has the visitor see a reset when the connection is closed: what the kernel has not sent yet is thrown away.
+    /// Makes the visitor see a reset when the connection is closed. Bytes that the kernel has not sent yet
+    /// are discarded.
     pub(crate) fn reset(&self) {
         socket::reset_on_close(self.fd);
     }
 
-    /// What orders say of the request in hand: of one that began before requests were remembered, only those that are for
-    /// everybody.
+    /// The policy that ends the request being served, if one does. For a request that began before requests
+    /// were remembered, only a policy for everybody can.
     pub(crate) fn cut_by<'s>(
         &self,
         standing: &'s PoliciesInForce,
@@ -247,7 +251,7 @@ impl ConnControl {
         let asked = PolicyRequest {
             path: request.target.as_ref().map_or("/", PathAndQuery::path),
             class: request.class,
-            // It has been let in once: rates are not charged again.
+            // It was admitted already: rates are not charged again.
             cost: Cost::ZERO,
             tier: request.tier,
             is_new_session: request.is_new_session,
@@ -257,7 +261,7 @@ impl ConnControl {
         loop {
             from = match standing.orders.decide(&asked, from, now, &mut |_| ()) {
                 PolicyDecision::Refuse { order, .. } if is_cut(order) => return Some(order),
-                // It would not be answered if the application had not agreed, nor alone if it could be shared.
+                // It is under way, so the application has agreed; and if it is not shared, it could not be.
                 PolicyDecision::Ask { next, .. } => next,
                 PolicyDecision::Multicast { order, .. } if !request.is_shared => standing.after(order),
                 _ => return None,

@@ -1,18 +1,20 @@
-//! Sessions (WAC 2): a visitor with all its requests. "Only whole sessions are refused": who is in keeps being served, and
-//! whoever would begin a session waits, or is refused, as long as no place is free.
+//! Sessions (WAC 2): a visitor with all its requests. Only whole sessions are refused: an admitted session is
+//! served to its end, and a visitor without one waits, or is refused, while no session slot is free.
 //!
 //! ```text
 //! request ─► key ─► touch ─► admitted: past room and buckets, before all others at the gate
-//!                     └────► new: room ─► a place ─► admitted ─► origin ─► `Tidegate-Session: end`, another cookie
-//! Stay: from then on until the last byte of the answer is gone, or its tunnel is closed, the session does not end for inactivity
+//!                     └────► new: room ─► slot ─► admitted ─► origin ─► `Tidegate-Session: end`, new cookie
 //! ```
 //!
-//! The decisions are `tidegate_core::session`'s; here is by what a request tells whose it is, and when a place goes back.
+//! `tidegate_core::session` decides; this module tells which session a request is of, and when a slot is
+//! given back.
 //!
-//! - **Invariant**: a session is admitted by the gate alone. A cookie value or an address that nobody was admitted with is new, and
-//!   nothing is kept of it: what clients send fills no table.
-//! - **Invariant**: a place is given back once: when its session ends, or at once when nothing came of its first request.
-//! - **Invariant**: a request of an admitted session holds one [`Stay`], which goes with its answer, and into its tunnel.
+//! - **Invariant**: only the gate admits a session. A cookie value or an address that nobody was admitted
+//!   with is new, and nothing is kept of it, so clients cannot fill the table.
+//! - **Invariant**: a slot is given back once: when its session ends, or at once when nothing came of its
+//!   first request.
+//! - **Invariant**: a request of an admitted session holds one [`SessionGuard`], which moves into its answer
+//!   or its tunnel. Until it is dropped, the session does not end for inactivity.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,17 +38,14 @@ use key::Keys;
 
 /// The sessions of this process, shared by all workers.
 pub struct VisitorSessions {
-    /// Who is admitted.
+    /// The admitted sessions.
     pub table: Sessions,
     pub(crate) keys: Keys,
     connections: AtomicU64,
 }
 
 impl VisitorSessions {
-    /// None yet.
-    ///
-    /// # Errors
-    /// The operating system has no randomness to give.
+    /// An empty table.
     pub fn new(live: &Config, now: Timestamp) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
@@ -54,20 +53,20 @@ impl VisitorSessions {
         Ok(Self { table, keys: Keys::new(&secret), connections: AtomicU64::new(0) })
     }
 
-    /// One control tick, before the room's own: who has gone, how many there may be, and how fast the room may call more.
-    /// `is_measured`: the capacity is no guess.
+    /// One control tick, before the room's own: ends idle sessions, sets how many there may be, and how fast
+    /// the room may admit more. `is_measured`: the capacity was measured, not guessed.
     pub fn tick(&self, shared: &Shared, gate: &Totals, is_measured: bool, now: Timestamp) {
         let live = shared.config.load();
-        let desk = &shared.admission;
-        let waiting = u64::from(desk.is_waited(now));
-        self.table.tick(&SessionInputs { capacity: desk.capacity(), is_measured, gate, waiting }, now);
-        // Tokengen goes by what tokencheck reports.
+        let admission = &shared.admission;
+        let waiting = u64::from(admission.is_waited(now));
+        self.table.tick(&SessionInputs { capacity: admission.capacity(), is_measured, gate, waiting }, now);
+        // Tokengen uses the pace that tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {
-            desk.pace_sessions(self.table.pace().filter(|_| live.seats_visitors()));
+            admission.pace_sessions(self.table.pace().filter(|_| live.seats_visitors()));
         }
     }
 
-    /// Goes over to another configuration. What another kind of key tells is nobody's any more.
+    /// Goes over to another configuration. If sessions are told apart in another way, all of them end.
     pub fn follow(&self, old: &Config, new: &Config, now: Timestamp) {
         let (before, after) = (&old.settings.session, &new.settings.session);
         if (before.key, &before.cookie) != (after.key, &after.cookie) {
@@ -85,7 +84,8 @@ impl VisitorSessions {
     }
 }
 
-/// What a connection is to sessions: its number, and the session that ends with it (`session.key = "connection"`).
+/// A connection as sessions see it: its number, and the session that ends with it (`session.key =
+/// "connection"`).
 pub struct SessionLink {
     pub(crate) number: u64,
     worker: Rc<Worker>,
@@ -93,13 +93,14 @@ pub struct SessionLink {
 }
 
 impl SessionLink {
-    /// Of a new connection.
+    /// For a new connection.
     pub fn new(worker: Rc<Worker>) -> Self {
         let number = worker.shared.sessions.connections.fetch_add(1, Relaxed);
         Self { number, worker, session: RefCell::default() }
     }
 
-    /// The session `key` was begun on this connection. Where connections tell sessions apart, it ends with it.
+    /// The session `key` was begun on this connection. Where connections tell sessions apart, it ends with
+    /// it.
     pub(crate) fn ends_with(&self, by: SessionBy, key: SessionKey) {
         if by == SessionBy::Connection {
             self.session.replace(Some(key));
@@ -115,18 +116,18 @@ impl Drop for SessionLink {
     }
 }
 
-/// Where a request stands among the sessions. Only there where sessions are counted.
+/// A request's relation to the sessions. Exists only where sessions are counted.
 pub(crate) struct RequestSession {
-    /// What it shows. From its admission on: what its session is told by.
+    /// The key that the request shows; once it is admitted, the key of its session.
     pub(crate) key: Option<SessionKey>,
     pub(crate) standing: SessionStatus,
-    /// The pass it shows, if its signature is the gate's.
+    /// The pass that it shows, if the gate signed it.
     pub(crate) pass: Option<Pass>,
-    /// What its cookies are bound to, as it shows it.
+    /// The binding of its cookies, as it shows it.
     pub(crate) binding: Option<[u8; 16]>,
-    /// It came over TLS.
+    /// The request came over TLS.
     pub(crate) is_secure: bool,
-    /// In an admitted session.
+    /// Held by a request of an admitted session.
     pub(crate) stay: Option<SessionGuard>,
 }
 
@@ -135,14 +136,14 @@ impl RequestSession {
         self.standing == SessionStatus::Admitted
     }
 
-    /// What the session would be told by that the request would begin. A pass that does not hold is never good again; a cookie
-    /// or an address may begin another session.
+    /// The key the new session would have. An invalid pass never becomes valid again, so its key is not used;
+    /// a cookie or an address may begin another session.
     pub(crate) fn offer(&self, by: SessionBy, rng: &mut StdRng) -> SessionKey {
         let shown = self.key.filter(|_| by != SessionBy::Pass);
         shown.unwrap_or_else(|| fresh(by, rng))
     }
 
-    /// The session that the request begins was admitted.
+    /// Notes that the session which the request begins was admitted.
     pub(crate) fn begins(&mut self, worker: &Rc<Worker>, request: SessionRequest) {
         let key = request.key();
         let begins = NewSession { is_untold: self.key != Some(key), has_reached: false };
@@ -151,14 +152,14 @@ impl RequestSession {
         (self.key, self.standing) = (Some(key), SessionStatus::Admitted);
     }
 
-    /// The request is on its way to the origin, which may be working on it from now on, whatever becomes of the visitor.
+    /// Notes whether the origin may be working on the request, whatever becomes of the visitor.
     pub(crate) fn reaches(&mut self, has_reached: bool) {
         if let Some(begins) = self.stay.as_mut().and_then(|stay| stay.begins.as_mut()) {
             begins.has_reached = has_reached;
         }
     }
 
-    /// Something came of the request: its session has begun.
+    /// Notes that the request was answered: its session has begun.
     pub(crate) fn keep(&mut self) {
         if let Some(stay) = &mut self.stay {
             stay.begins = None;
@@ -170,24 +171,24 @@ impl RequestSession {
         self.stay.as_mut()?.request.as_mut()
     }
 
-    /// What keeps its session alive, for whatever outlives the exchange.
+    /// What keeps its session alive, for an answer or a tunnel that outlives the exchange.
     pub(crate) fn take_stay(&mut self) -> Option<SessionGuard> {
         self.stay.take()
     }
 }
 
-/// A request of an admitted session, which is kept alive by it. Dropped, the request is over; if nothing has come of it and its session
-/// has begun with it, that never began: its place is free again.
+/// A request of an admitted session, which keeps the session alive. When it is dropped the request is over.
+/// If the request began the session and was not answered, the session never began, and its slot is free
+/// again.
 pub struct SessionGuard {
     pub(crate) worker: Rc<Worker>,
-    /// `None`: dropped.
     pub(crate) request: Option<SessionRequest>,
-    /// The session has begun with it, and nothing has come of it yet.
+    /// Set while the request begins its session and is not answered yet.
     pub(crate) begins: Option<NewSession>,
 }
 
 pub(crate) struct NewSession {
-    /// Its visitor has no key to show until there is an answer.
+    /// The visitor learns the session's key only from the answer.
     pub(crate) is_untold: bool,
     /// The origin may be working on the request.
     pub(crate) has_reached: bool,
@@ -197,7 +198,8 @@ impl Drop for SessionGuard {
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
         let (table, now) = (&self.worker.shared.sessions.table, self.worker.now());
-        // Whoever can come back has a session once the origin has the request; nobody else could use the place.
+        // The slot stays taken only if the visitor knows the session's key and the origin may have the
+        // request.
         match &self.begins {
             Some(begins) if begins.is_untold || !begins.has_reached => table.void(request, now),
             _ => table.finish(request, now),
@@ -205,7 +207,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// A key that nobody has shown.
+/// A random key.
 fn fresh(by: SessionBy, rng: &mut StdRng) -> SessionKey {
     match by {
         SessionBy::Pass => of_nonce(rng.next_u64()),
@@ -213,7 +215,7 @@ fn fresh(by: SessionBy, rng: &mut StdRng) -> SessionKey {
     }
 }
 
-/// The key of a pass: its nonce, in either half, so that all bits are random.
+/// The key of a pass: its nonce in both halves, so that all bits are random.
 pub(crate) fn of_nonce(nonce: u64) -> SessionKey {
     SessionKey(u128::from(nonce) << 64 | u128::from(nonce))
 }
@@ -222,18 +224,18 @@ pub(crate) fn nonce_of(key: SessionKey) -> u64 {
     key.0 as u64
 }
 
-/// As operators write it.
+/// The key as the API shows it.
 pub fn written(key: SessionKey) -> String {
     format!("{:032x}", key.0)
 }
 
-/// The other way.
+/// The inverse of [`written`].
 pub fn read(text: &str) -> Option<SessionKey> {
     let is_one = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
     is_one.then(|| u128::from_str_radix(text, 16).ok().map(SessionKey)).flatten()
 }
 
-/// The sessions of a process that counts them.
+/// The session table, if this process counts sessions.
 pub fn counted(shared: &Shared) -> Option<&Sessions> {
     shared.config.load().seats_visitors().then_some(&shared.sessions.table)
 }

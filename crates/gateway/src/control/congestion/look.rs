@@ -1,4 +1,5 @@
-//! What an answer of a source says: this host's `/proc`, Prometheus's text form, or JSON. Some figures are the difference of two looks.
+//! Reads figures from the answer of a source: this host's `/proc`, Prometheus's text form, or JSON. Counters
+//! need two answers.
 
 use std::fs;
 use std::time::Duration;
@@ -10,17 +11,17 @@ use crate::history::host::{Host, HostUse};
 use tidegate_settings::Detector;
 use tidegate_settings::exposition::Pattern;
 
-/// node_exporter's processor times.
+/// node_exporter's name of the processor times.
 const CPU: &str = "node_cpu_seconds_total";
 
-/// Looks at one source for several detectors.
+/// Reads the figures of several detectors from one source.
 pub struct Looker {
-    /// Name and figure of each.
+    /// Name and figure of each detector.
     figures: Vec<(String, Figure)>,
     host: Host,
 }
 
-/// What a detector wants to know.
+/// The figure that a detector names.
 enum Figure {
     Cpu(Last),
     Memory,
@@ -34,13 +35,13 @@ enum Figure {
 struct Last(Option<(f64, f64, Timestamp)>);
 
 impl Last {
-    /// The share of the second counter's growth that is the first one's.
+    /// The growth of `part` as a share of the growth of `all`.
     fn share(&mut self, part: f64, all: f64, now: Timestamp) -> Option<f64> {
         let (part_before, all_before, _) = self.0.replace((part, all, now))?;
         (all > all_before).then(|| ((part - part_before) / (all - all_before)).clamp(0.0, 1.0))
     }
 
-    /// A counter's growth per second; one that went back began anew.
+    /// A counter's growth per second; `None` if it was reset.
     fn per_second(&mut self, count: f64, now: Timestamp) -> Option<f64> {
         let (before, _, at) = self.0.replace((count, 0.0, now))?;
         let span = now.since(at);
@@ -48,24 +49,24 @@ impl Last {
     }
 }
 
-/// What came of a look, by detector: a value, or why there is none. Neither: it takes a second look.
+/// By detector: a value, or why there is none. `None`: the figure needs a second answer.
 pub type Found = Vec<(String, Option<Result<f64, String>>)>;
 
 impl Looker {
-    /// For these detectors, which all have the same source.
+    /// For detectors of one source.
     pub fn new(detectors: &[Detector]) -> Self {
         let figures = detectors.iter().map(|detector| (detector.name.clone(), Figure::of(&detector.figure)));
         Self { figures: figures.collect(), host: Host::default() }
     }
 
-    /// Looks at this host.
+    /// Reads this host's figures.
     pub fn local(&mut self, now: Timestamp) -> Found {
         let HostUse { cpu, memory } = self.host.read();
         let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| load(&text));
         let known = |x: f32| Some(f64::from(x)).filter(|x| !x.is_nan());
         let figures = self.figures.iter_mut().map(|(name, figure)| {
             let value = match figure {
-                // The first look is at the time since the start.
+                // The first value would cover the time since the host started.
                 Figure::Cpu(last) => match (last.0.replace((0.0, 0.0, now)), known(cpu)) {
                     (None, None) => None,
                     (_, cpu) => Some(cpu.ok_or("/proc/stat does not say")),
@@ -79,7 +80,7 @@ impl Looker {
         figures.collect()
     }
 
-    /// Looks at an answer.
+    /// Reads the figures in an answer.
     pub fn read(&mut self, answer: &[u8], now: Timestamp) -> Found {
         let text = String::from_utf8_lossy(answer);
         let wants_json = self.figures.iter().any(|(_, figure)| matches!(figure, Figure::Pointer(_)));
@@ -103,7 +104,7 @@ impl Figure {
             "memory" => Self::Memory,
             "load" => Self::Load,
             pointer if pointer.starts_with('/') => Self::Pointer(pointer.into()),
-            // What is no pattern has been a mistake before.
+            // The settings check has already rejected invalid patterns.
             metric => Self::Metric(Pattern::parse(metric).unwrap_or(Pattern::of("")), Last::default()),
         }
     }
@@ -140,7 +141,7 @@ fn of_json(json: &Value, pointer: &str) -> Result<f64, String> {
     as_figure(value).ok_or_else(|| format!("{pointer} is neither a number nor true, false or a level"))
 }
 
-/// A number; true or false as 1 and 0; or a level's name as what a signal's thresholds have for it.
+/// A number; true and false as 1 and 0; the name of a level as the default threshold of a signal.
 pub fn as_figure(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -153,7 +154,7 @@ pub fn as_figure(value: &Value) -> Option<f64> {
     }
 }
 
-/// The first of `/proc/loadavg`, per processor.
+/// The first number of `/proc/loadavg`, per processor.
 fn load(text: &str) -> Option<f64> {
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exporter_says_how_busy_a_host_is() {
+    fn figures_are_read_from_an_exporter() {
         let figures = ["cpu", "memory", "load", "shop_requests_total", "node_load1", "shop_other"];
         let mut looker = Looker::new(&figures.map(|figure| detector(figure, figure)));
         let first = values(looker.read(exporter(10.0, 20.0, 500).as_bytes(), at(0)));
@@ -195,13 +196,13 @@ mod tests {
         let second = values(looker.read(exporter(11.0, 23.0, 700).as_bytes(), at(4)));
         assert_eq!(second[..1], [Some(Ok(0.75))], "3 of 4 s were busy");
         assert_eq!(second[3..], [Some(Ok(50.0)), Some(Ok(3.0)), nothing]);
-        // It was started anew: a counter that went back says nothing.
+        // The exporter was restarted: a counter that was reset gives no figure.
         let third = values(looker.read(exporter(1.0, 1.0, 3).as_bytes(), at(8)));
         assert_eq!((&third[0], &third[3]), (&None, &None));
     }
 
     #[test]
-    fn json_is_pointed_into() {
+    fn figures_are_read_from_json_by_pointer() {
         let pointers = ["/load/cpu", "/ok", "/state", "/name", "/none", "/load"];
         let mut looker = Looker::new(&pointers.map(|pointer| detector("x", pointer)));
         let json = br#"{"load": {"cpu": 0.25}, "ok": true, "state": "orange", "name": "shop"}"#;
@@ -214,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn this_host_says_how_busy_it_is() {
+    fn figures_are_read_from_this_host() {
         let mut looker =
             Looker::new(&["cpu", "memory", "load", "else"].map(|figure| detector(figure, figure)));
         let found = values(looker.local(at(0)));
-        assert!(found[0].is_none(), "the time since the start is not now");
+        assert!(found[0].is_none(), "the first value would cover the time since the start");
         for value in &found[1..3] {
             assert!(matches!(value, Some(Ok(x)) if *x >= 0.0), "{found:?}");
         }

@@ -1,5 +1,5 @@
-//! The last value that a source or another application reported for each detector. The tasks that ask sources and the API
-//! write it, the tick reads it.
+//! The last value that a source or another application reported for each detector. The tasks that ask sources
+//! and the API write it, the tick reads it.
 
 use std::collections::HashMap;
 use std::time::Duration;

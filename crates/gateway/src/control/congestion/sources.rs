@@ -1,7 +1,8 @@
-//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick never waits.
+//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick
+//! never waits.
 //!
-//! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`]; the last
-//! reading stays valid for its time to live.
+//! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`];
+//! the last reading stays valid for its time to live.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
 use tidegate_settings::{Detector, Watched};
 
-/// Largest answer: some ten times that of a node_exporter on a large machine.
+/// Largest answer, in bytes: some ten times that of a node_exporter on a large machine.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// The tasks that ask, one a source.
+/// The tasks that ask sources, one for each.
 #[derive(Default)]
 pub struct Sources {
     plan: Option<Arc<Plan>>,
@@ -31,7 +32,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Asks exactly the sources that the configuration in force names. The task of a source with the same detectors goes on.
+    /// Asks exactly the sources that the configuration in force names. The task of a source with the same
+    /// detectors goes on.
     pub fn follow(&mut self, shared: &Arc<Shared>, readings: &Arc<Readings>) {
         let plan = shared.config.load().plan.clone();
         if self.plan.as_ref().is_some_and(|old| Arc::ptr_eq(old, &plan)) {

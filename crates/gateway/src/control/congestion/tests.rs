@@ -370,7 +370,8 @@ fn what_a_rule_names_is_found_by_its_name_after_a_reload() {
     let mut bench = Bench::new(&format!("{one}{rules}"));
     bench.tick();
     assert_eq!(seen(&bench), known(&["gold"]));
-    // Others before them; one level is spared by all rules. In force with the reload, not with the tick after it.
+    // Others before them; one level is spared by all rules. In force with the reload, not with the tick after
+    // it.
     let others =
         [tier("crew", "exempt = true\n"), tier("tin", ""), lighter("other"), application("other")].concat();
     let mut new = live(&format!("{others}{one}{rules}"));

@@ -1,18 +1,21 @@
-//! Reports and orders as JSON. What a sender of another version does not tell is taken as it was before there was a word for it.
+//! Reports and control updates as JSON. A field that another version does not send has the meaning it had
+//! before the field existed.
 //!
 //! ```text
 //! report  {"admitted": N, "over_ms": MS, "queued": N, "shown": [[SECOND, N], ...],
-//!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null, "forwarded": N,
-//!          "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
+//!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null,
+//!          "forwarded": N, "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
 //!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
 //!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null}
-//! orders  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
-//!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true, "measured": true}
+//! update  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
+//!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true,
+//!          "measured": true}
 //! ```
-//! `N` is work in hundredths of a cost unit; `AGE_US` is how long before the report the last of them ended, since the hosts'
-//! clocks may differ; `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is a place in `samples`, counted from 0: those without a row did not linger. A ninth number in
-//! their own rows would have made an older tokengen refuse the report.
+//! `N` is work in hundredths of a cost unit. `AGE_US` is how long before the report the last of them ended,
+//! since the hosts' clocks may differ. `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is an index into `samples`;
+//! samples without a row did not linger. (A ninth number in the rows of `samples` would make an older
+//! tokengen refuse the report.)
 
 use std::time::Duration;
 
@@ -24,9 +27,10 @@ use tidegate_core::session::SessionPace;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_core::virtual_clock::VirtualTime;
 
-/// Longest time a report is believed to cover: a night with tokengen down. Also the oldest sample, the longest response.
+/// Longest time that a report may cover: a night with tokengen down. Also the greatest age and response time
+/// of a sample.
 const MAX_OVER: Duration = Duration::from_secs(24 * 3600);
-/// When reports are, on a clock that nobody reads: only differences count.
+/// The time of a report. Only differences to it count.
 const REPORTED_AT: Timestamp = Timestamp::from_secs(MAX_OVER.as_secs());
 
 pub(crate) fn parse(report: &Value) -> Option<Feedback> {
@@ -51,7 +55,7 @@ pub(crate) fn parse(report: &Value) -> Option<Feedback> {
         for row in rows.as_array()?.iter().take(MAX_REPORTED_SAMPLES) {
             let at = usize::try_from(row.get(0)?.as_u64()?).ok()?;
             let lingered = time(row.get(1)?)?;
-            // Of a sample beyond those taken in nothing is told.
+            // Rows of samples beyond the maximum are ignored.
             if let Some(sample) = samples.get_mut(at) {
                 sample.lingered = lingered;
             }
@@ -103,7 +107,7 @@ pub(crate) fn write(report: &Feedback) -> Value {
 fn parse_pace(pace: &Value) -> Option<SessionPace> {
     let free = optional(pace, "free", Value::as_u64)?;
     let per_s = pace.get("per_s")?.as_f64()?;
-    // An older tokencheck does not tell.
+    // An older tokencheck does not send it.
     let next_s = optional(pace, "next_s", Value::as_f64)?.unwrap_or(0.0);
     let is_known = |number: f64| number.is_finite() && number >= 0.0;
     let free = free.map(|free| u32::try_from(free).unwrap_or(u32::MAX));
@@ -158,39 +162,39 @@ fn write_sample(sample: &Sample, at: Timestamp) -> Value {
     ])
 }
 
-pub(crate) fn write_orders(orders: &ControlUpdate) -> Value {
+pub(crate) fn write_update(update: &ControlUpdate) -> Value {
     json!({
-        "capacity": orders.capacity.get(),
-        "hand_us": orders.hand.at.as_micros(),
-        "follows_clock": orders.hand.follows_clock,
-        "max_in_flight": orders.max_in_flight,
-        "keeps_queue": orders.keeps_queue,
-        "ceiling": orders.ceiling.get(),
-        "waited": orders.is_waited,
-        "measured": orders.is_measured,
+        "capacity": update.capacity.get(),
+        "hand_us": update.hand.at.as_micros(),
+        "follows_clock": update.hand.follows_clock,
+        "max_in_flight": update.max_in_flight,
+        "keeps_queue": update.keeps_queue,
+        "ceiling": update.ceiling.get(),
+        "waited": update.is_waited,
+        "measured": update.is_measured,
     })
 }
 
-pub(crate) fn read_orders(orders: &Value) -> Option<ControlUpdate> {
-    let limit = optional(orders, "max_in_flight", Value::as_u64)?;
+pub(crate) fn read_update(update: &Value) -> Option<ControlUpdate> {
+    let limit = optional(update, "max_in_flight", Value::as_u64)?;
     Some(ControlUpdate {
-        capacity: rate(orders.get("capacity")?.as_f64()?)?,
+        capacity: rate(update.get("capacity")?.as_f64()?)?,
         hand: VirtualTime {
-            at: Timestamp::from_micros(orders.get("hand_us")?.as_u64()?),
-            follows_clock: orders.get("follows_clock")?.as_bool()?,
+            at: Timestamp::from_micros(update.get("hand_us")?.as_u64()?),
+            follows_clock: update.get("follows_clock")?.as_bool()?,
         },
         max_in_flight: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-        keeps_queue: optional(orders, "keeps_queue", Value::as_bool)?.unwrap_or(false),
-        ceiling: match optional(orders, "ceiling", Value::as_f64)? {
+        keeps_queue: optional(update, "keeps_queue", Value::as_bool)?.unwrap_or(false),
+        ceiling: match optional(update, "ceiling", Value::as_f64)? {
             Some(ceiling) => rate(ceiling)?,
             None => Rate::MAX,
         },
-        is_waited: optional(orders, "waited", Value::as_bool)?.unwrap_or(false),
-        is_measured: optional(orders, "measured", Value::as_bool)?.unwrap_or(true),
+        is_waited: optional(update, "waited", Value::as_bool)?.unwrap_or(false),
+        is_measured: optional(update, "measured", Value::as_bool)?.unwrap_or(true),
     })
 }
 
-/// Taken for zero, a rate below it would close the room on the word of a broken sender.
+/// `None` for negative rates: taken for zero, a broken sender's rate would close the room.
 fn rate(per_second: f64) -> Option<Rate> {
     if per_second < 0.0 { None } else { Rate::per_second(per_second) }
 }
@@ -203,7 +207,7 @@ fn time(us: &Value) -> Option<Duration> {
     Some(Duration::from_micros(us.as_u64()?).min(MAX_OVER))
 }
 
-/// What may be missing or null, but not of another kind.
+/// A field that may be missing or null, but not of another type.
 fn optional<T>(from: &Value, name: &str, read: impl Fn(&Value) -> Option<T>) -> Option<Option<T>> {
     match from.get(name) {
         None | Some(Value::Null) => Some(None),

@@ -1,8 +1,8 @@
-//! A tuner written in Rhai (docs/tuning.md): bounded in operations, time and memory, and without any way out of the
-//! process; what it wants changed is collected and handed out only when it has ended well.
+//! A tuner written in Rhai (docs/tuning.md): bounded in operations, time and memory, and without access to
+//! files or the network. Its changes are collected, and returned only when the run has succeeded.
 //!
-//! Rejected: Lua and JavaScript engines are C or C++, and bound memory by the process's allocator or not at all; a rule
-//! language of our own would have to grow what Rhai has.
+//! Rejected: Lua and JavaScript engines, which are C or C++ and bound memory by the process's allocator or
+//! not at all; and a language of our own, which would have to grow into what Rhai is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,25 +19,26 @@ use crate::history::metrics;
 use tidegate_settings::kind::parse_duration;
 use tidegate_settings::{MAX_CHANGES, json_of, toml_of};
 
-/// Steps of one run: some ten milliseconds of work, and a hundred times what a control loop needs.
+/// Operations of one run: some ten milliseconds of work, a hundred times what a control loop needs.
 pub const MAX_OPERATIONS: u64 = 100_000;
-/// Time of one run: the next script waits for it. It counts what steps do not: queries of the history read the disk.
+/// Time of one run, for which the next script waits. It also bounds queries of the history, which read the
+/// disk in one step.
 pub const MAX_TIME: Duration = Duration::from_millis(500);
-/// Calls within calls: their stack is the thread's.
+/// Nesting of calls: they use the thread's stack.
 pub const MAX_CALLS: usize = 16;
-/// Nesting of expressions, likewise; within functions half of it.
+/// Nesting of expressions, likewise; half as much within functions.
 const MAX_DEPTH: usize = 32;
 /// Bytes of a text and of all texts within a value.
 pub const MAX_TEXT: usize = 64 << 10;
-/// Members of an array, those of its members included: an hour of seconds.
+/// Members of an array, nested ones included: an hour of seconds.
 pub const MAX_ARRAY: usize = 4096;
 /// Members of a map, likewise.
 pub const MAX_MAP: usize = 1024;
-/// Variables at once; each may be as large as the bounds above allow.
+/// Variables at a time; each may be as large as the bounds above allow.
 const MAX_VARIABLES: usize = 64;
-/// Characters of an error's text: a script may throw anything.
+/// Characters of an error's text: a script may throw a value of any size.
 const MAX_ERROR: usize = 500;
-/// What a script keeps from run to run.
+/// The variable that a script keeps from run to run.
 const STATE: &str = "state";
 
 /// A script that compiled.
@@ -48,13 +49,13 @@ pub struct Script {
     run: Arc<Mutex<Run>>,
 }
 
-/// What the functions that a script calls need to know.
+/// The state of a run that the registered functions use.
 #[derive(Default)]
 struct Run {
     view: Option<Seen>,
     since: Timestamp,
     changes: Vec<Change>,
-    /// Where each was set.
+    /// Where each change was made.
     places: Vec<Position>,
 }
 
@@ -62,9 +63,6 @@ type Answer = Result<Dynamic, Box<EvalAltResult>>;
 
 impl Script {
     /// Compiles it.
-    ///
-    /// # Errors
-    /// What is wrong with it and where.
     pub fn new(text: &str) -> Result<Self, TunerError> {
         let run = Arc::<Mutex<Run>>::default();
         let engine = engine(&run);
@@ -102,7 +100,7 @@ impl Tuner for Script {
     }
 }
 
-/// What went wrong, without the place, which is told apart.
+/// The message of an error, without its place, which is kept apart.
 fn words(e: &EvalAltResult) -> String {
     match e {
         EvalAltResult::ErrorTooManyOperations(_) => format!("stopped: more than {MAX_OPERATIONS} steps"),
@@ -130,7 +128,7 @@ fn place(at: Position) -> Option<(usize, usize)> {
     Some((at.line()?, at.position().unwrap_or(1)))
 }
 
-/// A defect of the engine is one of the script's run, not of the gate.
+/// Turns a panic of the engine into an error of the run.
 fn contained<T>(run: impl FnOnce() -> Result<T, TunerError>) -> Result<T, TunerError> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(error("the engine failed", Position::NONE)))
 }
@@ -146,7 +144,7 @@ fn engine(run: &Arc<Mutex<Run>>) -> Engine {
     engine.set_max_variables(MAX_VARIABLES);
     engine.disable_symbol("eval");
     bound_values(&mut engine);
-    // The engine's own is one step that takes as long as it likes.
+    // The engine's own `sleep` is one step of any duration.
     engine.register_fn("sleep", |_: INT| -> Answer { Err("there is no sleep: a script runs again".into()) });
     engine
         .register_fn("sleep", |_: FLOAT| -> Answer { Err("there is no sleep: a script runs again".into()) });
@@ -163,8 +161,9 @@ fn engine(run: &Arc<Mutex<Run>>) -> Engine {
     engine
 }
 
-/// The engine measures what expressions and functions yield, but not what grows by `map[key] = map`, which doubles it at
-/// each step. So every variable is measured when it is named, and `this`, which is not named, is not there.
+/// The engine bounds the results of expressions and functions, but not growth by `map[key] = map`, which
+/// doubles a value in each step. So every variable is measured when it is named. `this` has no name and is
+/// therefore disabled.
 #[expect(deprecated, reason = "not deprecated, its documentation says: it may change, and a test would tell")]
 fn bound_values(engine: &mut Engine) {
     engine.disable_symbol("this");
@@ -176,12 +175,12 @@ fn bound_values(engine: &mut Engine) {
 
 const TOO_LARGE: &str = "stopped: a variable is too large";
 
-/// Whether a value has more members, its members' included, or bytes of text than any may have, or is too deep.
+/// Whether a value has too many members or bytes of text, nested ones included, or is nested too deeply.
 fn is_too_large(value: &Dynamic) -> bool {
     !Left { members: MAX_ARRAY, keys: MAX_MAP, bytes: MAX_TEXT }.fits(value, MAX_DEPTH)
 }
 
-/// What is left for the rest of a value.
+/// What the rest of a value may take.
 struct Left {
     members: usize,
     keys: usize,
@@ -212,7 +211,7 @@ fn short(text: &str) -> String {
     text.chars().take(MAX_ERROR).collect()
 }
 
-/// What a script reads: the last second by name, and the history.
+/// Registers what a script reads: the figures of the last second by name, and the history.
 fn figures(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
     let names = metrics::Scope::Class.metrics().iter().map(|metric| metric.name);
     for name in names.chain([SHED]) {
@@ -239,7 +238,7 @@ fn figures(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
     });
 }
 
-/// What a script reads and writes.
+/// Registers what a script reads and writes.
 fn tunables(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
     let of = run.clone();
     engine.register_fn("get", move |name: &str| -> Answer {

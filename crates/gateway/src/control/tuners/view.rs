@@ -1,4 +1,4 @@
-//! What a tuner sees of this gate: the figures of the last second as they were when its run began, and the history.
+//! What a tuner sees of this gate: the figures of the last second when its run began, and the history.
 
 use std::sync::Arc;
 use std::time::Duration;

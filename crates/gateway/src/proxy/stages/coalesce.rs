@@ -15,7 +15,7 @@ use tidegate_core::measure::Event;
 use crate::proxy::context::{DECISION, RequestContext};
 use crate::proxy::response_body::ResponseBody;
 use crate::proxy::stages::forward::{Answer, Refused, TicketGuard};
-use crate::shared::coalesce::flight::{Flight, Head, Match, Reader, Word};
+use crate::shared::coalesce::flight::{Author, End, Flight, Head, Match, Reader};
 use crate::shared::coalesce::rules;
 use crate::shared::coalesce::rules::NOT_FOR_ALL;
 use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cookies, key};
@@ -123,7 +123,7 @@ struct Fetcher {
 impl Drop for Fetcher {
     /// However it ends: nobody waits for what will not come.
     fn drop(&mut self) {
-        self.flight.end(false);
+        self.flight.end(End::Broken);
     }
 }
 
@@ -137,12 +137,12 @@ impl Fetcher {
         for name in &PER_ANSWER {
             head.headers.remove(name);
         }
-        let word = match (head.extensions.get(), &body) {
-            (Some(Refused(event)), _) => Word::Refusal(*event),
-            (None, ResponseBody::Own(_)) => Word::Failure,
-            _ => Word::Origins,
+        let author = match (head.extensions.get(), &body) {
+            (Some(Refused(event)), _) => Author::Refusal(*event),
+            (None, ResponseBody::Own(_)) => Author::Failure,
+            _ => Author::Origin,
         };
-        let sharing = self.flight.land(head.status, head.headers, word, body.is_end_stream());
+        let sharing = self.flight.land(head.status, head.headers, author, body.is_end_stream());
         let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
         shared.coalescer.keep_apart(&self.key, sharing, until);
         drop(shared);
@@ -165,6 +165,6 @@ impl Fetcher {
                 return;
             }
         }
-        self.flight.end(true);
+        self.flight.end(End::Complete);
     }
 }

@@ -1,36 +1,38 @@
-//! One upstream request for many: its answer as it comes, and those who read it, on whatever thread.
+//! One upstream request for many: its answer as it arrives, and its readers, on any thread.
 //!
-//! Chunks are kept from the first on while there is room, so that whoever comes within the period gets the answer from its
-//! beginning. When it outgrows its room it is no longer open to newcomers and becomes a window of [`WINDOW`] bytes: from then on
-//! the origin is read as fast as the fastest reader reads, and whoever falls behind the window is cut off. So a slow reader
-//! stalls nobody and costs little memory. While all the room there is is taken, windows are small ([`SMALL_WINDOW`]). What nobody
-//! will read any more is let go of at once.
+//! Chunks are kept from the first on while there is memory, so that a request that comes within the period
+//! gets the answer from its beginning. When the answer outgrows its share it is closed to newcomers and
+//! becomes a window of [`WINDOW`] bytes: from then on the origin is read as fast as the fastest reader reads,
+//! and a reader that falls behind the window is cut off. So a slow reader stalls nobody and costs little
+//! memory. While more than [`MAX_KEPT`] is held, windows are small ([`SMALL_WINDOW`]). Chunks that nobody
+//! will read any more are freed at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::measure::Event;
 use tidegate_core::units::Timestamp;
 
 use super::rules::{self, Sharing};
-use super::{MAX_ANSWER, MAX_KEPT, RequesterStanding, Seeking, lock};
+use super::{MAX_ANSWER, MAX_KEPT, RequesterStanding, Seeking};
 
 mod reader;
 
 pub(crate) use reader::Reader;
 pub use reader::SharedBody;
 
-/// What a reader may be behind in an answer that is not kept whole: a second of a fast line.
+/// How far a reader may be behind in an answer that is not kept whole: a second of a fast line.
 const WINDOW: usize = 1 << 20;
-/// The same while more than [`MAX_KEPT`] is held: what a connection's own buffers hold.
+/// The same while more than [`MAX_KEPT`] is held: the size of a connection's own buffers.
 const SMALL_WINDOW: usize = 64 << 10;
-/// What a field of a head takes beside its text, about.
+/// Estimated bytes that a header takes beside its text.
 const FIELD: usize = 128;
 
 /// The head of the answer.
@@ -42,29 +44,30 @@ pub(crate) struct Head {
     pub(crate) refused: Option<Event>,
 }
 
-/// Whose word an answer is.
+/// Who made an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
-    Origins,
-    /// The gate's: the origin has failed.
+pub(crate) enum Author {
+    Origin,
+    /// The gate, because the origin failed.
     Failure,
-    /// The gate's: its queue refuses.
+    /// The gate, because its queue refused.
     Refusal(Event),
 }
 
-/// How an answer stands to a request.
+/// Whether an answer may be given to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Match {
-    /// It is its answer too, or may be: it has not come yet.
+    /// It may; or its head has not come yet, so it may turn out to.
     Suits,
-    /// It is for others.
+    /// It must not.
     NotForIt,
-    /// It is another selection.
+    /// It is for another selection; look for another flight.
     Other,
 }
 
+/// How an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Complete,
     Broken,
 }
@@ -73,36 +76,36 @@ enum End {
 struct State {
     head: Option<Arc<Head>>,
     chunks: VecDeque<Bytes>,
-    /// Number of the first of them.
+    /// Number of the first chunk kept.
     first: u64,
-    /// Their bytes, and those of the heads.
+    /// Bytes of the chunks kept, and of the heads.
     held: usize,
     heads: usize,
-    /// Bytes that have come, that the fastest reader has taken, and that are not kept any more.
+    /// Bytes that have come, that the fastest reader has taken, and that were freed.
     come: u64,
     taken: u64,
     gone: u64,
-    /// Not kept from the beginning any more.
+    /// No longer kept from its beginning.
     is_window: bool,
-    /// Given to nobody who comes now: its period is over, say.
+    /// Given to no newcomer, for example because its period is over.
     is_closed: bool,
     end: Option<End>,
     /// Readers by the number of their next chunk.
     at: BTreeMap<u64, usize>,
     next_reader: u64,
     wakers: HashMap<u64, Waker>,
-    pump: Option<Waker>,
+    fetcher: Option<Waker>,
 }
 
 /// One upstream request and its answer.
 pub(crate) struct Flight {
-    /// The leader's head as the origin gets it: what `Vary` is held against.
+    /// The leader's head as the origin gets it, to compare the fields that `Vary` names.
     asked: HeaderMap,
     with_cookies: bool,
     standing: RequesterStanding,
     pub(crate) period: Duration,
     pub(crate) sent: Timestamp,
-    /// Bytes of all flights.
+    /// Bytes held by all flights.
     kept: Arc<AtomicUsize>,
     state: Mutex<State>,
 }
@@ -132,10 +135,11 @@ impl Flight {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
-    /// Whether it is still given to newcomers: while its head has not come, and then for the period from when it was sent.
+    /// Whether newcomers may have it: until its head has come, and then for the period since the request was
+    /// sent.
     pub(crate) fn is_current(&self, now: Timestamp) -> bool {
         let state = self.lock();
         match &state.head {
@@ -144,41 +148,41 @@ impl Flight {
         }
     }
 
-    /// How it stands to a request.
+    /// Whether it may be given to a request.
     pub(crate) fn suits(&self, seeking: &Seeking<'_>) -> Match {
         match &self.lock().head {
             None => Match::Suits,
-            // Another class or lane may be let through.
+            // The queue may admit another class or lane.
             Some(head) if head.refused.is_some() && self.standing != seeking.standing => Match::Other,
             Some(head) if !rules::same(&head.vary, &self.asked, seeking.headers) => Match::Other,
             Some(head) => match (head.sharing, seeking.has_cookies) {
                 (Sharing::All, _) | (Sharing::Cookieless, false) => Match::Suits,
-                // Another without cookies may lead, and have more luck.
+                // A leader without cookies may get an answer that can be shared.
                 (Sharing::None { cookieless: false }, false) => Match::Other,
                 _ => Match::NotForIt,
             },
         }
     }
 
-    /// Nobody will come for it any more: whoever reads it reads on, and without readers it ends.
+    /// Closes it to newcomers. Present readers read on; without readers it ends.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
         self.shrink(&mut state);
-        state.wake_pump_if_unwanted();
+        state.wake_fetcher_if_unwanted();
     }
 
-    /// Ready when nobody reads it nor ever will. Wakes the task that carries it then.
+    /// Ready once it has no readers and is closed to newcomers.
     pub(crate) fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.is_unwanted() {
             return Poll::Ready(());
         }
-        state.pump = Some(cx.waker().clone());
+        state.fetcher = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Another reader from the beginning on; `None`: that is gone, or nobody's who comes now.
+    /// Another reader from the beginning on; `None`: it is closed to newcomers.
     pub(crate) fn read(self: &Arc<Self>) -> Option<Reader> {
         let mut state = self.lock();
         if state.is_closed {
@@ -189,20 +193,26 @@ impl Flight {
         Some(Reader { flight: self.clone(), id: state.next_reader, next: 0, taken: 0, is_over: false })
     }
 
-    /// The head has come. `is_whole`: nothing follows.
-    pub(crate) fn land(&self, status: StatusCode, headers: HeaderMap, word: Word, is_whole: bool) -> Sharing {
+    /// Takes in the head. `is_whole`: no body follows.
+    pub(crate) fn land(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        author: Author,
+        is_whole: bool,
+    ) -> Sharing {
         let vary = rules::vary(&headers).unwrap_or_default();
-        let sharing = match word {
-            Word::Origins => rules::sharing(status.as_u16(), &headers, self.with_cookies),
-            Word::Failure | Word::Refusal(_) => Sharing::All,
+        let sharing = match author {
+            Author::Origin => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+            Author::Failure | Author::Refusal(_) => Sharing::All,
         };
-        let refused = if let Word::Refusal(event) = word { Some(event) } else { None };
+        let refused = if let Author::Refusal(event) = author { Some(event) } else { None };
         let heads = weight(&headers);
         self.kept.fetch_add(heads, Relaxed);
         let mut state = self.lock();
         state.heads += heads;
         state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused }));
-        // Nobody but the leader will come for it.
+        // Only its leader may read it.
         if matches!(sharing, Sharing::None { .. }) {
             state.become_window();
         }
@@ -211,7 +221,8 @@ impl Flight {
         sharing
     }
 
-    /// Takes the next chunk in, and waits until there is room for another. False: nobody wants it any more.
+    /// Takes in the next chunk, and waits until there is room for another. False: nobody wants the answer any
+    /// more.
     pub(crate) async fn push(&self, chunk: Bytes) -> bool {
         {
             let mut state = self.lock();
@@ -231,17 +242,17 @@ impl Flight {
             if state.is_unwanted() {
                 return Poll::Ready(false);
             }
-            // Half a window: the fastest is never cut off.
+            // Half a window, so that the fastest reader is never cut off.
             if !state.is_window || state.come - state.taken <= self.window() as u64 / 2 {
                 return Poll::Ready(true);
             }
-            state.pump = Some(cx.waker().clone());
+            state.fetcher = Some(cx.waker().clone());
             Poll::Pending
         })
         .await
     }
 
-    /// What the fastest reader may be ahead, and the origin ahead of it.
+    /// How far a reader may be behind the fastest one, and the fastest behind the origin.
     fn window(&self) -> usize {
         if self.kept.load(Relaxed) > MAX_KEPT { SMALL_WINDOW } else { WINDOW }
     }
@@ -250,12 +261,10 @@ impl Flight {
         self.kept.fetch_sub(state.shrink(self.window()), Relaxed);
     }
 
-    /// Nothing more comes.
-    pub(crate) fn end(&self, is_complete: bool) {
+    /// Ends it: nothing more comes.
+    pub(crate) fn end(&self, end: End) {
         let mut state = self.lock();
-        if state.end.is_none() {
-            state.end = Some(if is_complete { End::Complete } else { End::Broken });
-        }
+        state.end.get_or_insert(end);
         state.wake_all();
     }
 }
@@ -273,11 +282,11 @@ impl State {
         self.is_closed && self.slowest().is_none()
     }
 
-    fn wake_pump_if_unwanted(&mut self) {
+    fn wake_fetcher_if_unwanted(&mut self) {
         if self.is_unwanted()
-            && let Some(pump) = self.pump.take()
+            && let Some(fetcher) = self.fetcher.take()
         {
-            pump.wake();
+            fetcher.wake();
         }
     }
 
@@ -294,13 +303,13 @@ impl State {
         }
     }
 
-    /// The next chunk of the slowest reader, but for those who are cut off.
+    /// The next chunk of the slowest reader that is not cut off.
     fn slowest(&self) -> Option<u64> {
         self.at.range(self.first..).next().map(|(next, _)| *next)
     }
 
-    /// Lets go of what everybody has read if nobody else comes, and of what is further than the window behind the fastest reader;
-    /// how many bytes that were.
+    /// Frees chunks that every reader has read, if it is closed to newcomers, and chunks more than the window
+    /// behind the fastest reader. Returns the bytes freed.
     fn shrink(&mut self, window: usize) -> usize {
         let before = self.held;
         while let Some(length) = self.chunks.front().map(Bytes::len) {
@@ -318,7 +327,6 @@ impl State {
     }
 }
 
-/// What a head takes, about.
 fn weight(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }

@@ -1,4 +1,5 @@
-//! *URL multicast* (WAC 3.2 e): at most one upstream request per URL and period; its answer goes to all who asked.
+//! *URL multicast* (WAC 3.2 e): at most one upstream request per URL and period; its answer goes to all who
+//! asked.
 //!
 //! ```text
 //! request ─► may it be shared? ─► join ─┬─ nobody has asked: lead ─► a task of its own ─► gate ─► origin
@@ -7,21 +8,24 @@
 //!          on its own, through room and gate ◄── the answer is not for others
 //! ```
 //!
-//! Who leads does not carry the exchange: a task does, so that nobody's leaving harms the others. It goes through the gate like
-//! any request, but not through the room: it stands for many. What may be given to whom is [`rules`]' business; whoever it may
-//! not be given to goes on as if there were no multicast, through the room and the gate, which is where a stampede ends.
+//! The upstream request of a flight is carried by a task of its own, not by the leader, so that no visitor's
+//! leaving harms the others. It goes through the gate like any request, but not through the room, since it
+//! stands for many. [`rules`] decides which requests may have an answer; the others go through room and gate
+//! as if there were no multicast.
 //!
-//! Memory is bounded: [`MAX_URLS`] URLs, [`MAX_SELECTIONS`] answers each, [`MAX_ANSWER`] bytes an answer, [`MAX_KEPT`] bytes all
-//! together, heads and URLs included. What is longer than it said, or than there is room for, goes on in a window behind its
-//! fastest reader: see [`flight`]. Where even windows, heads and URLs make [`MAX_HELD`], nothing new is shared.
+//! Memory is bounded: [`MAX_URLS`] URLs, [`MAX_SELECTIONS`] answers each, [`MAX_ANSWER`] bytes an answer,
+//! [`MAX_KEPT`] bytes in all, heads and URLs included. An answer that is longer than announced, or than there
+//! is memory for, goes on in a window behind its fastest reader (see [`flight`]). When windows, heads and
+//! URLs together take [`MAX_HELD`] bytes, nothing new is shared.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, request};
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::queue::Lane;
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -37,22 +41,22 @@ pub use flight::SharedBody;
 use flight::{Flight, Match, Reader};
 use rules::Sharing;
 
-/// URLs with an answer under way or kept: more than a service has under one rule, and what one answer a kilobyte makes ten
-/// megabytes. Beyond, requests go their own way.
+/// URLs with an answer under way or kept: more than a service has under one rule, and ten megabytes at one
+/// kilobyte an answer. Requests for further URLs are not shared.
 pub const MAX_URLS: usize = 10_000;
-/// Longest answer that is kept whole.
+/// Longest answer, in bytes, that is kept whole.
 pub const MAX_ANSWER: usize = 4 << 20;
-/// Answers of one URL, each by another selection: more than `Vary` makes of languages, codings and formats that are in use. Beyond,
-/// requests go their own way.
+/// Answers of one URL, each for another selection by `Vary`: more than the languages, codings and formats in
+/// use make. Requests for further selections are not shared.
 const MAX_SELECTIONS: usize = 32;
 /// Bytes of all answers kept.
 pub const MAX_KEPT: usize = 64 << 20;
-/// Bytes from which on nobody asks for others: as much again, for what goes on when there is no room to keep it.
+/// Bytes at which no new flight begins: twice [`MAX_KEPT`], so that answers under way can go on in windows.
 const MAX_HELD: usize = 2 * MAX_KEPT;
-/// Locks on the table, so that workers rarely meet.
+/// Shards of the table, so that workers rarely contend for a lock.
 const SHARDS: usize = 16;
 
-/// What makes two requests the same but for what `Vary` names.
+/// Requests with equal keys may differ only in the fields that `Vary` names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     is_head: bool,
@@ -63,23 +67,23 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Bytes that visitors choose.
+    /// Bytes of text, which visitors choose.
     fn text(&self) -> usize {
         self.host.len() + self.target.len() + self.forwarded.len()
     }
 }
 
-/// One URL's answers.
+/// The answers of one URL.
 #[derive(Default)]
 struct Entry {
     /// One for each selection by `Vary`.
     flights: Vec<Arc<Flight>>,
-    /// Until when everybody asks alone: those without cookies, and those with.
+    /// Until when requests without cookies are not shared, and those with.
     alone_until: [Timestamp; 2],
 }
 
 impl Entry {
-    /// Forgets answers that nobody may have any more.
+    /// Drops answers that newcomers may not have any more.
     fn retire(&mut self, now: Timestamp) {
         self.flights.retain(|flight| {
             let is_current = flight.is_current(now);
@@ -91,7 +95,7 @@ impl Entry {
     }
 }
 
-/// What is shared by all workers.
+/// The flights of all workers.
 #[derive(Default)]
 pub struct Coalescer {
     shards: [Mutex<HashMap<Key, Entry>>; SHARDS],
@@ -102,21 +106,21 @@ pub struct Coalescer {
     pub upstream: AtomicU64,
     /// Requests answered with a shared answer.
     pub shared: AtomicU64,
-    /// Requests that could not be.
+    /// Requests whose answer could not be shared.
     pub alone: AtomicU64,
 }
 
 /// How a request takes part.
 pub(crate) enum Joined {
-    /// It asks for all.
+    /// It makes the upstream request for all.
     Lead(Reader),
-    /// It waits for another's answer, or has it.
+    /// It waits for the answer to another's request, or has it.
     Follow(Reader),
-    /// It asks for itself.
+    /// It makes a request of its own.
     Alone,
 }
 
-/// What the gate's queue goes by: a refusal by it says nothing to others.
+/// What the gate's queue decides by: its refusals hold only for requests with the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequesterStanding {
     pub(crate) class: ClassId,
@@ -125,14 +129,14 @@ pub(crate) struct RequesterStanding {
 
 /// A request, as the table sees it.
 pub(crate) struct Seeking<'r> {
-    /// As the origin would get them: it goes by no others.
+    /// As the origin would get them.
     pub(crate) headers: &'r HeaderMap,
     pub(crate) has_cookies: bool,
     pub(crate) standing: RequesterStanding,
 }
 
 impl Coalescer {
-    /// Takes part in what goes on for this URL.
+    /// Joins the flight for this URL, or begins one.
     pub(crate) fn join(&self, key: &Key, seeking: &Seeking<'_>, period: Duration, now: Timestamp) -> Joined {
         let mut shard = self.shard(key);
         if !shard.contains_key(key) {
@@ -167,7 +171,7 @@ impl Coalescer {
         Joined::Lead(reader)
     }
 
-    /// The URL's answer turned out to be nobody else's.
+    /// Notes that the URL's answer turned out not to be sharable.
     pub(crate) fn keep_apart(&self, key: &Key, sharing: Sharing, until: Timestamp) {
         let mut shard = self.shard(key);
         if let Some(entry) = shard.get_mut(key) {
@@ -184,13 +188,13 @@ impl Coalescer {
         }
     }
 
-    /// Forgets what nobody may have any more: on the tick.
+    /// Drops answers that newcomers may not have any more. On the control tick.
     pub fn sweep(&self, now: Timestamp) {
         if self.urls.load(Relaxed) == 0 {
             return;
         }
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             shard.retain(|key, entry| {
                 entry.retire(now);
                 let stays = !entry.flights.is_empty() || entry.alone_until.iter().any(|until| now < *until);
@@ -203,26 +207,22 @@ impl Coalescer {
         }
     }
 
-    /// Whether there is room for nothing new, not even to pass it on.
+    /// Whether there is no memory for a new flight, not even for its window.
     fn is_full(&self) -> bool {
         self.kept.load(Relaxed) >= MAX_HELD
     }
 
-    /// URLs with an answer under way or kept, and the bytes of those.
+    /// URLs with an answer under way or kept, and their bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.urls.load(Relaxed), self.kept.load(Relaxed))
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        lock(&self.shards[self.hash.hash_one(key) as usize % SHARDS])
+        self.shards[self.hash.hash_one(key) as usize % SHARDS].lock()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the request asks for; `sent` is its head as the origin gets it.
+/// The key of a request; `sent` is its head as the origin gets it.
 pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap) -> Key {
     Key {
         is_head: parts.method == http::Method::HEAD,
@@ -232,7 +232,7 @@ pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap) -> Key {
     }
 }
 
-/// Whether a request has cookies, as the origin gets it.
+/// Whether a request has cookies; `headers` are those that the origin gets.
 pub(crate) fn has_cookies(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(http::header::COOKIE).iter();
     let pairs = fields.flat_map(|field| field.as_bytes().split(|b| *b == b';'));

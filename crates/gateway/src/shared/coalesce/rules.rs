@@ -1,27 +1,31 @@
-//! What may be given to whom.
+//! Which requests may share which answers.
 //!
-//! Of requests: `GET` and `HEAD` without a body, and with no other fields than those that browsers and proxies send ([`USUAL`]).
-//! An origin that answers by another field and does not say so (`X-Original-URL`, a key of an API) would let one visitor choose
-//! what all others see. `Authorization`, `Range`, `Origin`, `Upgrade` and `Expect` are not among them. Conditions (`If-None-Match`
-//! and the like) are not sent upstream: a whole answer is always right, a 304 only for whoever has the rest. Nor is `Referer`.
+//! **Requests**: `GET` and `HEAD` without a body, and with no other headers than those that browsers and
+//! proxies send ([`USUAL`]). If an origin answers by another header and does not say so (`X-Original-URL`, an
+//! API key), one visitor would choose what all others see. `Authorization`, `Range`, `Origin`, `Upgrade` and
+//! `Expect` are therefore excluded. Conditions (`If-None-Match` and the like) are not sent upstream: a whole
+//! answer suits everybody, a 304 only those who have the rest. `Referer` is not sent either.
 //!
-//! What a trusted proxy says of the visitor's connection (`X-Forwarded-Host` and the like, not the address) is part of the URL
-//! ([`forwarded`]).
+//! What a trusted proxy says of the visitor's connection (`X-Forwarded-Host` and the like, not the address)
+//! is part of the key ([`forwarded`]).
 //!
-//! Of answers: none with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, a part (206) or a status that speaks of
-//! the asker (401, 403, 407, 412, 416, 429, 304), nor an event stream, which has no end and is begun by each anew. `no-cache` and
-//! `max-age` say how old an answer may be, not whose it is: for how old it may be the rule's period is the operator's word.
+//! **Answers** are not shared with `Set-Cookie`, `Cache-Control: private` or `no-store`, `Vary: *`, as a part
+//! (206), with a status about the one request (401, 403, 407, 412, 416, 429, 304), or as an event stream,
+//! which has no end. `no-cache` and `max-age` say how old an answer may be, not whose it is; how old it may
+//! be, the operator says with the rule's period.
 //!
-//! **Cookies.** An origin that writes a visitor's name into a page because of a cookie does not always say so (`Vary: Cookie`,
-//! `private`). So cookies are taken for a reason: an answer to a request with cookies is given to nobody else, and one to a
-//! request without is given to nobody with cookies, unless the origin says that it is for everybody, with `Cache-Control:
-//! public` or `s-maxage`: those words allow a shared cache to do the same even for requests with credentials (RFC 9111 3.5).
+//! **Cookies.** An origin that writes a visitor's name into a page because of a cookie does not always say so
+//! (`Vary: Cookie`, `private`). So an answer to a request with cookies is given to nobody else, and an answer
+//! to a request without cookies to nobody with cookies. The exception is `Cache-Control: public` or
+//! `s-maxage`, which allow a shared cache the same even for requests with credentials (RFC 9111 3.5).
 //!
-//! What a request has or has not is told from its head as the origin gets it ([`crate::http::hygiene`]): without the gate's own cookies
-//! and what `Connection` names away, with the address that the gate adds. The origin goes by that, and so does its `Vary`.
+//! All this is read from the request's head as the origin gets it ([`crate::http::hygiene`]): without the
+//! gate's own cookies and the headers that `Connection` names, with the address that the gate adds. The
+//! origin, and so its `Vary`, goes by that head.
 //!
-//! **Errors.** 404, 410 and what the origin or the gate fails (5xx) are shared, because a failing service is what the crowd must
-//! be kept from, but kept for [`ERRORS`] at most. What the gate's queue refuses is for the same class and lane: see [`super::flight`].
+//! **Errors.** 404, 410 and failures of the origin or the gate (5xx) are shared, because the crowd must be
+//! kept from a failing service, but for [`ERRORS`] at most. A refusal of the gate's queue is for the same
+//! class and lane only: see [`super::flight`].
 
 use std::time::Duration;
 
@@ -38,8 +42,8 @@ use crate::http::hygiene::{beside_addresses, content_length};
 /// Longest time for which an error is given to others.
 pub(crate) const ERRORS: Duration = Duration::from_secs(1);
 
-/// Fields of a request whose answer may be another's; beside them `Sec-Fetch-*`, `Sec-CH-*` and `X-Forwarded-*`, which the gate
-/// takes away where they are not a trusted proxy's.
+/// Headers that a request with a shared answer may have, beside `Sec-Fetch-*`, `Sec-CH-*` and
+/// `X-Forwarded-*`. The gate removes those that only a trusted proxy may set.
 const USUAL: [HeaderName; 22] = [
     ACCEPT,
     ACCEPT_CHARSET,
@@ -66,25 +70,23 @@ const USUAL: [HeaderName; 22] = [
 ];
 const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
 
-/// Fields that are not sent upstream for all.
+/// Headers that are not sent upstream for all.
 pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
     [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
 
 /// Who may have an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
-    /// Everybody.
+    /// Every request.
     All,
-    /// Those without cookies.
+    /// Requests without cookies.
     Cookieless,
-    /// Who asked. `cookieless`: what speaks against it holds for those without cookies too.
-    None {
-        /// As said.
-        cookieless: bool,
-    },
+    /// Only its own request. `cookieless`: other requests without cookies cannot expect a sharable answer
+    /// either.
+    None { cookieless: bool },
 }
 
-/// Whether the answer to this request might be another's.
+/// Whether the answer to this request may be shared at all.
 pub(crate) fn may_share(parts: &request::Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
         && parts.headers.keys().all(|name| {
@@ -94,8 +96,9 @@ pub(crate) fn may_share(parts: &request::Parts) -> bool {
         })
 }
 
-/// What proxies, the gate among them, say of the visitor's connection beside its address, as the origin gets it: the host,
-/// scheme or prefix that it writes into links and redirects, seldom with a `Vary`, or whom a proxy has let in.
+/// What proxies, including the gate, tell the origin of the visitor's connection beside its address: the
+/// host, scheme or prefix that the origin writes into links and redirects, seldom with a `Vary`, or the user
+/// that a proxy authenticated.
 pub(crate) fn forwarded(sent: &HeaderMap) -> Box<[u8]> {
     let names = sent.keys().map(HeaderName::as_str);
     let mut names: Vec<&str> =
@@ -149,23 +152,23 @@ pub(crate) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool
     }
 }
 
-/// The fields that select this answer; `None`: everything does (`Vary: *`).
+/// The headers by which this answer was selected; `None`: by anything (`Vary: *`).
 pub(crate) fn vary(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     let mut names = Vec::new();
     for value in headers.get_all(VARY) {
         for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            // `*` is no field name either.
+            // `*` is no valid header name either.
             names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
         }
     }
-    // Said or not: whoever did not offer the coding cannot read it.
+    // Even if `Vary` does not name it: a client that did not offer the coding cannot read the answer.
     if headers.contains_key(CONTENT_ENCODING) {
         names.push(ACCEPT_ENCODING);
     }
     Some(names)
 }
 
-/// Whether two requests have the same in these fields.
+/// Whether two requests have the same values of these headers.
 pub(crate) fn same(names: &[HeaderName], one: &HeaderMap, other: &HeaderMap) -> bool {
     names.iter().all(|name| one.get_all(name).iter().eq(other.get_all(name).iter()))
 }
@@ -180,13 +183,13 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// What the answer says of its length.
+/// The announced length of an answer.
 pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
     content_length(headers).ok()?
 }
 
-/// Whether `Cache-Control` has a directive of this name, with or without an argument. A field that cannot be read counts as
-/// forbidding: it has `private` and `no-store`, but not what allows.
+/// Whether `Cache-Control` has a directive of this name, with or without an argument. A header that cannot be
+/// read counts as `private` and `no-store`.
 fn has_directive(headers: &HeaderMap, word: &str) -> bool {
     headers.get_all(CACHE_CONTROL).iter().any(|value| match value.to_str() {
         Ok(text) => text.split(',').any(|directive| {

@@ -1,4 +1,4 @@
-//! What may be shared, and how one answer is read by many.
+//! Which answers are shared, and how many readers read one.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -32,7 +32,7 @@ fn parts(method: &str, fields: &[(&str, &str)]) -> request::Parts {
 }
 
 #[test]
-fn requests_that_may_share() {
+fn only_harmless_requests_may_share() {
     for (method, fields, wanted) in [
         ("GET", &[][..], true),
         ("HEAD", &[], true),
@@ -54,7 +54,7 @@ fn requests_that_may_share() {
 }
 
 #[test]
-fn answers_that_may_be_shared() {
+fn answers_are_shared_by_status_and_headers() {
     const NOBODY: Sharing = Sharing::None { cookieless: true };
     const ALONE: Sharing = Sharing::None { cookieless: false };
     // status, fields, asked without cookies, asked with
@@ -94,8 +94,8 @@ fn answers_that_may_be_shared() {
 }
 
 #[test]
-fn what_proxies_say_of_the_visitors_connection_is_of_the_url() {
-    // said of one request and of another, whether that makes them the same
+fn what_proxies_tell_of_the_connection_is_part_of_the_key() {
+    // headers of two requests, whether their keys are equal
     for (one, other, wanted) in [
         (&[("x-forwarded-for", "192.0.2.1")][..], &[("x-forwarded-for", "192.0.2.2")][..], true),
         (&[("x-forwarded-host", "a")], &[("x-forwarded-host", "b")], false),
@@ -165,40 +165,40 @@ fn joins(multicast: &Coalescer, headers: &HeaderMap, at: Timestamp) -> char {
 }
 
 fn land(reader: &Reader, fields: &[(&str, &str)]) -> Sharing {
-    reader.flight.land(StatusCode::OK, headers(fields), flight::Word::Origins, false)
+    reader.flight.land(StatusCode::OK, headers(fields), flight::Author::Origin, false)
 }
 
 #[test]
-fn one_asks_a_period_and_the_others_follow() {
+fn one_request_leads_in_a_period_and_the_others_follow() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let first = lead(&multicast, &none);
-    assert_eq!(joins(&multicast, &none, NOW + 5 * SECOND), 'f', "what has not come is waited for");
+    assert_eq!(joins(&multicast, &none, NOW + 5 * SECOND), 'f', "its head has not come yet");
     assert!(now(first.landed()).is_none());
     land(&first, &[("cache-control", "public")]);
     assert!(now(first.landed()).unwrap().is_some());
     assert_eq!(joins(&multicast, &none, NOW + SECOND / 2), 'f');
     let with = headers(&[("cookie", "a=b")]);
-    assert_eq!(joins(&multicast, &with, NOW + SECOND / 2), 'f', "it is public");
+    assert_eq!(joins(&multicast, &with, NOW + SECOND / 2), 'f', "the answer is public");
     assert_eq!(joins(&multicast, &none, NOW + SECOND), 'l');
     multicast.sweep(NOW + SECOND);
     assert_eq!(multicast.size().0, 1);
 }
 
 #[test]
-fn what_vary_names_selects_another_answer() {
+fn another_value_of_a_header_in_vary_selects_another_answer() {
     let multicast = Coalescer::default();
     let (german, french) = (headers(&[("accept-language", "de")]), headers(&[("accept-language", "fr")]));
     let first = lead(&multicast, &german);
-    assert_eq!(joins(&multicast, &french, NOW), 'f', "nobody knows yet");
+    assert_eq!(joins(&multicast, &french, NOW), 'f', "the head has not come yet");
     land(&first, &[("vary", "Accept-Language")]);
     let seeking = Seeking { headers: &french, has_cookies: false, standing: RequesterStanding::default() };
     assert_eq!(first.flight.suits(&seeking), flight::Match::Other);
-    assert_eq!(joins(&multicast, &french, NOW), 'l', "its own");
+    assert_eq!(joins(&multicast, &french, NOW), 'l');
     assert_eq!(joins(&multicast, &german, NOW), 'f');
 }
 
 #[test]
-fn private_answers_send_everybody_their_own_way_for_the_period() {
+fn after_a_private_answer_requests_are_not_shared_for_the_period() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let first = lead(&multicast, &none);
     let sharing = land(&first, &[("set-cookie", "a=b")]);
@@ -208,7 +208,7 @@ fn private_answers_send_everybody_their_own_way_for_the_period() {
 }
 
 #[test]
-fn cookies_are_taken_for_a_reason() {
+fn answers_to_requests_with_cookies_are_not_shared_without_leave() {
     let multicast = Coalescer::default();
     let (none, with) = (HeaderMap::new(), headers(&[("cookie", "a=b")]));
     let first = lead(&multicast, &none);
@@ -226,8 +226,8 @@ fn cookies_are_taken_for_a_reason() {
 fn a_refusal_by_the_gate_is_for_its_class_and_lane() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let first = lead(&multicast, &none);
-    let word = flight::Word::Refusal(tidegate_core::measure::Event::QueueFull);
-    first.flight.land(StatusCode::SERVICE_UNAVAILABLE, HeaderMap::new(), word, true);
+    let author = flight::Author::Refusal(tidegate_core::measure::Event::QueueFull);
+    first.flight.land(StatusCode::SERVICE_UNAVAILABLE, HeaderMap::new(), author, true);
     let suits = |standing| first.flight.suits(&Seeking { headers: &none, has_cookies: true, standing });
     assert_eq!(suits(RequesterStanding::default()), flight::Match::Suits);
     assert_eq!(
@@ -241,20 +241,20 @@ fn a_refusal_by_the_gate_is_for_its_class_and_lane() {
 }
 
 #[test]
-fn an_answer_that_outgrows_its_room_goes_on_behind_the_fastest() {
+fn a_large_answer_becomes_a_window_behind_its_fastest_reader() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
     let mut slow = flight.read().unwrap().into_body();
     let mut fast = lead.into_body();
-    flight.land(StatusCode::OK, HeaderMap::new(), flight::Word::Origins, false);
+    flight.land(StatusCode::OK, HeaderMap::new(), flight::Author::Origin, false);
     let chunk = Bytes::from(vec![0; 256 << 10]);
     for _ in 0..MAX_ANSWER / chunk.len() {
         assert_eq!(now(flight.push(chunk.clone())), Some(true));
     }
     assert_eq!(next(&mut slow), Some(Ok(chunk.len())));
     assert!(flight.read().is_some() && multicast.size().1 == MAX_ANSWER + a_key().text());
-    // One more: it is a window now, and the origin waits for the fastest, who is not cut off.
+    // One chunk more makes it a window. The origin waits for the fastest reader, which is not cut off.
     assert_eq!(now(flight.push(chunk.clone())), None);
     assert!(flight.read().is_none());
     for _ in 0..=MAX_ANSWER / chunk.len() {
@@ -263,18 +263,18 @@ fn an_answer_that_outgrows_its_room_goes_on_behind_the_fastest() {
     assert_eq!(next(&mut slow), Some(Err(())));
     assert!(multicast.size().1 <= 1 << 20);
     drop((fast, slow));
-    assert_eq!(now(flight.push(chunk)), Some(false), "nobody is left");
+    assert_eq!(now(flight.push(chunk)), Some(false), "no reader is left");
     drop(flight);
     multicast.sweep(NOW + 2 * SECOND);
     assert_eq!(multicast.size(), (0, 0));
 }
 
 #[test]
-fn who_keeps_up_reads_an_answer_of_any_length() {
+fn a_reader_that_keeps_up_reads_an_answer_of_any_length() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
-    flight.land(StatusCode::OK, HeaderMap::new(), flight::Word::Origins, false);
+    flight.land(StatusCode::OK, HeaderMap::new(), flight::Author::Origin, false);
     let mut body = lead.into_body();
     let chunk = Bytes::from(vec![0; 200_000]);
     for _ in 0..100 {
@@ -282,37 +282,37 @@ fn who_keeps_up_reads_an_answer_of_any_length() {
         assert_eq!(next(&mut body), Some(Ok(chunk.len())));
         assert_eq!(next(&mut body), None);
     }
-    flight.end(true);
+    flight.end(flight::End::Complete);
     assert_eq!(next(&mut body), Some(Ok(0)));
     assert!(body.is_end_stream());
     assert!(multicast.size().1 <= (1 << 20) + chunk.len());
 }
 
 #[test]
-fn what_nobody_reads_nor_will_is_unwanted() {
+fn an_answer_closed_to_newcomers_without_readers_is_unwanted() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let first = lead(&multicast, &none);
     land(&first, &[]);
     let flight = first.flight.clone();
     let unwanted = || flight.poll_unwanted(&mut Context::from_waker(Waker::noop())).is_ready();
     drop(first);
-    assert!(!unwanted(), "whoever comes within the period has it");
+    assert!(!unwanted(), "newcomers within the period have it");
     let reader = flight.read().unwrap();
     multicast.sweep(NOW + SECOND);
-    assert!(!unwanted() && flight.read().is_none(), "one reads on, nobody joins");
+    assert!(!unwanted() && flight.read().is_none(), "the present reader reads on; nobody joins");
     drop(reader);
     assert!(unwanted());
 }
 
 const CHUNK: usize = 30_000;
 
-/// Pushes as many chunks; whether the last one's successor is wanted already.
+/// Pushes so many chunks; whether another is wanted at once.
 fn push(flight: &Flight, chunks: usize) -> Option<bool> {
     (0..chunks).map(|_| now(flight.push(Bytes::from(vec![0; CHUNK])))).last().flatten()
 }
 
 #[test]
-fn what_nobody_will_read_is_let_go_of() {
+fn chunks_that_nobody_will_read_are_freed() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let held = || (multicast.size().1 - a_key().text()) / CHUNK;
     let first = lead(&multicast, &none);
@@ -320,7 +320,7 @@ fn what_nobody_will_read_is_let_go_of() {
     assert_eq!((push(&first.flight, 3), held()), (Some(true), 3));
     let flight = first.flight.clone();
     drop(first);
-    assert_eq!(held(), 0, "nobody may join");
+    assert_eq!(held(), 0, "closed to newcomers");
     assert_eq!(push(&flight, 1), Some(false));
 
     let multicast = Coalescer::default();
@@ -330,17 +330,17 @@ fn what_nobody_will_read_is_let_go_of() {
     let flight = first.flight.clone();
     let (mut fast, mut slow) = (first.into_body(), flight.read().unwrap().into_body());
     push(&flight, 3);
-    flight.end(true);
+    flight.end(flight::End::Complete);
     (0..3).for_each(|_| assert_eq!(next(&mut fast), Some(Ok(CHUNK))));
     assert_eq!(next(&mut slow), Some(Ok(CHUNK)));
-    assert_eq!(held(), 3, "others may come");
+    assert_eq!(held(), 3, "newcomers may join");
     flight.close();
     assert_eq!((held(), next(&mut slow), held()), (2, Some(Ok(CHUNK)), 1));
     assert_eq!((next(&mut slow), held(), next(&mut slow)), (Some(Ok(CHUNK)), 0, Some(Ok(0))));
 }
 
 #[test]
-fn windows_are_small_while_there_is_no_room() {
+fn windows_are_small_while_memory_is_full() {
     let (multicast, none) = (Coalescer::default(), HeaderMap::new());
     let first = lead(&multicast, &none);
     land(&first, &[]);
@@ -387,7 +387,7 @@ fn the_table_is_bounded() {
     }
     assert!(matches!(multicast.join(&key(MAX_URLS), &seeking, SECOND, NOW), Joined::Alone));
     assert!(matches!(multicast.join(&key(0), &seeking, SECOND, NOW), Joined::Follow(_)));
-    leaders.iter().for_each(|reader| reader.flight.end(false));
+    leaders.iter().for_each(|reader| reader.flight.end(flight::End::Broken));
     multicast.sweep(NOW);
     assert_eq!(multicast.size(), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Places: given back once, whenever the answer's end comes; and those who wait for a bucket alone.
+//! In-flight slots are given back once, and requests that wait only for an egress bucket are woken.
 
 use tidegate_core::bucket::BucketConfig;
 use tidegate_core::gate::ClassConfig;
@@ -12,9 +12,9 @@ fn keeper() -> Arc<GateKeeper> {
     GateKeeper::new(&config, Arc::new(Clock::new()))
 }
 
-async fn place(keeper: &Arc<GateKeeper>) -> InFlightSlot {
+async fn slot(keeper: &Arc<GateKeeper>) -> InFlightSlot {
     let now = keeper.clock.now();
-    keeper.enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, now).await.expect("a place")
+    keeper.enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, now).await.expect("a slot")
 }
 
 fn samples(keeper: &GateKeeper) -> Vec<Sample> {
@@ -24,9 +24,9 @@ fn samples(keeper: &GateKeeper) -> Vec<Sample> {
 }
 
 #[tokio::test]
-async fn an_answer_that_goes_on_gives_its_place_back_once() {
+async fn an_answer_that_goes_on_gives_its_slot_back_once() {
     let keeper = keeper();
-    let mut first = place(&keeper).await;
+    let mut first = slot(&keeper).await;
     let sent = keeper.clock.now();
     let head = sent + Duration::from_millis(40);
     first.answers(sent, head, true);
@@ -36,18 +36,22 @@ async fn an_answer_that_goes_on_gives_its_place_back_once() {
     assert_eq!(keeper.totals().in_flight, 0);
     let told = samples(&keeper)[0];
     assert_eq!((told.response, told.lingered), (Duration::from_millis(40), STREAM_AFTER));
-    let second = place(&keeper).await;
+    let second = slot(&keeper).await;
     first.complete(sent, true);
-    assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (1, 0), "the place is the second's");
+    assert_eq!(
+        (keeper.totals().in_flight, samples(&keeper).len()),
+        (1, 0),
+        "the slot is the second request's"
+    );
     drop(second);
     assert_eq!(keeper.totals().in_flight, 0);
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_in_time_keeps_its_place_until_then() {
+async fn an_answer_that_ends_in_time_keeps_its_slot_until_then() {
     let keeper = keeper();
     for is_complete in [true, false] {
-        let mut first = place(&keeper).await;
+        let mut first = slot(&keeper).await;
         let sent = keeper.clock.now();
         first.answers(sent, sent, true);
         if is_complete {
@@ -56,44 +60,45 @@ async fn an_answer_that_ends_in_time_keeps_its_place_until_then() {
             drop(first);
         }
         assert_eq!(keeper.totals().in_flight, 0);
-        assert_eq!(samples(&keeper).len(), usize::from(is_complete), "who leaves tells nothing");
+        assert_eq!(samples(&keeper).len(), usize::from(is_complete), "an aborted request leaves no sample");
         keeper.tick(sent + 2 * STREAM_AFTER);
         assert!(samples(&keeper).is_empty());
     }
 }
 
 #[tokio::test]
-async fn an_answer_without_end_gives_its_place_back_at_its_head() {
+async fn a_streaming_answer_gives_its_slot_back_at_its_head() {
     let keeper = keeper();
-    let first = place(&keeper).await;
+    let first = slot(&keeper).await;
     first.streams(keeper.clock.now(), true);
     assert_eq!((keeper.totals().in_flight, samples(&keeper).len()), (0, 1));
 }
 
-/// On tokio's clock, which the gate's own does not follow: what is awaited is real.
+/// The gate's clock does not follow tokio's, so this test waits in real time.
 #[tokio::test]
-async fn who_waits_for_an_egress_bucket_alone_is_woken_by_it() {
+async fn a_request_that_waits_only_for_an_egress_bucket_is_woken() {
     let egress = BucketConfig { rate: Rate::per_second(50.0).expect("a rate"), burst: Cost::ONE };
     let classes = vec![ClassConfig { egress, ..ClassConfig::default() }];
     let config = GateConfig { max_in_flight: Some(9), classes, ..GateConfig::default() };
     let keeper = GateKeeper::new(&config, Arc::new(Clock::new()));
-    let first = place(&keeper).await;
+    let first = slot(&keeper).await;
     let alarm = tokio::spawn({
         let keeper = keeper.clone();
         async move { keeper.wake_for_egress().await }
     });
-    // Nobody finishes, and no tick comes.
+    // No request finishes, and no tick comes.
     for _ in 0..3 {
-        let next = place(&keeper).await;
+        let next = slot(&keeper).await;
         assert!(next.queued > Duration::ZERO);
     }
     drop(first);
     alarm.abort();
 }
 
-/// In virtual time, where the timer is late by as much as it may be: whole milliseconds, rounded up, and the control tick before it.
+/// In virtual time, with a timer that is as late as it may be: rounded up to whole milliseconds, and behind a
+/// control tick.
 #[test]
-fn a_bucket_that_a_late_timer_empties_loses_nothing() {
+fn a_late_timer_does_not_lower_the_rate_of_an_egress_bucket() {
     for (rate, burst) in [(5_000.0, 0.0), (5_000.0, 1.0), (800.0, 1.0), (50.0, 1.0)] {
         let class = format!("name = \"all\"\negress = {{ rate = {rate}, burst = {burst} }}");
         let text = format!("origin.replicas = \"app:8000\"\n[[class]]\n{class}");

@@ -1,12 +1,13 @@
 //! The last refusals, by request id: why was this request refused?
 //!
-//! A ring of fixed records. Writing one takes the next place (one atomic addition) and that place's own lock, which nobody else
-//! holds unless somebody reads just this record or the ring has gone round meanwhile. Nothing is allocated for a refusal: texts
-//! are kept by the rule's publication, which all refusals of a tick share.
+//! A ring of fixed records. Writing one takes the next entry (one atomic addition) and that entry's own lock,
+//! which is contended only while the same entry is read or when the ring has gone round. A refusal allocates
+//! nothing: its texts belong to the rule's record, which all refusals of a tick share.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::TierId;
@@ -19,7 +20,7 @@ use crate::config::Config;
 /// Refusals kept: some 24 MB, allocated with the first.
 pub const KEPT: usize = 100_000;
 
-/// A text of at most `N` bytes, without memory of its own; the rest is cut off.
+/// A text cut to at most `N` bytes, stored inline.
 #[derive(Clone, Copy)]
 struct Short<const N: usize> {
     bytes: [u8; N],
@@ -39,10 +40,10 @@ impl<const N: usize> Short<N> {
     }
 }
 
-/// What refused a request.
+/// Why a request was refused.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// A rule's order.
+    /// A rule's policy.
     Rule(Arc<PolicyRecord>, Done),
     /// The gate, the room or an ingress bucket.
     Gate(Event),
@@ -63,17 +64,17 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Of the request with this id and path. Longer ones are cut off after 64 and 96 bytes.
+    /// The refusal of a request. The id is cut to 64 bytes, the path to 96.
     pub fn new(id: &str, path: &str, class: ClassId, tier: TierId, cause: Cause, at: Timestamp) -> Self {
         Self { id: Short::new(id), path: Short::new(path), at, class, tier, retry_after_s: 0, cause }
     }
 
-    /// With what was told of when to come again.
+    /// Sets the `Retry-After` that was sent.
     pub fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after_s: u32::try_from(seconds).unwrap_or(u32::MAX), ..self }
     }
 
-    /// As the API tells it.
+    /// As `GET /v1/explain` returns it.
     pub fn json(&self, live: &Config) -> Value {
         let (by, rule, action, level, figures) = match &self.cause {
             Cause::Rule(told, done) => {
@@ -92,33 +93,34 @@ impl Refusal {
     }
 }
 
-/// The ring.
+/// The ring of the last refusals.
 #[derive(Default)]
 pub struct Refusals {
-    places: OnceLock<Box<[Mutex<Option<Refusal>>]>>,
+    entries: OnceLock<Box<[Mutex<Option<Refusal>>]>>,
     next: AtomicU64,
 }
 
 impl Refusals {
-    /// Keeps one, in the place of the oldest.
+    /// Keeps one in place of the oldest.
     pub fn keep(&self, refusal: Refusal) {
-        let places = self.places.get_or_init(|| (0..KEPT).map(|_| Mutex::new(None)).collect());
+        let entries = self.entries.get_or_init(|| (0..KEPT).map(|_| Mutex::new(None)).collect());
         let at = self.next.fetch_add(1, Relaxed) % KEPT as u64;
-        *places[at as usize].lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+        *entries[at as usize].lock() = Some(refusal);
     }
 
-    /// The latest of this request, if it is among them. Looks at all of them: for a thread of its own.
+    /// The latest refusal of this request, if it is kept. Scans the whole ring, so it must not run on the
+    /// control thread.
     pub fn find(&self, id: &str) -> Option<Refusal> {
-        let places = self.places.get()?;
+        let entries = self.entries.get()?;
         let id = Short::<64>::new(id);
-        let of_id = |place: &Mutex<Option<Refusal>>| {
-            let kept = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_id = |entry: &Mutex<Option<Refusal>>| {
+            let kept = entry.lock();
             kept.as_ref().filter(|refusal| refusal.id.as_str() == id.as_str()).cloned()
         };
-        places.iter().filter_map(of_id).max_by_key(|refusal| refusal.at)
+        entries.iter().filter_map(of_id).max_by_key(|refusal| refusal.at)
     }
 
-    /// How many there were since the start.
+    /// Refusals since the start.
     pub fn count(&self) -> u64 {
         self.next.load(Relaxed)
     }

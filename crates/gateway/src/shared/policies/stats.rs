@@ -1,14 +1,14 @@
-//! What every rule did: requests and connections by action. Kept by the rule's name, over publications and reloads.
+//! Counts requests and connections by rule and action. Kept by the rule's name, over publications and
+//! reloads.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use parking_lot::Mutex;
 use tidegate_core::policies::Action;
 
-/// What became of a request or connection by a rule's order.
+/// What a rule did with a request or connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     /// Refused with a problem document.
@@ -36,7 +36,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// All, by index.
+    /// All, by discriminant.
     pub const ALL: [Self; 11] = [
         Self::Answer,
         Self::Page,
@@ -83,45 +83,45 @@ impl From<Action> for Done {
     }
 }
 
-/// What one rule did. Counted by all workers: it is a rule in force that pays for the shared line.
+/// The counters of one rule, shared by all workers: only a rule in force pays for the contended cache line.
 #[derive(Debug)]
 pub struct RuleStats {
-    /// The rule.
+    /// The rule's name.
     pub name: Arc<str>,
     done: [AtomicU64; Done::ALL.len()],
     would: AtomicU64,
 }
 
 impl RuleStats {
-    /// Counts one.
+    /// Counts one request or connection.
     pub fn count(&self, done: Done) {
         self.done[done as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts one that an order in shadow would have decided.
+    /// Counts a request that the rule would have decided, were it not in shadow.
     pub fn count_shadow(&self) {
         self.would.fetch_add(1, Relaxed);
     }
 
-    /// How often so far.
+    /// Requests and connections so far.
     pub fn get(&self, done: Done) -> u64 {
         self.done[done as usize].load(Relaxed)
     }
 
-    /// How often an order in shadow would have decided.
+    /// Requests that the rule would have decided, were it not in shadow.
     pub fn would(&self) -> u64 {
         self.would.load(Relaxed)
     }
 }
 
-/// Every rule that was ever in force. Rules come from the configuration, and a process sees few of those.
+/// Every rule that was ever in force. Bounded by the rules of the configurations that the process has had.
 #[derive(Default)]
 pub struct Ledger(Mutex<BTreeMap<Arc<str>, Arc<RuleStats>>>);
 
 impl Ledger {
     /// A rule's counters.
     pub fn of(&self, rule: &str) -> Arc<RuleStats> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if let Some(stats) = all.get(rule) {
             return stats.clone();
         }
@@ -130,40 +130,8 @@ impl Ledger {
         all.entry(name).or_insert_with(|| Arc::new(stats)).clone()
     }
 
-    fn all(&self) -> Vec<Arc<RuleStats>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// In Prometheus's text form. `label` escapes a label's value.
-    pub fn prometheus(&self, out: &mut String, label: fn(&str) -> String) {
-        let all = self.all();
-        let name = "tidegate_rule_actions_total";
-        let help = "What rules did with requests and connections, by action.";
-        _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
-        for rule in &all {
-            for done in Done::ALL {
-                let (rule_name, n) = (label(&rule.name), rule.get(done));
-                _ = writeln!(out, "{name}{{rule=\"{rule_name}\",action=\"{}\"}} {n}", done.name());
-            }
-        }
-        let name = "tidegate_rule_would_refuse_total";
-        let help = "Requests that a rule in shadow would have decided on.";
-        _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
-        for rule in &all {
-            _ = writeln!(out, "{name}{{rule=\"{}\"}} {}", label(&rule.name), rule.would());
-        }
-    }
-
-    /// For `/v1/state`.
-    pub fn json(&self) -> Vec<Value> {
-        let rules = self.all();
-        rules
-            .iter()
-            .map(|rule| {
-                let actions: serde_json::Map<_, _> =
-                    Done::ALL.iter().map(|done| (done.name().into(), rule.get(*done).into())).collect();
-                json!({ "name": &*rule.name, "actions": actions, "would_refuse": rule.would() })
-            })
-            .collect()
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<Arc<RuleStats>> {
+        self.0.lock().values().cloned().collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Publication, and what is kept of refusals.
+//! Publication of policies, and the record of refusals.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn orders(list: Vec<ActivePolicy>) -> PolicySet {
     PolicySet::new(list)
 }
 
-fn hand() -> ConnControl {
+fn conn() -> ConnControl {
     ConnControl::new(-1)
 }
 
@@ -41,7 +41,7 @@ fn asked(tier: TierId) -> PolicyRequest<'static> {
 const NOW: Timestamp = Timestamp::from_secs(1);
 
 #[test]
-fn nothing_in_force_is_a_word_of_zero() {
+fn without_policies_in_force_the_word_is_zero() {
     let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
     assert_eq!(enforcement.word(), 0);
     enforcement.publish(
@@ -83,12 +83,12 @@ fn connections_are_woken_when_what_is_cut_off_changes_and_not_on_every_tick() {
 }
 
 #[test]
-fn an_order_is_asked_about_the_request_in_hand() {
+fn an_order_is_asked_about_the_request_in_conn() {
     let mut of_downloads = order(Action::Stop);
     of_downloads.scope.urls = Some(Paths::compile(["/files/**"]).unwrap());
     let standing =
         |orders: Vec<ActivePolicy>| PoliciesInForce { orders: PolicySet::new(orders), told: Box::default() };
-    let (hand, target) = (hand(), PathAndQuery::from_static("/files/a?b"));
+    let (hand, target) = (conn(), PathAndQuery::from_static("/files/a?b"));
     let some = standing(vec![of_downloads]);
     assert!(hand.cut_by(&some, NOW).is_none(), "nothing is known of the request");
     hand.take(&asked(TierId(0)), Some(&target));
@@ -120,7 +120,7 @@ fn an_answer_under_way_has_been_asked_about_and_is_shared_or_not() {
         orders: PolicySet::new(vec![before(first), order(Action::Stop)]),
         told: Box::default(),
     };
-    let hand = hand();
+    let hand = conn();
     hand.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
     let (ask, multicast) =
         (Policy::Ask(AuthoriserId(0)), Policy::Multicast { period: Duration::from_secs(1) });

@@ -1,9 +1,10 @@
-//! Whose session a request is of: what it shows becomes a key of the table.
+//! The session of a request: what the request shows becomes a key of the table.
 //!
-//! A key is a 128-bit number that nobody outside can choose: the nonce of a pass, which the gate has made and signed, or
-//! HMAC-SHA-256 (RFC 2104), cut to half as RFC 2104 section 5 permits, of what the client or the network chose, under a secret
-//! of this process. So no cookie value falls into one shard or bucket on purpose, no two values of different kinds are one key, and
-//! the keys that operators see tell nothing of the cookies behind them. The secret is never kept: neither is the table.
+//! A key is a 128-bit number that no client can choose: the nonce of a pass, which the gate has made and
+//! signed, or HMAC-SHA-256 (RFC 2104), truncated to half as RFC 2104 section 5 permits, of a value chosen by
+//! the client or the network, under a secret of this process. So clients cannot aim at one shard or bucket,
+//! values of different kinds never give one key, and the keys that operators see reveal nothing of the
+//! cookies. The secret is not stored; neither is the table.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,11 +19,11 @@ use crate::config::tiers::cookies;
 use crate::shared::sessions::set_cookie::{unquoted, value_kept};
 use tidegate_settings::{Session, SessionBy};
 
-/// Longest cookie value that is a session's: what browsers keep (RFC 6265 6.1). More costs time and is nobody's.
+/// Longest cookie value that may name a session: browsers keep no longer ones (RFC 6265 6.1).
 const MAX_VALUE: usize = 4096;
-/// Bits of an IPv6 address that tell one client: addresses within it are for the client to choose (RFC 4291 2.5.4).
+/// Bits of an IPv6 address that identify a client, which chooses the other bits itself (RFC 4291 2.5.4).
 const V6_CLIENT: u32 = 64;
-/// Bits kept of the address of one client's network: as of tickets.
+/// Bits that identify a client's network, as in tickets.
 const V4_PREFIX: u32 = 24;
 const V6_PREFIX: u32 = 56;
 
@@ -30,20 +31,19 @@ const V6_PREFIX: u32 = 56;
 pub(crate) struct Keys(Hmac<Sha256>);
 
 impl Keys {
-    /// With a secret of this process.
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let Ok(mac) = Hmac::new_from_slice(secret) else { unreachable!("any length will do") };
         Self(mac)
     }
 
-    /// Of the value of the application's cookie.
+    /// The key of a value of the application's cookie.
     pub(crate) fn of_cookie(&self, value: &[u8]) -> Option<SessionKey> {
         // Applications clear a cookie by emptying it.
         let is_one = !value.is_empty() && value.len() <= MAX_VALUE;
         is_one.then(|| self.hashed(b'c', value))
     }
 
-    /// Of the request's head: by the application's cookie or the address. `None`: it shows none.
+    /// The key that a request shows by its cookie, address or connection. `None`: it shows none.
     pub(crate) fn shown(
         &self,
         session: &Session,
@@ -62,8 +62,8 @@ impl Keys {
         }
     }
 
-    /// Of the application's cookie that an answer sets; the last of several is what a browser keeps. `None`: it sets none, or takes it
-    /// away.
+    /// The key of the application's cookie that an answer sets; of several, browsers keep the last. `None`:
+    /// the answer sets none, or removes it.
     pub(crate) fn set(&self, name: &str, headers: &HeaderMap, now: Timestamp) -> Option<SessionKey> {
         let mut values = headers.get_all(SET_COOKIE).iter().filter_map(|field| value_kept(field, name, now));
         self.of_cookie(values.next_back()?)
@@ -82,7 +82,7 @@ impl Keys {
         }
     }
 
-    /// The kind stands first: a cookie with the bytes of an address is another session.
+    /// The kind is hashed first, so that a cookie with the bytes of an address gives another key.
     fn hashed(&self, kind: u8, value: &[u8]) -> SessionKey {
         let mut mac = self.0.clone();
         mac.update(&[kind]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_s_value_is_the_key_and_its_secret_the_process_s() {
+    fn a_key_depends_on_the_cookie_value_and_the_secret_alone() {
         let session = by(SessionBy::Cookie);
         let one = of(&session, "a=b; JSESSIONID=one; c=d", "192.0.2.1");
         assert!(one.is_some());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_sets_is_what_comes_back() {
+    fn the_key_of_a_set_cookie_is_that_of_the_cookie_sent_back() {
         let session = by(SessionBy::Cookie);
         let keys = Keys::new(&SECRET);
         let fields = ["other=1", "JSESSIONID=old; Path=/", "JSESSIONID=new; Path=/; HttpOnly"];
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_apart_as_far_as_clients_cannot_choose_them() {
+    fn address_bits_that_clients_can_choose_do_not_change_the_key() {
         use SessionBy::{Ip, IpPrefix};
         for (key, one, other, is_same) in [
             (Ip, "192.0.2.1", "192.0.2.1", true),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_sessions_of_their_own() {
+    fn each_connection_has_its_own_key() {
         let keys = Keys::new(&SECRET);
         let of = |connection| {
             let client = [192, 0, 2, 1].into();

@@ -1,4 +1,4 @@
-//! What a browser keeps of a cookie that an answer sets (RFC 6265 5.2 and 5.3).
+//! What browsers keep of a `Set-Cookie` header (RFC 6265 5.2 and 5.3).
 
 use std::ops::RangeInclusive;
 
@@ -10,8 +10,9 @@ use tidegate_core::units::Timestamp;
 const MONTHS: [&[u8; 3]; 12] =
     [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
 
-/// The value that a browser sends back of `name=value; Path=/…`, empty if the cookie is taken away: applications write anything into
-/// one that is to go, the same for everybody (PHP: `deleted`). `None`: another cookie is set.
+/// The value that browsers send back of `name=value; Path=/…`. Empty if the header removes the cookie:
+/// applications then write one value for all visitors into it (PHP: `deleted`). `None`: the header sets
+/// another cookie.
 pub(crate) fn value_kept<'h>(field: &'h HeaderValue, name: &str, now: Timestamp) -> Option<&'h [u8]> {
     let mut pairs = field.as_bytes().split(|b| *b == b';').map(pair);
     let (given, value) = pairs.next()??;
@@ -30,7 +31,7 @@ pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// `Max-Age` counts before `Expires`; of several the last that can be read.
+/// `Max-Age` wins over `Expires`; of several, the last valid one wins.
 fn is_taken_away<'h>(attributes: impl Iterator<Item = (&'h [u8], &'h [u8])>, now: Timestamp) -> bool {
     let (mut by_age, mut by_date) = (None, None);
     for (name, value) in attributes {
@@ -43,14 +44,15 @@ fn is_taken_away<'h>(attributes: impl Iterator<Item = (&'h [u8], &'h [u8])>, now
     by_age.or(by_date).unwrap_or(false)
 }
 
-/// Whether so many seconds are none. `None`: it is no number (5.2.2).
+/// Whether a `Max-Age` is zero or less. `None`: it is not a number (5.2.2).
 fn is_no_age(value: &[u8]) -> Option<bool> {
     let digits = value.strip_prefix(b"-").unwrap_or(value);
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| digits.len() < value.len() || digits.iter().all(|d| *d == b'0'))
 }
 
-/// Whether a date is over. `None`: it is none (5.1.1, which takes dashes, years of two digits and parts in any order).
+/// Whether a date has passed. `None`: it is not a date (5.1.1, which allows dashes, two-digit years and parts
+/// in any order).
 fn is_past(text: &[u8], now: Timestamp) -> Option<bool> {
     let is_delimiter = |b: &u8| matches!(b, 0x09 | 0x20..=0x2f | 0x3b..=0x40 | 0x5b..=0x60 | 0x7b..=0x7e);
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
@@ -89,7 +91,7 @@ fn month_of(token: &[u8]) -> Option<i8> {
     (1..).zip(&MONTHS).find(|(_, name)| begins(name)).map(|(month, _)| month)
 }
 
-/// What a token begins with, if that is a number of so many digits.
+/// The number that a token begins with, if it has a permitted count of digits.
 fn number(token: &[u8], digits: RangeInclusive<usize>) -> Option<i16> {
     let n = token.iter().take_while(|b| b.is_ascii_digit()).count();
     digits.contains(&n).then(|| token[..n].iter().fold(0, |sum, digit| sum * 10 + i16::from(digit - b'0')))

@@ -1,8 +1,8 @@
-//! The admin API against pages of other people in the operator's browser, and against a second gate.
+//! The admin API: requests from other sites' pages, a second gate, methods, problems, tokens.
 
 use tidegate_gateway::server::{Server, Source};
 
-use crate::whole::harness::{Gate, Origin, ask};
+use crate::whole::harness::{Gate, Origin, api, ask};
 
 const PLAIN: &str = r#"
 [origin]
@@ -10,7 +10,7 @@ replicas = ["ORIGIN"]
 "#;
 
 #[test]
-fn foreign_pages_change_and_learn_nothing() {
+fn pages_of_other_sites_are_refused() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let port = gate.admin.port();
@@ -24,7 +24,7 @@ fn foreign_pages_change_and_learn_nothing() {
         // A form on any page: a "simple" request, sent without asking first.
         ("POST", "/v1/drain", format!("Host: 127.0.0.1:{port}\r\nOrigin: https://evil.example\r\n"), "403"),
         ("POST", "/v1/drain", format!("Host: localhost:{port}\r\nOrigin: null\r\n"), "403"),
-        // A page whose name now leads to loopback (DNS rebinding) is of the same origin.
+        // After DNS rebinding, a page whose name resolves to loopback is of the same origin.
         ("POST", "/v1/drain", "Host: evil.example\r\nOrigin: http://evil.example\r\n".into(), "403"),
         ("GET", "/v1/state", "Host: evil.example:9090\r\n".into(), "403"),
         ("GET", "/v1/state", "Host: 127.0.0.1.evil.example\r\n".into(), "403"),
@@ -53,23 +53,17 @@ fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
-fn api(gate: &Gate, method: &str, path: &str, body: &str) -> String {
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
-    ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"))
-}
-
 fn json(answer: &str) -> serde_json::Value {
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
 }
 
 #[test]
-fn a_given_capacity_says_so_and_cannot_be_discovered() {
+fn a_given_capacity_can_be_set_but_not_discovered() {
     let origin = Origin::start();
     let toml = format!("{PLAIN}max_in_flight = 7\n[capacity]\nrate = 100\nceiling = 120\nfloor = 5\n");
     let gate = Gate::start(&origin, &toml);
-    let got = json(&api(&gate, "GET", "/v1/capacity", ""));
+    let got = json(&api(&gate, "GET", "/v1/capacity", "", ""));
     for (key, wanted) in [
         ("rate", serde_json::json!(100.0)),
         ("outflow", serde_json::json!(100.0)),
@@ -84,17 +78,17 @@ fn a_given_capacity_says_so_and_cannot_be_discovered() {
     }
     // In force at once, and within the operator's bounds.
     for (asked, wanted) in [(110.0, 110.0), (500.0, 120.0), (0.0, 5.0)] {
-        let got = json(&api(&gate, "PUT", "/v1/capacity", &format!("{{\"rate\": {asked}}}")));
+        let got = json(&api(&gate, "PUT", "/v1/capacity", "", &format!("{{\"rate\": {asked}}}")));
         assert_eq!(got["rate"].as_f64(), Some(wanted), "{got}");
         assert_eq!(gate.server().shared().admission.capacity().get(), wanted);
     }
-    let refused = api(&gate, "POST", "/v1/capacity/rediscover", "");
+    let refused = api(&gate, "POST", "/v1/capacity/rediscover", "", "");
     assert_eq!(status(&refused), "409", "{refused}");
     assert!(refused.contains("not discovered"), "{refused}");
 }
 
 #[test]
-fn every_resource_says_what_it_takes() {
+fn every_resource_lists_its_methods() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     for (path, wrong, allowed) in [
@@ -104,16 +98,16 @@ fn every_resource_says_what_it_takes() {
         ("/v1/reload", "GET", "POST, OPTIONS"),
     ] {
         for (method, wanted) in [(wrong, "405"), ("OPTIONS", "204")] {
-            let answer = api(&gate, method, path, "");
+            let answer = api(&gate, method, path, "", "");
             assert_eq!(status(&answer), wanted, "{method} {path}");
             assert!(answer.contains(&format!("allow: {allowed}\r\n")), "{method} {path}: {answer}");
         }
     }
-    assert_eq!(status(&api(&gate, "OPTIONS", "/v1/nothing", "")), "404");
+    assert_eq!(status(&api(&gate, "OPTIONS", "/v1/nothing", "", "")), "404");
 }
 
 #[test]
-fn whatever_is_wrong_is_a_problem_document() {
+fn every_error_is_a_problem_document() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let long = format!("{{\"rate\": 1, \"x\": \"{}\"}}", "y".repeat(70_000));
@@ -129,7 +123,7 @@ fn whatever_is_wrong_is_a_problem_document() {
         ("POST", "/v1/capacity/rediscover", "", "409", "conflict", "given"),
         ("POST", "/v1/feedback", "{}", "400", "bad-request", "admitted: expected a value"),
     ] {
-        let answer = api(&gate, method, path, body);
+        let answer = api(&gate, method, path, "", body);
         assert_eq!(status(&answer), wanted, "{method} {path}: {answer}");
         assert!(answer.contains("content-type: application/problem+json\r\n"), "{answer}");
         let problem = json(&answer);
@@ -147,13 +141,7 @@ fn a_read_token_reads_and_changes_nothing() {
     let origin = Origin::start();
     let tokens = "[listen]\nadmin_token = \"the-token-that-may-write\"\nadmin_read_token = \"the-token-that-may-read\"\n";
     let gate = Gate::start(&origin, &format!("{tokens}{PLAIN}[capacity]\nrate = 100\n"));
-    let ask = |method: &str, path: &str, token: &str| {
-        let body = "{\"rate\": 50}";
-        let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: {length}\r\n");
-        ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"))
-    };
+    let ask = |method: &str, path: &str, token: &str| api(&gate, method, path, token, "{\"rate\": 50}");
     let (read, write) = (
         "Authorization: Bearer the-token-that-may-read\r\n",
         "Authorization: Bearer the-token-that-may-write\r\n",
@@ -175,6 +163,6 @@ fn a_read_token_reads_and_changes_nothing() {
     assert!(!gate.server().shared().is_draining());
     assert_eq!(status(&ask("PUT", "/v1/capacity", write)), "200");
     assert_eq!(gate.server().shared().admission.capacity().get(), 50.0);
-    // Health asks nobody.
+    // Health needs no token.
     assert_eq!(status(&ask("GET", "/healthz", "")), "200");
 }

@@ -1,4 +1,5 @@
-//! Many changes at once: each takes effect whole and in an order that the record tells, and no request notices.
+//! Many changes at once: each takes effect as a whole, in the order that the audit records, and no request
+//! fails.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +19,7 @@ name = "search"
 match = { path = "/search*" }
 "#;
 
-/// One connection, kept open.
+/// A connection that is kept open.
 struct Talk(TcpStream);
 
 impl Talk {
@@ -42,7 +43,7 @@ impl Talk {
     }
 }
 
-/// The record, the oldest first.
+/// The audit, the oldest record first.
 fn record(gate: &Gate) -> Vec<Value> {
     let (mut all, mut before) = (Vec::new(), String::new());
     loop {
@@ -59,7 +60,7 @@ fn record(gate: &Gate) -> Vec<Value> {
 const NAME: &str = "/v1/tunables/queue.max_length";
 
 #[test]
-fn what_is_set_and_what_is_taken_back_is_on_record_in_the_order_in_which_it_took_effect() {
+fn concurrent_changes_are_recorded_in_the_order_in_which_they_took_effect() {
     const EACH: u64 = 100;
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
@@ -72,7 +73,11 @@ fn what_is_set_and_what_is_taken_back_is_on_record_in_the_order_in_which_it_took
                     let value = 1_000 * who + n;
                     let (status, _, one) = talk.ask("PUT", NAME, "", &json!({ "value": value }).to_string());
                     let one: Value = one.parse().unwrap();
-                    assert_eq!((status, &one["value"]), (200, &json!(value)), "somebody else's: {one}");
+                    assert_eq!(
+                        (status, &one["value"]),
+                        (200, &json!(value)),
+                        "another client's value: {one}"
+                    );
                 }
             });
         }
@@ -99,7 +104,7 @@ fn what_is_set_and_what_is_taken_back_is_on_record_in_the_order_in_which_it_took
 }
 
 #[test]
-fn nobody_takes_back_what_they_have_not_seen() {
+fn a_reset_with_an_old_etag_is_refused() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let mut talk = Talk::to(gate.admin);
@@ -139,7 +144,7 @@ fn a_thousand_changes_fail_no_request() {
                 }
             });
         }
-        // Also if something fails, or the visitors would go on for ever.
+        // Also if an assertion fails, or the visitors would go on for ever.
         let _over = Over(&is_over);
         let mut talk = Talk::to(gate.admin);
         for n in 0..1_000_u64 {

@@ -1,10 +1,10 @@
-//! A class's ingress at the door of a whole gate.
+//! The ingress bucket of a class.
 
 use tidegate_core::measure::Event;
 
 use crate::whole::harness::{Gate, Origin, ask, cookies, get, until};
 
-/// One request, and the next one in a thousand seconds.
+/// A bucket that admits one request, and the next one after a thousand seconds.
 fn gate(origin: &Origin, more: &str) -> Gate {
     let ingress = format!("[class.ingress]\nrate = 0.001\nburst = 1\n{more}");
     Gate::start(
@@ -17,7 +17,7 @@ fn gate(origin: &Origin, more: &str) -> Gate {
 }
 
 #[test]
-fn what_is_beyond_a_class_s_rate_is_told_when_to_come_again() {
+fn a_request_beyond_the_rate_of_its_class_gets_retry_after() {
     let origin = Origin::start();
     let gate = gate(&origin, "");
     assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 200"));
@@ -31,26 +31,26 @@ fn what_is_beyond_a_class_s_rate_is_told_when_to_come_again() {
 }
 
 #[test]
-fn or_gets_a_place_for_the_instant_at_which_it_would_pass() {
+fn a_request_beyond_the_rate_may_wait_in_the_room_instead() {
     let origin = Origin::start();
     let gate = gate(&origin, "refuse = \"room\"");
     assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 200"));
     let answer = accepting(&gate, "application/problem+json");
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("tg"), "{answer}");
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (0, 1));
-    // Its place is kept, although the origin is idle, and not paid for again.
+    // Its position is kept although the origin is idle, and the bucket is not charged again.
     let again = get(gate.http, "/", &cookies(&answer));
     assert!(again.starts_with("HTTP/1.1 503"), "{again}");
     assert_eq!((gate.count(Event::TicketEarly), gate.count(Event::IngressHeld)), (1, 1));
 }
 
-/// A GET of somebody without cookies.
+/// A GET without cookies.
 fn accepting(gate: &Gate, accept: &str) -> String {
     let fields = format!("Host: shop.example\r\nAccept: {accept}\r\nConnection: close");
     ask(gate.http, &format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"))
 }
 
-/// Seconds, of `Retry-After`.
+/// The seconds of `Retry-After`.
 fn retry_after(answer: &str) -> Option<u64> {
     let field = answer
         .lines()
@@ -59,11 +59,11 @@ fn retry_after(answer: &str) -> Option<u64> {
 }
 
 #[test]
-fn but_nothing_is_held_for_those_who_would_not_come_back() {
+fn no_position_is_held_for_visitors_that_cannot_come_back() {
     let origin = Origin::start();
     let gate = gate(&origin, "refuse = \"room\"");
     assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 200"));
-    // A place taken from the bucket is a thousand seconds for whoever comes next.
+    // A position delays the next visitor by a thousand seconds.
     for accept in ["application/json", "*/*", "application/json"] {
         let answer = accepting(&gate, accept);
         assert!(answer.starts_with("HTTP/1.1 503") && !answer.contains("ticket"), "{accept}: {answer}");
@@ -71,20 +71,20 @@ fn but_nothing_is_held_for_those_who_would_not_come_back() {
         assert!(retry_after(&answer).is_some_and(|s| (900..=1_000).contains(&s)), "{accept}: {answer}");
     }
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (3, 0));
-    // So the first who can wait is told what it takes, and so is the second.
+    // So the first visitor that can wait is told its true wait, and so is the second.
     let page = accepting(&gate, "text/html");
     assert!(page.contains("text/html") && retry_after(&page).is_some_and(|s| s <= 1_010), "{page}");
     let program = accepting(&gate, "application/problem+json");
     assert!(program.contains("\"ticket\"") && retry_after(&program).is_some_and(|s| s > 1_900), "{program}");
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (3, 2));
-    // Whoever shows a cookie of the gate's has understood an answer of it, whatever it accepts.
+    // A visitor that shows a cookie of the gate can come back, whatever it accepts.
     let third = get(gate.http, "/", &cookies(&page).replace("tg0=", "x="));
     assert!(cookies(&third).contains("tg0="), "{third}");
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (3, 3));
 }
 
 #[test]
-fn requests_that_match_no_class_wait_by_the_name_they_have_everywhere() {
+fn requests_without_a_class_can_be_named_default_in_room_classes() {
     let origin = Origin::start();
     let gate = Gate::start(
         &origin,
@@ -92,5 +92,5 @@ fn requests_that_match_no_class_wait_by_the_name_they_have_everywhere() {
          [[class]]\nname = \"free\"\nmatch = { path = \"/free\" }\n",
     );
     until(|| get(gate.http, "/", "a=b"), |answer| answer.contains("set-cookie: tg0="));
-    assert!((0..5).all(|_| get(gate.http, "/free", "").ends_with("served")), "of another class");
+    assert!((0..5).all(|_| get(gate.http, "/free", "").ends_with("served")), "another class");
 }

@@ -1,8 +1,8 @@
-//! What the gate says about itself.
+//! The access log and the metrics.
 
 use std::io::{Read, Write};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, get, read_head, until};
+use crate::whole::harness::{Gate, Origin, admin, connect, get, read_head, until};
 
 #[test]
 fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
@@ -17,7 +17,7 @@ fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
     let lines = until(read, |text| text.contains("/one"));
     assert!(lines.contains(&format!("\"replica\":\"{}\"", origin.address)), "{lines}");
     std::fs::rename(&path, &moved).unwrap();
-    // The test's gate has no file to read again, and rotation must not depend on a right one.
+    // This gate has no file to reload, and rotation must not depend on one.
     let _ = gate.server().control().store().reload();
     get(gate.http, "/two", "");
     until(read, |text| text.contains("/two"));
@@ -25,7 +25,7 @@ fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
 }
 
 #[test]
-fn what_the_dispatchers_count_is_in_the_metrics() {
+fn the_counters_of_the_dispatchers_are_in_the_metrics() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, "[origin]\nreplicas = [\"ORIGIN\"]\n");
     let mut visitor = connect(gate.http);
@@ -35,7 +35,7 @@ fn what_the_dispatchers_count_is_in_the_metrics() {
     read_head(&mut visitor).unwrap();
     visitor.write_all(b"1234").unwrap();
     visitor.read_exact(&mut [0; 4]).unwrap();
-    let metrics = || ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let metrics = || admin(&gate, "/metrics");
     until(metrics, |text| text.contains("\ntidegate_upgrade_bytes_total 8\n"));
     let text = metrics();
     for line in ["tidegate_open_tunnels 1", "tidegate_origin_connects_total 1", "tidegate_retries_total 0"] {
@@ -49,14 +49,17 @@ fn metrics_are_named_as_prometheus_asks() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, "[origin]\nreplicas = [\"ORIGIN\"]\n");
     get(gate.http, "/", "");
-    let text = ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let text = admin(&gate, "/metrics");
     let mut families: Vec<(&str, &str)> = Vec::new();
     let (mut helped, mut seen) = ("", 0);
     for line in text.split_once("\r\n\r\n").unwrap().1.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, words) = help.split_once(' ').unwrap();
             assert!(!words.is_empty() && words.ends_with('.'), "{line}");
-            assert!(!families.iter().any(|(known, _)| *known == name), "twice, or not in one piece: {line}");
+            assert!(
+                !families.iter().any(|(known, _)| *known == name),
+                "a family occurs twice or is not contiguous: {line}"
+            );
             helped = name;
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();

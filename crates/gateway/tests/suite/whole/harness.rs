@@ -1,4 +1,4 @@
-//! A whole gate in this process, before an origin that does as it is told.
+//! A whole gate in this process, in front of an origin that the test controls.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use tidegate_core::measure::{Event, Snapshot};
 use tidegate_gateway::server::{Server, Source};
 use tidegate_settings::{Capacity, Override, Settings};
 
-/// A test that hangs fails.
+/// A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers every request; those for `/hold` not before [`Origin::release`].
+/// An origin that answers every request, those for `/hold` only after [`Origin::release`].
 pub struct Origin {
     pub address: SocketAddr,
     held: Arc<Held>,
@@ -22,8 +22,14 @@ pub struct Origin {
 
 #[derive(Default)]
 struct Held {
-    state: Mutex<(usize, bool)>,
+    state: Mutex<HeldState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct HeldState {
+    requests: usize,
+    is_released: bool,
 }
 
 impl Origin {
@@ -45,12 +51,12 @@ impl Origin {
     pub fn holds(&self) {
         let state = self.held.state.lock().unwrap();
         let (_state, wait) =
-            self.held.changed.wait_timeout_while(state, PATIENCE, |(held, _)| *held == 0).unwrap();
-        assert!(!wait.timed_out(), "no request came to be held");
+            self.held.changed.wait_timeout_while(state, PATIENCE, |state| state.requests == 0).unwrap();
+        assert!(!wait.timed_out(), "no request is held");
     }
 
     pub fn release(&self) {
-        self.held.state.lock().unwrap().1 = true;
+        self.held.state.lock().unwrap().is_released = true;
         self.held.changed.notify_all();
     }
 }
@@ -59,9 +65,9 @@ fn answer(mut stream: TcpStream, held: &Held) {
     while let Some(head) = read_head(&mut stream) {
         if head.starts_with("GET /hold") {
             let mut state = held.state.lock().unwrap();
-            state.0 += 1;
+            state.requests += 1;
             held.changed.notify_all();
-            drop(held.changed.wait_while(state, |(_, released)| !*released).unwrap());
+            drop(held.changed.wait_while(state, |state| !state.is_released).unwrap());
         }
         if head.starts_with("GET /drip") {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n");
@@ -91,7 +97,7 @@ fn answer(mut stream: TcpStream, held: &Held) {
     }
 }
 
-/// A head, whole; `None` at the end.
+/// A whole head; `None` at the end of the stream.
 pub fn read_head(stream: &mut TcpStream) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -103,7 +109,7 @@ pub fn read_head(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// A gate with its state in a directory of its own; stopped at the end of the test.
+/// A gate with a state directory of its own; stopped when dropped.
 pub struct Gate {
     pub http: SocketAddr,
     pub admin: SocketAddr,
@@ -112,17 +118,17 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// `toml` goes on top of ephemeral ports and one worker; `ORIGIN` in it is the origin's address.
+    /// Starts a gate with one worker on ephemeral ports. `ORIGIN` in `toml` stands for the origin's address.
     pub fn start(origin: &Origin, toml: &str) -> Self {
         Self::start_with(origin, toml, |_| Vec::new())
     }
 
-    /// As [`Gate::start`]; a reload reads the settings from what `overrides` makes of the state directory.
+    /// As [`Gate::start`]. A reload reads only the overrides, made from the state directory.
     pub fn start_with(origin: &Origin, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
         Self::begin(origin.address, toml, |state| Source { file: None, overrides: overrides(state) })
     }
 
-    /// As [`Gate::start_with`], before any origin.
+    /// As [`Gate::start_with`], in front of any origin.
     pub fn before(origin: SocketAddr, toml: &str, overrides: impl FnOnce(&Path) -> Vec<Override>) -> Self {
         Self::begin(origin, toml, |state| Source { file: None, overrides: overrides(state) })
     }
@@ -132,7 +138,7 @@ impl Gate {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
         let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
-        // Everybody is let in, unless a test says otherwise.
+        // Every request is admitted, unless the test sets a capacity.
         if settings.capacity == Capacity::default() {
             settings.capacity.estimator = "fixed".into();
         }
@@ -145,7 +151,7 @@ impl Gate {
         Self { http: server.http(), admin: server.admin(), server: Some(server), state }
     }
 
-    /// As [`Gate::start`], from a file, which [`Gate::reload`] changes.
+    /// As [`Gate::start`], with a file that [`Gate::reload`] changes.
     pub fn start_from_file(origin: &Origin, toml: &str) -> Self {
         Self::begin(origin.address, toml, |state| Source {
             file: Some(state.join("gate.toml")),
@@ -153,7 +159,7 @@ impl Gate {
         })
     }
 
-    /// Reads this in place of the file.
+    /// Replaces the file and reloads it.
     pub fn reload(&self, origin: &Origin, toml: &str) {
         let text = toml.replace("ORIGIN", &origin.address.to_string());
         std::fs::write(self.state.join("gate.toml"), text).unwrap();
@@ -162,10 +168,7 @@ impl Gate {
 
     /// `GET` of the admin API, as JSON.
     pub fn admin(&self, target: &str) -> serde_json::Value {
-        let answer = ask(
-            self.admin,
-            &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
-        );
+        let answer = admin(self, target);
         let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
         serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))
     }
@@ -178,7 +181,7 @@ impl Gate {
         self.server.as_ref().unwrap()
     }
 
-    /// How often `event` happened so far.
+    /// How often `event` has happened.
     pub fn count(&self, event: Event) -> u64 {
         let shared = self.server().shared();
         Snapshot::take(shared.shards.iter().map(|s| &**s), shared.clock.now()).event(event)
@@ -194,14 +197,14 @@ impl Drop for Gate {
     }
 }
 
-/// Connects with a time limit on everything.
+/// Connects, with a time limit on reads.
 pub fn connect(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-/// One request on a connection of its own, which it must ask to be closed; the whole answer.
+/// Sends a request, which must ask for the connection to be closed, and returns the whole answer.
 pub fn ask(to: SocketAddr, request: &str) -> String {
     let mut stream = connect(to);
     stream.write_all(request.as_bytes()).unwrap();
@@ -210,7 +213,7 @@ pub fn ask(to: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A program's GET with these cookies.
+/// A GET with these cookies and without `Accept`, as of a program.
 pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
     ask(
         to,
@@ -220,12 +223,20 @@ pub fn get(to: SocketAddr, target: &str, cookies: &str) -> String {
     )
 }
 
-/// What the admin API says.
+/// The admin API's answer to a GET.
 pub fn admin(gate: &Gate, target: &str) -> String {
-    ask(gate.admin, &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))
+    api(gate, "GET", target, "", "")
 }
 
-/// What a browser would send back of an answer's cookies.
+/// The admin API's answer to a request with these headers.
+pub fn api(gate: &Gate, method: &str, target: &str, fields: &str, body: &str) -> String {
+    let length = body.len();
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n");
+    ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"))
+}
+
+/// The cookies that a browser would send back after an answer.
 pub fn cookies(answer: &str) -> String {
     let set = answer
         .lines()
@@ -233,8 +244,8 @@ pub fn cookies(answer: &str) -> String {
     set.map(|(_, v)| v.split(';').next().unwrap_or_default()).collect::<Vec<_>>().join("; ")
 }
 
-/// Asks until `good` says so of the answer, or time is over.
-#[expect(clippy::disallowed_methods, reason = "a test's own patience")]
+/// Repeats `ask` until its answer is `good`, for [`PATIENCE`] at most.
+#[expect(clippy::disallowed_methods, reason = "the patience of a test")]
 pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> String {
     let start = std::time::Instant::now();
     loop {
@@ -246,14 +257,15 @@ pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> St
     }
 }
 
-/// A server whose answers a function makes of heads: whole, with their framing. Tells how many came.
+/// A server whose answers, with their framing, a function makes from the heads of requests. Counts the
+/// requests.
 pub struct Scripted {
     pub address: SocketAddr,
     pub came: Arc<AtomicU32>,
 }
 
 impl Scripted {
-    /// `answer` gets the head and how many came before.
+    /// `answer` gets the head and the number of requests before.
     pub fn start(answer: impl Fn(&str, u32, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -278,14 +290,14 @@ impl Scripted {
     }
 }
 
-/// Sends an answer with a length.
+/// Sends an answer with `Content-Length`.
 pub fn reply(stream: &mut TcpStream, status: &str, fields: &str, body: &str) {
     let length = body.len();
     let _ = stream
         .write_all(format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n{body}").as_bytes());
 }
 
-/// Opens when it is told to.
+/// Lets threads wait until it is opened.
 #[derive(Default)]
 pub struct Latch {
     is_open: Mutex<bool>,

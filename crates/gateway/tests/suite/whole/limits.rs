@@ -1,4 +1,4 @@
-//! Limits on a whole request: each counted once, as what it is.
+//! Limits on a whole request; each violation is counted once, under its own name.
 
 use std::io::{Read, Write};
 
@@ -14,7 +14,7 @@ request_timeout = "200ms"
 "#;
 
 #[test]
-fn an_origin_that_takes_too_long_is_not_a_visitor_who_left() {
+fn a_late_origin_is_not_counted_as_a_visitor_that_left() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHORT);
     let answer = get(gate.http, "/hold", "");
@@ -24,12 +24,12 @@ fn an_origin_that_takes_too_long_is_not_a_visitor_who_left() {
 }
 
 #[test]
-fn the_answer_s_body_is_part_of_the_request() {
+fn the_time_limit_covers_the_body_of_the_answer() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHORT);
     let mut visitor = connect(gate.http);
     visitor.write_all(b"GET /drip HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
-    // Broken off, not ended: how the socket says so is the system's business.
+    // Cut off, not ended; how the socket reports it depends on the system.
     let mut answer = Vec::new();
     let _ = visitor.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 200") && !answer.ends_with(b"0\r\n\r\n"));

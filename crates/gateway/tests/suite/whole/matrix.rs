@@ -1,5 +1,5 @@
-//! Every criterion of WAC 3.1 with every policy of 3.2 and every action of 3.3, from a figure through a rule of the file to what
-//! a client sees. One gate has a rule for each of them, told apart by their URLs.
+//! Every criterion of WAC 3.1 with every policy of 3.2 and every action of 3.3, from the figure to what a
+//! client sees. One gate has a rule for each combination, with URLs of its own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use tidegate_gateway::shared::policies::stats::Done;
 
-use crate::whole::harness::{Gate, Origin, Scripted, ask, connect, cookies, get, read_head, reply, until};
-use crate::whole::orders::{Seen, read_out};
+use crate::whole::harness::{Gate, Origin, Scripted, api, connect, cookies, get, read_head, reply, until};
+use crate::whole::policies::{Seen, read_out};
 
-/// Criterion, name, and its detector: a real figure that is red from the first requests on, and stays so.
+/// Criterion, name, and its detector: a real figure that is red from the first requests on and stays red.
 const CRITERIA: [(&str, &str, &str); 9] = [
     ("a", "requests", "kind = \"request-rate\"\nred = 0.001\n"),
     ("a", "accepts", "kind = \"connection-rate\"\nred = 0.001\n"),
@@ -83,7 +83,7 @@ hold = "0s"
 priority = 200
 "#;
 
-/// The file: detectors that are red, their twins that never are, and all rules.
+/// The configuration: detectors that become red, a twin of each that never does, and all rules.
 fn shop(fraud: &Scripted) -> String {
     let mut text = SHOP.replace("FRAUD", &fraud.address.to_string());
     for (letter, name, detector) in CRITERIA {
@@ -96,7 +96,7 @@ fn shop(fraud: &Scripted) -> String {
             text += &format!("calm = \"1h\"\n[[detector]]\nname = \"no_{name}\"\n{never}");
             rule(&mut text, &format!("no_{name}"), "refuse-answer", "", "then = \"refuse\"\n");
         }
-        // Another application and another lighter URL stand before these in the file.
+        // Another authoriser and another lighter URL come first in the file.
         for action in ACTIONS {
             let to = if action == "lighter" { "to = \"lite\"\n" } else { "" };
             for (then, more) in
@@ -118,7 +118,7 @@ fn shop(fraud: &Scripted) -> String {
     text
 }
 
-/// A rule for `/NAME/WHAT`, that and below, and for `urls`.
+/// A rule for `/NAME/WHAT`, everything below, and `urls`.
 fn rule(text: &mut String, name: &str, what: &str, urls: &str, keys: &str) {
     *text += &format!(
         "[[rule]]\nname = \"{name}-{what}\"\nwhen = 'levels.{name} == \"red\" && levels.arm == \"red\"'\nhold = \"0s\"\n\
@@ -127,13 +127,12 @@ fn rule(text: &mut String, name: &str, what: &str, urls: &str, keys: &str) {
 }
 
 fn say(gate: &Gate, signal: &str, value: &str) {
-    let (body, length) = (format!("{{\"value\": \"{value}\"}}"), value.len() + 13);
-    let head = format!("PUT /v1/signals/{signal} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}");
-    let answer = ask(gate.admin, &format!("{head}\r\nConnection: close\r\n\r\n{body}"));
+    let body = format!("{{\"value\": \"{value}\"}}");
+    let answer = api(gate, "PUT", &format!("/v1/signals/{signal}"), "", &body);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// Waits until as many rules are in force as are wanted.
+/// Waits until so many rules are in force.
 fn in_force(gate: &Gate, wanted: usize) {
     let count = || {
         let state = gate.admin("/v1/state");
@@ -159,7 +158,7 @@ fn is_served(gate: &Gate, target: &str, fields: &str) {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("served"), "{target}: {answer}");
 }
 
-/// What a browser sees of a refusal.
+/// Checks what a browser sees of a refusal.
 fn is_refused(gate: &Gate, target: &str, rule: &str, action: &str) {
     let seen = see(gate, target, "Accept: text/html\r\n");
     let Seen::End(answer) = &seen else {
@@ -191,7 +190,7 @@ fn is_refused(gate: &Gate, target: &str, rule: &str, action: &str) {
     }
 }
 
-// Long because: one gate goes through calm, congestion and calm again, and each part needs the one before.
+// One long test: the gate goes through calm, congestion and calm again, and each part needs the one before.
 #[test]
 fn every_criterion_brings_about_every_policy_with_every_action() {
     let fraud = Scripted::start(|_, _, stream| reply(stream, "403 No", "", ""));
@@ -205,7 +204,7 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
     let rules = gate.server().shared().config.load().settings.rule.len();
     let never = CRITERIA.iter().filter(|(letter, ..)| *letter != "h").count();
 
-    // Calm: everything is served, and all figures become what they are.
+    // Calm: everything is served, and the figures are established.
     let mut dripping: Vec<_> =
         CRITERIA.iter().map(|(_, name, _)| send(&gate, &format!("/drip/{name}"), "")).collect();
     for stream in &mut dripping {
@@ -232,7 +231,7 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
 
     say(&gate, "arm", "red");
     in_force(&gate, rules - never - 1);
-    // What was being sent is cut off.
+    // Answers under way are cut off.
     for mut stream in dripping {
         assert_eq!(read_out(&mut stream), Seen::Reset(String::new()));
     }
@@ -259,7 +258,7 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
             |answer| answer.contains("set-cookie: tg0="),
         );
         assert!(get(gate.http, &format!("/{name}/reroute"), "").ends_with("\r\n\r\nlite"));
-        // Who is in stays, and may pay; so does who is spared.
+        // Admitted sessions, spared tiers and spared URLs are served.
         let new = format!("/{name}/new");
         is_refused(&gate, &new, &format!("{name}-new"), "answer");
         is_served(&gate, &new, &format!("Cookie: {session}\r\n"));
@@ -277,7 +276,7 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
             is_served(&gate, &format!("/{name}/refuse-{action}"), "");
         }
     }
-    // Before anything is read.
+    // Connections are refused before they are read.
     say(&gate, "shut", "red");
     in_force(&gate, 1);
     assert_eq!(read_out(&mut connect(gate.http)), Seen::End(String::new()));

@@ -1,7 +1,7 @@
-//! The whole gate over loopback, where its parts meet: what a unit test of one of them cannot see.
+//! Tests of a whole gate over loopback sockets.
 
 mod admin;
-mod asked;
+mod authorisers;
 mod changes;
 mod classes;
 mod figures;
@@ -9,8 +9,8 @@ mod harness;
 mod limits;
 mod matrix;
 mod multicast;
-mod orders;
-mod places;
+mod policies;
+mod positions;
 mod reload;
 mod reload_classes;
 mod rules;

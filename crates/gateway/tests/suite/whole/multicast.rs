@@ -1,4 +1,5 @@
-//! URL multicast over real sockets (WAC 3.2 e): one upstream request a period, its answer to all, private ones to nobody else.
+//! URL multicast over real sockets (WAC 3.2 e): one upstream request a period, whose answer all get unless it
+//! is private.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,7 @@ use tidegate_core::policies::{Action, Policy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::whole::harness::{Gate, Latch, Scripted, ask, connect, get, read_head, reply, until};
-use crate::whole::orders::{order, publish};
+use crate::whole::policies::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
 
@@ -20,7 +21,7 @@ fn gate(origin: &Scripted, period: Duration) -> Gate {
     gate
 }
 
-/// As many requests at once.
+/// Sends all requests at once.
 fn crowd(to: SocketAddr, requests: Vec<String>) -> Vec<String> {
     let asking: Vec<_> =
         requests.into_iter().map(|request| std::thread::spawn(move || ask(to, &request))).collect();
@@ -35,7 +36,7 @@ fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-/// Figures of the gate: upstream, shared, alone.
+/// The gate's counters: upstream, shared, alone.
 fn figures(gate: &Gate) -> (u64, u64, u64) {
     let m = &gate.server().shared().coalescer;
     (m.upstream.load(Relaxed), m.shared.load(Relaxed), m.alone.load(Relaxed))
@@ -44,7 +45,7 @@ fn figures(gate: &Gate) -> (u64, u64, u64) {
 const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
-fn one_request_goes_upstream_and_all_have_its_answer() {
+fn one_request_goes_upstream_and_all_get_its_answer() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let origin = Scripted::start(move |_, n, stream| {
@@ -53,7 +54,7 @@ fn one_request_goes_upstream_and_all_have_its_answer() {
     });
     let gate = gate(&origin, LONG);
     let to = gate.http;
-    // With and without cookies: the origin says that it is for everybody.
+    // With and without cookies, since the answer is public.
     let requests =
         (0..20).map(|n| request(&if n % 2 == 0 { format!("Cookie: id={n}\r\n") } else { String::new() }));
     let asking = std::thread::spawn({
@@ -65,7 +66,7 @@ fn one_request_goes_upstream_and_all_have_its_answer() {
     for answer in asking.join().unwrap() {
         assert!(answer.starts_with("HTTP/1.1 200") && body(&answer) == "answer 0", "{answer}");
     }
-    assert_eq!(body(&get(gate.http, "/a", "")), "answer 0", "who comes within the period has it too");
+    assert_eq!(body(&get(gate.http, "/a", "")), "answer 0", "a later request within the period");
     assert_eq!(origin.came(), 1);
     assert_eq!(figures(&gate), (1, 21, 0));
     assert_ne!(body(&get(gate.http, "/a?b", "")), "answer 0", "another URL");
@@ -76,7 +77,7 @@ fn one_request_goes_upstream_and_all_have_its_answer() {
 
 #[test]
 fn private_answers_are_never_shared() {
-    // what the origin says, what the visitors send
+    // the headers of the answer, those of the requests
     let table = [
         ("Set-Cookie: a=b\r\nCache-Control: public\r\n", ""),
         ("Cache-Control: private\r\n", ""),
@@ -105,7 +106,7 @@ fn private_answers_are_never_shared() {
 }
 
 #[test]
-fn those_whose_answer_turns_out_private_come_through_the_gate_one_by_one() {
+fn requests_whose_answer_turns_out_private_pass_the_gate_one_by_one() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let (at_once, most) =
@@ -130,7 +131,7 @@ fn those_whose_answer_turns_out_private_come_through_the_gate_one_by_one() {
     assert!(most.load(Relaxed) <= 2, "{} at once", most.load(Relaxed));
 }
 
-/// A visitor who has got the first bytes of an answer.
+/// A visitor that has received the first bytes of an answer.
 pub fn open(gate: &Gate) -> TcpStream {
     let mut stream = connect(gate.http);
     stream.write_all(request("").as_bytes()).unwrap();
@@ -142,7 +143,7 @@ pub fn open(gate: &Gate) -> TcpStream {
 }
 
 #[test]
-fn an_answer_is_streamed_to_those_who_come_while_it_comes() {
+fn an_answer_under_way_is_streamed_to_newcomers() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let origin = Scripted::start(move |_, _, stream| {
@@ -153,7 +154,7 @@ fn an_answer_is_streamed_to_those_who_come_while_it_comes() {
     });
     let gate = gate(&origin, LONG);
     let (leader, mut follower) = (open(&gate), open(&gate));
-    // Who asked first may leave: the others' answer goes on.
+    // The leader may leave; the others' answer goes on.
     drop(leader);
     latch.open();
     let mut rest = String::new();
@@ -167,7 +168,7 @@ fn failures_are_shared_too() {
     let gate = gate(&origin, LONG);
     let first = get(gate.http, "/a", "");
     assert!(first.starts_with("HTTP/1.1 500"), "{first}");
-    // For a second at most, whatever the rule's period: then somebody asks again.
+    // For a second at most, whatever the rule's period; then another request goes upstream.
     until(
         || get(gate.http, "/a", ""),
         |answer| answer.starts_with("HTTP/1.1 500") && body(answer) != "answer 0",
@@ -184,7 +185,7 @@ fn failures_are_shared_too() {
 /// Visitors of the crowd.
 const VISITORS: usize = 10_000;
 
-/// Tells the process that plays the crowd where the gate is: one process may not have the sockets of both.
+/// Tells the process that plays the crowd the gate's address. One process may not open the sockets of both.
 const CROWD: &str = "TIDEGATE_TEST_CROWD";
 
 #[test]
@@ -194,7 +195,7 @@ fn ten_thousand_visitors_are_one_request_a_second() {
     }
     let origin =
         Scripted::start(|_, _, stream| reply(stream, "200 OK", "Cache-Control: public\r\n", "the page"));
-    // The first must not have to ask before the last has come.
+    // The first connection must not time out before the last visitor has connected.
     let config = format!("{CONFIG}[limits]\nheader_timeout = \"10m\"\n");
     let gate = Gate::before(origin.address, &config, |_| Vec::new());
     let policy = Policy::Multicast { period: Duration::from_secs(1) };
@@ -212,7 +213,7 @@ fn ten_thousand_visitors_are_one_request_a_second() {
     let (upstream, shared, alone) = figures(&gate);
     let seconds = clock.now().since(began).as_secs();
     assert_eq!((shared, alone), (VISITORS as u64, 0));
-    // By the gate's own clock this is exact.
+    // By the gate's clock this is exact.
     assert!((1..=seconds + 1).contains(&upstream), "{upstream} upstream in {seconds} s");
     assert_eq!(u64::from(origin.came()), upstream);
 }
@@ -235,7 +236,7 @@ fn play_crowd(to: SocketAddr) {
     assert_eq!(served, VISITORS);
 }
 
-/// One visitor, who asks when all have come.
+/// One visitor, which sends its request when all have connected.
 async fn visit(to: SocketAddr, all: Arc<tokio::sync::Barrier>, doors: Arc<tokio::sync::Semaphore>) -> bool {
     let mut stream = {
         let _door = doors.acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Reloading with the state directory as it may be found.
+//! Reloads: another role, many tuned keys, a missing key file.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tidegate_settings::{MAX_CHANGES, Override};
 use crate::whole::harness::{Gate, Origin, get};
 
 #[test]
-fn another_role_takes_a_restart() {
+fn another_role_needs_a_restart() {
     const KEYS: &str =
         "[room]\nkeys = [\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]\n";
     let (origin, toml) = (Origin::start(), format!("{KEYS}[origin]\nreplicas = [\"ORIGIN\"]\n"));
@@ -15,11 +15,11 @@ fn another_role_takes_a_restart() {
     let tokengen = "[tokengen]\ncheck_url = \"http://check.example\"\n";
     gate.reload(&origin, &format!("role = \"tokengen\"\n{toml}{tokengen}"));
     let answer = get(gate.http, "/", "");
-    assert!(answer.starts_with("HTTP/1.1 200"), "served here, and sent nowhere else: {answer}");
+    assert!(answer.starts_with("HTTP/1.1 200"), "not served by the old role: {answer}");
 }
 
 #[test]
-fn more_may_be_tuned_than_at_once() {
+fn more_keys_may_be_tuned_than_in_one_change() {
     let classes: String = (0..30).map(|n| format!("[[class]]\nname = \"c{n}\"\n")).collect();
     let (origin, toml) = (Origin::start(), format!("[origin]\nreplicas = [\"ORIGIN\"]\n{classes}"));
     let gate = Gate::start_from_file(&origin, &toml);

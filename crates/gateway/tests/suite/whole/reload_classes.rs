@@ -1,11 +1,11 @@
-//! A class stays what it is over reloads that put others before it or take them away: whoever is of it, wherever they are.
+//! A class keeps its requests and counts over reloads that insert or remove other classes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, cookies, get, until};
+use crate::whole::harness::{Gate, Origin, admin, connect, cookies, get, until};
 
 const BEFORE: &str = r#"
 [origin]
@@ -30,7 +30,7 @@ fn send(gate: &Gate, target: &str) -> TcpStream {
 }
 
 fn metrics(gate: &Gate) -> String {
-    ask(gate.admin, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    admin(gate, "/metrics")
 }
 
 fn answer(mut stream: TcpStream) -> String {
@@ -39,7 +39,7 @@ fn answer(mut stream: TcpStream) -> String {
     answer
 }
 
-/// Waits until the state says this of the class; `null`: there is none of that name.
+/// Waits until the state shows this of the class; `null`: there is no such class.
 fn wait_for(gate: &Gate, class: &str, said: &Value) {
     let of = |state: &Value| {
         let all = state["classes"].as_array().expect("classes").clone();
@@ -64,25 +64,25 @@ fn a_class_keeps_its_requests_its_counts_and_its_queue() {
     origin.holds();
     let queued = send(&gate, "/then/a");
     wait_for(&gate, "a", &json!({ "queued": 1, "in_flight": 1, "served": 0 }));
-    // Another in front of it.
+    // Another class is inserted in front of it.
     gate.reload(&origin, &file(&["new", "a", "b"]));
     wait_for(&gate, "new", &json!({ "queued": 0, "in_flight": 0, "served": 0 }));
     wait_for(&gate, "a", &json!({ "queued": 1, "in_flight": 1, "served": 0 }));
-    assert!(get(gate.http, "/new", "").ends_with("served"), "which is in nobody's way");
+    assert!(get(gate.http, "/new", "").ends_with("served"), "the new class is served");
     let third = send(&gate, "/third/a");
     wait_for(&gate, "a", &json!({ "queued": 2, "in_flight": 1, "served": 0 }));
-    // It goes, and so does the one in front: who is there is served as before.
+    // Both classes are removed; their requests are served as before.
     gate.reload(&origin, &file(&["b"]));
     wait_for(&gate, "new", &Value::Null);
     wait_for(&gate, "a", &json!({ "queued": 2, "in_flight": 1, "served": 0 }));
-    assert!(get(gate.http, "/else/a", "").ends_with("served"), "of the default class now");
+    assert!(get(gate.http, "/else/a", "").ends_with("served"), "it is of the default class now");
     wait_for(&gate, "default", &json!({ "queued": 0, "in_flight": 0, "served": 1 }));
     origin.release();
     for stream in [held, queued, third] {
         assert!(answer(stream).ends_with("served"));
     }
     wait_for(&gate, "a", &Value::Null);
-    // It comes back, to what it was.
+    // The class comes back with its counts.
     gate.reload(&origin, &file(&["b", "a"]));
     wait_for(&gate, "a", &json!({ "queued": 0, "in_flight": 0, "served": 3 }));
     let totals = gate.server().shared().gate.totals();
@@ -90,7 +90,7 @@ fn a_class_keeps_its_requests_its_counts_and_its_queue() {
 }
 
 #[test]
-fn a_number_that_is_given_out_again_brings_no_counts_along() {
+fn a_reused_class_id_starts_with_new_counts() {
     let origin = Origin::start();
     let gate = Gate::start_from_file(&origin, &file(&["c0"]));
     for n in 1..40 {
@@ -105,7 +105,7 @@ fn a_number_that_is_given_out_again_brings_no_counts_along() {
 }
 
 #[test]
-fn a_place_in_the_room_outlives_a_reload_that_moves_its_class() {
+fn a_position_in_the_room_outlives_a_reload_that_moves_its_class() {
     let origin = Origin::start();
     let slow = "[capacity]\nestimator = \"fixed\"\nrate = 0.5\n[room]\nclasses = [\"page\"]\n";
     let file = |classes: &[&str]| file(classes).replace("[capacity]\nestimator = \"fixed\"\n", slow);
@@ -114,6 +114,9 @@ fn a_place_in_the_room_outlives_a_reload_that_moves_its_class() {
     let ticket = cookies(&waiting);
     gate.reload(&origin, &file(&["new", "page"]));
     let again = get(gate.http, "/page", &ticket);
-    assert!(!again.contains("set-cookie: tg") && again.starts_with("HTTP/1.1 503"), "a new place: {again}");
+    assert!(
+        !again.contains("set-cookie: tg") && again.starts_with("HTTP/1.1 503"),
+        "a new position: {again}"
+    );
     until(|| get(gate.http, "/page", &ticket), |answer| answer.ends_with("served"));
 }

@@ -1,4 +1,5 @@
-//! Detectors and rules in a whole gate: sources over sockets, a real node_exporter, signals over the API, what the state shows.
+//! Detectors and rules in a whole gate: sources over sockets, a real node_exporter, signals over the API, the
+//! state document.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,23 +8,23 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, read_head, until};
+use crate::whole::harness::{Gate, Origin, admin, api, read_head, until};
 
-/// What a source does with a request.
+/// How a source treats a request.
 #[derive(Clone)]
 enum Mood {
     Says(String),
-    /// Takes the request and answers nothing.
+    /// Reads the request and does not answer.
     Hangs,
-    /// Goes on without end, a little at a time.
+    /// Answers endlessly, a little at a time.
     Drips,
-    /// More than anybody wants to know.
+    /// Answers with too many bytes.
     Floods,
     Refuses,
     Closes,
 }
 
-/// A source over a socket that does as it is told.
+/// A source over a socket that the test controls.
 struct Source {
     address: SocketAddr,
     mood: Arc<Mutex<Mood>>,
@@ -76,14 +77,8 @@ fn play(mut stream: TcpStream, mood: &Mutex<Mood>) {
     };
 }
 
-fn look(gate: &Gate, path: &str) -> String {
-    ask(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-}
-
 fn state(gate: &Gate) -> Value {
-    let answer = look(gate, "/v1/state");
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    serde_json::from_str(body).unwrap_or_default()
+    gate.admin("/v1/state")
 }
 
 fn named(list: &Value, name: &str) -> Value {
@@ -91,12 +86,12 @@ fn named(list: &Value, name: &str) -> Value {
     all.into_iter().find(|one| one["name"] == name).unwrap_or_default()
 }
 
-/// Waits until the detector and the only rule are so; the state then.
+/// Waits until the detector has this level and the only rule is in force or not; returns the state.
 fn becomes(gate: &Gate, detector: &str, level: &str, in_force: bool) -> Value {
     is_told(gate, detector, in_force, |detector| detector["level"] == level)
 }
 
-/// Waits until this is told of the detector, and the only rule is so; the state then.
+/// Waits until `of` holds for the detector and the only rule is in force or not; returns the state.
 fn is_told(gate: &Gate, detector: &str, in_force: bool, of: impl Fn(&Value) -> bool) -> Value {
     let ask = || state(gate).to_string();
     let good = |answer: &str| {
@@ -132,7 +127,7 @@ hold = "0s"
 }
 
 #[test]
-fn a_source_that_fails_in_any_way_makes_the_level_unknown_and_the_rule_ends() {
+fn with_a_failing_source_the_level_is_unknown_and_the_rule_ends() {
     let (origin, red) = (Origin::start(), Mood::Says("{\"cpu\": 0.95}".into()));
     let source = Source::start(red.clone());
     let gate = Gate::start(&origin, &shop(source.address));
@@ -149,7 +144,7 @@ fn a_source_that_fails_in_any_way_makes_the_level_unknown_and_the_rule_ends() {
         (Mood::Says("{}".into()), "there is no /cpu"),
         (Mood::Says(String::new()), "not JSON"),
     ] {
-        // A machine that is busy makes a source slow, whatever else it does: that goes by with the next look.
+        // A busy host may make the source late; the next answer is in time.
         source.becomes(red.clone());
         is_told(&gate, "origin_cpu", true, |detector| {
             detector["level"] == "red" && detector["figure"] == 0.95 && detector["trouble"].is_null()
@@ -164,7 +159,7 @@ fn a_source_that_fails_in_any_way_makes_the_level_unknown_and_the_rule_ends() {
 }
 
 #[test]
-fn a_source_that_hangs_holds_up_nobody() {
+fn a_source_that_hangs_delays_no_other() {
     let origin = Origin::start();
     let (bad, good) = (Source::start(Mood::Hangs), Source::start(Mood::Says("{\"cpu\": 0.95}".into())));
     let other = format!(
@@ -188,7 +183,7 @@ impl Drop for Exporter {
 }
 
 #[test]
-fn a_real_node_exporter_is_understood() {
+fn figures_are_read_from_a_real_node_exporter() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let exporter = Command::new("prometheus-node-exporter")
         .args([format!("--web.listen-address={address}"), "--log.level=error".into()])
@@ -220,7 +215,7 @@ fn a_real_node_exporter_is_understood() {
 }
 
 #[test]
-fn this_host_is_read_without_a_source() {
+fn figures_of_this_host_need_no_source() {
     let origin = Origin::start();
     let text = "[origin]\nreplicas = [\"ORIGIN\"]\n[[detector]]\nname = \"memory\"\nkind = \"host\"\nfigure = \"memory\"\n\
                 every = \"100ms\"\nred = 1e-9\n[[rule]]\nname = \"r\"\nwhen = 'levels.memory == \"red\" && figures.memory > 0'\n";
@@ -233,27 +228,21 @@ const ALARM: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[[detector]]\nname = \"a
                      [[rule]]\nname = \"r\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\n";
 
 fn signal(gate: &Gate, method: &str, name: &str, body: &str) -> (u16, Value) {
-    let length = body.len();
-    let answer = ask(
-        gate.admin,
-        &format!(
-            "{method} /v1/signals/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        ),
-    );
+    let answer = api(gate, method, &format!("/v1/signals/{name}"), "", body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
 #[test]
-fn another_application_says_so_over_the_api() {
+fn another_application_reports_over_the_api() {
     let (origin, text) = (Origin::start(), ALARM);
     let gate = Gate::start(&origin, text);
     becomes(&gate, "alarm", "unknown", false);
     let (status, said) = signal(&gate, "PUT", "alarm", "{\"value\": \"red\", \"why\": \"drill\"}");
     assert_eq!((status, &said["value"], &said["good_for_s"]), (200, &json!(1.0), &json!(3600.0)));
     becomes(&gate, "alarm", "red", true);
-    let metrics = look(&gate, "/metrics");
+    let metrics = admin(&gate, "/metrics");
     for line in [
         "tidegate_detector_level{detector=\"alarm\",level=\"red\"} 1",
         "tidegate_detector_level{detector=\"alarm\",level=\"unknown\"} 0",
@@ -263,8 +252,12 @@ fn another_application_says_so_over_the_api() {
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line}: {metrics}");
     }
-    assert_eq!(gate.server().shared().policies.standing().orders.iter().count(), 1, "workers see it");
-    // A short word is over by itself.
+    assert_eq!(
+        gate.server().shared().policies.standing().orders.iter().count(),
+        1,
+        "not published to workers"
+    );
+    // A signal expires after its time to live.
     assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": true, \"ttl\": \"300ms\"}").1["good_for_s"], 0.3);
     becomes(&gate, "alarm", "unknown", false);
     for value in ["0.5", "0.625", "0.5"] {
@@ -273,10 +266,13 @@ fn another_application_says_so_over_the_api() {
     becomes(&gate, "alarm", "orange", false);
     assert_eq!(signal(&gate, "DELETE", "alarm", "").0, 200);
     becomes(&gate, "alarm", "unknown", false);
-    // What goes by: who said what, but not every time.
-    let audit = look(&gate, "/v1/audit");
+    // The audit records who crossed a threshold, not every figure.
+    let audit = admin(&gate, "/v1/audit");
     assert!(audit.contains("\"signal.alarm\"") && audit.contains("drill"), "{audit}");
-    assert!(audit.contains("0.5") && !audit.contains("0.625"), "a figure moves all the time: {audit}");
+    assert!(
+        audit.contains("0.5") && !audit.contains("0.625"),
+        "a figure between thresholds was recorded: {audit}"
+    );
 }
 
 #[test]
@@ -297,7 +293,7 @@ fn a_signal_is_refused_like_any_mistake() {
         assert_eq!(got, status, "{method} {name} {body}: {problem}");
         assert!(problem["detail"].as_str().unwrap_or_default().contains(told), "{problem}");
     }
-    // Lies are taken, and not believed.
+    // Implausible figures are accepted, but not used.
     assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": -1}").0, 200);
     let state = becomes(&gate, "alarm", "unknown", false);
     assert_eq!(state["rules"][0]["times"], 0);

@@ -1,4 +1,4 @@
-//! URL multicast: whose an answer is goes by what the origin was asked, and what nobody wants ends.
+//! URL multicast: which requests share an answer goes by what the origin gets, and unwanted answers end.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tidegate_core::policies::{Action, Policy};
 
 use crate::whole::harness::{Gate, Origin, Scripted, ask, connect, reply, until};
 use crate::whole::multicast::open;
-use crate::whole::orders::{order, publish};
+use crate::whole::policies::{order, publish};
 
 const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
 const BEHIND_A_PROXY: &str =
@@ -34,13 +34,13 @@ fn get(gate: &Gate, fields: &str) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
-/// What a head says in this field, all lines.
+/// All values of a header.
 fn field<'h>(head: &'h str, name: &str) -> Vec<&'h str> {
     let fields = head.lines().filter_map(|line| line.split_once(": "));
     fields.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
 }
 
-/// An origin that answers by one field of the request, for everybody.
+/// An origin that answers by one header of the request, with a public answer.
 fn echo(name: &'static str, says: &'static str) -> Scripted {
     Scripted::start(move |head, _, stream| {
         let fields = format!("Cache-Control: public\r\n{says}");
@@ -48,7 +48,7 @@ fn echo(name: &'static str, says: &'static str) -> Scripted {
     })
 }
 
-/// As [`get`], from an address of this machine's.
+/// As [`get`], from one of this host's addresses.
 fn get_from(gate: &Gate, address: [u8; 4]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stream = runtime.block_on(async {
@@ -66,7 +66,7 @@ fn get_from(gate: &Gate, address: [u8; 4]) -> String {
 }
 
 #[test]
-fn vary_by_address_selects_by_what_the_gate_says_of_it() {
+fn vary_by_address_selects_by_the_address_that_the_gate_sends() {
     let origin = echo("x-forwarded-for", "Vary: X-Forwarded-For\r\n");
     let gate = gate(origin.address, CONFIG, LONG);
     for _ in 0..2 {
@@ -77,7 +77,7 @@ fn vary_by_address_selects_by_what_the_gate_says_of_it() {
 }
 
 #[test]
-fn the_gates_own_cookies_select_nothing() {
+fn the_gates_own_cookies_do_not_select() {
     let origin = echo("cookie", "Vary: Cookie\r\n");
     let gate = gate(origin.address, CONFIG, LONG);
     for n in 0..5 {
@@ -88,7 +88,7 @@ fn the_gates_own_cookies_select_nothing() {
 }
 
 #[test]
-fn fields_that_the_origin_does_not_get_select_nothing() {
+fn headers_that_the_origin_does_not_get_do_not_select() {
     let origin = echo("accept-language", "Vary: Accept-Language\r\n");
     let gate = gate(origin.address, CONFIG, LONG);
     assert_eq!(get(&gate, "Accept-Language: de\r\nConnection: accept-language\r\n"), "for []");
@@ -98,8 +98,8 @@ fn fields_that_the_origin_does_not_get_select_nothing() {
 }
 
 #[test]
-fn what_a_proxy_says_of_the_visitors_connection_selects_without_being_named() {
-    // what the origin goes by, what one visitor's proxy says, what the others' does
+fn forwarded_headers_select_even_if_vary_does_not_name_them() {
+    // the header that the origin goes by, as one visitor's proxy sends it, as the others' does
     let table = [
         ("x-forwarded-host", "X-Forwarded-Host: evil.example\r\n", "X-Forwarded-Host: shop.example\r\n"),
         ("x-forwarded-prefix", "X-Forwarded-Prefix: /evil\r\n", ""),
@@ -114,7 +114,7 @@ fn what_a_proxy_says_of_the_visitors_connection_selects_without_being_named() {
         let first = get(&gate, &format!("X-Forwarded-For: 192.0.2.1\r\n{one}"));
         let second = get(&gate, &format!("X-Forwarded-For: 192.0.2.2\r\n{other}"));
         assert!(first.starts_with("for ") && first != second, "{name}: {first} {second}");
-        // The address makes no difference.
+        // The address does not select.
         assert_eq!(get(&gate, &format!("X-Forwarded-For: 192.0.2.3\r\n{one}")), first, "{name}");
         let same = other.replace("for=192.0.2.1", "for=\"[2001:db8::1]:80\"");
         assert_eq!(get(&gate, &format!("X-Forwarded-For: 192.0.2.4\r\n{same}")), second, "{name}");
@@ -122,14 +122,14 @@ fn what_a_proxy_says_of_the_visitors_connection_selects_without_being_named() {
     }
 }
 
-/// An origin whose answers never end; and how many of them were cut off.
+/// An origin with endless answers, and the number of those that were cut off.
 fn endless(fields: &'static str) -> (Scripted, Arc<AtomicU32>) {
     let ended = Arc::new(AtomicU32::new(0));
     let counter = ended.clone();
     let origin = Scripted::start(move |_, _, stream| {
         let head = format!("HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        // Until the gate gives it up.
+        // Until the gate closes the connection.
         let _ = stream.read(&mut [0]);
         counter.fetch_add(1, Relaxed);
     });
@@ -137,7 +137,7 @@ fn endless(fields: &'static str) -> (Scripted, Arc<AtomicU32>) {
 }
 
 #[test]
-fn event_streams_are_nobody_elses_and_end_with_their_visitor() {
+fn event_streams_are_not_shared_and_end_with_their_visitor() {
     let (origin, ended) = endless("Content-Type: text/event-stream\r\nCache-Control: public\r\n");
     let gate = gate(origin.address, CONFIG, LONG);
     let visitors = [open(&gate), open(&gate)];
@@ -147,10 +147,10 @@ fn event_streams_are_nobody_elses_and_end_with_their_visitor() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_ends_with_its_period() {
+fn an_answer_without_readers_ends_with_its_period() {
     let (origin, ended) = endless("");
     let gate = gate(origin.address, CONFIG, Duration::from_secs(1));
-    // Who reads when the period ends reads on.
+    // A reader goes on after the period.
     let reader = open(&gate);
     until(
         || {
@@ -164,7 +164,7 @@ fn an_answer_that_nobody_reads_ends_with_its_period() {
     until(|| ended.load(Relaxed).to_string(), |n| n == "2");
 }
 
-/// One place at the origin; the hasty do not wait long for it.
+/// One in-flight slot; the class "hasty" does not wait long for it.
 const CLASSES: &str = r#"
 [origin]
 replicas = ["ORIGIN"]
@@ -179,7 +179,7 @@ match = { header = { Accept-Language = "de" } }
 queue = { patience = "10ms" }
 "#;
 
-/// A gate whose origin's only place is taken.
+/// A gate whose only in-flight slot is taken.
 fn full(config: &str, who: &str) -> (Origin, Gate, std::net::TcpStream) {
     let origin = Origin::start();
     let gate = Gate::start(&origin, config);
@@ -190,7 +190,7 @@ fn full(config: &str, who: &str) -> (Origin, Gate, std::net::TcpStream) {
     (origin, gate, holds)
 }
 
-/// Asks, frees the origin's place when the request waits for it or has its answer, and tells that.
+/// Sends a request, frees the slot once the request waits for it or is answered, and returns the answer.
 fn ask_and_release(gate: &Gate, origin: &Origin, fields: &str) -> String {
     let (to, request) = (gate.http, request(&format!("{fields}Connection: close\r\n")));
     let asking = std::thread::spawn(move || ask(to, &request));
@@ -201,7 +201,7 @@ fn ask_and_release(gate: &Gate, origin: &Origin, fields: &str) -> String {
 }
 
 #[test]
-fn a_refusal_by_the_gate_is_its_classs_own_and_told_to_each() {
+fn a_refusal_by_the_gate_is_shared_within_its_class_only() {
     let (origin, gate, _holds) = full(CLASSES, "");
     let hasty = |id: &str| {
         ask(
@@ -236,7 +236,7 @@ max = 10
 "#;
 
 #[test]
-fn a_refusal_by_the_gate_is_not_for_admitted_sessions() {
+fn a_refusal_by_the_gate_is_not_shared_with_admitted_sessions() {
     let (origin, gate, _holds) = full(SESSIONS, "X-Forwarded-For: 192.0.2.1\r\n");
     let stranger = ask(gate.http, &request("X-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n"));
     assert!(stranger.starts_with("HTTP/1.1 503"), "{stranger}");

@@ -1,4 +1,4 @@
-//! What is open when SIGTERM comes.
+//! Tunnels and the shutdown.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ replicas = ["ORIGIN"]
 "#;
 
 #[test]
-fn a_tunnel_is_a_connection_and_outlives_the_start_of_a_drain() {
+fn a_drain_waits_for_a_tunnel() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let mut visitor = connect(gate.http);
@@ -37,7 +37,7 @@ fn a_tunnel_is_a_connection_and_outlives_the_start_of_a_drain() {
 }
 
 #[test]
-fn a_tunnel_opened_while_draining_is_a_tunnel() {
+fn a_tunnel_can_be_opened_while_draining() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, PLAIN);
     let mut visitor = connect(gate.http);

@@ -1,4 +1,5 @@
-//! A disk that hangs keeps only those who wait for it. A pipe that nobody reads, or writes, hangs as long as the test wants.
+//! A disk that hangs delays only the clients that wait for it. A pipe that nobody reads or writes stands for
+//! the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::whole::harness::{Gate, Origin, PATIENCE, ask, connect, get, until};
+use crate::whole::harness::{Gate, Origin, PATIENCE, admin, connect, get, until};
 
 const PLAIN: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nestimator = \"fixed\"\n";
 
@@ -16,7 +17,7 @@ fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Sends a change, whose answer is not waited for.
+/// Sends a change without waiting for its answer.
 fn send(gate: &Gate, method: &str, target: &str, body: &str) -> std::net::TcpStream {
     let mut stream = connect(gate.admin);
     let length = body.len();
@@ -31,7 +32,7 @@ fn answer(mut stream: std::net::TcpStream) -> String {
     answer
 }
 
-/// The tick goes on, visitors are served, and whoever only looks is answered.
+/// Checks that the tick goes on, visitors are served, and reading the API works.
 fn goes_on(gate: &Gate) {
     let at = |state: &serde_json::Value| state["at_ms"].as_u64().expect("a time");
     let before = at(&gate.admin("/v1/state"));
@@ -41,10 +42,10 @@ fn goes_on(gate: &Gate) {
     assert!(gate.admin("/v1/tunables/queue.max_wait")["value"].is_string());
 }
 
-/// A gate whose next record has to wait until somebody reads what it wrote.
+/// A gate whose next audit record waits until somebody reads the pipe.
 fn with_full_record(origin: &Origin) -> (Gate, File) {
     let gate = Gate::start_with(origin, PLAIN, |state| {
-        // Not usable at first: the gate opens it when there is something to record.
+        // The gate opens the file when there is something to record.
         std::fs::create_dir_all(state.join("audit.jsonl")).unwrap();
         Vec::new()
     });
@@ -58,7 +59,7 @@ fn with_full_record(origin: &Origin) -> (Gate, File) {
 }
 
 #[test]
-fn whoever_asked_for_a_drain_is_answered_before_the_gate_ends() {
+fn a_request_to_drain_is_answered_before_the_gate_ends() {
     let origin = Origin::start();
     let (gate, mut reader) = with_full_record(&origin);
     let admin = gate.admin;
@@ -66,29 +67,29 @@ fn whoever_asked_for_a_drain_is_answered_before_the_gate_ends() {
     until(|| gate.admin("/v1/state").to_string(), |state| state.contains("\"draining\":true"));
     let end = std::thread::spawn(move || drop(gate));
     until(|| std::net::TcpStream::connect(admin).is_err().to_string(), |refused| refused == "true");
-    // Nobody is left but the one whose answer waits for its record.
+    // Only the request whose answer waits for its record is left.
     while reader.read(&mut [0; 65_536]).is_ok_and(|n| n > 0) {}
     assert!(answer(asked).starts_with("HTTP/1.1 200"));
     end.join().unwrap();
 }
 
 #[test]
-fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
+fn a_hanging_audit_file_delays_the_change_only() {
     let origin = Origin::start();
     let (gate, mut reader) = with_full_record(&origin);
     let first = send(&gate, "PUT", "/v1/tunables/queue.max_wait", r#"{"value": "7s"}"#);
     until(|| gate.admin("/v1/tunables/queue.max_wait").to_string(), |one| one.contains("\"7s\""));
-    // Behind it.
+    // A second change waits behind it.
     let second = send(&gate, "DELETE", "/v1/tunables/queue.max_wait", "");
     let third = send(&gate, "PUT", "/v1/capacity", r#"{"rate": 500}"#);
     goes_on(&gate);
     for stream in [&first, &second, &third] {
         stream.set_nonblocking(true).unwrap();
         let unanswered = stream.peek(&mut [0]).unwrap_err();
-        assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "answered before it was on record");
+        assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "answered before it was recorded");
         stream.set_nonblocking(false).unwrap();
     }
-    // The disk comes back.
+    // The disk works again.
     let mut record = String::new();
     let mut look = || {
         let mut bytes = [0; 65_536];
@@ -109,10 +110,10 @@ fn a_record_that_hangs_keeps_the_change_waiting_and_nothing_else() {
 }
 
 #[test]
-fn a_file_that_hangs_keeps_the_reload_waiting_and_nothing_else() {
+fn a_hanging_file_delays_the_reload_only() {
     let origin = Origin::start();
     let gate = Gate::start_from_file(&origin, PLAIN);
-    // A key ring in a pipe: read at a reload, by a name that is no configuration's.
+    // The key ring, which a reload reads from the state directory, is a pipe.
     let keys = gate.state().join("keys");
     let ring = std::fs::read(&keys).unwrap();
     std::fs::remove_file(&keys).unwrap();
@@ -123,7 +124,7 @@ fn a_file_that_hangs_keeps_the_reload_waiting_and_nothing_else() {
     )
     .unwrap();
     let reload = send(&gate, "POST", "/v1/reload", "");
-    // It has come so far that it waits for the ring.
+    // The reload is waiting for the ring now.
     let mut writer = None;
     until(
         || {
@@ -139,6 +140,6 @@ fn a_file_that_hangs_keeps_the_reload_waiting_and_nothing_else() {
     reload.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(answer(reload).starts_with("HTTP/1.1 200"));
     assert!(gate.admin("/v1/tunables/queue.max_wait")["value"] == "9s");
-    let drained = ask(gate.admin, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let drained = admin(&gate, "/healthz");
     assert!(drained.starts_with("HTTP/1.1 200"));
 }

@@ -1,9 +1,9 @@
-//! Service levels at the door of a whole gate.
+//! Service tiers.
 
 use tidegate_core::policies::{Action, ActivePolicy, Scope};
 
 use crate::whole::harness::{Gate, Origin, admin, ask, get};
-use crate::whole::orders::{publish, refuse};
+use crate::whole::policies::{publish, refuse};
 
 const LEVELS: &str = r#"
 [origin]
@@ -28,7 +28,7 @@ fn with_key(gate: &Gate) -> String {
 }
 
 #[test]
-fn a_level_passes_the_room_and_the_rules_and_has_a_quota() {
+fn a_tier_skips_the_room_and_the_rules_and_has_a_quota() {
     let hash = "6163937e6547cc2853a333d323496f4d5608b3958a3bd3939752708bc9cb0feb";
     let origin = Origin::start();
     let gate = Gate::start(&origin, &LEVELS.replace("HASH", hash));

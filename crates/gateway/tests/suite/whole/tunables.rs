@@ -1,11 +1,11 @@
-//! Keys that change while the gate runs: every one of them is bounded, a change is in force when it is answered, and nobody
-//! overwrites what they have not seen.
+//! Tunables: each is bounded, a change is in force when it is answered, and `If-Match` guards against
+//! overwriting another client's change.
 
 use std::io::{BufRead, BufReader, Write};
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, ask, connect, get};
+use crate::whole::harness::{self, Gate, Origin, connect, get};
 
 const SHOP: &str = r#"
 [origin]
@@ -20,9 +20,7 @@ cost = 3.0
 /// Status, head and document.
 fn api(gate: &Gate, method: &str, path: &str, fields: &str, body: &Value) -> (u16, String, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n");
-    let answer = ask(gate.admin, &format!("{head}Connection: close\r\n\r\n{body}"));
+    let answer = harness::api(gate, method, path, fields, &body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())
@@ -69,7 +67,7 @@ fn bad_values(schema: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn every_tunable_refuses_what_is_out_of_its_bounds_and_keeps_what_it_has() {
+fn every_tunable_refuses_values_out_of_its_bounds() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let before = tunables(&gate);
@@ -109,7 +107,7 @@ fn every_tunable_refuses_what_is_out_of_its_bounds_and_keeps_what_it_has() {
             assert!(reason.contains("expected") && reason.contains("got"), "{name} = {bad}: {reason}");
             refused += 1;
         }
-        // What it has it may be told again.
+        // Its present value is accepted.
         let (status, _, same) = api(&gate, "PUT", &path, "", &json!({ "value": tunable["value"] }));
         assert_eq!((status, &same), (200, tunable), "{name}");
     }
@@ -118,7 +116,7 @@ fn every_tunable_refuses_what_is_out_of_its_bounds_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_change_is_whole_in_force_when_answered_and_on_record() {
+fn a_change_is_atomic_in_force_when_answered_and_recorded() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let long = format!("/{}", "x".repeat(400));
@@ -135,7 +133,7 @@ fn a_change_is_whole_in_force_when_answered_and_on_record() {
     assert_eq!(status, 200, "{changed}");
     assert!(head.to_lowercase().contains("etag: \""), "{head}");
     assert_eq!(changed["changed"][0]["name"], "limits.max_uri_bytes", "{changed}");
-    // On a new connection, and on any worker: the answer came after it was in force.
+    // On a new connection, whichever worker serves it.
     assert!(get(gate.http, &long, "").starts_with("HTTP/1.1 414"));
     assert_eq!(gate.server().shared().gate.totals().max_queue_wait.as_secs(), 5);
     let (_, _, one) = api(&gate, "GET", "/v1/tunables/queue.max_wait", "", &Value::Null);
@@ -157,7 +155,7 @@ fn a_change_is_whole_in_force_when_answered_and_on_record() {
 }
 
 #[test]
-fn a_ceiling_holds_at_once_and_asks_no_estimator() {
+fn a_ceiling_holds_at_once_whatever_the_estimator_says() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, &format!("{SHOP}\n[capacity]\nestimator = \"bottleneck\"\n"));
     let capacity = || gate.server().shared().admission.capacity().get();
@@ -167,7 +165,7 @@ fn a_ceiling_holds_at_once_and_asks_no_estimator() {
             api(&gate, "PUT", "/v1/tunables/capacity.ceiling", "", &json!({ "value": ceiling }));
         assert_eq!((status, capacity()), (200, ceiling));
     }
-    // The operator's limit is the gate's at once, whatever the estimator would have.
+    // The operator's limit holds at the gate at once, whatever the estimator says.
     api(&gate, "PUT", "/v1/tunables/origin.max_in_flight", "", &json!({ "value": 2 }));
     assert_eq!(gate.server().shared().gate.totals().limit, Some(2));
     let (status, _, problem) =
@@ -177,13 +175,13 @@ fn a_ceiling_holds_at_once_and_asks_no_estimator() {
 }
 
 #[test]
-fn nobody_overwrites_what_they_have_not_seen() {
+fn if_match_guards_against_lost_updates() {
     const EACH: u64 = 25;
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let path = "/v1/tunables/queue.max_length";
     let start = api(&gate, "GET", path, "", &Value::Null).2["value"].as_u64().expect("a number");
-    // Four counters on one number: without `If-Match` some steps would be lost.
+    // Four threads increment one number: without `If-Match` some steps would be lost.
     let lost: u64 = std::thread::scope(|scope| {
         let counters: Vec<_> = (0..4)
             .map(|_| {
@@ -209,12 +207,12 @@ fn nobody_overwrites_what_they_have_not_seen() {
     assert_eq!(end, Some(start + 4 * EACH), "{lost} races lost and run again");
     let (status, head, _) = api(&gate, "PUT", path, "If-Match: \"0-0\"\r\n", &json!({ "value": 1 }));
     assert_eq!(status, 412);
-    assert!(head.contains("etag: \""), "the present one comes along: {head}");
+    assert!(head.contains("etag: \""), "the present ETag is missing: {head}");
     assert_eq!(api(&gate, "PUT", path, "If-Match: *\r\n", &json!({ "value": 1 })).0, 200);
 }
 
 #[test]
-fn the_state_of_every_second_comes_by_itself_until_the_gate_drains() {
+fn events_carry_the_state_of_every_second_until_the_gate_drains() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let mut stream = connect(gate.admin);

@@ -1,11 +1,12 @@
-//! Scripts inside a whole gate: one that fails changes nothing, an edit is noticed, and a broken one is not followed.
+//! Tuner scripts inside a whole gate: a failing run changes nothing, an edit is noticed, and a broken edit is
+//! not used.
 
 use std::fs;
 
 use serde_json::Value;
 use tidegate_gateway::control::tuners::Keeper;
 
-use crate::whole::harness::{Gate, Origin, ask, until};
+use crate::whole::harness::{Gate, Origin, admin, until};
 
 const SHOP: &str = r#"
 [origin]
@@ -18,19 +19,12 @@ match = { path = "/" }
 
 const RATE: &str = "class.home.ingress.rate";
 
-fn get(gate: &Gate, path: &str) -> String {
-    ask(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-}
-
 fn told(gate: &Gate) -> Vec<Value> {
-    let answer = get(gate, "/v1/tuners");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    serde_json::from_str::<Value>(body).expect("JSON")["tuners"].as_array().expect("a list").clone()
+    gate.admin("/v1/tuners")["tuners"].as_array().expect("a list").clone()
 }
 
 #[test]
-fn scripts_come_change_break_and_go() {
+fn scripts_are_added_edited_broken_and_removed() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SHOP);
     let dir = gate.state().join("tuners");
@@ -51,10 +45,10 @@ fn scripts_come_change_break_and_go() {
     assert_eq!((rate().as_str(), all.len()), ("7.0", 1));
     assert_eq!(all[0]["last_change"]["changes"]["queue.max_length"], 77);
     assert_eq!((&all[0]["state"], &all[0]["runs"]), (&"running".into(), &1.into()));
-    let audit = get(&gate, "/v1/audit");
+    let audit = admin(&gate, "/v1/audit");
     assert!(audit.contains("\"tuner:a\""), "{audit}");
 
-    // Unknown names and values out of bounds: nothing of the run is put in force.
+    // With unknown names or values out of bounds, nothing of the run is put in force.
     for (wrong, place) in [("set(\"no.such\", 1)", (2, 1)), ("  set(\"queue.max_length\", -1)", (2, 3))] {
         write("a.rhai", &format!("set(\"{RATE}\", 9);\n{wrong}"));
         let all = round();
@@ -67,11 +61,11 @@ fn scripts_come_change_break_and_go() {
         );
     }
 
-    // A second script runs whatever becomes of the first.
+    // A second script runs although the first fails.
     write("b.rhai", "state.n = (state.n ?? 10) + 1;\nset(\"class.home.ingress.burst\", state.n);");
     assert_eq!(round()[1]["state"], "running");
 
-    // A broken edit: what it was before goes on, and remembers.
+    // After a broken edit the old script goes on, with its state.
     write("b.rhai", "state.n = ;");
     let all = round();
     assert_eq!((&all[1]["state"], &all[1]["runs"]), (&"stale".into(), &2.into()));
@@ -80,7 +74,7 @@ fn scripts_come_change_break_and_go() {
     write("c.rhai", "(");
     assert_eq!(round()[2]["state"], "broken");
 
-    let metrics = get(&gate, "/metrics");
+    let metrics = admin(&gate, "/metrics");
     assert!(metrics.contains("tidegate_tuner_runs_total{tuner=\"b\"} 3"), "{metrics}");
     assert!(metrics.contains("tidegate_tuner_errors_total{tuner=\"b\"} 0"), "{metrics}");
 
@@ -89,7 +83,7 @@ fn scripts_come_change_break_and_go() {
     assert_eq!(round().len(), 1, "a is left");
     keeper.round(None);
     assert_eq!(told(&gate).len(), 0);
-    assert_eq!(rate(), "7.0", "what it set stays");
+    assert_eq!(rate(), "7.0", "the values that a removed script has set stay");
 }
 
 #[test]
@@ -103,7 +97,7 @@ fn the_gate_runs_the_scripts_of_its_directory() {
         if is_overloaded() { throw \"not here\" }";
     fs::write(dir.join("one.rhai"), text).unwrap();
     let gate = Gate::start(&origin, &format!("tuners = {{ dir = {dir:?}, every = \"100ms\" }}\n{SHOP}"));
-    let answer = until(|| get(&gate, "/v1/tuners"), |answer| answer.contains("last_change\":{"));
+    let answer = until(|| admin(&gate, "/v1/tuners"), |answer| answer.contains("last_change\":{"));
     assert!(answer.contains("\"running\"") && answer.contains("\"last_error\":null"), "{answer}");
     drop(gate);
     fs::remove_dir_all(dir).unwrap();

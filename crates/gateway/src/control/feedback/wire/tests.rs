@@ -159,12 +159,12 @@ fn the_time_a_report_covers_is_bounded_and_may_be_missing() {
 }
 
 #[test]
-fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
+fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
     let hand = VirtualTime { at: Timestamp::from_secs(5), follows_clock: true };
     let capacity = Rate::per_second(12.5).unwrap_or_default();
     for (max_in_flight, is_so) in [(None, false), (Some(1), true), (Some(u32::MAX), false)] {
         let (keeps_queue, is_waited, is_measured) = (true, is_so, !is_so);
-        let orders = ControlUpdate {
+        let update = ControlUpdate {
             capacity,
             hand,
             max_in_flight,
@@ -173,7 +173,7 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
             is_waited,
             is_measured,
         };
-        assert_eq!(read_orders(&write_orders(&orders)), Some(orders));
+        assert_eq!(read_update(&write_update(&update)), Some(update));
     }
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
     let known = ControlUpdate {
@@ -185,7 +185,7 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
         is_waited: false,
         is_measured: true,
     };
-    assert_eq!(read_orders(&older), Some(known));
+    assert_eq!(read_update(&older), Some(known));
     for (name, bad) in [
         ("capacity", json!("x")),
         ("capacity", json!(-1.0)),
@@ -196,8 +196,8 @@ fn orders_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
         ("waited", json!(1)),
         ("measured", json!("no")),
     ] {
-        let mut orders = older.clone();
-        orders[name] = bad;
-        assert_eq!(read_orders(&orders), None, "{orders}");
+        let mut update = older.clone();
+        update[name] = bad;
+        assert_eq!(read_update(&update), None, "{update}");
     }
 }

@@ -1,4 +1,4 @@
-//! Those who read a flight's answer.
+//! Readers of a flight's answer.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,11 +11,10 @@ use http_body::{Body, Frame, SizeHint};
 use super::{End, Flight, Head};
 use crate::upstream::dispatch::BodyError;
 
-/// One who reads it.
 pub(crate) struct Reader {
     pub(crate) flight: Arc<Flight>,
     pub(crate) id: u64,
-    /// Number of the next chunk, and the bytes before it.
+    /// Number of the next chunk, and the bytes read before it.
     pub(crate) next: u64,
     pub(crate) taken: u64,
     pub(crate) is_over: bool,
@@ -27,12 +26,12 @@ impl Drop for Reader {
         state.leaves(self.next);
         state.wakers.remove(&self.id);
         self.flight.shrink(&mut state);
-        state.wake_pump_if_unwanted();
+        state.wake_fetcher_if_unwanted();
     }
 }
 
 impl Reader {
-    /// The head, once it has come; `None`: it never will.
+    /// Waits for the head; `None`: it will not come.
     pub(crate) async fn landed(&self) -> Option<Arc<Head>> {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
@@ -70,9 +69,9 @@ impl Reader {
             self.flight.shrink(&mut state);
             if is_fastest
                 && state.is_window
-                && let Some(pump) = state.pump.take()
+                && let Some(fetcher) = state.fetcher.take()
             {
-                pump.wake();
+                fetcher.wake();
             }
             return Poll::Ready(Some(Ok(chunk)));
         }
@@ -87,7 +86,7 @@ impl Reader {
     }
 }
 
-/// A shared answer's body, for one of those who have it.
+/// A shared answer's body, for one reader.
 pub struct SharedBody(Reader);
 
 impl Body for SharedBody {

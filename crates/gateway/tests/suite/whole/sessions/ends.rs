@@ -1,32 +1,32 @@
-//! How sessions end, and that their places are refilled at once.
+//! How sessions end, and that their slots are free at once.
 
 use std::io::Write;
 
 use serde_json::Value;
 
-use super::{ONE_PLACE, before, change, is_refused, is_served, open, shop, state, visit, with};
+use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
 use crate::whole::harness::{Gate, Origin, connect, cookies, until};
 
 #[test]
 fn the_origin_ends_a_session_and_the_next_one_begins() {
     for key in ["key = \"pass\"", "key = \"cookie\"\ncookie = \"JSESSIONID\""] {
         let shop = shop();
-        let gate = before(&shop, &format!("{ONE_PLACE}{key}\n"));
+        let gate = before(&shop, &format!("{ONE_SLOT}{key}\n"));
         let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
         let logout = visit(&gate, "/logout", "192.0.2.1", &who);
         assert!(is_served(&logout) && !logout.to_ascii_lowercase().contains("tidegate-session"), "{logout}");
         assert_eq!((open(&gate), &state(&gate)["ended"]["origin"]), (0, &Value::from(1)));
         let next = visit(&gate, "/", "192.0.2.2", "");
-        assert!(is_served(&next), "the place was not free at once: {next}");
+        assert!(is_served(&next), "the slot was not free at once: {next}");
         assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "{key}: what was ended is void");
         assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &with(&who, &logout))));
     }
 }
 
 #[test]
-fn an_answer_that_ends_the_session_it_begins_leaves_none() {
+fn an_answer_may_end_the_session_that_its_request_began() {
     let shop = shop();
-    let gate = before(&shop, ONE_PLACE);
+    let gate = before(&shop, ONE_SLOT);
     let only = visit(&gate, "/logout", "192.0.2.1", "");
     assert!(is_served(&only), "{only}");
     assert_eq!(open(&gate), 0);
@@ -35,45 +35,48 @@ fn an_answer_that_ends_the_session_it_begins_leaves_none() {
 }
 
 #[test]
-fn what_the_origin_says_of_sessions_is_for_the_gate_alone() {
+fn the_session_header_of_the_origin_is_not_forwarded() {
     let shop = shop();
     for unit in ["\"session\"", "\"request\""] {
-        let gate = before(&shop, &ONE_PLACE.replace("\"session\"", unit));
+        let gate = before(&shop, &ONE_SLOT.replace("\"session\"", unit));
         let answer = visit(&gate, "/logout", "192.0.2.1", "");
         assert!(is_served(&answer) && !answer.contains("tidegate-session"), "{unit}: {answer}");
     }
 }
 
 #[test]
-fn the_operator_ends_sessions_and_the_audit_knows() {
+fn the_operator_ends_sessions_and_the_audit_records_it() {
     let shop = shop();
-    let gate = before(&shop, ONE_PLACE);
+    let gate = before(&shop, ONE_SLOT);
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     let key = gate.admin("/v1/sessions")["sessions"][0]["key"].as_str().unwrap().to_owned();
     let one = format!("/v1/sessions/{key}");
     assert!(change(&gate, "DELETE", &one).ends_with("{\"ended\":1}\n"));
-    assert!(change(&gate, "DELETE", &one).starts_with("HTTP/1.1 404"), "it is ended already");
+    assert!(change(&gate, "DELETE", &one).starts_with("HTTP/1.1 404"), "it has ended already");
     for bad in ["", "x", "+1", &"0".repeat(33)] {
         assert!(change(&gate, "DELETE", &format!("/v1/sessions/{bad}")).starts_with("HTTP/1.1 404"), "{bad}");
     }
     assert_eq!(open(&gate), 0);
     let second = cookies(&visit(&gate, "/", "192.0.2.2", ""));
-    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "a void pass let somebody in");
+    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "a void pass was accepted");
     assert!(change(&gate, "DELETE", "/v1/sessions").ends_with("{\"ended\":1}\n"));
-    // The place is free, and the void pass is no better than none: it begins another session.
+    // The slot is free. The void pass counts as none: it begins another session.
     let back = visit(&gate, "/", "192.0.2.1", &who);
     assert!(is_served(&back) && back.contains("tgp="), "{back}");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.2", &second)));
-    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "the old pass is not that of the new session");
+    assert!(
+        is_refused(&visit(&gate, "/", "192.0.2.1", &who)),
+        "the old pass is not valid for the new session"
+    );
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &with(&who, &back))));
     let audit = gate.admin("/v1/audit")["changes"].to_string();
     assert!(audit.contains("\"end-sessions\"") && audit.contains(&format!("session.{key}")), "{audit}");
 }
 
 #[test]
-fn a_session_that_came_to_nothing_holds_no_place() {
+fn a_session_whose_first_request_failed_holds_no_slot() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gate = Gate::before(closed, &format!("{ONE_PLACE}[origin.eject]\nfailures = 0\n"), |_| Vec::new());
+    let gate = Gate::before(closed, &format!("{ONE_SLOT}[origin.eject]\nfailures = 0\n"), |_| Vec::new());
     for _ in 0..3 {
         let answer = visit(&gate, "/", "192.0.2.1", "");
         assert!(answer.starts_with("HTTP/1.1 502") && !answer.contains("tgp="), "{answer}");
@@ -83,9 +86,9 @@ fn a_session_that_came_to_nothing_holds_no_place() {
 }
 
 #[test]
-fn whoever_leaves_before_there_is_a_pass_leaves_the_place() {
+fn a_visitor_that_leaves_before_it_has_a_pass_frees_the_slot() {
     let origin = Origin::start();
-    let gate = Gate::start(&origin, ONE_PLACE);
+    let gate = Gate::start(&origin, ONE_SLOT);
     let mut hasty = connect(gate.http);
     hasty.write_all(b"GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
     origin.holds();
@@ -97,11 +100,11 @@ fn whoever_leaves_before_there_is_a_pass_leaves_the_place() {
 }
 
 #[test]
-fn a_session_ends_by_itself_and_lives_while_requests_come() {
+fn a_session_ends_when_idle_and_lives_while_requests_come() {
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}timeout = \"1s\"\n"));
+    let gate = before(&shop, &format!("{ONE_SLOT}timeout = \"1s\"\n"));
     let mut who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
-    // Three times its timeout: what keeps it alive is that it asks.
+    // For three times its timeout: its requests keep it alive.
     let now = || gate.server().shared().clock.now();
     let begun = now();
     let mut asked = begun;
@@ -113,7 +116,7 @@ fn a_session_ends_by_itself_and_lives_while_requests_come() {
                 "the machine stood still for as long as a session lasts: nothing is said of it"
             );
         }
-        assert!(is_served(&answer), "it was not left alone for a second: {answer}");
+        assert!(is_served(&answer), "ended although it was not idle for a second: {answer}");
         who = with(&who, &answer);
     }
     let other = visit(&gate, "/", "192.0.2.2", "");

@@ -1,14 +1,14 @@
-//! By what sessions are told apart.
+//! The keys by which sessions are told apart.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::{ONE_PLACE, before, change, is_refused, is_served, open, shop, state, visit, with};
+use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
 use crate::whole::harness::{Gate, connect, cookies, read_head, until};
 
 #[test]
-fn who_is_in_stays_in_and_who_comes_then_is_refused_whatever_tells_them_apart() {
-    // The first visitor's address, where it is later; somebody else's.
+fn an_admitted_session_is_served_and_a_newcomer_refused_with_any_kind_of_key() {
+    // kind, the first visitor's address, its later address, another visitor's address
     for (key, here, there, other) in [
         ("key = \"pass\"", "192.0.2.1", "203.0.113.9", "192.0.2.1"),
         ("key = \"cookie\"\ncookie = \"JSESSIONID\"", "192.0.2.1", "203.0.113.9", "192.0.2.1"),
@@ -18,7 +18,7 @@ fn who_is_in_stays_in_and_who_comes_then_is_refused_whatever_tells_them_apart() 
         ("key = \"ip-prefix\"", "2001:db8::1", "2001:db8:0:ff::1", "2001:db8:0:100::1"),
     ] {
         let shop = shop();
-        let gate = before(&shop, &format!("{ONE_PLACE}{key}\n"));
+        let gate = before(&shop, &format!("{ONE_SLOT}{key}\n"));
         let first = visit(&gate, "/", here, "");
         assert!(is_served(&first), "{key}: {first}");
         let who = cookies(&first);
@@ -47,7 +47,7 @@ fn on(stream: &mut TcpStream) -> String {
 #[test]
 fn a_connection_is_a_session_and_ends_it() {
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}key = \"connection\"\n"));
+    let gate = before(&shop, &format!("{ONE_SLOT}key = \"connection\"\n"));
     let mut first = connect(gate.http);
     assert!(is_served(&on(&mut first)));
     assert!(is_refused(&visit(&gate, "/", "192.0.2.1", "")));
@@ -59,18 +59,18 @@ fn a_connection_is_a_session_and_ends_it() {
 
 fn by_cookie() -> (crate::whole::harness::Scripted, Gate) {
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}key = \"cookie\"\ncookie = \"JSESSIONID\"\n"));
+    let gate = before(&shop, &format!("{ONE_SLOT}key = \"cookie\"\ncookie = \"JSESSIONID\"\n"));
     (shop, gate)
 }
 
 #[test]
-fn cookies_that_nobody_was_admitted_with_are_new_and_fill_nothing() {
+fn unknown_cookies_are_new_and_do_not_fill_the_table() {
     let (_shop, gate) = by_cookie();
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     for guess in 0..50 {
         let answer = visit(&gate, "/", "192.0.2.66", &format!("JSESSIONID=new{guess}x"));
         assert!(is_refused(&answer), "{answer}");
-        // Nor does the answer of a session's origin to somebody else end it.
+        // Nor does an answer to another visitor end the session.
         assert!(is_refused(&visit(&gate, "/logout", "192.0.2.66", &format!("JSESSIONID=g{guess}"))));
     }
     let state = state(&gate);
@@ -81,32 +81,32 @@ fn cookies_that_nobody_was_admitted_with_are_new_and_fill_nothing() {
 }
 
 #[test]
-fn a_session_goes_on_under_the_cookie_that_the_application_gives_it() {
+fn a_session_follows_the_cookie_that_the_application_sets() {
     let (_shop, gate) = by_cookie();
     let first = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     let login = visit(&gate, "/login", "192.0.2.1", &first);
     let renewed = with(&first, &login);
     assert!(renewed != first && is_served(&login), "{login}");
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &renewed)));
-    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &first)), "the value before the login is nobody's");
+    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &first)), "the value before the login is void");
     let state = state(&gate);
     assert_eq!((state["open"].as_u64(), state["begun"].as_u64()), (Some(1), Some(1)), "{state}");
 }
 
 #[test]
-fn a_cookie_that_the_application_takes_away_tells_no_session() {
+fn a_removed_cookie_is_no_session_key() {
     let (_shop, gate) = by_cookie();
     assert!(is_served(&visit(&gate, "/leave", "192.0.2.1", "")));
-    assert_eq!(open(&gate), 0, "whom it is taken from at once has none");
+    assert_eq!(open(&gate), 0, "its cookie was removed at once");
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     assert!(is_served(&visit(&gate, "/leave", "192.0.2.1", &who)));
     let anyone = visit(&gate, "/", "192.0.2.66", "JSESSIONID=deleted");
-    assert!(is_refused(&anyone), "a value that anyone can guess: {anyone}");
+    assert!(is_refused(&anyone), "the value of removed cookies was accepted: {anyone}");
     assert_eq!((open(&gate), state(&gate)["begun"].as_u64()), (1, Some(2)));
 }
 
 #[test]
-fn whom_the_application_gives_no_cookie_holds_no_place() {
+fn a_visitor_without_the_applications_cookie_holds_no_slot() {
     let (_shop, gate) = by_cookie();
     for _ in 0..3 {
         assert!(is_served(&visit(&gate, "/anonymous", "192.0.2.1", "")));
@@ -117,7 +117,7 @@ fn whom_the_application_gives_no_cookie_holds_no_place() {
 }
 
 #[test]
-fn an_ended_cookie_begins_another_session_if_there_is_a_place() {
+fn the_cookie_of_an_ended_session_begins_another_if_a_slot_is_free() {
     let (_shop, gate) = by_cookie();
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     assert!(change(&gate, "DELETE", "/v1/sessions").starts_with("HTTP/1.1 200"));

@@ -1,4 +1,4 @@
-//! Another application is asked (WAC 3.2 f).
+//! External authorisers (WAC 3.2 f).
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tidegate_core::classify::Paths;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, Scope};
 
 use crate::whole::harness::{Gate, Latch, Origin, Scripted, admin, get, reply, until};
-use crate::whole::orders::{order, publish};
+use crate::whole::policies::{order, publish};
 
 fn gate(origin: &Origin, application: &Scripted, more: &str) -> Gate {
     let gate = Gate::start(
@@ -80,14 +80,14 @@ fn a_question_under_way_is_waited_for_and_nobody_else_waits() {
     let to = gate.http;
     let asking: Vec<_> = (0..8).map(|_| std::thread::spawn(move || get(to, "/a/x", ""))).collect();
     until(|| application.came().to_string(), |n| n == "1");
-    assert_eq!(status(&gate, "/b", ""), 200, "others go on");
+    assert_eq!(status(&gate, "/b", ""), 200, "other requests are served meanwhile");
     latch.open();
     assert!(asking.into_iter().all(|one| one.join().unwrap().ends_with("served")));
     assert_eq!(application.came(), 1);
 }
 
 #[test]
-fn an_application_that_is_silent_or_gone_has_no_say() {
+fn without_an_answer_of_the_authoriser_the_fallback_decides() {
     let silent = Scripted::start(|_, _, stream| {
         let _ = std::io::Read::read(stream, &mut [0]); // until the gate gives up
     });

@@ -1,4 +1,4 @@
-//! Orders in force over real sockets: what a client's kernel saw of each action (WAC 3.3).
+//! Policies in force over real sockets: what a client sees of each action (WAC 3.3).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ pub fn order(policy: Policy, action: Action) -> ActivePolicy {
     ActivePolicy { rule: RuleId(0), scope: Scope::default(), policy, action, is_shadow: false }
 }
 
-/// Puts these in force, as the rules would; all are of the rule "cpu".
+/// Puts these in force, as rules would; all belong to the rule "cpu".
 pub fn publish(gate: &Gate, orders: Vec<ActivePolicy>) {
     let shared = gate.server().shared();
     let told = vec![Some(shared.policies.told("cpu", "red", "cpu=0.97, rate=412/s"))];
@@ -43,7 +43,7 @@ fn done(gate: &Gate, done: Done) -> u64 {
     gate.server().shared().policies.ledger.of("cpu").get(done)
 }
 
-/// What a client's socket said at the end.
+/// How a client's stream ended.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Seen {
     /// The stream ended after these bytes.
@@ -72,7 +72,7 @@ fn a_refused_request_is_answered_as_the_action_says() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     let browser = "Accept: text/html\r\nAccept-Language: de\r\n";
-    // action, fields, what the answer must hold, how it is counted
+    // action, request headers, what the answer must contain, how it is counted
     let table: [(Action, &str, &[&str], Done); 6] = [
         (
             Action::Answer { status: 503 },
@@ -114,19 +114,19 @@ fn a_refused_request_is_answered_as_the_action_says() {
 }
 
 #[test]
-fn what_asks_for_the_lighter_url_gets_it_and_a_form_is_refused() {
+fn the_lighter_url_itself_is_served_and_a_form_is_refused() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     publish(&gate, vec![refuse(Action::Lighter(RouteId(0)))]);
     assert!(get(gate.http, "/lite/a", "").ends_with("lite"));
     publish(&gate, vec![refuse(Action::Lighter(RouteId(1)))]);
-    assert!(get(gate.http, "/lite.html", "").ends_with("lite"), "not sent in a circle");
+    assert!(get(gate.http, "/lite.html", "").ends_with("lite"), "not redirected to itself");
     let post = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab";
     assert!(ask(gate.http, post).starts_with("HTTP/1.1 503"));
     publish(&gate, vec![order(Policy::Reroute(RouteId(0)), Action::Answer { status: 503 })]);
     assert!(get(gate.http, "/a", "").ends_with("lite"));
-    assert!(ask(gate.http, post).ends_with("served"), "an order to reroute is none for a form");
-    // Two slashes would lead to another host.
+    assert!(ask(gate.http, post).ends_with("served"), "forms are not rerouted");
+    // A target with two slashes would be another host.
     publish(&gate, vec![refuse(Action::Lighter(RouteId(1)))]);
     assert!(get(gate.http, "//evil.example", "").contains("location: /lite.html"));
 }
@@ -142,7 +142,7 @@ fn connections_are_turned_away_before_they_are_read() {
     assert_eq!((done(&gate, Done::Close), done(&gate, Done::Reset)), (1, 1));
 }
 
-/// An order for one class of URLs only, so that the request must be read.
+/// A policy for some URLs only, so that the request must be read.
 fn of(urls: &str, action: Action) -> ActivePolicy {
     let urls = Some(Paths::compile([urls]).unwrap());
     ActivePolicy { scope: Scope { urls, ..Scope::default() }, ..refuse(action) }
@@ -166,10 +166,10 @@ fn requests_are_refused_at_connection_level() {
             Action::Close => Seen::End(String::new()),
             _ => Seen::Reset(String::new()),
         };
-        assert_eq!(seen, wanted, "{action:?}: nothing is answered");
+        assert_eq!(seen, wanted, "{action:?}");
         assert_eq!(done(&gate, how), 1, "{action:?}");
     }
-    // With a body that has not been read the visitor still sees the end, not a reset.
+    // Even if its body has not been read, the visitor sees the end of the stream, not a reset.
     publish(&gate, vec![of("/a", Action::Close)]);
     let mut stream = connect(gate.http);
     stream.write_all(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nabc").unwrap();
@@ -177,7 +177,7 @@ fn requests_are_refused_at_connection_level() {
 }
 
 #[test]
-fn an_ended_connection_is_told_why_and_closed() {
+fn an_ended_connection_gets_an_answer_and_is_closed() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     publish(&gate, vec![of("/a", Action::End)]);
@@ -189,7 +189,7 @@ fn an_ended_connection_is_told_why_and_closed() {
 }
 
 #[test]
-fn answers_under_way_are_stopped_or_ended_when_the_order_comes() {
+fn answers_under_way_are_stopped_or_ended_by_a_new_policy() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     gate.server().shared().policies.watch(true);
@@ -206,10 +206,10 @@ fn answers_under_way_are_stopped_or_ended_when_the_order_comes() {
     idle.read_exact(&mut [0; 6]).unwrap();
     let mut held = send("/hold");
     origin.holds();
-    // The origin is silent, nobody reads or writes: they must be told.
+    // Nothing is read or written on these connections, so they must be woken.
     publish(&gate, vec![of("/drip", Action::Stop)]);
     assert_eq!(read_out(&mut dripping), Seen::Reset(String::new()));
-    assert_eq!(done(&gate, Done::Stop), 1, "and nobody else");
+    assert_eq!(done(&gate, Done::Stop), 1, "the other answers go on");
     publish(&gate, vec![of("/hold", Action::End)]);
     until(|| done(&gate, Done::End).to_string(), |n| n == "1");
     origin.release();
@@ -218,13 +218,13 @@ fn answers_under_way_are_stopped_or_ended_when_the_order_comes() {
         answer.starts_with("HTTP/1.1 200") && answer.ends_with("served"),
         "the answer is completed: {answer}"
     );
-    // An order for everybody also finds what began before requests were remembered.
+    // A policy for everybody also ends answers that began before requests were remembered.
     publish(&gate, vec![refuse(Action::Stop)]);
     assert_eq!(read_out(&mut idle), Seen::Reset(String::new()));
 }
 
 #[test]
-fn a_shadow_refuses_nobody_and_says_so() {
+fn a_policy_in_shadow_refuses_nothing_but_is_reported() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     publish(&gate, vec![ActivePolicy { is_shadow: true, ..refuse(Action::Close) }]);
@@ -258,7 +258,7 @@ fn a_refusal_is_explained_by_its_id() {
 }
 
 #[test]
-fn an_order_to_the_room_is_for_classes_that_never_wait_too() {
+fn a_policy_sends_classes_to_the_room_that_otherwise_never_wait() {
     let origin = Origin::start();
     let gate = Gate::start(
         &origin,
@@ -270,7 +270,7 @@ fn an_order_to_the_room_is_for_classes_that_never_wait_too() {
 }
 
 #[test]
-fn a_rate_refuses_the_rest() {
+fn a_rate_limit_refuses_what_exceeds_it() {
     use tidegate_core::bucket::BucketConfig;
     use tidegate_core::bucket::SharedBucket;
     use tidegate_core::units::Rate;
@@ -286,7 +286,7 @@ fn a_rate_refuses_the_rest() {
 }
 
 #[test]
-fn a_tunnel_is_ended_and_stopped_by_orders_for_it() {
+fn a_tunnel_is_ended_and_stopped_by_policies_for_it() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);
     gate.server().shared().policies.watch(true);
@@ -304,7 +304,7 @@ fn a_tunnel_is_ended_and_stopped_by_orders_for_it() {
             tunnel.read_exact(&mut [0; 4]).unwrap();
         };
         echo();
-        // Orders for others leave it alone, and so does one that ends nothing.
+        // Policies for other URLs do not touch it, nor does one that refuses requests only.
         publish(&gate, vec![of("/elsewhere", action), of("/tunnel", Action::Answer { status: 503 })]);
         echo();
         publish(&gate, vec![of("/tunnel", action)]);

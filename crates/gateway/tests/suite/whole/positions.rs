@@ -1,4 +1,4 @@
-//! A place in the room is lost only to whoever got something for it.
+//! A position in the waiting room is used up only by a request that is served.
 
 use std::io::Write;
 
@@ -23,21 +23,21 @@ match = { path = "/page*" }
 "#;
 
 #[test]
-fn a_request_shed_at_the_gate_keeps_its_place() {
+fn a_request_shed_at_the_gate_keeps_its_position() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, ONE_AT_A_TIME);
     let waiting = until(|| get(gate.http, "/page", "a=b"), |answer| answer.contains("set-cookie: tg"));
     let ticket = cookies(&waiting);
-    // The origin's only place is taken when the visitor's turn comes.
+    // The origin's only in-flight slot is taken when the visitor's turn comes.
     let mut other = connect(gate.http);
     other.write_all(b"GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
     origin.holds();
     until(|| get(gate.http, "/page", &ticket), |answer| answer.contains("queue is full"));
     origin.release();
     until(|| get(gate.http, "/page", &ticket), |answer| answer.ends_with("served"));
-    assert_eq!(gate.count(Event::TicketReplayed), 0, "the place was lost");
+    assert_eq!(gate.count(Event::TicketReplayed), 0, "the position was lost");
     get(gate.http, "/page", &ticket);
-    assert_eq!(gate.count(Event::TicketReplayed), 1, "a used ticket is good for nothing");
+    assert_eq!(gate.count(Event::TicketReplayed), 1, "a used ticket is not valid again");
 }
 
 const SESSIONS: &str = r#"
@@ -58,7 +58,7 @@ fn from(gate: &Gate, target: &str, address: &str, cookies: &str) -> String {
 }
 
 #[test]
-fn a_session_survives_a_change_of_address_and_is_not_the_neighbours() {
+fn a_session_survives_a_change_of_address_but_a_stolen_pass_is_refused() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, SESSIONS);
     let first = from(&gate, "/public", "192.0.2.7", "a=b");

@@ -1,4 +1,5 @@
-//! What is under way keeps its session alive, to its last byte; the timeout counts from there.
+//! A request under way keeps its session alive until the last byte of the answer; the idle timeout counts
+//! from there.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,37 +10,37 @@ use tidegate_core::classify::Paths;
 use tidegate_core::policies::{Action, Policy};
 use tidegate_core::units::Timestamp;
 
-use super::{ONE_PLACE, before, change, is_refused, is_served, open, shop, state, visit, with};
+use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
 use crate::whole::harness::{Gate, Latch, Origin, Scripted, connect, cookies, read_head, reply, until};
-use crate::whole::orders::{order, publish};
+use crate::whole::policies::{order, publish};
 
 const TIMEOUT_MS: u128 = 1_000;
 const STRANGER: &str = "192.0.2.99";
 
-fn one_place(session: &str) -> String {
-    format!("{ONE_PLACE}timeout = \"1s\"\n{session}")
+fn one_slot(session: &str) -> String {
+    format!("{ONE_SLOT}timeout = \"1s\"\n{session}")
 }
 
 fn now(gate: &Gate) -> Timestamp {
     gate.server().shared().clock.now()
 }
 
-/// Requests of the only session that are under way.
+/// Requests under way of the only session.
 fn under_way(gate: &Gate) -> u64 {
     gate.admin("/v1/sessions")["sessions"][0]["under_way"].as_u64().unwrap()
 }
 
-/// For longer than the timeout nobody else gets the place.
+/// Checks for longer than the timeout that no other session gets the slot.
 fn is_kept(gate: &Gate) {
     let since = now(gate);
     while now(gate).since(since).as_millis() < TIMEOUT_MS + 500 {
         let answer = visit(gate, "/", STRANGER, "");
-        assert!(is_refused(&answer), "the place is another's: {answer}");
+        assert!(is_refused(&answer), "another session has the slot: {answer}");
     }
-    assert_eq!((open(gate), state(gate)["begun"].as_u64()), (1, Some(1)), "the session it was");
+    assert_eq!((open(gate), state(gate)["begun"].as_u64()), (1, Some(1)), "still the first session");
 }
 
-/// The place is another's no sooner than a timeout after `over`.
+/// Another session gets the slot, but not before a timeout after `over`.
 fn is_free_a_timeout_after(gate: &Gate, over: Timestamp) {
     until(|| visit(gate, "/", STRANGER, ""), is_served);
     let waited = now(gate).since(over);
@@ -51,8 +52,8 @@ fn is_free_a_timeout_after(gate: &Gate, over: Timestamp) {
 fn a_slow_answer_keeps_its_session_and_the_timeout_counts_from_its_end() {
     for is_first in [true, false] {
         let origin = Origin::start();
-        // Told by the address: who gets no answer has no pass yet.
-        let gate = Gate::start(&origin, &one_place("key = \"ip\"\n"));
+        // Keyed by address, since a visitor without an answer has no pass yet.
+        let gate = Gate::start(&origin, &one_slot("key = \"ip\"\n"));
         if !is_first {
             assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")));
         }
@@ -72,15 +73,15 @@ fn a_slow_answer_keeps_its_session_and_the_timeout_counts_from_its_end() {
 }
 
 #[test]
-fn who_waits_at_the_gate_is_there() {
+fn a_request_that_waits_at_the_gate_keeps_its_session() {
     let classes = "[[class]]\nname = \"page\"\nmatch = { path = \"/page*\" }\n";
-    let config = one_place(classes)
+    let config = one_slot(classes)
         .replace("[proxy]", "max_in_flight = 1\n[proxy]")
         .replace("unit = \"session\"\n", "unit = \"session\"\nclasses = [\"page\"]\n");
     let origin = Origin::start();
     let gate = Gate::start(&origin, &config);
     let who = cookies(&visit(&gate, "/page", "192.0.2.1", ""));
-    // Of a class that meets no room: it begins no session.
+    // A class that does not meet the room begins no session.
     let mut other = connect(gate.http);
     other.write_all(b"GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
     origin.holds();
@@ -98,7 +99,7 @@ fn who_waits_at_the_gate_is_there() {
     assert_eq!(state(&gate)["begun"], 1);
 }
 
-/// Asks for something without end; what has come of it.
+/// Requests an endless answer; returns what has come of it.
 fn ask_on(gate: &Gate, target: &str, fields: &str) -> (TcpStream, String) {
     let mut stream = connect(gate.http);
     let head = format!("GET {target} HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n");
@@ -107,16 +108,16 @@ fn ask_on(gate: &Gate, target: &str, fields: &str) -> (TcpStream, String) {
     (stream, head)
 }
 
-/// For how long a browser keeps the pass that an answer sets.
+/// The `Max-Age` of the pass that an answer sets.
 fn pass_is_kept_s(answer: &str) -> Option<u32> {
     let pass = answer.lines().find(|line| line.starts_with("set-cookie: tgp="))?;
     pass.split("; ").find_map(|attribute| attribute.strip_prefix("Max-Age="))?.parse().ok()
 }
 
 #[test]
-fn a_browser_keeps_its_pass_until_the_session_is_too_old() {
+fn a_pass_cookie_lasts_as_long_as_the_session_may() {
     let shop = shop();
-    let gate = before(&shop, &one_place("max_age = \"90s\"\n"));
+    let gate = before(&shop, &one_slot("max_age = \"90s\"\n"));
     let begun = now(&gate);
     let first = visit(&gate, "/", "192.0.2.1", "");
     assert_eq!(pass_is_kept_s(&first), Some(90), "{first}");
@@ -129,15 +130,15 @@ fn a_browser_keeps_its_pass_until_the_session_is_too_old() {
 }
 
 #[test]
-fn an_answer_without_end_keeps_its_session_until_its_visitor_leaves() {
+fn an_endless_answer_keeps_its_session_until_the_visitor_leaves() {
     let origin = Origin::start();
-    let gate = Gate::start(&origin, &one_place(""));
+    let gate = Gate::start(&origin, &one_slot(""));
     let (mut stream, head) = ask_on(&gate, "/drip", "");
     let who = cookies(&head);
     assert_eq!(pass_is_kept_s(&head), Some(3_600), "for as long as the session may last: {head}");
     stream.read_exact(&mut [0; 6]).unwrap();
     is_kept(&gate);
-    // The visitor's other requests are those of the same session, whose pass has long run out.
+    // The visitor's other requests are of the same session, although its pass has long expired.
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)));
     assert_eq!(under_way(&gate), 1);
     let over = now(&gate);
@@ -150,7 +151,7 @@ fn a_tunnel_keeps_its_session_until_it_is_closed() {
     const SWITCH: &str = "Connection: upgrade\r\nUpgrade: echo\r\n";
     for key in ["pass", "ip", "connection"] {
         let origin = Origin::start();
-        let gate = Gate::start(&origin, &one_place(&format!("key = \"{key}\"\n")));
+        let gate = Gate::start(&origin, &one_slot(&format!("key = \"{key}\"\n")));
         let (mut tunnel, head) = ask_on(&gate, "/tunnel", SWITCH);
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
         let mut echo = || {
@@ -179,24 +180,24 @@ fn a_tunnel_keeps_its_session_until_it_is_closed() {
 }
 
 #[test]
-fn the_operator_ends_a_session_whatever_is_under_way() {
+fn the_operator_ends_a_session_with_requests_under_way() {
     let origin = Origin::start();
-    let gate = Gate::start(&origin, &one_place("key = \"ip\"\n"));
+    let gate = Gate::start(&origin, &one_slot("key = \"ip\"\n"));
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| visit(&gate, "/hold", "192.0.2.1", ""));
         origin.holds();
         assert!(change(&gate, "DELETE", "/v1/sessions").ends_with("{\"ended\":1}\n"));
-        assert!(is_served(&visit(&gate, "/", STRANGER, "")), "its place is free at once");
+        assert!(is_served(&visit(&gate, "/", STRANGER, "")), "its slot is free at once");
         origin.release();
-        assert!(is_served(&slow.join().unwrap()), "it is answered");
+        assert!(is_served(&slow.join().unwrap()), "the request under way is answered");
     });
-    // The old request's end is nothing to the session that has the place.
+    // The end of the old request does not touch the session that has the slot now.
     assert_eq!((open(&gate), state(&gate)["begun"].as_u64()), (1, Some(2)));
     assert!(is_refused(&visit(&gate, "/", "192.0.2.1", "")));
 }
 
 #[test]
-fn what_is_under_way_goes_along_when_the_application_renames_the_session() {
+fn requests_under_way_follow_a_session_that_the_application_renames() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let shop = Scripted::start(move |head, n, stream| {
@@ -210,7 +211,7 @@ fn what_is_under_way_goes_along_when_the_application_renames_the_session() {
         }
         reply(stream, "200 OK", &fields, "served");
     });
-    let gate = before(&shop, &one_place("key = \"cookie\"\ncookie = \"JSESSIONID\"\n"));
+    let gate = before(&shop, &one_slot("key = \"cookie\"\ncookie = \"JSESSIONID\"\n"));
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     let renamed = std::thread::scope(|scope| {
         let slow = scope.spawn(|| visit(&gate, "/slow", "192.0.2.1", &who));
@@ -229,7 +230,7 @@ fn what_is_under_way_goes_along_when_the_application_renames_the_session() {
 }
 
 #[test]
-fn an_answer_that_is_shared_with_others_keeps_its_session_as_well() {
+fn a_shared_answer_keeps_its_session_too() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let origin = Scripted::start(move |head, _, stream| {
@@ -241,7 +242,7 @@ fn an_answer_that_is_shared_with_others_keeps_its_session_as_well() {
         held.wait();
         stream.write_all(b"served").unwrap();
     });
-    let gate = before(&origin, &one_place("key = \"ip\"\n"));
+    let gate = before(&origin, &one_slot("key = \"ip\"\n"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")));
     let mut multicast =
         order(Policy::Multicast { period: Duration::from_secs(3_600) }, Action::Answer { status: 503 });

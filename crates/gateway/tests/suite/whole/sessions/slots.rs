@@ -1,4 +1,5 @@
-//! Places: how many, whose, what becomes of those who find none, and what a request of a session is spared.
+//! Session slots: their number, the tiers' own slots, newcomers without a slot, and what admitted sessions
+//! are spared.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,19 +9,19 @@ use tidegate_core::measure::Event;
 use tidegate_core::ticket::{Binding, KeyRing, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
-use super::{ONE_PLACE, before, change, is_refused, is_served, open, shop, state, visit, with};
-use crate::whole::harness::{Gate, Origin, ask, connect, cookies, until};
+use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
+use crate::whole::harness::{Gate, Origin, api, ask, connect, cookies, until};
 
 #[test]
-fn a_refusal_is_a_page_for_people_and_a_problem_for_programs_and_explained() {
+fn a_refusal_is_a_page_for_people_and_a_problem_for_programs() {
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}[explain]\nheader = \"full\"\n"));
+    let gate = before(&shop, &format!("{ONE_SLOT}[explain]\nheader = \"full\"\n"));
     visit(&gate, "/", "192.0.2.1", "");
     let browser =
         "Host: shop.example\r\nAccept: text/html\r\nSec-Fetch-Mode: navigate\r\nAccept-Language: en\r\n";
     let page = ask(gate.http, &format!("GET /a HTTP/1.1\r\n{browser}Connection: close\r\n\r\n"));
     assert!(is_refused(&page) && page.contains("<html") && page.contains("overloaded"), "{page}");
-    assert!(!page.contains("set-cookie: tg"), "nothing to come back with: {page}");
+    assert!(!page.contains("set-cookie: tg"), "a ticket was handed out: {page}");
     let program = visit(&gate, "/b", "192.0.2.2", "");
     assert!(is_refused(&program) && program.contains("urn:tidegate:problem:overloaded"), "{program}");
     let decision = program.split("tidegate-decision: id=").nth(1).unwrap();
@@ -32,27 +33,27 @@ fn a_refusal_is_a_page_for_people_and_a_problem_for_programs_and_explained() {
 }
 
 #[test]
-fn a_newcomer_waits_in_the_room_until_a_place_is_free() {
+fn a_newcomer_waits_in_the_room_until_a_slot_is_free() {
     let shop = shop();
-    let gate = before(&shop, &ONE_PLACE.replace("\"refuse\"", "\"room\""));
+    let gate = before(&shop, &ONE_SLOT.replace("\"refuse\"", "\"room\""));
     let first = cookies(&visit(&gate, "/", "192.0.2.1", "a=b"));
     let waiting = visit(&gate, "/", "192.0.2.2", "a=b");
     let ticket = with("a=b", &waiting);
     assert!(waiting.starts_with("HTTP/1.1 503") && ticket.contains("tg0="), "{waiting}");
-    assert!(is_served(&visit(&gate, "/", "192.0.2.1", &first)), "who is in does not wait");
+    assert!(is_served(&visit(&gate, "/", "192.0.2.1", &first)), "an admitted session does not wait");
     let still = visit(&gate, "/", "192.0.2.2", &ticket);
     assert!(still.starts_with("HTTP/1.1 503"), "{still}");
     assert!(is_served(&visit(&gate, "/logout", "192.0.2.1", &first)));
     let entered = until(|| visit(&gate, "/", "192.0.2.2", &ticket), is_served);
     assert!(entered.contains("tgp=") && entered.contains("tg0=;"), "{entered}");
     assert_eq!((open(&gate), gate.count(Event::TicketReplayed)), (1, 0));
-    assert_eq!(gate.count(Event::SessionsRefused), 0, "to wait is not to be refused");
+    assert_eq!(gate.count(Event::SessionsRefused), 0, "waiting was counted as a refusal");
 }
 
 #[test]
-fn of_a_crowd_as_many_get_in_as_there_are_places() {
+fn of_a_crowd_as_many_are_admitted_as_there_are_slots() {
     let shop = shop();
-    let gate = before(&shop, &ONE_PLACE.replace("max = 1", "max = 5"));
+    let gate = before(&shop, &ONE_SLOT.replace("max = 1", "max = 5"));
     let gate = &gate;
     let served = std::thread::scope(|scope| {
         let crowd: Vec<_> =
@@ -63,9 +64,9 @@ fn of_a_crowd_as_many_get_in_as_there_are_places() {
 }
 
 #[test]
-fn before_anything_is_learned_a_discovered_number_bounds_nothing() {
+fn a_discovered_number_of_slots_does_not_bound_before_it_is_learned() {
     let shop = shop();
-    let gate = before(&shop, &ONE_PLACE.replace("max = 1", "max = \"discovered\""));
+    let gate = before(&shop, &ONE_SLOT.replace("max = 1", "max = \"discovered\""));
     for visitor in 1..=5 {
         assert!(is_served(&visit(&gate, "/", &format!("192.0.2.{visitor}"), "")));
     }
@@ -74,51 +75,51 @@ fn before_anything_is_learned_a_discovered_number_bounds_nothing() {
 }
 
 #[test]
-fn a_service_level_has_places_beside_everybody_s() {
+fn a_tier_has_slots_of_its_own() {
     let tier = "[[tier]]\nname = \"gold\"\nclient = \"198.51.100.0/24\"\nmax_sessions = 1\n";
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}{tier}"));
+    let gate = before(&shop, &format!("{ONE_SLOT}{tier}"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")));
     assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")));
     let gold = visit(&gate, "/", "198.51.100.1", "");
     assert!(is_served(&gold), "{gold}");
-    assert!(is_refused(&visit(&gate, "/", "198.51.100.2", "")), "it has one");
+    assert!(is_refused(&visit(&gate, "/", "198.51.100.2", "")), "its tier has one slot");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")));
     let pools = state(&gate)["pools"].clone();
     let one = |tier: &str| json!({ "tier": tier, "open": 1, "places": 1 });
     assert_eq!(pools, json!([one("default"), one("gold")]));
     assert!(is_served(&visit(&gate, "/logout", "198.51.100.1", &cookies(&gold))));
-    assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")), "the level's place is its own");
+    assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")), "the tier's slot was given to another");
     assert!(is_served(&visit(&gate, "/", "198.51.100.2", "")));
 }
 
 #[test]
-fn a_level_that_skips_the_room_takes_a_place_where_there_is_one() {
+fn a_tier_that_skips_the_room_takes_a_slot_if_one_is_free() {
     let tier = "[[tier]]\nname = \"staff\"\nclient = \"198.51.100.0/24\"\nskip_room = true\n";
     let shop = shop();
-    let gate = before(&shop, &format!("{ONE_PLACE}{tier}"));
+    let gate = before(&shop, &format!("{ONE_SLOT}{tier}"));
     let staff = visit(&gate, "/", "198.51.100.1", "");
     assert!(is_served(&staff) && staff.contains("tgp="), "{staff}");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")));
     let more = visit(&gate, "/", "198.51.100.2", "");
-    assert!(is_served(&more) && !more.contains("tgp="), "it passes all the same: {more}");
+    assert!(is_served(&more) && !more.contains("tgp="), "it is served without a slot: {more}");
     assert_eq!((open(&gate), state(&gate)["refused"].as_u64()), (1, Some(1)));
 }
 
 #[test]
-fn a_level_that_skips_the_room_begins_a_session_behind_a_bucket_as_well() {
+fn a_tier_that_skips_the_room_begins_a_session_behind_a_bucket_too() {
     let tier = "[[tier]]\nname = \"staff\"\nclient = \"198.51.100.0/24\"\nskip_room = true\n";
     let class = "[[class]]\nname = \"page\"\nmatch = { path = \"/*\" }\n";
-    let places = ONE_PLACE.replace("max = 1", "max = 2");
+    let places = ONE_SLOT.replace("max = 1", "max = 2");
     let bucket = |ingress: &str| format!("{places}{tier}{class}ingress = {{ {ingress} }}\n");
     let shop = shop();
     let gate = before(&shop, &bucket("rate = 0.001"));
     let staff = visit(&gate, "/", "198.51.100.1", "");
     assert!(is_served(&staff) && staff.contains("tgp="), "{staff}");
-    assert!(is_served(&visit(&gate, "/", "198.51.100.1", &cookies(&staff))), "not held again");
+    assert!(is_served(&visit(&gate, "/", "198.51.100.1", &cookies(&staff))), "charged again");
     assert!(is_refused(&visit(&gate, "/", "198.51.100.2", "")), "the bucket is empty");
     assert_eq!((open(&gate), gate.count(Event::IngressShed)), (1, 1));
-    // Whom the bucket has wait in the room begins it on his turn.
+    // A visitor that the bucket sent to the room begins its session on its turn.
     let gate = before(&shop, &bucket("rate = 1, refuse = \"room\"").replace("max = 2", "max = 99"));
     let come = |n, cookies: &str| visit(&gate, "/", &format!("198.51.100.{n}"), cookies);
     let mut crowd = (1..99).map(|n| (n, come(n, "tgp=a-browser")));
@@ -132,55 +133,54 @@ fn a_level_that_skips_the_room_begins_a_session_behind_a_bucket_as_well() {
 }
 
 #[test]
-fn a_pass_survives_a_restart_beyond_the_places_there_are() {
+fn a_pass_survives_a_restart_even_beyond_the_number_of_slots() {
     let keys = format!("{}keys = [\"1:{}\"]\n", "unit = \"session\"\n", "ab".repeat(32));
-    let toml = ONE_PLACE.replace("unit = \"session\"\n", &keys);
+    let toml = ONE_SLOT.replace("unit = \"session\"\n", &keys);
     let shop = shop();
     let who = {
         let gate = before(&shop, &toml);
         cookies(&visit(&gate, "/", "192.0.2.1", ""))
     };
     let gate = before(&shop, &toml);
-    assert!(is_served(&visit(&gate, "/", "192.0.2.2", "")), "the place is free until the pass is shown");
+    assert!(is_served(&visit(&gate, "/", "192.0.2.2", "")), "the slot is free until the pass is shown");
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)));
     let now = state(&gate);
     assert_eq!((now["open"].as_u64(), now["readmitted"].as_u64()), (Some(2), Some(1)), "{now}");
     assert!(change(&gate, "DELETE", "/v1/sessions").ends_with("{\"ended\":2}\n"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.3", "")));
-    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "what was ended is not taken in again");
+    assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &who)), "an ended session was readmitted");
     let forged = who.replace("tgp=", "tgp=A");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.1", &forged)));
 }
 
 #[test]
-fn a_reload_changes_places_at_once_and_another_key_begins_anew() {
+fn a_reload_changes_slots_at_once_and_another_key_ends_all_sessions() {
     let origin = Origin::start();
-    let gate = Gate::start_from_file(&origin, ONE_PLACE);
+    let gate = Gate::start_from_file(&origin, ONE_SLOT);
     let who = cookies(&visit(&gate, "/", "192.0.2.1", ""));
     assert!(is_refused(&visit(&gate, "/", "192.0.2.2", "")));
-    let fixed = |max: &str| ONE_PLACE.replace("max = 1", max) + "[capacity]\nestimator = \"fixed\"\n";
+    let fixed = |max: &str| ONE_SLOT.replace("max = 1", max) + "[capacity]\nestimator = \"fixed\"\n";
     gate.reload(&origin, &fixed("max = 2"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.2", "")));
     assert!(is_refused(&visit(&gate, "/", "192.0.2.3", "")));
     gate.reload(&origin, &fixed("max = 1"));
-    assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)), "fewer places end nobody");
+    assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)), "fewer slots end no session");
     assert!(is_refused(&visit(&gate, "/", "192.0.2.3", "")));
-    let tuned = "PUT /v1/tunables/session.max HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n";
-    let tuned = ask(gate.admin, &format!("{tuned}Connection: close\r\n\r\n{{\"value\":3}}"));
+    let tuned = api(&gate, "PUT", "/v1/tunables/session.max", "", "{\"value\":3}");
     assert!(tuned.starts_with("HTTP/1.1 200"), "{tuned}");
     assert!(is_served(&visit(&gate, "/", "192.0.2.3", "")));
     gate.reload(&origin, &(fixed("max = 1\nkey = \"ip\"")));
     assert_eq!(open(&gate), 0);
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", &who)));
-    assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")), "the address tells now");
+    assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")), "the address is the key now");
 }
 
 #[test]
-fn tokencheck_has_the_places_and_keeps_tickets_that_find_none() {
+fn tokencheck_has_the_slots_and_keeps_tickets_that_find_none() {
     let keys = format!("1:{}", "ab".repeat(32));
     let role = "role = \"tokencheck\"\ntokencheck.gen_url = \"http://gen.example\"\ntokencheck.feedback_url = \"http://127.0.0.1:1\"\n";
     let places =
-        ONE_PLACE.replace("unit = \"session\"\n", &format!("unit = \"session\"\nkeys = [\"{keys}\"]\n"));
+        ONE_SLOT.replace("unit = \"session\"\n", &format!("unit = \"session\"\nkeys = [\"{keys}\"]\n"));
     let shop = shop();
     let gate = before(&shop, &format!("{role}{places}"));
     let ring = KeyRing::parse(&keys).unwrap();
@@ -206,7 +206,7 @@ fn tokencheck_has_the_places_and_keeps_tickets_that_find_none() {
     assert!(nobody.starts_with("HTTP/1.1 307") && nobody.contains("gen.example"), "{nobody}");
     assert!(is_served(&visit(&gate, "/logout", "192.0.2.1", &cookies(&first))));
     let entered = visit(&gate, &second, "198.51.100.1", "");
-    assert!(is_served(&entered), "its ticket was used up for nothing: {entered}");
+    assert!(is_served(&entered), "its ticket was used up without a slot: {entered}");
     let again = visit(&gate, &second, "198.51.100.1", "");
     assert!(!is_served(&again), "twice with one ticket: {again}");
     assert_eq!(open(&gate), 1);
@@ -239,7 +239,8 @@ fn a_session_s_request_is_not_refused_for_load() {
     let mut other = connect(gate.http);
     other.write_all(b"GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
     origin.holds();
-    // The origin's only place is taken, and nobody may wait; who is in waits all the same, whatever the class.
+    // The origin's only in-flight slot is taken and the queue is full, but admitted sessions wait, whatever
+    // the class.
     assert!(visit(&gate, "/else", "192.0.2.2", "").contains("queue is full"));
     std::thread::scope(|scope| {
         let asked: Vec<_> = ["/page/3", "/else", "/other", "/other/2"]
