@@ -246,17 +246,17 @@ impl Case<'_> {
         };
         match policies.decide(&facts.request, from, facts.now, &mut shadow) {
             PolicyDecision::Pass => Ok(Direction::AsItsClass),
-            PolicyDecision::Room { order } if process.settings.has_room => {
-                requester.sent_to_room(order);
+            PolicyDecision::Room { policy } if process.settings.has_room => {
+                requester.sent_to_room(policy);
                 Ok(Direction::ToRoom)
             }
-            PolicyDecision::Room { order } => refuse(order, None),
-            PolicyDecision::Refuse { order, retry_after } => refuse(order, retry_after),
-            PolicyDecision::Ask { order, application, .. } => {
-                perform(order, PolicyStep::Authorise(application))
+            PolicyDecision::Room { policy } => refuse(policy, None),
+            PolicyDecision::Refuse { policy, retry_after } => refuse(policy, retry_after),
+            PolicyDecision::Ask { policy, application, .. } => {
+                perform(policy, PolicyStep::Authorise(application))
             }
-            PolicyDecision::Multicast { order, period } => perform(order, PolicyStep::Coalesce { period }),
-            PolicyDecision::Reroute { order, route } => perform(order, PolicyStep::Reroute(route)),
+            PolicyDecision::Multicast { policy, period } => perform(policy, PolicyStep::Coalesce { period }),
+            PolicyDecision::Reroute { policy, route } => perform(policy, PolicyStep::Reroute(route)),
         }
     }
 

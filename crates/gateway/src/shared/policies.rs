@@ -256,10 +256,10 @@ impl ConnControl {
         let mut from = 0;
         loop {
             from = match standing.orders.decide(&asked, from, now, &mut |_| ()) {
-                PolicyDecision::Refuse { order, .. } if is_cut(order) => return Some(order),
+                PolicyDecision::Refuse { policy, .. } if is_cut(policy) => return Some(policy),
                 // It would not be answered if the application had not agreed, nor alone if it could be shared.
                 PolicyDecision::Ask { next, .. } => next,
-                PolicyDecision::Multicast { order, .. } if !request.is_shared => standing.after(order),
+                PolicyDecision::Multicast { policy, .. } if !request.is_shared => standing.after(policy),
                 _ => return None,
             };
         }

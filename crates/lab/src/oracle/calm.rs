@@ -27,7 +27,7 @@ use tidegate_settings::SessionMax;
 use super::Finding;
 use super::waits::Waits;
 use crate::scenario::{Follow, Scenario};
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 use crate::visitor_events::{End, Noted};
 
 /// What a wait may turn out longer than told, beyond a tenth of it.
@@ -157,18 +157,24 @@ impl Calm {
         self.sent += cost.units();
     }
 
-    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) -> Finding {
+    pub(super) fn promised(
+        &mut self,
+        guest: u32,
+        wait: &Wait,
+        processes: &[GateProcess],
+        now_us: u64,
+    ) -> Finding {
         let at = guest as usize;
         if self.told.len() <= at {
             self.told.resize(at + 1, Told::default());
         }
         let wait_us = wait.wait.as_micros() as u64;
         let world = if self.is_unheard { 0 } else { self.world };
-        let until = match halves.first() {
-            Some(half) if self.discovers => {
-                let work = wait.wait.as_secs_f64() * half.capacity().get();
+        let until = match processes.first() {
+            Some(process) if self.discovers => {
+                let work = wait.wait.as_secs_f64() * process.capacity().get();
                 self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
-                self.sent + 1.1 * wait.wait.as_secs_f64() * half.capacity().get()
+                self.sent + 1.1 * wait.wait.as_secs_f64() * process.capacity().get()
             }
             _ => 0.0,
         };
@@ -247,9 +253,9 @@ impl Calm {
         self.for_places.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
     }
 
-    pub(super) fn ticked(&mut self, state: &Half, now_us: u64) {
+    pub(super) fn ticked(&mut self, state: &GateProcess, now_us: u64) {
         if let (Some(waits), Some(sessions)) = (&mut self.for_places, &state.sessions) {
-            waits.ticked(sessions, &state.live.settings.session, state.now(now_us), now_us);
+            waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
         let is_rate = !state.course().keeps_queue;
@@ -266,21 +272,21 @@ impl Calm {
         }
     }
 
-    pub(super) fn second(&mut self, halves: &[Half], now_us: u64) -> Finding {
-        let Some(half) = halves.first() else { return Ok(()) };
-        let now = half.now(now_us);
+    pub(super) fn second(&mut self, processes: &[GateProcess], now_us: u64) -> Finding {
+        let Some(process) = processes.first() else { return Ok(()) };
+        let now = process.now(now_us);
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
         self.fastest = self.fastest.max(sent);
-        if sent > 0.0 || !half.desk.busy(now) {
+        if sent > 0.0 || !process.admission.busy(now) {
             self.sent_us = now_us;
         }
-        if !half.desk.busy(now) {
+        if !process.admission.busy(now) {
             return Ok(());
         }
         let bound = TO_NORMAL.as_micros() as u64;
         let is_due = if self.discovers {
-            let dearest = half.live.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
-            let stands_us = 1e7 * dearest / half.capacity().get().max(1e-9);
+            let dearest = process.config.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
+            let stands_us = 1e7 * dearest / process.capacity().get().max(1e-9);
             let in_time = bound as f64 * 1e-6 * self.fastest;
             self.sent > self.empty_by_work + in_time
                 || (now_us - self.sent_us) as f64 > bound as f64 + stands_us
@@ -297,7 +303,7 @@ impl Calm {
             "normal",
             format!(
                 "the room is busy {bound} us after the last promise should have been kept: {:?}",
-                half.desk.state(now)
+                process.admission.state(now)
             ),
         ))
     }

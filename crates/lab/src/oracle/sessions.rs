@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use tidegate_core::session::{SessionKey, Sessions as Table};
 
 use super::{Finding, Oracle};
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 
 /// The books.
 pub(super) struct Sessions {
@@ -32,8 +32,8 @@ struct Book {
 }
 
 impl Sessions {
-    pub(super) fn new(halves: &[Half]) -> Self {
-        let of = halves.last().map(|half| &half.live.settings.session);
+    pub(super) fn new(processes: &[GateProcess]) -> Self {
+        let of = processes.last().map(|process| &process.config.settings.session);
         let us = |time: std::time::Duration| time.as_micros() as u64 / 10 * 9;
         Self {
             timeout_us: of.map_or(0, |session| us(session.timeout)),
@@ -95,8 +95,8 @@ impl Sessions {
 
 impl Oracle {
     /// A visitor has begun a session.
-    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, half: &Half, now_us: u64) {
-        if let Some(table) = half.sessions.as_ref().filter(|_| self.is_on) {
+    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, process: &GateProcess, now_us: u64) {
+        if let Some(table) = process.sessions.as_ref().filter(|_| self.is_on) {
             let finding = self.sessions.begins(guest, key, table, now_us);
             self.expect(finding);
         }

@@ -66,7 +66,7 @@ const HOLDS: u8 = 1;
 const USED: u8 = 2;
 /// The next request goes to tokencheck.
 const AT_CHECK: u8 = 4;
-/// The request under way was sent on from the other half: it is the same request.
+/// The request under way was sent on from the other process: it is the same request.
 const HOPS: u8 = 8;
 
 impl Guest {

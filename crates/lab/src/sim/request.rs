@@ -38,8 +38,20 @@ pub(crate) fn generation(id: u64) -> u32 {
     (id >> 32) as u32
 }
 
+/// A request that goes to the gate's queue or to the origin.
+pub(crate) struct NewRequest {
+    pub(crate) guest: u32,
+    pub(crate) class: ClassId,
+    pub(crate) cost: Cost,
+    pub(crate) path: u32,
+    pub(crate) idempotent: bool,
+    pub(crate) is_part: bool,
+}
+
 pub(crate) struct Request {
     pub(crate) guest: u32,
+    /// It asks for a part of a page; its visitor may have left.
+    pub(crate) is_part: bool,
     /// Tells it from earlier requests with the same number.
     pub(crate) generation: u32,
     pub(crate) class: ClassId,
