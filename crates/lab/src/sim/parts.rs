@@ -4,34 +4,15 @@
 //! them has no effect on what the visitor does next.
 
 use tidegate_core::admission::{Decision, EnteredBy, Presented, SessionClaim};
-use tidegate_core::ticket::{Pass, PassKind};
+use tidegate_core::ticket::PassKind;
 
 use super::LATENCY_US;
 use super::admission::Caller;
-use super::request::{Passage, SessionOf};
+use super::request::{Page, Passage, SessionOf};
 use super::sessions::key_of;
 use super::trace::What;
 use super::world::{Item, World};
 use crate::oracle::Entry;
-
-/// What became of parts.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct PartCounts {
-    pub(crate) asked: u64,
-    /// Refused, or told to wait.
-    pub(crate) refused: u64,
-    /// Let in, and not served.
-    pub(crate) failed: u64,
-}
-
-/// A page whose parts are to be requested.
-pub(crate) struct Page {
-    visitor: u32,
-    kind: u32,
-    step: u8,
-    /// What its visitor keeps.
-    pass: Option<Pass>,
-}
 
 impl World<'_> {
     /// A page has reached its visitor.

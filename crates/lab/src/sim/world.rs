@@ -18,11 +18,10 @@ use tidegate_gateway::upstream::dispatch::budget::Budget;
 use tokio::time::Instant;
 
 use super::guest::Guest;
-use super::parts::{Page, PartCounts};
 use super::process::{GateProcess, settings_of};
 use super::record::Record;
 use super::replica_pool::{ReplicaPool, most_replicas};
-use super::request::{NewRequest, Request};
+use super::request::{NewRequest, Page, PartCounts, Request};
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::answer::Answer;
