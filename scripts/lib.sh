@@ -2,11 +2,11 @@
 # Sourced, not run. Expects `set -u` and sets ROOT.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-PASSED=0
-FAILED=0
-FAILURES=()
-TIMES=()
+# Where cargo builds.
+TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 LOGS="$(mktemp -d)"
+# A line for each step that has ended: SECONDS PASSED FAILED NAME. A file, since steps of a lane run in a process of their own.
+RESULTS="$LOGS/results"
 trap 'rm -rf "$LOGS"' EXIT
 # Longest a single step may take: a test that hangs must not hang the whole run.
 STEP_TIMEOUT="${STEP_TIMEOUT:-1200}"
@@ -30,19 +30,44 @@ need_packages() {
   apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# test_programs: builds all of the workspace's tests, and prints a line for each program: CRATE KIND TARGET PATH.
+# Always all: a selection would give dependencies other features, and so build them again.
+test_programs() {
+  cargo test --workspace --no-run --message-format=json-render-diagnostics |
+    sed -nE 's/^.*"package_id":"[^"]*\/([a-z]+)#[^"]*".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*$/\1 \2 \3 \4/p'
+  return "${PIPESTATUS[0]}"
+}
+
 # sum_of PATTERN LOG: the sum of the numbers that PATTERN (an extended regular expression of sed) captures.
 sum_of() { sed -nE "s/$1/\\1/p" "$2" | awk '{ s += $1 } END { print s + 0 }'; }
 
 # step NAME COMMAND...: runs a command, shows its output, counts the tests it reports. A step that reports none counts
 # as one test; one that fails without a failed test (it did not compile, it hung) counts as one failure.
+# The command may be a function that is exported.
 step() {
-  local name="$1" log="$LOGS/step" start=$SECONDS rc passed failed
+  local name="$1" log start=$SECONDS rc
   shift
-  echo
-  echo "==> $name"
-  timeout --kill-after=30 "$STEP_TIMEOUT" "$@" 2>&1 | tee "$log"
-  rc="${PIPESTATUS[0]}"
-  if tail -n 1 "$log" | grep -qE '^[0-9]+ passed, [0-9]+ failed$'; then
+  # `timeout` runs programs.
+  [ "$(type -t "$1")" = function ] && set -- bash -c '"$@"' bash "$@"
+  log="$(mktemp -p "$LOGS")"
+  if [ -n "${IN_LANE:-}" ]; then
+    timeout --kill-after=30 "$STEP_TIMEOUT" "$@" >"$log" 2>&1 </dev/null
+    rc=$?
+    # All of it at once: lines of several steps at the same time could not be told apart.
+    (flock 9 && echo && echo "==> $name" && cat "$log") 9>"$LOGS/lock"
+  else
+    echo
+    echo "==> $name"
+    timeout --kill-after=30 "$STEP_TIMEOUT" "$@" 2>&1 | tee "$log"
+    rc="${PIPESTATUS[0]}"
+  fi
+  count "$name" "$log" "$rc" "$((SECONDS - start))"
+}
+
+# count NAME LOG RC SECONDS: notes how a step ended.
+count() {
+  local name="$1" log="$2" rc="$3" passed failed
+  if tail -n 1 "$log" | grep -qE '^[0-9]+ (passed|caught), [0-9]+ (failed|survived)$'; then
     # A script of ours: its count includes what its own steps report.
     passed=$(tail -n 1 "$log" | cut -d' ' -f1)
     failed=$(tail -n 1 "$log" | cut -d' ' -f3)
@@ -54,20 +79,30 @@ step() {
   [ "$rc" -eq 124 ] && echo "$name: no end after $STEP_TIMEOUT s"
   if [ "$rc" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
   if [ "$rc" -eq 0 ] && [ "$((passed + failed))" -eq 0 ]; then passed=1; fi
-  PASSED=$((PASSED + passed))
-  FAILED=$((FAILED + failed))
-  [ "$failed" -gt 0 ] && FAILURES+=("$name ($failed failed)")
-  TIMES+=("$(printf '%5d s  %6d passed  %4d failed  %s' "$((SECONDS - start))" "$passed" "$failed" "$name")")
-  return 0
+  echo "$4 $passed $failed $name" >>"$RESULTS"
+}
+
+# lane FUNCTION: runs a function of steps beside the others. What a step of it prints appears when the step has ended.
+# `finish` waits for all lanes.
+lane() {
+  IN_LANE=yes
+  "$@" &
+  IN_LANE=
 }
 
 # finish: the table of steps, what failed, and the count, alone on the last line.
 finish() {
+  local seconds passed failed name all_passed=0 all_failed=0 failures=()
+  wait
   echo
-  printf '%s\n' ${TIMES[@]+"${TIMES[@]}"}
+  while read -r seconds passed failed name; do
+    printf '%5d s  %6d passed  %4d failed  %s\n' "$seconds" "$passed" "$failed" "$name"
+    all_passed=$((all_passed + passed))
+    all_failed=$((all_failed + failed))
+    [ "$failed" -gt 0 ] && failures+=("$name ($failed failed)")
+  done <"$RESULTS"
   printf '%5d s  in all\n' "$SECONDS"
-  local failure
-  for failure in ${FAILURES[@]+"${FAILURES[@]}"}; do echo "FAILED: $failure"; done
-  echo "$PASSED passed, $FAILED failed"
-  [ "$FAILED" -eq 0 ]
+  for name in ${failures[@]+"${failures[@]}"}; do echo "FAILED: $name"; done
+  echo "$all_passed passed, $all_failed failed"
+  [ "$all_failed" -eq 0 ]
 }

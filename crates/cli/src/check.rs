@@ -6,49 +6,35 @@ use std::process::ExitCode;
 use tidegate_gateway::config::Config;
 use tidegate_settings::Settings;
 
-use crate::results::say;
+use crate::results::{exit, say};
 
-/// Says everything that is wrong with `file`; 0 if nothing is.
+/// Reports every mistake in `file`, then its warnings.
 pub fn check(file: &Path) -> ExitCode {
-    match Settings::load(file) {
-        Ok(settings) => {
-            let (keys, capacity) = (settings.room.keys.clone(), settings.explain_capacity());
-            let warnings = settings.warnings();
-            // A ring without keys gets one at the start; the rest is compiled as `run` would.
-            let key = format!("1:{}", "00".repeat(32));
-            if let Err(e) =
-                Config::new(settings, if keys.is_empty() { std::slice::from_ref(&key) } else { &keys })
-            {
-                eprintln!("{}: {e}", file.display());
-                return ExitCode::from(2);
-            }
-            for warning in warnings {
-                eprintln!("{}: warning: {warning}", file.display());
-            }
-            said(say(format_args!("{}: ok\ncapacity: {capacity}\n", file.display())))
-        }
+    let name = file.display();
+    let settings = match Settings::load(file) {
+        Ok(settings) => settings,
         Err(mistakes) => {
-            for mistake in &mistakes {
-                eprintln!("{mistake}\n");
-            }
-            let n = mistakes.len();
-            eprintln!("{}: {n} mistake{}", file.display(), if n == 1 { "" } else { "s" });
-            ExitCode::from(2)
+            mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
+            let plural = if mistakes.len() == 1 { "" } else { "s" };
+            eprintln!("{name}: {} mistake{plural}", mistakes.len());
+            return ExitCode::from(2);
         }
+    };
+    let (mut keys, capacity) = (settings.room.keys.clone(), settings.explain_capacity());
+    let warnings = settings.warnings();
+    if keys.is_empty() {
+        // `run` would make a key; the rest is compiled as `run` does.
+        keys.push(format!("1:{}", "00".repeat(32)));
     }
+    if let Err(e) = Config::new(settings, &keys) {
+        eprintln!("{name}: {e}");
+        return ExitCode::from(2);
+    }
+    warnings.iter().for_each(|warning| eprintln!("{name}: warning: {warning}"));
+    exit(say(format_args!("{name}: ok\ncapacity: {capacity}\n")))
 }
 
 /// Prints every key with its meaning and default.
 pub fn print_default() -> ExitCode {
-    said(say(Settings::print_default()))
-}
-
-fn said(done: Result<(), String>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("tidegate: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(say(Settings::print_default()))
 }

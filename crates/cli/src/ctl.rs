@@ -1,4 +1,4 @@
-//! `tidegate ctl`: looks at a running gate and turns its knobs, over its admin API.
+//! `tidegate ctl`: shows the state of a running gate and changes its tunables, over the admin API.
 
 use std::process::ExitCode;
 
@@ -11,87 +11,88 @@ mod watch;
 
 use client::Client;
 
-/// Where a gate's admin API is, if nobody says otherwise.
-const USUAL_URL: &str = "http://127.0.0.1:9090";
+use crate::parse::assignment;
+use crate::results::fail;
+
+/// The default of `listen.admin`.
+const DEFAULT_URL: &str = "http://127.0.0.1:9090";
 
 /// `tidegate ctl`
 ///
-/// Exit status: 0 done; 1 the gate refused, and says why; 2 the command line is wrong; 3 no gate answers.
+/// Exit status: 0 done; 1 the gate refused and gives the reason; 2 the command line is wrong; 3 no gate answers.
 #[derive(ClapArgs, Debug)]
 pub struct CtlOptions {
     /// The gate's admin API [default: $TIDEGATE_URL, or http://127.0.0.1:9090].
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
-    /// `listen.admin_token`, or `listen.admin_read_token` to look only [default: $TIDEGATE_TOKEN].
+    /// `listen.admin_token`, or `listen.admin_read_token` to read only [default: $TIDEGATE_TOKEN].
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
-    /// Print what the gate answers, as JSON.
+    /// Print the gate's answer as JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
     command: CtlCommand,
 }
 
-/// Why, for the audit.
 #[derive(ClapArgs, Debug)]
 struct Why {
-    /// Why, for the gate's record of changes.
+    /// The reason, for the audit.
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
 }
 
-/// What to do.
 #[derive(Subcommand, Debug)]
 enum CtlCommand {
-    /// Show tunables: all, one with what it means, or those that a pattern (`*`) fits.
+    /// Show tunables: all, one with its meaning, or those that match a pattern (`*`).
     Get {
         /// Names or patterns, e.g. `queue.max_wait`, `class.*.priority`.
         names: Vec<String>,
-        /// Only those that have another value than the file gives them.
+        /// Only those whose value differs from the file's.
         #[arg(long)]
         tuned: bool,
     },
-    /// Change tunables: all of them at once, or none.
+    /// Change tunables, all of those given or none.
     Set {
         /// E.g. `queue.max_wait=10s`, `class.search.priority=3`.
-        #[arg(required = true, value_name = "NAME=VALUE", value_parser = crate::args::assignment)]
+        #[arg(required = true, value_name = "NAME=VALUE", value_parser = assignment)]
         changes: Vec<(String, String)>,
         #[command(flatten)]
         why: Why,
     },
-    /// Give tunables the values of the file again.
+    /// Set tunables back to the values of the file.
     Reset {
-        /// Their names.
+        /// Names of tunables.
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
         #[command(flatten)]
         why: Why,
     },
-    /// Print figures once a second, as the gate tells them.
+    /// Print figures of the gate once a second.
     Watch(watch::WatchOptions),
-    /// Show who changed what, the latest first.
+    /// Show who changed what, the latest change first.
     Audit {
-        /// How many changes.
+        /// Number of changes to list.
         #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
-    /// Say why a request was refused.
+    /// Explain why a request was refused.
     Explain {
         /// The request's id: `X-Request-Id`, or `id` in `Tidegate-Decision`.
         id: String,
     },
-    /// Show the admitted sessions: how many, how many more, and who.
+    /// Show the admitted sessions, and how many more there may be.
     Sessions {
-        /// How many are listed.
+        /// Number of sessions to list.
         #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
-        /// Go on where the last page ended.
+        /// Continue where the last page ended.
         #[arg(long, value_name = "NEXT")]
         after: Option<u64>,
     },
-    /// End one session, or all: their places are free at once.
+    /// End one session, or all. Their slots are free at once.
     EndSession {
-        /// As `sessions` shows it.
+        /// Its key, as `sessions` shows it.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         key: Option<String>,
         /// Every session.
@@ -100,20 +101,20 @@ enum CtlCommand {
         #[command(flatten)]
         why: Why,
     },
-    /// Show everything at a glance.
+    /// Show all figures.
     State,
-    /// Show the capacity and how it was found, or set it.
+    /// Show the capacity and how it was discovered, or set it.
     Capacity {
         /// The capacity from now on, in cost units per second.
         rate: Option<f64>,
         #[command(flatten)]
         why: Why,
     },
-    /// Have the capacity looked for anew.
+    /// Discover the capacity anew.
     Rediscover(Why),
-    /// Have the configuration read again.
+    /// Read the configuration again.
     Reload(Why),
-    /// End the gate in good order.
+    /// Let requests under way finish, then stop the gate.
     Drain(Why),
 }
 
@@ -128,54 +129,51 @@ pub struct ExplainOptions {
     /// `listen.admin_token`, or `listen.admin_read_token` [default: $TIDEGATE_TOKEN].
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// Print what the gate answers, as JSON.
+    /// Print the gate's answer as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Says why a request was refused.
+/// Explains why a request was refused.
 pub fn explain(options: ExplainOptions) -> ExitCode {
     let ExplainOptions { id, url, token, json } = options;
     ctl(&CtlOptions { url, token, json, command: CtlCommand::Explain { id } })
 }
 
-/// Why a command did not succeed.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The gate says no.
+    /// The gate refused it.
     Refused(String),
-    /// The command line.
+    /// The command line is wrong.
     Usage(String),
-    /// Nobody answers, or not what a gate would.
+    /// Nobody answers, or the answer is not a gate's.
     Unreachable(String),
 }
 
-/// Does one thing.
+/// Performs one command.
 pub fn ctl(options: &CtlOptions) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => {
-            eprintln!("tidegate: {e}");
-            return ExitCode::FAILURE;
-        }
+        Err(e) => return fail(e),
     };
-    let (said, code) = match runtime.block_on(perform(options)) {
+    let (why, code) = match runtime.block_on(perform(options)) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Refused(why)) => (why, 1),
         Err(Failure::Usage(why)) => (why, 2),
         Err(Failure::Unreachable(why)) => (why, 3),
     };
-    eprintln!("tidegate: {said}");
+    fail(why);
     ExitCode::from(code)
 }
 
-/// An option, or the environment's word for it.
+/// The value of an option, or of the environment variable for it.
 fn given(option: &Option<String>, variable: &str) -> Option<String> {
     option.clone().or_else(|| std::env::var(variable).ok()).filter(|text| !text.is_empty())
 }
 
 async fn perform(options: &CtlOptions) -> Result<(), Failure> {
-    let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| USUAL_URL.into());
+    let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| DEFAULT_URL.into());
     let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"))?;
     match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, options.json).await,
@@ -228,9 +226,9 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
                 format!("capacity {}", show::plain(&now["rate"]))
             })
         }
-        CtlCommand::Rediscover(why) => {
-            (act(&client, "/v1/capacity/rediscover", why).await?, |_| "the capacity is looked for".into())
-        }
+        CtlCommand::Rediscover(why) => (act(&client, "/v1/capacity/rediscover", why).await?, |_| {
+            "the capacity is being discovered anew".into()
+        }),
         CtlCommand::Reload(why) => (act(&client, "/v1/reload", why).await?, show::reloaded),
         CtlCommand::Drain(why) => (act(&client, "/v1/drain", why).await?, |_| "draining".into()),
         CtlCommand::Get { .. } | CtlCommand::Watch(_) => return Ok(()),
@@ -246,7 +244,7 @@ async fn act(client: &Client, path: &str, why: &Why) -> Result<Value, Failure> {
     client.ask("POST", path, Some(&json!({ "why": why.why }))).await
 }
 
-/// What looks like a value of JSON is one; anything else is a text: `10s`, `codel`.
+/// A value of JSON if the text is one, else the text: `10s`, `codel`.
 fn value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(Value::Null | Value::Object(_)) | Err(_) => Value::String(text.into()),
@@ -269,7 +267,8 @@ async fn get(client: &Client, names: &[String], tuned: bool, as_json: bool) -> R
     for name in names {
         if !all.iter().any(|tunable| fits(name, tunable["name"].as_str().unwrap_or_default())) {
             return Err(Failure::Refused(format!(
-                "no tunable fits \"{name}\"; `tidegate ctl get` lists them"
+                "expected the name of a tunable or a pattern; got \"{name}\", which matches none (`tidegate ctl get` lists \
+                 them)"
             )));
         }
     }
@@ -282,7 +281,7 @@ async fn get(client: &Client, names: &[String], tuned: bool, as_json: bool) -> R
     Ok(())
 }
 
-/// Whether a name is of this form; `*` stands for anything.
+/// Whether a name matches a pattern, in which `*` stands for anything.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_json_if_it_looks_like_it() {
+    fn a_value_is_json_or_text() {
         for (text, wanted) in [
             ("10", json!(10)),
             ("0.5", json!(0.5)),

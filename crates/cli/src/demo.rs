@@ -1,16 +1,43 @@
-//! `tidegate demo`: the lab plays, in front of the gate that `tidegate run` starts.
+//! `tidegate demo`: the demonstration of the lab, with the gate that `tidegate run` starts.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Args as ClapArgs;
 use tidegate_core::capacity::Phase;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_lab::demo::{self, Belief, DemoOptions as LabOptions, Gatekeeper, RunningGate};
+use tidegate_lab::demo::{self, DemoOptions as LabOptions, GateEstimate, Gatekeeper, RunningGate};
 use tidegate_settings::Settings;
 
-use crate::args::DemoOptions;
+use crate::results::exit;
+
+/// `tidegate demo`
+#[derive(ClapArgs, Debug)]
+pub struct DemoOptions {
+    /// The crowd, as a multiple of the service's capacity.
+    #[arg(long, default_value_t = 10.0, value_name = "N")]
+    pub factor: f64,
+    /// What the service can take, in requests per second.
+    #[arg(long, default_value_t = 100.0, value_name = "PER_SECOND")]
+    pub capacity: f64,
+    /// How long the crowd comes, in seconds.
+    #[arg(long, default_value_t = 4.0, value_name = "SECONDS")]
+    pub crowd: f64,
+    /// Share of visitors who never come back after being told to wait.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub no_shows: f64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Keep service, gate and a modest crowd running for a browser.
+    #[arg(long)]
+    pub serve: bool,
+    /// The same seed gives the same crowd.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
 
 /// Shows the service alone and behind the gate.
 pub fn demo(options: &DemoOptions) -> ExitCode {
@@ -23,13 +50,7 @@ pub fn demo(options: &DemoOptions) -> ExitCode {
         serve: options.serve,
         seed: options.seed,
     };
-    match demo::demo(lab, &RealGate) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("tidegate: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(demo::demo(lab, &RealGate).map(|_| ()))
 }
 
 /// Starts gates on loopback, with their state in a directory of their own.
@@ -47,9 +68,9 @@ impl Gatekeeper for RealGate {
         let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;
         let (addr, admin) = (server.http(), server.admin());
         let control = server.control().clone();
-        let belief = Box::new(move || {
+        let estimate = Box::new(move || {
             let capacity = control.capacity();
-            Belief {
+            GateEstimate {
                 capacity_rps: capacity.tunables().capacity.get(),
                 in_flight: capacity.tunables().max_in_flight,
                 is_settled: matches!(capacity.estimate().phase, Phase::Settled | Phase::Configured),
@@ -59,11 +80,11 @@ impl Gatekeeper for RealGate {
             server.stop();
             drop(state);
         });
-        Ok(RunningGate { addr, admin, belief, stop })
+        Ok(RunningGate { addr, admin, estimate, stop })
     }
 }
 
-/// A directory that goes when the demonstration does.
+/// A temporary directory, removed at the end of the demonstration.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum, value_parser};
-use tidegate_lab::experiment::play::{Player, word};
+use tidegate_lab::experiment::expect::breaches;
+use tidegate_lab::experiment::play::Player;
 use tidegate_lab::experiment::report::Report;
 use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
 use tidegate_lab::outcome::Way;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::MAX_SEED;
+use crate::parse::MAX_SEED;
 use crate::results::{directory, say};
 
 /// The name that stands for every experiment.
@@ -61,6 +62,10 @@ struct RunOptions {
     /// Write tables, series, plots and a page there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Compare the results with the bounds in the files ([experiment.expect]); exit with 1 if one does not
+    /// hold.
+    #[arg(long)]
+    check: bool,
     /// Print one JSON object, not a table.
     #[arg(long)]
     json: bool,
@@ -152,7 +157,7 @@ fn one(name: &str, mode: Option<Mode>) -> Result<Vec<Entry>, String> {
         Some(mode) => experiment.ways.iter().copied().find(|way| *way == mode.way()),
     };
     let way = way.ok_or_else(|| {
-        let ways: Vec<&str> = experiment.ways.iter().map(|way| word(*way)).collect();
+        let ways: Vec<&str> = experiment.ways.iter().map(|way| way.name()).collect();
         format!("{name} can be played in mode {} only", ways.join(", "))
     })?;
     Ok(vec![(experiment, way)])
@@ -164,12 +169,12 @@ fn list(json: bool) -> ExitCode {
         Err(why) => return fail(&why),
     };
     if json {
-        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": word(*way), "about": e.about });
+        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": way.name(), "about": e.about });
         let all = serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() });
         return said(say(format_args!("{all}\n")), ExitCode::SUCCESS);
     }
     let line =
-        |(e, way): &Entry| format!("{:24}  {:4}  {}, {}\n", e.name_as(*way), word(*way), e.paper, e.figure);
+        |(e, way): &Entry| format!("{:24}  {:4}  {}, {}\n", e.name_as(*way), way.name(), e.paper, e.figure);
     said(say(entries.iter().map(line).collect::<String>()), ExitCode::SUCCESS)
 }
 
@@ -216,7 +221,16 @@ fn run(options: &RunOptions) -> ExitCode {
         false => say(format_args!("{}\n", output::table(&reports))),
     };
     let whole = reports.len() == entries.len() && reports.iter().all(|report| report.missing().is_empty());
-    said(printed.and(written), if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let holds = !options.check || check(&entries, &reports);
+    said(printed.and(written), if whole && holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether every bound holds; names those that do not.
+fn check(entries: &[Entry], reports: &[Report]) -> bool {
+    let played = entries.iter().zip(reports);
+    let broken: Vec<_> = played.flat_map(|((experiment, _), report)| breaches(experiment, report)).collect();
+    broken.iter().for_each(|breach| eprintln!("tidegate: {breach}"));
+    broken.is_empty()
 }
 
 /// The exit code, if what was to be said could be.
@@ -229,8 +243,8 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what has been
-/// measured is printed. A second signal ends this process at once; the kernel ends its children.
+/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what
+/// has been measured is printed. A second signal ends this process at once; the kernel ends its children.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! `tidegate load`: sends a crowd to a service and says what it met with.
+//! `tidegate load`: sends a crowd to a service and reports what the visitors experienced.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,34 +12,34 @@ use tidegate_lab::progress::Progress;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::{html, report};
 
-use crate::args::{MAX_SEED, assignment};
-use crate::results::{directory, say, writable, write};
+use crate::parse::{MAX_SEED, assignment};
+use crate::results::{directory, fail, say, writable, write};
 
-/// Exit code of a run that ended before its time: its figures are printed all the same.
+/// Exit code of a run that ended before its time. Its figures are printed too.
 const PARTIAL: u8 = 3;
 
-/// What the options of a run without a scenario are written into.
+/// The scenario of a run without one; the options are written into it.
 const ONE_PHASE: &str = "[[arrivals.phase]]\n[[visitor]]\n";
 
 /// `tidegate load`
 #[derive(ClapArgs, Debug)]
 pub struct LoadArgs {
-    /// Where to send (`http://HOST[:PORT]/PATH`, with --rate and --for), or a scenario that says who comes and where to.
+    /// The target (`http://HOST[:PORT]/PATH`, with --rate and --for), or a scenario that describes visitors and target.
     #[arg(value_name = "URL|SCENARIO")]
     pub what: String,
-    /// Where to send, instead of the scenario's own target.
+    /// The target, instead of the scenario's.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// Visitors per second, at random times; with a scenario: instead of its arrivals.
+    /// Visitors per second, at random times; replaces the arrivals of a scenario.
     #[arg(long, value_name = "PER_SECOND", requires = "lasts", allow_negative_numbers = true)]
     pub rate: Option<f64>,
-    /// For how long they come, e.g. `4s` or `10m`.
+    /// How long they come, e.g. `4s` or `10m`.
     #[arg(long = "for", value_name = "TIME", id = "lasts", requires = "rate")]
     pub lasts: Option<String>,
-    /// Threads that send. The crowd stays the same.
+    /// Threads that send; the crowd does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// Same seed, same crowd [default: the scenario's, or 1].
+    /// The same seed gives the same crowd [default: the scenario's, or 1].
     #[arg(long, value_parser = value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     /// Any key of the scenario, e.g. `--set visitor.0.patience=2s`.
@@ -62,7 +62,8 @@ pub struct LoadArgs {
     pub quiet: bool,
 }
 
-/// Plays the crowd. 0: the run is whole; 3: it ended early and its figures are partial; 1: there are none.
+/// Plays the crowd. The exit code is 0 if the run is whole, 3 if it ended early and its figures are partial, 1 if there are
+/// no figures.
 pub fn load(args: &LoadArgs) -> ExitCode {
     match play(args) {
         Ok(None) => ExitCode::SUCCESS,
@@ -70,10 +71,7 @@ pub fn load(args: &LoadArgs) -> ExitCode {
             eprintln!("tidegate: the figures are partial: {why}");
             ExitCode::from(PARTIAL)
         }
-        Err(error) => {
-            eprintln!("tidegate: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(error),
     }
 }
 
@@ -92,7 +90,7 @@ fn play(args: &LoadArgs) -> Result<Option<String>, String> {
     let played = load::run(&scenario, &options, |tally, now| progress.show(tally, now));
     progress.finish();
     let outcome = played.map_err(|e| e.to_string())?.outcome(&scenario);
-    // Wherever results cannot be written, the other places still get them.
+    // If the results cannot be written to one place, they are still written to the others.
     let printed = match args.json {
         true => say(format_args!("{}\n", serde_json::json!(outcome))),
         false => say(format_args!("{}\n", report::table(&[&outcome]))),
@@ -103,14 +101,14 @@ fn play(args: &LoadArgs) -> Result<Option<String>, String> {
     Ok(outcome.partial)
 }
 
-/// How many visitors to expect; 0: no end.
+/// How many visitors to expect; 0: any number.
 fn visitors(scenario: &Scenario) -> Result<u64, String> {
-    let (_, crowd) = scenario.cast().map_err(|e| e.to_string())?;
+    let (_, crowd) = Crowd::of(scenario).map_err(|e| e.to_string())?;
     tell_skipped(&crowd);
     Ok(crowd.size_hint_visitors().map_or(0, |expected| expected.round() as u64))
 }
 
-/// Says which lines of a log nobody is played for: figures of half a log must not pass for those of the whole.
+/// Reports lines of a log that cannot be played: figures of a part of the log must not pass for those of the whole.
 pub fn tell_skipped(crowd: &Crowd) {
     if let Some(skipped) = crowd.skipped().filter(|skipped| skipped.lines > 0) {
         eprintln!("tidegate: the log has requests that cannot be played: {skipped}");
@@ -126,7 +124,9 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
             return Err("expected --rate and --for with a URL, e.g. --rate 600 --for 4s".into());
         };
         if args.url.is_some() {
-            return Err("--url: expected a scenario to send elsewhere; the target is a URL already".into());
+            return Err(
+                "--url: expected a scenario whose target it replaces; got a URL as the target already".into(),
+            );
         }
         key("target.url", &args.what);
         key("arrivals.phase.0.rate", &rate.to_string());
@@ -144,7 +144,7 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
     }
     if let Some(url) = args.url.as_deref().filter(|url| path(url).is_some()) {
         return Err(format!(
-            "--url: expected http://HOST[:PORT], got {url}: what the visitors ask for is the scenario's"
+            "--url: expected http://HOST[:PORT], got {url}: the scenario says which paths the visitors ask for"
         ));
     }
     let mut scenario =
@@ -160,13 +160,13 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
     Ok(scenario)
 }
 
-/// Path and query of a URL, if it asks for more than the front page.
+/// Path and query of a URL; `None` for the front page.
 fn path(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find(['/', '?']).map(|at| &rest[at..]).filter(|path| *path != "/")
 }
 
-/// Where the figures per second go.
+/// Where the figures per second are written.
 enum Out<'a> {
     Csv(&'a Path),
     Json(&'a Path),
@@ -174,7 +174,7 @@ enum Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// Looked at before the run: a mistake here must not cost an hour's figures.
+    /// Tried before the run: a mistake here must not cost the figures of an hour.
     fn new(path: &'a Path) -> Result<Self, String> {
         let wrong = |e| format!("--out: {e}");
         match path.extension().and_then(|ending| ending.to_str()) {

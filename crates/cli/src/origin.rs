@@ -1,4 +1,4 @@
-//! `tidegate origin`: a service to put a gate in front of, until a signal.
+//! `tidegate origin`: runs a service to put a gate in front of, until a signal.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,8 @@ use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
 use tidegate_settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::assignment;
+use crate::parse::assignment;
+use crate::results::exit;
 
 /// `tidegate origin`
 #[derive(ClapArgs, Debug)]
@@ -24,10 +25,10 @@ pub struct OriginOptions {
     /// Scenario whose `[origin]` is played [default: ten workers at 100 ms].
     #[arg(value_name = "SCENARIO")]
     pub scenario: Option<PathBuf>,
-    /// Address of the first replica; the others take the ports after it. Port 0: any, for each.
+    /// Address of the first replica; the others take the next ports. Port 0: any free port for each.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     pub listen: SocketAddr,
-    /// Address of the admin port: figures, and changes while running. Port 0: any.
+    /// Address of the admin port, for figures and changes while it runs. Port 0: any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub admin: SocketAddr,
     /// Requests per second that all replicas serve together: sets the service time.
@@ -39,19 +40,19 @@ pub struct OriginOptions {
     /// Service time of a request: a time or a distribution, e.g. `100ms` or `exponential(100ms)`.
     #[arg(long, value_name = "TIME")]
     pub service: Option<String>,
-    /// How many replicas, each on a port of its own.
+    /// Number of replicas, each on a port of its own.
     #[arg(long, value_name = "N")]
     pub replicas: Option<u32>,
-    /// What a request costs.
+    /// What a request takes.
     #[arg(long)]
     pub mode: Option<OriginMode>,
-    /// How much there is in the shop: small, medium or large; the time of a search is proportional to it.
+    /// Number of items in the shop: small, medium or large; the time of a search is proportional to it.
     #[arg(long, value_name = "SIZE", default_value = "medium", value_parser = str::parse::<Size>)]
     pub shop_size: Size,
-    /// Directory in which the shop's database is kept [default: a temporary one].
+    /// Directory of the shop's database [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub shop_dir: Option<PathBuf>,
-    /// Same seed, same demands [default: the scenario's].
+    /// The same seed gives the same service demands [default: the scenario's].
     #[arg(long)]
     pub seed: Option<u64>,
     /// Any key of the scenario, e.g. `--set origin.backlog=1000`.
@@ -62,18 +63,18 @@ pub struct OriginOptions {
     pub json: bool,
 }
 
-/// What a request costs.
+/// What a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OriginMode {
-    /// Time passes: virtual servers, any number on one core.
+    /// Time: the servers sleep, so one core has room for any number.
     Sleep,
-    /// CPU time is burnt.
+    /// CPU time: the servers spin.
     Spin,
-    /// An auction is held: SQLite is asked.
+    /// Queries: an auction over SQLite.
     Shop,
 }
 
-/// Plays a service until SIGTERM or SIGINT.
+/// Runs the service until SIGTERM or SIGINT.
 pub fn origin(options: &OriginOptions) -> ExitCode {
     if let Err(error) = log::init(&Settings::default().log, Some("warn")) {
         eprintln!("tidegate: {error}");
@@ -86,19 +87,13 @@ pub fn origin(options: &OriginOptions) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // An overloaded service must be limited by its backlog, not by a shell's soft limit.
+    // The backlog must limit an overloaded service, not the soft limit of a shell.
     raise_open_files();
     let config = OriginConfig { addr: options.listen, admin: Some(options.admin), spec, seed };
-    match start(options, config).and_then(|origin| serve(options, origin)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tidegate: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(start(options, config).and_then(|origin| serve(options, origin)))
 }
 
-/// The spec that file and flags make together, and the seed.
+/// The service that file and options describe together, and the seed.
 fn read(options: &OriginOptions) -> Result<(OriginSpec, u64), String> {
     let mut overrides = options.set.clone();
     let mut flag = |key: &str, value: Option<String>| {
@@ -107,7 +102,7 @@ fn read(options: &OriginOptions) -> Result<(OriginSpec, u64), String> {
     let in_shop = options.mode == Some(OriginMode::Shop);
     if in_shop && (options.service.is_some() || options.capacity.is_some()) {
         return Err(
-            "--mode shop: its requests take as long as they take; expected neither --service nor --capacity"
+            "--mode shop: expected neither --service nor --capacity; the database determines how long requests take"
                 .into(),
         );
     }
@@ -157,7 +152,7 @@ fn start(options: &OriginOptions, config: OriginConfig) -> io::Result<OriginHand
 fn serve(options: &OriginOptions, origin: OriginHandle) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Installed before anything is said: whoever reads the addresses may send a signal at once.
+        // Installed before the addresses are printed: whoever reads them may send a signal at once.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         say(options.json, &origin)?;
         tokio::select! {

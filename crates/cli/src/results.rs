@@ -1,15 +1,27 @@
-//! Where results go: standard output, and files. Files are looked at before a run: a mistake in their names must not cost an
-//! hour's figures.
+//! Results: standard output, files, and the exit code. Files are tried before a run, so that a mistake in their names does
+//! not cost the figures of an hour.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::process::ExitCode;
 
-/// Writes to standard output. A reader that has seen enough is no mistake.
+/// The exit code of a command that is done; says why it failed, if it did.
+pub fn exit(done: Result<(), impl Display>) -> ExitCode {
+    done.map_or_else(fail, |()| ExitCode::SUCCESS)
+}
+
+/// Says on standard error why a command failed.
+pub fn fail(why: impl Display) -> ExitCode {
+    eprintln!("tidegate: {why}");
+    ExitCode::FAILURE
+}
+
+/// Writes to standard output. A reader that closed the pipe has seen enough: that is no mistake.
 ///
 /// # Errors
-/// Anything else, such as a full disk: results that are lost must not pass for success.
+/// It cannot be written for another reason, such as a full disk: lost results must not count as success.
 pub fn say(text: impl Display) -> Result<(), String> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
@@ -26,13 +38,13 @@ pub fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|e| at(file, e))
 }
 
-/// Whether a file can be written later; nothing is left behind and nothing that is there changes.
+/// Whether a file can be written later. No file is left behind and none changes.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn writable(file: &Path) -> Result<(), String> {
     let there = fs::metadata(file);
-    // Opening a pipe would wait for its reader, and closing it would end what the reader reads.
+    // Opening a pipe would wait for its reader, and closing it would end the reader's input.
     if there.as_ref().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
         return Ok(());
     }
@@ -43,10 +55,10 @@ pub fn writable(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a directory, if it is not there.
+/// Makes a directory, unless it exists.
 ///
 /// # Errors
-/// It cannot be made, or something else has its name.
+/// It cannot be made, or a file has its name.
 pub fn directory(dir: &Path) -> Result<(), String> {
     fs::create_dir_all(dir).map_err(|e| at(dir, e))
 }
@@ -60,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_looked_at_without_a_trace() {
+    fn trying_a_file_leaves_no_trace() {
         let dir = std::env::temp_dir().join(format!("tidegate-results-{}", std::process::id()));
         directory(&dir).expect("a directory");
         let file = dir.join("a.csv");

@@ -1,13 +1,42 @@
-//! `tidegate run`: settings from file and flags, then the gate until a signal.
+//! `tidegate run`: reads the settings from file and options and runs the gate until a signal.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Args as ClapArgs;
 use tidegate_gateway::base::log;
 use tidegate_gateway::server::{Server, Source};
 use tidegate_settings::{Override, Settings};
 
-use crate::args::RunOptions;
+use crate::results::fail;
 use crate::{signals, status_line};
+
+/// `tidegate run`
+#[derive(ClapArgs, Debug)]
+pub struct RunOptions {
+    /// Configuration file.
+    #[arg(long, short, value_name = "FILE", required_unless_present = "origin")]
+    pub config: Option<PathBuf>,
+    /// The service to protect, HOST:PORT; enough to run without a file.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub origin: Option<String>,
+    /// What the service can take, in requests per second; discovered if not given.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub capacity: Option<f64>,
+    /// Address for visitors [default: 0.0.0.0:8080].
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Address of the admin API [default: 127.0.0.1:9090].
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Any key of the configuration, e.g. `--set room.max_wait=10m`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// No live status line.
+    #[arg(long)]
+    pub quiet: bool,
+}
 
 /// Runs the gate until SIGTERM or SIGINT.
 pub fn run(options: &RunOptions) -> ExitCode {
@@ -15,43 +44,35 @@ pub fn run(options: &RunOptions) -> ExitCode {
     let settings = match source.read() {
         Ok(settings) => settings,
         Err(mistakes) => {
-            for mistake in &mistakes {
-                eprintln!("{mistake}\n");
-            }
+            mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
             return ExitCode::from(2);
         }
     };
     let log = match log::init(&settings.log, None) {
         Ok(log) => log,
         Err(e) => {
-            eprintln!("tidegate: {e}");
+            fail(e);
             return ExitCode::from(2);
         }
     };
     let capacity = settings.explain_capacity();
     if settings.lets_everybody_in() {
         tracing::warn!(
-            "nobody will ever wait: capacity.estimator is \"fixed\" and there is no capacity.rate; give one, \
-             set it while running with PUT /v1/capacity, or choose an estimator that discovers it"
+            "nobody will ever wait: capacity.estimator is \"fixed\" and there is no capacity.rate; set it in the file or \
+             with PUT /v1/capacity, or choose an estimator that discovers the capacity"
         );
     }
     let replicas = settings.origin.replicas.join(", ");
     let server = match Server::start(settings, source) {
         Ok(server) => server,
-        Err(e) => {
-            eprintln!("tidegate: {e}");
-            return ExitCode::FAILURE;
-        }
+        Err(e) => return fail(e),
     };
-    server.control().steer_log(log);
+    server.control().store().steer_log(log);
     tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,
-        Err(e) => {
-            eprintln!("tidegate: cannot watch for signals: {e}");
-            return ExitCode::FAILURE;
-        }
+        Err(e) => return fail(format_args!("cannot watch for signals: {e}")),
     };
     let line = (!options.quiet).then(|| status_line::start(server.control().clone())).flatten();
     server.join();
@@ -63,19 +84,19 @@ pub fn run(options: &RunOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The short flags are overrides like any other: they win over the file and go through the same checks.
+/// The short options are overrides like `--set`: they replace values of the file and are checked in the same way.
 fn overrides(options: &RunOptions) -> Vec<Override> {
     let mut set = Vec::new();
     if let Some(origin) = &options.origin {
         set.extend(Settings::origin_overrides(origin, None, None));
     }
-    if let Some(capacity) = options.capacity {
-        set.push(Override::option("--capacity", "capacity.rate", &capacity.to_string()));
-    }
-    for (flag, key, addr) in
-        [("--listen", "listen.http", options.listen), ("--admin", "listen.admin", options.admin)]
-    {
-        set.extend(addr.map(|addr| Override::option(flag, key, &addr.to_string())));
+    let short = [
+        ("--capacity", "capacity.rate", options.capacity.map(|rate| rate.to_string())),
+        ("--listen", "listen.http", options.listen.map(|addr| addr.to_string())),
+        ("--admin", "listen.admin", options.admin.map(|addr| addr.to_string())),
+    ];
+    for (flag, key, value) in short {
+        set.extend(value.map(|value| Override::option(flag, key, &value)));
     }
     set.extend(options.set.iter().map(|assignment| Override::set(assignment)));
     set

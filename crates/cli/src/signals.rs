@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reloads.
+//! Signals of `tidegate run`: SIGTERM and SIGINT drain, a second one exits at once, SIGHUP reloads.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                 match (stop, stopping) {
                     (true, false) => {
                         stopping = true;
-                        // Elsewhere: the record's disk may hang, and a second signal has to be heard.
+                        // On another thread: the audit file's disk may hang, and a second signal must still work.
                         let control = control.clone();
                         tokio::task::spawn_blocking(move || control.drain_by(By::SIGNAL));
                     }
@@ -38,9 +38,9 @@ pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
                     (false, _) => {
                         let control = control.clone();
                         tokio::task::spawn_blocking(move || {
-                            if let Err(e) = control.reload() {
+                            if let Err(e) = control.store().reload() {
                                 tracing::error!(
-                                    "the configuration was not reloaded, the old one stays:\n{e}"
+                                    "the configuration was not reloaded, the old one stays in force:\n{e}"
                                 );
                             }
                         });

@@ -1,20 +1,22 @@
-//! `tidegate sim`: a scenario in virtual time.
+//! `tidegate sim`: plays a scenario in virtual time.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, value_parser};
 use serde_json::json;
 use tidegate_gateway::base::clock::Clock;
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::html;
 use tidegate_lab::report;
 use tidegate_lab::scenario::{Arrivals, Scenario};
 use tidegate_lab::sim::chance::{describe, perturb};
 use tidegate_lab::sim::{SimOptions, SimRun, SweepReport, run, sweep};
 
-use crate::args::{MAX_SEED, assignment};
 use crate::load::tell_skipped;
-use crate::results::{directory, say, writable, write};
+use crate::parse::{MAX_SEED, assignment};
+use crate::results::{directory, fail, say, writable, write};
 
 /// `tidegate sim`
 #[derive(ClapArgs, Debug)]
@@ -22,7 +24,7 @@ pub struct SimArgs {
     /// The scenario.
     #[arg(value_name = "SCENARIO.toml")]
     pub file: PathBuf,
-    /// Takes the place of the scenario's seed.
+    /// Replaces the scenario's seed.
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     /// Plays every seed from A to B and reports those that break a rule.
@@ -31,16 +33,16 @@ pub struct SimArgs {
     /// Threads for --seeds [default: one per core].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Lets each seed draw faults, and another crowd, origin and visitors.
+    /// Lets each seed draw faults and vary crowd, origin and visitors.
     #[arg(long)]
     pub faults: bool,
     /// Prints the last N steps.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "seeds")]
     pub trace: usize,
-    /// Prints one JSON object. Same scenario, same seed: same bytes.
+    /// Prints one JSON object. The same scenario and seed give the same bytes.
     #[arg(long)]
     pub json: bool,
-    /// Says how long it took: adds `wall_s` and `events_per_s` to the JSON object.
+    /// Adds the time it took to the JSON object: `wall_s` and `events_per_s`.
     #[arg(long)]
     pub timing: bool,
     /// Writes outcome.json and series.csv there.
@@ -54,47 +56,41 @@ pub struct SimArgs {
     pub set: Vec<(String, String)>,
 }
 
-/// Exit code for a scenario that breaks a rule, told apart from one that cannot be played.
+/// Exit code for a run that breaks a rule. A scenario that cannot be played has another.
 const BROKEN: u8 = 3;
 
-/// Most threads: more than there are cores only get into each other's way.
+/// Most threads: more threads than cores only slow each other down.
 const MAX_THREADS: usize = 256;
 
 /// Plays the scenario.
 pub fn sim(args: &SimArgs) -> ExitCode {
-    match play(args) {
-        Ok(code) => code,
-        Err(message) => {
-            eprintln!("tidegate: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    play(args).unwrap_or_else(fail)
 }
 
 fn play(args: &SimArgs) -> Result<ExitCode, String> {
     let scenario = Scenario::load_with(&args.file, &args.set).map_err(|mistakes| mistakes.to_string())?;
     if matches!(scenario.arrivals, Arrivals::Replay { .. }) {
-        tell_skipped(&scenario.cast().map_err(|e| e.to_string())?.1);
+        tell_skipped(&Crowd::of(&scenario).map_err(|e| e.to_string())?.1);
     }
     match &args.seeds {
-        Some(seeds) => many(args, &scenario, range(seeds)?),
-        None => one(args, &scenario),
+        Some(seeds) => play_many(args, &scenario, range(seeds)?),
+        None => play_one(args, &scenario),
     }
 }
 
-/// `A..B`, both included; `A..=B` means the same, and `A` alone is one seed.
-fn range(text: &str) -> Result<(u64, u64), String> {
+/// `A..B` with both included. `A..=B` means the same, and `A` alone is one seed.
+fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let number = |s: &str| s.trim_start_matches('=').trim().parse::<u64>().ok();
     match (number(from), number(to)) {
-        (Some(from), Some(to)) if from <= to && to <= MAX_SEED => Ok((from, to)),
+        (Some(from), Some(to)) if from <= to && to <= MAX_SEED => Ok(from..=to),
         _ => Err(format!(
             "--seeds: expected A..B with A at most B, such as 1..1000, up to {MAX_SEED}, got `{text}`"
         )),
     }
 }
 
-fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
+fn play_one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
     let seed = args.seed.unwrap_or(scenario.seed);
     let drawn = if args.faults { perturb(scenario, seed) } else { scenario.clone() };
     let options = SimOptions { trace: args.trace, ..SimOptions::new(seed) };
@@ -131,22 +127,22 @@ fn one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
     ended.violations.iter().for_each(|violation| eprint!("{violation}"));
     let speed = ended.events as f64 / wall_s / 1e6;
     eprintln!("{} events in {wall_s:.2} s: {speed:.2} million a second", ended.events);
-    Ok(code(ended.violations.is_empty()))
+    Ok(if ended.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
 
-fn many(args: &SimArgs, scenario: &Scenario, (from, to): (u64, u64)) -> Result<ExitCode, String> {
+fn play_many(args: &SimArgs, scenario: &Scenario, seeds: RangeInclusive<u64>) -> Result<ExitCode, String> {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if !(1..=MAX_THREADS).contains(&threads) {
         return Err(format!("--threads: expected 1 to {MAX_THREADS}, got {threads}"));
     }
     let clock = Clock::new();
     let began = clock.now();
-    let report = sweep(scenario, from..=to, threads, args.faults).map_err(|e| e.to_string())?;
+    let report = sweep(scenario, seeds.clone(), threads, args.faults).map_err(|e| e.to_string())?;
     let wall_s = clock.now().since(began).as_secs_f64();
     let broken: Vec<u64> = report.broken().map(|(seed, _)| *seed).collect();
     if args.json {
         let mut object = json!({
-            "name": scenario.name, "seeds": [from, to], "faults": args.faults, "events": report.events,
+            "name": scenario.name, "seeds": [seeds.start(), seeds.end()], "faults": args.faults, "events": report.events,
             "digest": format!("{:016x}", report.digest), "broken": broken, "rules": rules(&report),
         });
         if args.timing {
@@ -171,7 +167,7 @@ fn many(args: &SimArgs, scenario: &Scenario, (from, to): (u64, u64)) -> Result<E
         "{wall_s:.1} s on {threads} threads: {:.2} million events a second",
         report.events as f64 / wall_s / 1e6
     );
-    Ok(code(broken.is_empty()))
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
 
 /// How many seeds broke each rule.
@@ -186,11 +182,7 @@ fn rules(report: &SweepReport) -> serde_json::Value {
     json!(count)
 }
 
-fn code(is_sound: bool) -> ExitCode {
-    if is_sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
-}
-
-/// The figures as `load` shows them, and what only a simulation has.
+/// The figures as `load` shows them, and those that only a simulation has.
 fn table(run: &SimRun) -> String {
     let (seed, events, violations) = (run.outcome.seed, run.events, run.violations.len());
     let figures = report::table(&[&run.outcome]);

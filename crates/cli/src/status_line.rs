@@ -1,4 +1,4 @@
-//! The live line on a terminal: how many come, get in, wait, and how fast the origin answers.
+//! The live line on a terminal: requests offered and admitted, visitors waiting, response times.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidegate_core::units::Rate;
 use tidegate_gateway::control::driver::Control;
 use tidegate_gateway::shared::figures::Figures;
 
-/// A line that is being kept up to date.
+/// A line that a thread keeps up to date.
 pub struct StatusLine {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -29,7 +29,7 @@ pub fn start(control: Arc<Control>) -> Option<StatusLine> {
         .name("status-line".into())
         .spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                // One write: log lines of other threads do not cut it.
+                // In one write, so that log lines of other threads do not cut it.
                 let line = format!("\r\x1b[K{}", line(&control.figures()));
                 let mut out = std::io::stdout().lock();
                 let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_capacity_is_said_as_it_is_known() {
+    fn the_capacity_is_shown_with_what_is_known_of_it() {
         let tunables = |rate: f64, max_in_flight| {
             let capacity = Rate::per_second(rate).unwrap_or_default();
             Tunables { outflow: capacity, capacity, max_in_flight, keeps_queue: false }

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::room::{Arrival, Room, RoomConfig};
 use tidegate_core::slots::Slots;
 use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Presenter, Ticket};

@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidegate_core::gate::{
-    BucketConfig, ClassConfig, Gate, GateConfig, Leaving, QueueDecision, Request, Scheduling,
-};
+use tidegate_core::bucket::BucketConfig;
+use tidegate_core::gate::{ClassConfig, Gate, GateConfig, Leaving, QueueDecision, Request};
 use tidegate_core::queue::QueueHandle;
+use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 /// A round is shorter than what the scheduler of a busy machine gives to others.
@@ -42,7 +42,7 @@ struct Case {
     now: Timestamp,
     at_origin: VecDeque<ClassId>,
     /// Who waits, by id.
-    spots: Vec<Option<QueueHandle>>,
+    handles: Vec<Option<QueueHandle>>,
     dice: u64,
     rounds: Vec<u128>,
 }
@@ -69,7 +69,7 @@ impl Case {
             play,
             now: Timestamp::from_secs(1_800_000_000),
             at_origin: VecDeque::new(),
-            spots: vec![None; length as usize],
+            handles: vec![None; length as usize],
             dice: 1,
             rounds: Vec::new(),
         };
@@ -87,7 +87,7 @@ impl Case {
         self.now = self.now + Duration::from_micros(100);
         match self.gate.arrive(Request { id, class, cost: Cost::ONE }, self.now) {
             QueueDecision::Forward => self.at_origin.push_back(class),
-            QueueDecision::Queued(spot) => self.spots[id as usize] = Some(spot),
+            QueueDecision::Queued(handle) => self.handles[id as usize] = Some(handle),
             QueueDecision::Shed(reason) => unreachable!("{reason:?}"),
         }
     }
@@ -97,15 +97,15 @@ impl Case {
         self.gate.finish(ended, Cost::ONE, self.now);
         let Some(Leaving::Forward(woken)) = self.gate.next(self.now) else { unreachable!("somebody waits") };
         self.at_origin.push_back(woken.class);
-        if woken.id < self.spots.len() as u64 {
+        if woken.id < self.handles.len() as u64 {
             self.come(woken.id, woken.class);
         }
         if self.play == Play::Leaves {
             self.dice =
                 self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let id = (self.dice >> 33) % self.spots.len() as u64;
-            let spot = self.spots[id as usize].expect("somebody of every id waits");
-            assert!(self.gate.abandon(spot, self.now));
+            let id = (self.dice >> 33) % self.handles.len() as u64;
+            let handle = self.handles[id as usize].expect("somebody of every id waits");
+            assert!(self.gate.abandon(handle, self.now));
             self.come(id, ClassId((id % CLASSES) as u8));
         }
     }

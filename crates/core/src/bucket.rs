@@ -23,7 +23,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::gate::BucketConfig;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -34,7 +33,23 @@ const MAX_Q: u128 = 1 << 40;
 /// The state of a bucket that has a successor. No bucket gets there by itself: it is the year 2112.
 const CLOSED: u64 = u64::MAX;
 
-/// A bucket's numbers: rate and burst.
+/// The configuration of a token bucket.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct BucketConfig {
+    /// Work per second; zero: no limit.
+    pub rate: Rate,
+    /// Work that may pass in one instant after a pause. A request that costs more passes when the bucket is full.
+    pub burst: Cost,
+}
+
+impl BucketConfig {
+    /// Whether it limits anything.
+    pub fn is_limited(&self) -> bool {
+        self.rate > Rate::ZERO
+    }
+}
+
+/// A rate and a burst as whole numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gcra {
     /// Units per microsecond.

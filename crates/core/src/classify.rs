@@ -1,9 +1,9 @@
 //! Which class a request belongs to: the first rule whose every condition holds, else the default class.
 //!
-//! Rules are compiled once; classifying allocates nothing unless the path is spelled in an unusual way. They are
-//! tried in order: with the few classes an operator writes, a literal prefix or a method rejects most rules within
-//! a few nanoseconds. Rejected: a decision tree over all rules, which is worth its size from about a hundred rules
-//! on; regular expressions, whose cost an operator cannot see.
+//! Rules are compiled once; classifying allocates nothing unless the path is spelled in an unusual way. They
+//! are tried in order: with the few classes an operator writes, a literal prefix or a method rejects most
+//! rules within a few nanoseconds. Rejected: a decision tree over all rules, which is worth its size from
+//! about a hundred rules on; regular expressions, whose cost an operator cannot see.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -22,10 +22,11 @@ use glob::Glob;
 pub use head::{Fields, RequestHead};
 pub use paths::Paths;
 
-/// One class's conditions as the operator wrote them. All that are given must hold; none given: every request fits.
+/// One class's conditions as the operator wrote them. All that are given must hold; none given: every request
+/// fits.
 ///
-/// Within one condition any value may. Every *name* in `header`, `cookie` and `query` is a condition of its own, and
-/// several entries of one name are its values.
+/// Within one condition any value may. Every *name* in `header`, `cookie` and `query` is a condition of its
+/// own, and several entries of one name are its values.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ClassRule {
     /// Methods, in capitals.
@@ -67,7 +68,8 @@ pub struct ClassifyError {
 /// let search = ClassRule { path: vec!["/search*".into()], ..ClassRule::default() };
 /// let classifier = Rules::compile(vec![search]).unwrap();
 /// let client = [192, 0, 2, 1].into();
-/// let head = RequestHead { method: "GET", path: "/search", query: "q=x", host: "a.example", client, fields: &[] };
+/// let (host, fields) = ("a.example", &[]);
+/// let head = RequestHead { method: "GET", path: "/search", query: "q=x", host, client, fields };
 /// assert_eq!(classifier.classify(&head), ClassId(0));
 /// assert_eq!(classifier.classify(&RequestHead { path: "/", ..head }), classifier.default_class());
 /// ```

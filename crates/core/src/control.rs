@@ -1,49 +1,50 @@
-//! The control tick: what ended since the last one goes in, the tunables for the next tick come out.
+//! The control tick: it passes the samples of the last tick to the estimator, and returns the tunables for
+//! the next.
 //!
 //! ```text
-//! samples, backlog ─► estimator ─► estimate ─► bounds of the operator ─► tunables ─► room, gate
+//! samples, load ─► estimator ─► estimate ─► bounds of the operator ─► tunables ─► room, gate
 //! ```
 //!
-//! Everything slower than a request is decided here, on one thread; workers only read the [`Tunables`] published
-//! last. Estimators see every request, in batches of a tick: the gate, which is locked at each end anyway, keeps them.
+//! Everything that is not done per request is decided here, on one thread; the workers only read the
+//! [`Tunables`] published last. Estimators see every request, in one batch per tick: the gate is locked at
+//! the end of each request anyway and keeps the samples.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::admission::Admission;
 use crate::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::gate::Totals;
+use crate::mutants::{self, Mutant};
 use crate::room::{ControlUpdate, RemoteOrigin, Room, RoomTargets};
 use crate::units::{ClassId, Rate, Timestamp};
 
-mod history;
 mod silence;
 
-pub use history::Change;
-use history::History;
 use silence::Silence;
 
-/// Between two ticks of the control side: a visitor's page never waits long for a decision of second scale.
+/// Time between two control ticks: short against the seconds on which decisions matter.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// What the control side sets and the request path obeys.
+/// Values that the control side sets and the request path obeys.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tunables {
-    /// Cost units per second that the room lets in: the capacity, or more while the origin is tried.
+    /// Cost units per second that the room admits: the capacity, or more while the origin is probed.
     pub outflow: Rate,
     /// Cost units per second the origin can serve.
     pub capacity: Rate,
     /// Requests the gate lets the origin work on at once; `None`: no limit.
     pub max_in_flight: Option<u32>,
-    /// The estimator governs by the in-flight limit: the room keeps the gate's queue from running dry.
+    /// The estimator sets an in-flight limit, so the room keeps the gate's queue from running empty.
     pub keeps_queue: bool,
 }
 
-/// The operator's bounds, which no estimate exceeds.
+/// The operator's bounds on the tunables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
     /// Most cost units per second; [`Rate::MAX`] for none.
     pub capacity: Rate,
-    /// Least cost units per second, also where the estimate is lower; [`Rate::ZERO`] for none.
+    /// Least cost units per second, even if the estimate is lower; [`Rate::ZERO`] for none.
     pub floor: Rate,
     /// Most requests at the origin at once; `None`: no bound.
     pub max_in_flight: Option<u32>,
@@ -55,17 +56,18 @@ pub struct Control {
     bounds: Bounds,
     history: History,
     silence: Silence,
-    /// The estimator's last.
+    /// The estimator's last estimate.
     last: Option<Estimate>,
 }
 
 impl Control {
-    /// A control side that starts from what the estimator starts from.
+    /// A control side without history.
     pub fn new(estimator: Box<dyn Estimator>, bounds: Bounds) -> Self {
         Self { estimator, bounds, history: History::default(), silence: Silence::default(), last: None }
     }
 
-    /// One tick: shows the estimator what ended since the last one and returns its estimate and what follows from it.
+    /// One tick: passes the samples since the last one to the estimator, and returns its estimate and the
+    /// tunables that follow from it.
     pub fn tick(&mut self, samples: &[Sample], load: &GateLoad, now: Timestamp) -> (Tunables, Estimate) {
         for sample in samples {
             self.estimator.observe(sample);
@@ -75,26 +77,27 @@ impl Control {
         self.put_in_force(estimate, now)
     }
 
-    /// One tick of the whole: looks where requests stand, has the estimator say what it believes, and sets the room
-    /// accordingly. The in-flight limit is the caller's to hand to the gate, which may be behind a lock.
+    /// One tick of all parts: reads the load, asks the estimator, and sets the room's targets. The caller
+    /// passes the in-flight limit to the gate, which may be behind a lock.
     ///
-    /// `gate` is tier 2 as it is now and `samples` what it has kept; `is_origin_usable`: there is a replica to go to. With
-    /// none the schedule stands still; when one comes back it goes on where it stood. In the two-process form tokencheck's
-    /// samples go to tokengen, whose estimator sees them here, and whose limit tokencheck returns from here.
+    /// `gate` is the present state of the gate and `samples` are those it has kept. `is_origin_usable`: a
+    /// replica is available; without one the schedule stands still, and continues when one is back. In the
+    /// two-process form tokencheck's samples go to tokengen, whose estimator sees them here and whose limit
+    /// tokencheck applies here.
     pub fn steer(
         &mut self,
-        desk: &Admission,
+        admission: &Admission,
         gate: &Totals,
         is_origin_usable: bool,
         samples: &[Sample],
         now: Timestamp,
     ) -> (Tunables, Estimate) {
-        let room = match desk {
+        let room = match admission {
             Admission::Room(room) => room,
             Admission::Checker { checker, .. } => {
                 checker.observe(samples);
-                desk.tick(gate, is_origin_usable, now);
-                return self.ordered(desk, checker.orders(), now);
+                admission.tick(gate, is_origin_usable, now);
+                return self.apply_update(admission, checker.orders(), now);
             }
         };
         let (tunables, estimate) = match room.remote_origin(now) {
@@ -103,54 +106,57 @@ impl Control {
                 self.silence = Silence::default();
                 self.tick(&samples, &load(room, &gate, now), now)
             }
-            RemoteOrigin::Silent(silence) => self.unheard(silence, now),
+            RemoteOrigin::Silent(silence) => self.without_reports(silence, now),
         };
-        let keeps_queue = self.set_course(room, &tunables, now);
+        let keeps_queue = self.set_room_targets(room, &tunables, now);
         room.look_out(keeps_queue && estimate.phase == Phase::Searching, now);
-        desk.tick(gate, is_origin_usable, now);
+        admission.tick(gate, is_origin_usable, now);
         (tunables, estimate)
     }
 
-    /// What follows from the last estimate under the bounds of now, put in force without a tick: no estimator is asked, and time
-    /// does not go on for one. `None`: there is no estimate, or it is another process's; the next tick has it.
-    pub fn reapply(&mut self, desk: &Admission, now: Timestamp) -> Option<Tunables> {
-        let Admission::Room(room) = desk else { return None };
+    /// Applies the present bounds to the last estimate, without a tick of the estimator. `None` if there is
+    /// no estimate, or another process has it; the next tick applies the bounds then.
+    pub fn reapply(&mut self, admission: &Admission, now: Timestamp) -> Option<Tunables> {
+        let Admission::Room(room) = admission else { return None };
         let (tunables, _) = self.put_in_force(self.last?, now);
-        self.set_course(room, &tunables, now);
+        self.set_room_targets(room, &tunables, now);
         Some(tunables)
     }
 
-    /// Has the room go by `tunables`; whether a queue is kept.
-    fn set_course(&self, room: &Room, tunables: &Tunables, now: Timestamp) -> bool {
+    /// Sets the room's targets; returns whether a queue is kept at the gate.
+    fn set_room_targets(&self, room: &Room, tunables: &Tunables, now: Timestamp) -> bool {
         let Tunables { capacity, outflow, .. } = *tunables;
         room.order_limit(tunables.max_in_flight, self.last.is_none_or(|last| last.confidence > 0.0));
-        // Of a queue that nobody tells of, none can be kept: the rate governs until somebody does.
+        // A queue cannot be kept without reports of its length: until there are some, the rate governs.
         let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
-        room.set_targets(&RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue }, now);
+        if !mutants::is(Mutant::TargetsStayAsTheyWere) {
+            let targets = RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue };
+            room.set_targets(&targets, now);
+        }
         keeps_queue
     }
 
-    /// Nothing is known of the origin: what was believed last, for a while.
-    fn unheard(&mut self, silence: Duration, now: Timestamp) -> (Tunables, Estimate) {
+    /// Without reports from the origin the last estimate holds for a while, and then decays.
+    fn without_reports(&mut self, silence: Duration, now: Timestamp) -> (Tunables, Estimate) {
         let Some(last) = self.last else { return self.tick(&[], &GateLoad::default(), now) };
         self.silence = Silence::new(silence, &last);
         let estimate = self.silence.decayed(&last, self.bounds.floor);
         self.put_in_force(estimate, now)
     }
 
-    /// Tokencheck's: what tokengen has ordered, within its own operator's bound on requests in flight.
-    fn ordered(
+    /// In tokencheck: applies tokengen's update, within the bound of the own operator on requests in flight.
+    fn apply_update(
         &mut self,
-        desk: &Admission,
-        orders: Option<ControlUpdate>,
+        admission: &Admission,
+        update: Option<ControlUpdate>,
         now: Timestamp,
     ) -> (Tunables, Estimate) {
-        let capacity = desk.capacity();
-        let max_in_flight = orders.and_then(|orders| orders.max_in_flight);
-        let confidence = if orders.is_none_or(|orders| orders.is_measured) { 1.0 } else { 0.0 };
+        let capacity = admission.capacity();
+        let max_in_flight = update.and_then(|update| update.max_in_flight);
+        let confidence = if update.is_none_or(|update| update.is_measured) { 1.0 } else { 0.0 };
         let estimate = Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence };
         let (tunables, estimate) = self.put_in_force(estimate, now);
-        let keeps_queue = orders.is_some_and(|orders| orders.keeps_queue);
+        let keeps_queue = update.is_some_and(|update| update.keeps_queue);
         (Tunables { capacity, outflow: capacity, keeps_queue, ..tunables }, estimate)
     }
 
@@ -163,12 +169,12 @@ impl Control {
         (tunables, estimate)
     }
 
-    /// The estimator, to be asked how it came to its estimate or told to look anew.
+    /// The estimator, for its state and for commands.
     pub fn estimator(&mut self) -> &mut dyn Estimator {
         &mut *self.estimator
     }
 
-    /// How the capacity in force came about.
+    /// The state of the estimator, with the reason for the capacity in force.
     pub fn state(&self) -> State {
         let mut state = self.estimator.state();
         if let Some(reason) = self.silence.reason() {
@@ -179,15 +185,15 @@ impl Control {
 
     /// The changes of the capacity in force, the latest last.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Change> + ExactSizeIterator {
-        self.history.changes()
+        self.history.0.iter()
     }
 
-    /// An operator wants the capacity looked for anew (`POST /v1/capacity/rediscover`).
+    /// An operator requests a rediscovery (`POST /v1/capacity/rediscover`).
     pub fn rediscover(&mut self, now: Timestamp) {
         self.estimator.rediscover(now);
     }
 
-    /// A class's id is another class's from now on.
+    /// The id belongs to another class from now on.
     pub fn forget(&mut self, class: ClassId) {
         self.estimator.forget(class);
     }
@@ -195,11 +201,11 @@ impl Control {
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.
     pub fn set_capacity(&mut self, capacity: Rate, now: Timestamp) {
         self.estimator.set(capacity, now);
-        // Also while nothing is heard of the origin: what was believed last does not count any more.
+        // Without reports from the origin the last estimate would stay in force.
         self.last = None;
     }
 
-    /// Puts another estimator in the place of the present one, of which nothing stays but the history.
+    /// Replaces the estimator. Only the history remains.
     pub fn replace(&mut self, estimator: Box<dyn Estimator>) {
         self.estimator = estimator;
         self.last = None;
@@ -212,7 +218,7 @@ impl Control {
 }
 
 fn load(room: &Room, gate: &Totals, now: Timestamp) -> GateLoad {
-    // Who waits for the place of a session says nothing of what the origin could take.
+    // Visitors who wait for a session slot are no backlog of the origin.
     let room_waits = room.busy(now) && !room.waits_for_places();
     GateLoad { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
 }
@@ -225,7 +231,7 @@ impl Bounds {
             Rate::per_second(if least < most { least } else { most }).unwrap_or(self.capacity)
         };
         let capacity = within(estimate.capacity.get());
-        // `None` means unlimited, so it gives way to any number.
+        // `None` means unlimited, so any number is the lesser.
         let limits = [self.max_in_flight, estimate.max_in_flight];
         Tunables {
             outflow: within(estimate.capacity.get() * estimate.gain.max(1.0)),
@@ -233,5 +239,46 @@ impl Bounds {
             max_in_flight: limits.into_iter().flatten().min(),
             keeps_queue: estimate.max_in_flight.is_some(),
         }
+    }
+}
+
+/// Least change of the capacity that is recorded, as a share: more than the noise of an estimator per tick.
+const STEP: f64 = 0.05;
+/// Changes kept: a day of a steady origin, some minutes of a search.
+const MAX_CHANGES: usize = 64;
+
+/// A change of the capacity in force.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// When it came into force.
+    pub at: Timestamp,
+    /// Cost units per second before; `None` in the first entry.
+    pub from: Option<Rate>,
+    /// Cost units per second since.
+    pub to: Rate,
+    /// The estimator's phase at the time.
+    pub phase: Phase,
+    /// The estimator's reason.
+    pub reason: String,
+}
+
+/// The last changes of the capacity in force: those of the phase, and those by more than [`STEP`] since the
+/// last.
+#[derive(Default)]
+struct History(VecDeque<Change>);
+
+impl History {
+    fn is_news(&self, capacity: Rate, phase: Phase) -> bool {
+        let Some(last) = self.0.back() else { return true };
+        let (to, from) = (capacity.get(), last.to.get());
+        phase != last.phase || (to - from).abs() > STEP * from
+    }
+
+    fn note(&mut self, to: Rate, phase: Phase, reason: String, at: Timestamp) {
+        if self.0.len() == MAX_CHANGES {
+            self.0.pop_front();
+        }
+        let from = self.0.back().map(|last| last.to);
+        self.0.push_back(Change { at, from, to, phase, reason });
     }
 }

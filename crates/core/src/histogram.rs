@@ -1,12 +1,12 @@
-//! Histograms of times, in constant memory, written without locks and read while written.
+//! Histograms of times in constant memory, which are written without locks and may be read meanwhile.
 //!
-//! Log-linear buckets as in Tene's HdrHistogram: every power of two of microseconds is cut into 32 equal buckets, so
-//! that a bucket is at most 1/32 of its lower edge wide. Quantiles name a bucket's middle and are off by at most
-//! 1/64 (1.6 %), well within the 3 % this project promises; below 64 µs they are exact. The range is 0 µs to
-//! 2³² - 1 µs (71 minutes); longer times count as the longest.
+//! Log-linear buckets as in Tene's HdrHistogram: every power of two of microseconds is cut into 32 equal
+//! buckets, so that a bucket is at most 1/32 of its lower edge wide. Quantiles name a bucket's middle and are
+//! off by at most 1/64 (1.6 %), well within the 3 % this project promises; below 64 µs they are exact. The
+//! range is 0 µs to 2³² - 1 µs (71 minutes); longer times count as the longest.
 //!
-//! Rejected: t-digest and similar sketches (they must sort and merge while writing); fixed Prometheus buckets (a
-//! quantile of them may be off by half).
+//! Rejected: t-digest and similar sketches (they must sort and merge while writing); fixed Prometheus buckets
+//! (a quantile of them may be off by half).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub use fading::Fading;
 /// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 5;
 const SUB: u64 = 1 << SUB_BITS;
-/// Longest time kept apart, in microseconds.
+/// Longest time with a bucket of its own, in microseconds.
 const MAX_US: u64 = u32::MAX as u64;
 /// The first 32 values have a bucket each, and every further power of two up to 2³² has 32.
 const BUCKETS: usize = (SUB * (1 + 32 - SUB_BITS as u64)) as usize;
@@ -72,14 +72,14 @@ fn micros(d: Duration) -> u64 {
 
 /// A histogram with one writer, which any thread may read at any time.
 ///
-/// The writer's updates are plain loads and stores (relaxed, not read-modify-write): no bus lock on the request
-/// path. A reader may see one recording half done: the bucket but not yet the sum.
+/// The writer's updates are plain loads and stores (relaxed, not read-modify-write): no bus lock on the
+/// request path. A reader may see one recording half done: the bucket but not yet the sum.
 #[derive(Debug)]
 pub struct Recorder {
-    /// In place, so that whoever holds recorders decides which cache lines they share.
+    /// Not boxed, so that the owner decides which cache lines recorders share.
     buckets: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
-    /// Lets a reader pass over histograms of idle classes.
+    /// Lets a reader skip the histograms of idle classes.
     count: AtomicU64,
 }
 
@@ -91,7 +91,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Counts one time. Only ever called by one thread.
+    /// Counts one time. Only one thread may call it.
     pub fn record(&self, time: Duration) {
         let us = micros(time);
         add(&self.buckets[bucket(us)], 1);
@@ -105,7 +105,7 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-/// A histogram at rest: a copy of recorders, or the difference of two copies.
+/// A snapshot of recorders, or the difference of two snapshots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     buckets: Box<[u64]>,
@@ -142,7 +142,7 @@ impl Histogram {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
-    /// What came since `earlier`, an older copy of the same recorders.
+    /// The times counted since `earlier`, an older snapshot of the same recorders.
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.buckets.iter().zip(&earlier.buckets);
         let buckets: Box<[u64]> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
@@ -165,7 +165,7 @@ impl Histogram {
         self.sum_us.checked_div(self.count).map(Duration::from_micros)
     }
 
-    /// The time that a share `q` (0..=1) of all times do not exceed, within 1.6 %; `None` if nothing was counted.
+    /// The quantile `q` (0..=1), within 1.6 %; `None` if nothing was counted.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         if self.count == 0 {
             return None;
@@ -180,7 +180,7 @@ impl Histogram {
         Some(Duration::from_micros(low + (high - low) / 2))
     }
 
-    /// How many times are at most `bound`, to within the bucket that `bound` lies in (3 %), which is left out.
+    /// Number of times of at most `bound`, without the bucket that contains it (within 3 %).
     pub fn at_most(&self, bound: Duration) -> u64 {
         let Ok(us) = u64::try_from(bound.as_micros()) else { return self.count };
         if us >= MAX_US {

@@ -9,8 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bucket::SharedBucket;
-use crate::gate::BucketConfig;
+use crate::bucket::{BucketConfig, SharedBucket};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// Debt of a bucket for those it is not asked about, at most, as time at its rate.

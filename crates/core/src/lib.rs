@@ -22,6 +22,7 @@ mod ring;
 pub use ring::SlotLoad;
 
 mod decaying;
+mod mutants;
 mod sync;
 
 pub mod bucket;

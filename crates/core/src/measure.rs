@@ -1,11 +1,12 @@
-//! What happened: counted by each worker for itself, put together on the tick.
+//! Measurement: each worker counts events for itself; the tick adds the counters up.
 //!
-//! A worker owns a [`Shard`] and is its only writer; the control thread reads it meanwhile. No locks, no
-//! read-modify-write, and no two workers share a cache line of counters that either writes. [`Snapshot`] is the sum
-//! of the shards, [`Window`] the difference of two snapshots: rates and quantiles of the time between.
+//! A worker owns a [`Shard`] and is its only writer; the control thread reads it meanwhile. There are no
+//! locks and no read-modify-write operations, and no two workers share a cache line of counters that either
+//! writes. [`Snapshot`] is the sum of the shards, [`Window`] the difference of two snapshots: rates and
+//! quantiles of the time between.
 //!
-//! Rejected: one set of shared counters (every request would take cache lines from the other cores), and draining
-//! shards on the tick (a reader that resets is a second writer).
+//! Rejected: one set of shared counters (every request would take cache lines from the other cores), and
+//! draining the shards on the tick (a reader that resets is a second writer).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub enum Outcome {
     Served,
     /// The origin answered 5xx, or not at all.
     OriginError,
-    /// The visitor left before the answer was whole.
+    /// The visitor left before the answer was complete.
     ClientGone,
 }
 
@@ -66,17 +67,17 @@ impl Shard {
         self.count_many(event, 1);
     }
 
-    /// Counts an event `n` times over (bytes, for one).
+    /// Counts an event `n` times, for example bytes.
     pub fn count_many(&self, event: Event, n: u64) {
         add(&self.events[event as usize], n);
     }
 
-    /// A request of a class came, whatever becomes of it: offered load.
+    /// A request of a class arrived, whatever its outcome: offered load.
     pub fn arrived(&self, class: ClassId) {
         self.class(class, |c| add(&c.arrivals, 1));
     }
 
-    /// A request of a class was refused on purpose, for one of the reasons [`Event::SHED`]. Counts the class's share only; the
+    /// A request of a class was shed for one of the reasons [`Event::SHED`]. Counts for the class only; the
     /// event itself is counted where it happens.
     pub fn shed(&self, class: ClassId, reason: Event) {
         if let Some(at) = Event::SHED.iter().position(|r| *r == reason) {
@@ -92,10 +93,9 @@ impl Shard {
         });
     }
 
-    /// A forwarded request ended, `response` after it was sent.
-    ///
-    /// Times of failures are kept apart: an origin that fails at once would look quick. Those of visitors who left
-    /// are not kept: they tell of the visitor's patience.
+    /// A forwarded request ended, `response` after it was sent. Times of failures are counted apart:
+    /// otherwise an origin that fails at once would look fast. Those of visitors who left are not counted:
+    /// they measure the visitor's patience.
     pub fn ended(&self, class: ClassId, outcome: Outcome, response: Duration) {
         self.class(class, |c| match outcome {
             Outcome::Served => {
@@ -110,7 +110,7 @@ impl Shard {
         });
     }
 
-    /// A class beyond the shard's (a request that outlived a reload) is not counted.
+    /// A class that the shard does not have (of a request that outlived a reload) is not counted.
     fn class(&self, class: ClassId, update: impl FnOnce(&ClassShard)) {
         if let Some(shard) = self.classes.get(class.index()) {
             update(shard);
@@ -121,16 +121,16 @@ impl Shard {
 /// The sum of all shards at one time, counted from the start of the process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// When it was taken.
+    /// Time of the snapshot.
     pub at: Timestamp,
     events: [u64; Event::COUNT],
     classes: Vec<ClassTotals>,
 }
 
-/// What one class has seen.
+/// The counters of one class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassTotals {
-    /// Requests that came.
+    /// Requests that arrived.
     pub arrivals: u64,
     /// Requests sent to the origin.
     pub forwarded: u64,
@@ -138,11 +138,11 @@ pub struct ClassTotals {
     pub served: u64,
     /// Requests the origin failed.
     pub origin_errors: u64,
-    /// Time those took, all together.
+    /// Total time of those.
     pub error_time: Duration,
     /// Requests given up by their visitors.
     pub client_gone: u64,
-    /// Requests refused on purpose, by reason, in the order of [`Event::SHED`].
+    /// Requests shed, by reason, in the order of [`Event::SHED`].
     pub shed: [u64; Event::SHED.len()],
     /// Response times of requests the origin served.
     pub response: Histogram,
@@ -180,7 +180,7 @@ impl ClassTotals {
         self.forwarded.saturating_sub(self.served + self.origin_errors + self.client_gone)
     }
 
-    /// What came on top of an earlier count.
+    /// The difference to an earlier count.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -226,7 +226,7 @@ impl Snapshot {
     }
 }
 
-/// What happened between two snapshots.
+/// The difference of two snapshots.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Window {
     /// Its length.
@@ -236,7 +236,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// From `earlier` to `later`. Counters that went back (shards made anew by a reload) count as still.
+    /// From `earlier` to `later`. Counters that went back (new shards after a reload) count as unchanged.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Self {
         let mut events = later.events;
         for (now, then) in events.iter_mut().zip(&earlier.events) {
@@ -270,7 +270,8 @@ impl Window {
         Figures::of(&sum, self.span)
     }
 
-    /// Work that arrived per second, given the cost of each class by its id; classes without one count as average.
+    /// Work that arrived per second, given the cost of each class by its id; classes without one count as
+    /// average.
     pub fn offered(&self, costs: &[Cost]) -> Rate {
         self.work(costs, |c| c.arrivals)
     }
@@ -290,7 +291,7 @@ impl Window {
 /// Rates (requests per second) and times of a [`Window`]. Times are `None` where nothing was timed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Figures {
-    /// Requests that came.
+    /// Requests that arrived.
     pub offered_per_s: f64,
     /// Requests sent to the origin.
     pub admitted_per_s: f64,
@@ -298,9 +299,9 @@ pub struct Figures {
     pub goodput_per_s: f64,
     /// Requests the origin failed.
     pub errors_per_s: f64,
-    /// Requests whose visitors left before the answer was whole.
+    /// Requests whose visitors left before the answer was complete.
     pub client_gone_per_s: f64,
-    /// Requests refused on purpose, by reason, in the order of [`Event::SHED`].
+    /// Requests shed, by reason, in the order of [`Event::SHED`].
     pub shed_per_s: [f64; Event::SHED.len()],
     /// Response time of requests the origin served.
     pub response: Times,
@@ -343,7 +344,7 @@ impl Figures {
     }
 }
 
-/// A window of no length has no rates.
+/// Zero for a window of no length.
 fn per_second(n: f64, span: Duration) -> f64 {
     if span.is_zero() { 0.0 } else { n / span.as_secs_f64() }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::bucket::SharedBucket;
 use crate::classify::Paths;
+use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A rule, by its position in the configuration.
@@ -251,6 +252,7 @@ impl PolicySet {
                 continue;
             }
             let decision = match &policy.policy {
+                Policy::Refuse if mutants::is(Mutant::RuleRefusesNobody) => continue,
                 Policy::Refuse => PolicyDecision::Refuse { policy, retry_after: None },
                 Policy::Limit(bucket) => match bucket.take(asked.cost, now) {
                     Ok(()) => continue,
@@ -279,7 +281,7 @@ impl PolicySet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::BucketConfig;
+    use crate::bucket::BucketConfig;
     use crate::units::Rate;
 
     fn asked(path: &str) -> PolicyRequest<'_> {

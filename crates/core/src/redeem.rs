@@ -18,6 +18,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
+use crate::mutants::{self, Mutant};
 use crate::sync::{AtomicU64, Ordering, lock};
 
 /// Enough that a few dozen workers seldom meet in one.
@@ -86,7 +87,9 @@ impl RedeemedNonces {
         if shard.len() >= self.max_per_shard {
             return Recorded::Full;
         }
-        shard.insert(entry);
+        if !mutants::is(Mutant::RedeemedTwice) {
+            shard.insert(entry);
+        }
         Recorded::First
     }
 

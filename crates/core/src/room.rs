@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::gate::Totals;
+use crate::mutants::{self, Mutant};
 use crate::ring::{MAX_COST, SlotLoad};
 use crate::session::SessionPace;
 use crate::sync::lock;
@@ -194,7 +195,8 @@ impl Room {
         // A ticket without a wait is one for now, which is redeemed whatever the schedule. While the virtual
         // clock is behind the wall clock a promise may be due by now, and has its turn to wait for all the
         // same.
-        let due = Timestamp::from_millis(due.as_millis()).max(issued + SHORTEST_PROMISE);
+        let shortest = if mutants::is(Mutant::PromiseForNow) { Duration::ZERO } else { SHORTEST_PROMISE };
+        let due = Timestamp::from_millis(due.as_millis()).max(issued + shortest);
         self.attendance.promise(due.second(), cost);
         // A held visitor waits for something else than the origin: the schedule is not promised up to its due
         // time.
@@ -315,6 +317,7 @@ impl Room {
         } else {
             due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
         };
+        let wait = if mutants::is(Mutant::HalfTheWait) { wait / 2.0 } else { wait };
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
         let wait = wait.max(self.session_wait(ahead)).clamp(MIN_WAIT, MAX_WAIT);
         Wait { wait, position: ahead.visitors + 1, due: now + wait }

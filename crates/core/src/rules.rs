@@ -1,22 +1,22 @@
-//! Rules: which hold, and so which orders are in force (WAC 3.2, the decision module).
+//! Rules: the decision module of WAC 3.2. It decides from the truth of conditions which policies are in
+//! force.
 //!
 //! ```text
-//! truth of `when` and `until` on the tick ─► rule: out ⇄ in force ─► orders, highest precedence first
-//! ```
+//! truth of `when` and `until` on the tick ─► rule: out ⇄ in force ─► policies, highest precedence first
 //!
-//! "The decision rules specify what enforcement policy is executed for specific combinations of congestion criteria." What the
-//! conditions say is not known here, only whether they are true.
-//!
-//! ```text
 //! out ──── when ────────────────────────────────────────────► in force
 //! out ◄─── after `hold`: not when, and until if there is one ─ in force
 //! ```
 //!
-//! A rule whose `when` and `until` are both true stays: otherwise it would come and go with every tick. So within any stretch T a
-//! rule ends at most T / `hold` + 1 times, whatever its conditions do; an operator who switches it off is not made to wait.
+//! "The decision rules specify what enforcement policy is executed for specific combinations of congestion
+//! criteria." The conditions are evaluated elsewhere; only their truth is known here.
 //!
-//! **Unknown** ([`OnUnknown`]) is neither true nor false. By default a rule does not rest on what nobody knows: it does not
-//! come in force for it, and goes when it would have to stay for it.
+//! A rule whose `when` and `until` are both true stays in force: otherwise it would change on every tick. So
+//! within any time T a rule ends at most T / `hold` + 1 times, whatever its conditions do. Disabling a rule
+//! takes effect at once.
+//!
+//! **Unknown** is neither true nor false ([`OnUnknown`]). By default an unknown condition neither puts a rule
+//! in force nor keeps it there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,12 @@ use crate::units::Timestamp;
 /// Whether a condition holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Truth {
-    /// It depends on something nobody knows.
+    /// It depends on an unknown level.
     #[default]
     Unknown,
-    /// It does not.
+    /// It does not hold.
     False,
-    /// It does.
+    /// It holds.
     True,
 }
 
@@ -42,9 +42,9 @@ impl From<bool> for Truth {
     }
 }
 
-/// Kleene's logic: what is decided whatever the unknown turns out to be, is decided.
+/// Kleene's three-valued logic: the result is known if it does not depend on the unknown operand.
 impl Truth {
-    /// Both.
+    /// Conjunction.
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::False, _) | (_, Self::False) => Self::False,
@@ -53,12 +53,12 @@ impl Truth {
         }
     }
 
-    /// One of them.
+    /// Disjunction.
     pub fn or(self, other: Self) -> Self {
         self.not().and(other.not()).not()
     }
 
-    /// The opposite.
+    /// Negation.
     #[expect(clippy::should_implement_trait, reason = "it stands with the other two")]
     pub fn not(self) -> Self {
         match self {
@@ -69,63 +69,63 @@ impl Truth {
     }
 }
 
-/// What a condition that is unknown means to a rule.
+/// The effect of an unknown condition on a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnUnknown {
-    /// The rule does not count on it: as if `when` were false and `until` true.
+    /// As if `when` were false and `until` true.
     #[default]
     Ignore,
-    /// The rule stays what it is, in force or not.
+    /// The rule keeps its state.
     Hold,
-    /// The worst is supposed: as if `when` were true and `until` false.
+    /// As if `when` were true and `until` false.
     Apply,
 }
 
-/// A rule.
+/// A configured rule.
 #[derive(Clone, Debug)]
 pub struct RuleConfig {
-    /// Its name, by which it is the same rule after a reload.
+    /// Its name, which identifies it across reloads.
     pub name: Arc<str>,
-    /// Switched off, it never holds.
+    /// A disabled rule is never in force.
     pub is_enabled: bool,
-    /// Higher comes first; of equals, the first in the configuration.
+    /// Higher values come first; among equals, the first in the configuration.
     pub priority: i32,
-    /// How long it stays in force at least.
+    /// Least time in force.
     pub hold: Duration,
-    /// There is an `until`; without, it ends when `when` does.
+    /// Whether there is an `until`; without one, the rule ends with `when`.
     pub has_until: bool,
-    /// If a condition is unknown.
+    /// The effect of an unknown condition.
     pub unknown: OnUnknown,
-    /// What it asks while it holds. Whose it is, is set here.
-    pub order: ActivePolicy,
+    /// The policy while the rule is in force. [`Rulebook::new`] sets its rule id.
+    pub policy: ActivePolicy,
 }
 
-/// What a rule's conditions are on this tick.
+/// The truth of a rule's conditions on a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RuleInput {
-    /// Whether it is to come in force.
+    /// Whether the rule should come into force.
     pub when: Truth,
-    /// Whether it may end; without an `until` it does not matter.
+    /// Whether it may end; ignored without an `until`.
     pub until: Truth,
 }
 
-/// Why a rule came or went.
+/// Why a rule changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Because {
     /// `when` is true.
     When,
-    /// `when` is not true any more, and there is no `until`.
+    /// `when` is no longer true, and there is no `until`.
     Over,
     /// `until` is true.
     Until,
-    /// A condition is unknown, and the rule says what that means.
+    /// A condition is unknown; see [`OnUnknown`].
     Unknown,
-    /// It was switched off, or is gone from the configuration.
+    /// It was disabled, or removed from the configuration.
     Disabled,
 }
 
 impl Because {
-    /// As logs and the API have it.
+    /// Its name in logs and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::When => "when",
@@ -137,67 +137,67 @@ impl Because {
     }
 }
 
-/// A rule that came or went.
+/// A rule that came into force, or ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Which.
+    /// The rule's name.
     pub name: Arc<str>,
-    /// It came.
+    /// Whether it is in force now.
     pub in_force: bool,
-    /// Why.
+    /// The reason.
     pub because: Because,
-    /// In shadow: nothing follows from it.
+    /// The policy is in shadow: it is only recorded.
     pub is_shadow: bool,
-    /// How long it was as it was; `None`: since the start.
+    /// How long the state before lasted; `None`: since the start.
     pub after: Option<Duration>,
 }
 
-/// How a rule stands.
+/// The state of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RuleState {
-    /// It holds.
+    /// Whether it is in force.
     pub in_force: bool,
-    /// Since when it does, or does not; `None`: since the start.
+    /// Time of the last change; `None`: since the start.
     pub since: Option<Timestamp>,
-    /// How often it came in force.
+    /// How often it came into force.
     pub times: u64,
-    /// What its conditions were last.
+    /// Its conditions on the last tick.
     pub heard: RuleInput,
 }
 
-/// The rules, and how they stand.
+/// The rules and their states.
 #[derive(Clone, Debug, Default)]
 pub struct Rulebook {
     rules: Vec<RuleConfig>,
-    standings: Vec<RuleState>,
+    states: Vec<RuleState>,
     /// Indices, highest precedence first.
-    order: Vec<usize>,
+    by_precedence: Vec<usize>,
 }
 
 impl Rulebook {
-    /// Rules of which none is in force, in the order of the configuration.
+    /// Rules in the order of the configuration; none is in force.
     pub fn new(mut rules: Vec<RuleConfig>) -> Self {
         for (id, rule) in rules.iter_mut().enumerate() {
-            rule.order.rule = RuleId(u16::try_from(id).unwrap_or(u16::MAX));
+            rule.policy.rule = RuleId(u16::try_from(id).unwrap_or(u16::MAX));
         }
-        let mut order: Vec<usize> = (0..rules.len()).collect();
-        // Stable: equals keep their order.
-        order.sort_by_key(|id| std::cmp::Reverse(rules[*id].priority));
-        Self { standings: vec![RuleState::default(); rules.len()], rules, order }
+        let mut by_precedence: Vec<usize> = (0..rules.len()).collect();
+        // A stable sort: equals keep their order.
+        by_precedence.sort_by_key(|id| std::cmp::Reverse(rules[*id].priority));
+        Self { states: vec![RuleState::default(); rules.len()], rules, by_precedence }
     }
 
-    /// Goes on where other rules stood, by their names: a reload does not end what is in force. What is gone or was switched
-    /// off has ended.
+    /// Takes over the states of other rules by name, so that a reload does not end rules. Removed or disabled
+    /// rules end.
     pub fn succeed(&mut self, old: &Self, now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
-        for (rule, was) in old.rules.iter().zip(&old.standings) {
+        for (rule, was) in old.rules.iter().zip(&old.states) {
             let kept = self.rules.iter().position(|new| new.name == rule.name);
             if let Some(id) = kept {
-                self.standings[id] = *was;
+                self.states[id] = *was;
             }
             if was.in_force && !kept.is_some_and(|id| self.rules[id].is_enabled) {
                 if let Some(id) = kept {
-                    self.standings[id] = RuleState { in_force: false, since: Some(now), ..*was };
+                    self.states[id] = RuleState { in_force: false, since: Some(now), ..*was };
                 }
                 changes.push(change(rule, was, false, Because::Disabled, now));
             }
@@ -205,54 +205,53 @@ impl Rulebook {
         changes
     }
 
-    /// One tick: what the conditions are, by rule; a rule of which nothing is said has conditions that are unknown. What came and
-    /// went: nothing, mostly.
+    /// One tick with the conditions by rule; missing ones are unknown. Returns the rules that changed.
     pub fn tick(&mut self, heard: &[RuleInput], now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
-        for (id, (rule, standing)) in self.rules.iter().zip(&mut self.standings).enumerate() {
-            standing.heard = heard.get(id).copied().unwrap_or_default();
-            let Some(because) = turn(rule, standing, now) else { continue };
-            let in_force = !standing.in_force;
-            changes.push(change(rule, standing, in_force, because, now));
-            let times = standing.times + u64::from(in_force);
-            *standing = RuleState { in_force, since: Some(now), times, ..*standing };
+        for (id, (rule, state)) in self.rules.iter().zip(&mut self.states).enumerate() {
+            state.heard = heard.get(id).copied().unwrap_or_default();
+            let Some(because) = turn(rule, state, now) else { continue };
+            let in_force = !state.in_force;
+            changes.push(change(rule, state, in_force, because, now));
+            let times = state.times + u64::from(in_force);
+            *state = RuleState { in_force, since: Some(now), times, ..*state };
         }
         changes
     }
 
-    /// The orders in force.
-    pub fn orders(&self) -> PolicySet {
-        let in_force = self.order.iter().filter(|id| self.standings[**id].in_force);
-        PolicySet::new(in_force.map(|id| self.rules[*id].order.clone()).collect())
+    /// The policies in force.
+    pub fn policies(&self) -> PolicySet {
+        let in_force = self.by_precedence.iter().filter(|id| self.states[**id].in_force);
+        PolicySet::new(in_force.map(|id| self.rules[*id].policy.clone()).collect())
     }
 
-    /// Every rule and how it stands, in the order of the configuration.
+    /// Every rule and its state, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = (&RuleConfig, &RuleState)> {
-        self.rules.iter().zip(&self.standings)
+        self.rules.iter().zip(&self.states)
     }
 }
 
-/// Whether the rule comes or goes now, and why.
-fn turn(rule: &RuleConfig, standing: &RuleState, now: Timestamp) -> Option<Because> {
-    let RuleInput { when, until } = standing.heard;
+/// Whether the rule changes now, and why.
+fn turn(rule: &RuleConfig, state: &RuleState, now: Timestamp) -> Option<Because> {
+    let RuleInput { when, until } = state.heard;
     if !rule.is_enabled {
-        return standing.in_force.then_some(Because::Disabled);
+        return state.in_force.then_some(Because::Disabled);
     }
-    if !standing.in_force {
+    if !state.in_force {
         return match (when, rule.unknown) {
             (Truth::True, _) => Some(Because::When),
             (Truth::Unknown, OnUnknown::Apply) => Some(Because::Unknown),
             _ => None,
         };
     }
-    let is_held = standing.since.is_some_and(|since| now.since(since) < rule.hold);
+    let is_held = state.since.is_some_and(|since| now.since(since) < rule.hold);
     let until = if rule.has_until { until } else { Truth::True };
     let may_end = when.not().and(until);
     match (may_end, rule.unknown) {
         _ if is_held => None,
         (Truth::True, _) if rule.has_until => Some(Because::Until),
         (Truth::True, _) => Some(Because::Over),
-        // Neither condition says that it should stay.
+        // No condition demands that it stays.
         (Truth::Unknown, OnUnknown::Ignore) => Some(Because::Unknown),
         _ => None,
     }
@@ -263,7 +262,7 @@ fn change(rule: &RuleConfig, was: &RuleState, in_force: bool, because: Because, 
         name: rule.name.clone(),
         in_force,
         because,
-        is_shadow: rule.order.is_shadow,
+        is_shadow: rule.policy.is_shadow,
         after: was.since.map(|since| now.since(since)),
     }
 }

@@ -1,19 +1,18 @@
-//! Which class is next, of those that have somebody who may go.
+//! The scheduler of the gate: which class is next, among those with a request that may go.
 //!
 //! ```text
-//! guarantees (floors) ─► somebody is owed work: that class
-//!         └─ nobody ───► priority:     lowest number, then who came first     (tournament)
-//!                        round-robin:  one of each class in turn              (rounds)
-//!                        deficit:      lowest number, then work by weights    (rounds)
+//! guarantees (floors) ─► a class is owed work: that class
+//!         └─ none is ──► priority:     lowest number, then earliest arrival    (tournament)
+//!                        round-robin:  one request of each class in turn       (rounds)
+//!                        deficit:      lowest number, then work by weights     (rounds)
 //! ```
 //!
-//! Every operation costs the same however many wait, and at most eight steps however many classes there are. Whether a class
-//! may go (somebody waits, its own limit and its bucket allow it) is the gate's to say.
+//! Every operation costs the same however many requests wait, and at most eight steps however many classes there are. The
+//! gate decides whether a class may go: it has a waiting request, and its own limit and its egress bucket allow one.
 //!
 //! Rejected: lottery scheduling (fair in the long run only), weighted fair queueing for the weights (needs a tag for every
 //! request, where deficits need one number a class).
 
-use crate::gate::{GateConfig, Scheduling};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Share};
 
 mod floors;
@@ -24,12 +23,35 @@ use floors::Floors;
 use rounds::Rounds;
 use tournament::Tournament;
 
-/// Who of a class is next.
+/// Which class is next when several wait.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Scheduling {
+    /// Strict priority; within one priority first come, first served.
+    #[default]
+    Priority,
+    /// One request of each class in turn, whatever the priorities.
+    RoundRobin,
+    /// Strict priority; within one priority deficit round-robin: work in proportion to the weights.
+    Deficit,
+}
+
+/// What the configuration gives a class against the others.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Precedence {
+    /// Lower goes first.
+    pub priority: u8,
+    /// Share among classes of one priority under [`Scheduling::Deficit`], at least 1.
+    pub weight: u32,
+    /// Part of the work sent to the origin that the class gets in any case while one of its requests may go.
+    pub guarantee: Share,
+}
+
+/// The next request of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// When the one who has waited longest came, in the order of all arrivals.
+    /// Number of the class's oldest request in the order of all arrivals.
     pub turn: u64,
-    /// Work of the one who would go.
+    /// Work of the request that would go.
     pub cost: Cost,
 }
 
@@ -46,9 +68,8 @@ pub struct Scheduler {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Class {
-    priority: u8,
-    weight: u32,
-    guarantee: Share,
+    precedence: Precedence,
+    /// Its next request, if the class may go.
     head: Option<Head>,
 }
 
@@ -66,79 +87,87 @@ impl Default for Scheduler {
 }
 
 impl Scheduler {
-    /// Takes over another set-up; which classes may go stays.
-    pub fn configure(&mut self, config: &GateConfig) {
-        let is_other = self.kind != config.scheduler;
+    /// Changes the configuration. The classes that may go stay the same.
+    pub fn configure(&mut self, kind: Scheduling, precedence: impl Fn(ClassId) -> Precedence) {
         let heads: Vec<_> = self.classes.iter().map(|class| class.head).collect();
-        for (id, head) in heads.iter().enumerate() {
-            let new = config.class(ClassId(id as u8));
-            let Class { priority, weight, guarantee, .. } = self.classes[id];
-            if is_other || (priority, weight, guarantee) != (new.priority, new.weight, new.guarantee) {
-                self.set(id, None, head.is_none());
+        for (id, head) in (0..=u8::MAX).map(ClassId).zip(&heads) {
+            if self.kind != kind || self.classes[id.index()].precedence != precedence(id) {
+                match head {
+                    Some(_) => self.blocked(id),
+                    None => self.emptied(id),
+                }
             }
         }
-        self.kind = config.scheduler;
-        for (id, head) in heads.into_iter().enumerate() {
-            let new = config.class(ClassId(id as u8));
-            let class = &mut self.classes[id];
-            (class.priority, class.weight, class.guarantee) = (new.priority, new.weight, new.guarantee);
+        self.kind = kind;
+        for (id, head) in (0..=u8::MAX).map(ClassId).zip(heads) {
+            let new = precedence(id);
+            let class = &mut self.classes[id.index()];
+            class.precedence = new;
             let (level, weight) = match self.kind {
                 Scheduling::RoundRobin => (0, 1),
                 Scheduling::Priority | Scheduling::Deficit => (new.priority, new.weight),
             };
             if class.head.is_none() {
-                self.rounds.configure(id, level, weight);
-                self.floors.configure(id, new.guarantee);
+                self.rounds.configure(id.index(), level, weight);
+                self.floors.configure(id.index(), new.guarantee);
             }
-            if self.classes[id].head != head {
-                self.set(id, head, false);
+            if let Some(head) = head.filter(|_| class.head.is_none()) {
+                self.ready(id, head);
             }
         }
-        self.rounds.reckon_unit();
+        self.rounds.update_unit();
     }
 
-    /// Somebody of a class may go.
+    /// A request of a class may go.
     pub fn ready(&mut self, class: ClassId, head: Head) {
-        self.set(class.index(), Some(head), false);
-    }
-
-    /// Those who wait may not go.
-    pub fn blocked(&mut self, class: ClassId) {
-        self.set(class.index(), None, false);
-    }
-
-    /// Nobody waits.
-    pub fn emptied(&mut self, class: ClassId) {
-        self.set(class.index(), None, true);
-    }
-
-    fn set(&mut self, class: usize, head: Option<Head>, is_empty: bool) {
-        let before = std::mem::replace(&mut self.classes[class].head, head);
-        if before == head && (head.is_some() || !is_empty) {
+        let class = class.index();
+        let before = self.classes[class].head.replace(head);
+        if before == Some(head) {
             return;
         }
-        self.ready = self.ready + usize::from(head.is_some()) - usize::from(before.is_some());
-        match (self.kind, head) {
-            (Scheduling::Priority, head) => {
-                let priority = u128::from(self.classes[class].priority);
-                self.by_age.set(class, head.map(|head| priority << 64 | u128::from(head.turn)));
-            }
-            (_, Some(head)) => self.rounds.ready(class, self.measure(head.cost)),
-            (_, None) => self.rounds.unready(class, is_empty),
+        self.ready += usize::from(before.is_none());
+        if self.kind == Scheduling::Priority {
+            let priority = u128::from(self.classes[class].precedence.priority);
+            self.by_age.set(class, Some(priority << 64 | u128::from(head.turn)));
+        } else {
+            self.rounds.ready(class, self.measure(head.cost));
         }
-        match head {
-            Some(head) => self.floors.ready(class, head.cost.hundredths()),
-            None => self.floors.unready(class),
+        self.floors.ready(class, head.cost.hundredths());
+    }
+
+    /// The waiting requests of a class may not go.
+    pub fn blocked(&mut self, class: ClassId) {
+        if self.remove(class) && self.kind != Scheduling::Priority {
+            self.rounds.blocked(class.index());
         }
     }
 
-    /// What a turn counts.
+    /// No request of a class waits.
+    pub fn emptied(&mut self, class: ClassId) {
+        self.remove(class);
+        if self.kind != Scheduling::Priority {
+            self.rounds.emptied(class.index());
+        }
+    }
+
+    /// Returns whether the class was ready.
+    fn remove(&mut self, class: ClassId) -> bool {
+        let was_ready = self.classes[class.index()].head.take().is_some();
+        if was_ready {
+            self.ready -= 1;
+            self.by_age.set(class.index(), None);
+            self.floors.unready(class.index());
+        }
+        was_ready
+    }
+
+    /// Work of a request as the rounds count it.
     fn measure(&self, cost: Cost) -> u64 {
         if self.kind == Scheduling::RoundRobin { 1 } else { cost.hundredths().max(1) }
     }
 
-    /// Whether anybody may go.
-    pub fn is_anybody_ready(&self) -> bool {
+    /// Whether any class may go.
+    pub fn is_any_ready(&self) -> bool {
         self.ready > 0
     }
 
@@ -151,12 +180,12 @@ impl Scheduler {
         Some(ClassId(class as u8))
     }
 
-    /// Work of a class goes to the origin by another's decision: it counts towards what is guaranteed to it.
-    pub fn charge_aside(&mut self, class: ClassId, cost: Cost) {
+    /// Work of a class goes to the origin by another scheduler's decision: it counts towards the class's guarantee only.
+    pub fn charge_guarantee(&mut self, class: ClassId, cost: Cost) {
         self.floors.charge(class.index(), cost.hundredths());
     }
 
-    /// Work of a class goes to the origin: out of its queue if it was ready, else directly.
+    /// Work of a class goes to the origin: out of its queue if the class was ready, else directly.
     pub fn charge(&mut self, class: ClassId, cost: Cost) {
         let id = class.index();
         self.floors.charge(id, cost.hundredths());

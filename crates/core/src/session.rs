@@ -40,6 +40,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::detect::SessionCount;
+use crate::mutants::{self, Mutant};
 use crate::policies::{MAX_TIERS, TierId};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
@@ -386,7 +387,9 @@ impl Sessions {
         if !entry.is_open() {
             return;
         }
-        self.pools[usize::from(entry.pool())].give();
+        if !mutants::is(Mutant::SessionSlotIsLost) {
+            self.pools[usize::from(entry.pool())].give();
+        }
         sums.close(entry, how, &self.lives.get(), now);
     }
 }

@@ -26,6 +26,7 @@
 
 use std::time::Duration;
 
+use crate::mutants::{self, Mutant};
 use crate::ring::{MAX_VISITORS, Ring, SlotLoad};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
@@ -154,7 +155,7 @@ impl Slots {
         }
         if second > seen.second() {
             // Losing this race is fine: the winner knew at least as much.
-            let moved = seen.moved_to(second).0;
+            let moved = seen.moved_to(second + u64::from(mutants::is(Mutant::FrontierSkips))).0;
             let _ = self.frontier.compare_exchange(seen.0, moved, Ordering::AcqRel, Ordering::Relaxed);
         }
         let (placed, taken) = found?;
@@ -178,7 +179,8 @@ impl Slots {
                 return None;
             }
             let taken = cost.hundredths().min(limit - before);
-            let due = Timestamp::from_micros(second * MICROS + before * MICROS / limit);
+            let due_in = second + u64::from(mutants::is(Mutant::FirstFitOffByOne));
+            let due = Timestamp::from_micros(due_in * MICROS + before * MICROS / limit);
             let placed =
                 Placed { second, before: Cost::from_hundredths(before), visitors_before: load.visitors, due };
             let after = SlotLoad { visitors: load.visitors + 1, cost: Cost::from_hundredths(before + taken) };

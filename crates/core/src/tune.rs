@@ -1,27 +1,27 @@
-//! Tuners: control loops that read what was measured and say which tunables are to change (MASTH, section 2: the
-//! `TuningThread` that is extended, Figure 2(b)).
+//! Tuners: control loops that read measurements and change tunables (MASTH, section 2: the `TuningThread`
+//! that is extended, Figure 2(b)).
 //!
-//! A tuner is pure: figures in, changes out. Who runs it says when, and puts the changes in force all together or not
-//! at all, so that a tuner that fails half way has done nothing.
+//! A tuner is pure: figures in, changes out. The caller decides when it runs, and applies all of its changes
+//! or none, so a tuner that fails half way has no effect.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::units::{Rate, Timestamp};
 
-/// The name under which a [`View`] has the figures of all requests together.
+/// The class name for which a [`View`] returns the figures of all requests.
 pub const ALL: &str = "all";
 
-/// What a tuner sees.
+/// The measurements that a tuner reads.
 pub trait View {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// A figure of the last second, of a class or of [`ALL`]: rates in requests per second, times in milliseconds. `None`:
-    /// nothing was measured.
+    /// A figure of the last second for a class or [`ALL`]: rates in requests per second, times in
+    /// milliseconds. `None` without a measurement.
     ///
     /// # Errors
-    /// There is no such figure or class: why, in words.
+    /// There is no such figure or class.
     fn figure(&self, metric: &str, class: &str) -> Result<Option<f64>, String>;
 
     /// The greatest one-second value of a figure in the last `span`.
@@ -42,14 +42,14 @@ pub trait View {
     /// As [`Overload`] defines it.
     fn is_overloaded(&self) -> bool;
 
-    /// A tunable's value, as TOML; `None`: there is none of this name.
+    /// A tunable's value as TOML; `None` if there is none of this name.
     fn get(&self, name: &str) -> Option<String>;
 }
 
-/// A view, shared with whatever the tuner's language makes of it.
+/// A view that is shared with the tuner's interpreter.
 pub type Seen = Arc<dyn View + Send + Sync>;
 
-/// A tunable and the value it is to have, as TOML.
+/// A tunable and its new value as TOML.
 pub type Change = (String, String);
 
 /// Why a run changed nothing.
@@ -58,54 +58,55 @@ pub type Change = (String, String);
 pub struct TunerError {
     /// What went wrong.
     pub what: String,
-    /// Where in the tuner's text, if it has one: line and column, from 1.
+    /// Line and column in the tuner's source, from 1, if it has one.
     pub at: Option<(usize, usize)>,
 }
 
 /// A control loop.
 pub trait Tuner {
-    /// One run: what is to change now. All of it, or nothing.
+    /// One run. Returns the changes, which apply all together.
     ///
     /// # Errors
-    /// The run did not end well; nothing is to change.
+    /// The run failed; nothing changes.
     fn tune(&mut self, view: &Seen) -> Result<Vec<Change>, TunerError>;
 }
 
-/// Whether the gate is overloaded: work arrived at more than 95 % of the capacity in force, or visitors waited in the
-/// room, or requests waited for the origin, in each of three seconds in a row; and it stays so until five seconds in a row
-/// without any of these.
+/// Whether the gate is overloaded. Overload begins after three seconds in a row in which work arrived at more
+/// than 95 % of the capacity in force, or visitors waited in the room, or requests waited for the origin. It
+/// ends after five seconds in a row without any of these.
 ///
-/// Work that is refused has arrived too: a tuner that sheds does not thereby end the overload that it sheds for. It goes
-/// on sooner than it goes off, so that what a tuner switches by it does not flap; one second's burst is no overload.
+/// Refused work counts as arrived: otherwise a tuner that sheds would end the overload that it sheds for.
+/// Overload begins sooner than it ends, so that a tuner that depends on it does not oscillate. A burst of one
+/// second is no overload.
 #[derive(Clone, Debug, Default)]
 pub struct Overload {
     is_on: bool,
-    /// Seconds in a row that spoke against `is_on`.
+    /// Seconds in a row that contradict `is_on`.
     against: u32,
 }
 
-/// What one second says of it.
+/// The demand of one second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand {
-    /// Work that arrived per second, whatever became of it.
+    /// Work that arrived per second, whatever its outcome.
     pub offered: Rate,
     /// Capacity in force; [`Rate::MAX`]: unlimited.
     pub capacity: Rate,
     /// Visitors in the room.
     pub waiting: u64,
-    /// Requests that wait for the origin alone.
+    /// Requests that wait only for the origin.
     pub queued: usize,
 }
 
 impl Overload {
-    /// Of the capacity: what is offered above it is too much.
+    /// Share of the capacity above which the offered work is too much.
     pub const SHARE: f64 = 0.95;
-    /// Seconds in a row until it is on.
+    /// Seconds in a row until overload begins.
     pub const SECONDS_ON: u32 = 3;
-    /// Seconds in a row until it is off again.
+    /// Seconds in a row until it ends.
     pub const SECONDS_OFF: u32 = 5;
 
-    /// Takes in one second; whether there is an overload now.
+    /// Adds one second; returns whether the gate is overloaded.
     pub fn observe(&mut self, second: &Demand) -> bool {
         let needed = if self.is_on { Self::SECONDS_OFF } else { Self::SECONDS_ON };
         self.against = if second.is_too_much() == self.is_on { 0 } else { self.against + 1 };
@@ -115,7 +116,7 @@ impl Overload {
         self.is_on
     }
 
-    /// What the last [`Overload::observe`] said.
+    /// The result of the last [`Overload::observe`].
     pub fn is_on(&self) -> bool {
         self.is_on
     }
@@ -140,35 +141,35 @@ mod tests {
         Demand { offered: rate(offered), capacity: rate(capacity), ..CALM }
     }
 
-    /// `x`: a second of too much, `.`: one without; what is said after each.
+    /// Plays seconds with too much demand (`x`) or without (`.`); returns the overload after each.
     fn course(seconds: &str, too_much: &Demand) -> String {
         let mut overload = Overload::default();
-        let mut said = String::new();
+        let mut seen = String::new();
         for second in seconds.chars() {
             let is_on = overload.observe(if second == 'x' { too_much } else { &CALM });
             assert_eq!(is_on, overload.is_on());
-            said.push(if is_on { 'x' } else { '.' });
+            seen.push(if is_on { 'x' } else { '.' });
         }
-        said
+        seen
     }
 
     #[test]
-    fn it_takes_three_seconds_in_a_row_to_begin_and_five_to_end() {
+    fn overload_begins_after_three_seconds_in_a_row_and_ends_after_five() {
         for too_much in [offered(96.0, 100.0), Demand { waiting: 1, ..CALM }, Demand { queued: 1, ..CALM }] {
-            for (seconds, said) in [
+            for (seconds, seen) in [
                 ("xx.xx.xx.", "........."),
                 ("xxx", "..x"),
                 ("xxx.....", "..xxxxx."),
                 ("xxx....x....x", "..xxxxxxxxxxx"),
                 ("xxx.....xx.xxx", "..xxxxx......x"),
             ] {
-                assert_eq!(course(seconds, &too_much), said, "{too_much:?}");
+                assert_eq!(course(seconds, &too_much), seen, "{too_much:?}");
             }
         }
     }
 
     #[test]
-    fn what_fits_is_no_overload_and_nothing_is_too_much_without_a_limit() {
+    fn demand_within_the_capacity_is_no_overload_nor_is_any_without_a_limit() {
         let unlimited = Demand { offered: Rate::MAX, ..CALM };
         for calm in [offered(95.0, 100.0), offered(0.0, 0.0), unlimited, CALM] {
             assert!(!calm.is_too_much(), "{calm:?}");

@@ -1,4 +1,4 @@
-//! Typed numbers: what crosses a module border carries its unit in its type.
+//! Numbers with units: values that cross a module border carry their unit in their type.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// A point in time: microseconds since the Unix epoch.
 ///
-/// Tickets outlive a process and cross hosts, so the core counts wall time; the gateway's clock sees to it
-/// that it never runs backwards.
+/// Tickets outlive a process and cross hosts, so the core uses wall time. The gateway's clock ensures that it
+/// never runs backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(u64);
 
@@ -60,9 +60,9 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// Work, in cost units: 1.0 is what an average request asks of the origin (WebQ's "relative hardness").
+/// Work in cost units: 1.0 is an average request (WebQ's "relative hardness").
 ///
-/// Held in hundredths, so that sums are exact.
+/// Stored in hundredths, so that sums are exact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Cost(u64);
 
@@ -103,7 +103,7 @@ impl Cost {
     }
 }
 
-/// Sums stop at the end of numbers: what is told over a wire may be as much.
+/// Sums saturate, because a peer may send any number.
 impl Add for Cost {
     type Output = Self;
     fn add(self, o: Self) -> Self {
@@ -135,9 +135,9 @@ impl fmt::Display for Cost {
 pub struct Rate(f64);
 
 impl Rate {
-    /// Nothing passes.
+    /// No work per second.
     pub const ZERO: Self = Self(0.0);
-    /// No limit that this program can reach: what stands for "unlimited" where a number is needed.
+    /// A rate that this program cannot reach: it means "unlimited" where a number is needed.
     pub const MAX: Self = Self(1_000_000.0);
 
     /// From cost units per second, clamped to 0..=[`Rate::MAX`]; `None` if not a number.
@@ -161,14 +161,14 @@ impl Rate {
     }
 }
 
-/// A part of a whole, from nothing to all of it. Held in millionths, so that sums are exact.
+/// A share from 0 to 1. Stored in millionths, so that sums are exact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Share(u32);
 
 impl Share {
-    /// Nothing.
+    /// 0.
     pub const ZERO: Self = Self(0);
-    /// All of it.
+    /// 1.
     pub const ALL: Self = Self(1_000_000);
 
     /// From a fraction, rounded to millionths; `None` outside 0..=1 or if not a number.
@@ -187,7 +187,7 @@ impl Share {
     }
 }
 
-/// Which request class: the index in the configuration's order of `[[class]]`, after them the default class.
+/// A request class: the index in the configuration's order of `[[class]]`; the default class comes last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct ClassId(pub u8);
 
@@ -198,5 +198,5 @@ impl ClassId {
     }
 }
 
-/// Classes a configuration may define, the default class included: a class id is one byte in the ticket.
+/// Most classes of a configuration, the default class included: a class id is one byte in the ticket.
 pub const MAX_CLASSES: usize = 256;

@@ -1,12 +1,13 @@
 //! The layering and the habits of this code base, checked from its sources.
 //!
-//! Every broken rule is listed, with file and line, before the test fails. The rules themselves are tested on small
-//! snippets, so that a rule which can no longer fail is noticed.
+//! Every broken rule is listed, with file and line, before the test fails. The rules themselves are tested on
+//! small snippets, so that a rule which can no longer fail is noticed.
 
 mod tidy {
     pub mod graph;
     pub mod layers;
     pub mod limits;
+    pub mod programs;
     pub mod source;
     pub mod text;
 
@@ -22,6 +23,9 @@ use tidy::source::Source;
 
 /// Crates whose import graph is free of circles already: the others join as they are cut.
 const GRAPH_CHECKED: [&str; 0] = [];
+
+/// Crates whose lines are no longer than `max_width`, comments included: the others join as they are wrapped.
+const WIDTH_CHECKED: [&str; 0] = [];
 
 /// A broken rule and where.
 pub struct Finding {
@@ -48,6 +52,10 @@ fn root() -> PathBuf {
         .nth(2)
         .expect("crates/core lies two below the root")
         .into()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// Every file that is, or is about to be, part of the project: what git tracks and what it does not ignore.
@@ -83,7 +91,13 @@ fn the_sources_keep_their_rules() {
         }
     }
     assert!(sources.len() > 5, "the sources were found");
+    let max_width = tidy::limits::max_width(&read("rustfmt.toml"));
+    let programs = tidy::programs::installed(&read("scripts/test"));
     for source in &sources {
+        if WIDTH_CHECKED.contains(&source.krate()) {
+            findings.extend(tidy::limits::check_width(source, max_width));
+        }
+        findings.extend(tidy::programs::check(source, &programs));
         findings.extend(tidy::layers::check(source));
         findings.extend(tidy::limits::check(source));
     }

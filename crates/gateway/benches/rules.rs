@@ -47,7 +47,7 @@ fn main() {
         let plan = std::sync::Arc::new(Plan::new(&settings, &["default"]).expect("a plan"));
         let compiled = now() - began;
         let mut congestion = Congestion::new(plan.clone());
-        let (shard, board) = (Shard::new(2), Readings::default());
+        let (shard, readings) = (Shard::new(2), Readings::default());
         let (enforcement, wake) = (PublishedPolicies::default(), tokio::sync::watch::Sender::new(Drain::No));
         let publish = Publish { enforcement: &enforcement, wake: &wake };
         let mut at = Timestamp::from_secs(1_800_000_000);
@@ -57,7 +57,7 @@ fn main() {
                 at = at + Duration::from_millis(100);
                 let snapshot = Snapshot::take([&shard], at);
                 let measured =
-                    Measured { snapshot: &snapshot, connections: 5, sessions: None, board: &board };
+                    Measured { snapshot: &snapshot, connections: 5, sessions: None, readings: &readings };
                 let began = now();
                 congestion.tick(black_box(&plan), &measured, &publish, at);
                 now() - began

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
@@ -15,15 +14,15 @@ use tidegate_core::units::Timestamp;
 use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
 
+use crate::admin;
 use crate::base::access_log::AccessWriter;
 use crate::base::clock::Clock;
 use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
-use crate::control::driver;
-use crate::control::driver::Control;
+use crate::control::config_store::ticket_keys;
+use crate::control::driver::{self, Control};
 use crate::control::tuners;
 use crate::proxy::accept;
-use crate::proxy::stages::room::new_key;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
 use crate::shared::policies::PublishedPolicies;
@@ -31,32 +30,12 @@ use crate::shared::sessions::VisitorSessions;
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::upstream::balance::Replicas;
 use tidegate_core::admission::Admission;
-use tidegate_settings::{Mistake, Override, Role, Settings};
+use tidegate_settings::{Role, Settings};
+
+pub use crate::control::config_store::Source;
 
 /// Places for classes that a reload adds: some 14 kB each and worker.
 const SPARE_CLASSES: usize = 8;
-
-/// Where the settings came from, so that they can be read again.
-#[derive(Clone, Debug, Default)]
-pub struct Source {
-    /// The configuration file, if there is one.
-    pub file: Option<PathBuf>,
-    /// What the command line sets on top of the file.
-    pub overrides: Vec<Override>,
-}
-
-impl Source {
-    /// Reads the settings anew.
-    ///
-    /// # Errors
-    /// All mistakes in the file and the overrides.
-    pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
-        match &self.file {
-            Some(file) => Settings::load_with(file, &self.overrides),
-            None => Settings::parse_with("", "command line", &self.overrides),
-        }
-    }
-}
 
 /// Why a gate did not start.
 #[derive(Debug, thiserror::Error)]
@@ -122,8 +101,12 @@ impl Server {
         for (index, listener) in listeners.into_iter().enumerate() {
             workers.push(spawn_worker(shared.clone(), index, listener).map_err(StartError::System)?);
         }
-        let driver = driver::spawn(control.clone(), admin_listener).map_err(StartError::System)?;
-        tuners::spawn(control.clone()).map_err(StartError::System)?;
+        let api = {
+            let control = control.clone();
+            move |end| admin::serve(control, admin_listener, end)
+        };
+        let driver = driver::spawn(control.clone(), api).map_err(StartError::System)?;
+        tuners::spawn(control.tuned_gate()).map_err(StartError::System)?;
         Ok(Self { shared, control, http, admin, workers, driver })
     }
 
@@ -211,11 +194,7 @@ fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, Socket
 fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared, StartError> {
     let clock = Arc::new(Clock::new());
     let now = clock.now();
-    let keys = if settings.room.keys.is_empty() {
-        state.keys(new_key).map_err(StartError::State)?
-    } else {
-        settings.room.keys.clone()
-    };
+    let keys = ticket_keys(&settings, state).map_err(StartError::State)?;
     let access = AccessWriter::open(settings.log.access, settings.log.access_file.as_deref())
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);

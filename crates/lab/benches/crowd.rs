@@ -1,6 +1,7 @@
 //! What an arrival costs: `cargo bench -p tidegate-lab --bench crowd`, nanoseconds per person.
 //!
-//! The simulator draws a million arrivals per second of virtual time: they may not be what it spends its time on.
+//! The simulator draws a million arrivals per second of virtual time: they may not be what it spends its time
+//! on.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! How many requests a second of real time the model origin takes through: `cargo bench -p tidegate-lab --bench model`.
+//! How many requests a second of real time the model origin takes through: `cargo bench -p tidegate-lab
+//! --bench model`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use tidegate_lab::scenario::{Discipline, OriginSpec, Spell, Stage};
 
 const REQUESTS: u64 = 10_000_000;
 
-/// Arrivals every microsecond at 80 % of what the spec can take; prints millions of requests (submitted and done) a second.
+/// Arrivals every microsecond at 80 % of what the spec can take; prints millions of requests (submitted and
+/// done) a second.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn bench(name: &str, spec: &OriginSpec) {
     let mut model = Model::new(spec, 1);

@@ -1,12 +1,13 @@
 //! What counting costs: `cargo bench -p tidegate-lab --bench tally`, nanoseconds per call.
 //!
-//! The simulator makes a few of these calls per event and is to play two million events a second: 500 ns each.
+//! The simulator makes a few of these calls per event and is to play two million events a second: 500 ns
+//! each.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tidegate_lab::tally::Tally;
-use tidegate_lab::visitor_events::{Ask, End, Noted};
+use tidegate_lab::visitor_events::{End, Noted, RequestKind};
 
 /// Ten thousand visitors a second for a hundred seconds.
 const VISITS: u32 = 1_000_000;
@@ -44,10 +45,11 @@ fn served(k: u32, now: Duration, waited: Option<Duration>) -> Noted {
 }
 
 fn main() {
-    let send_all = |tally: &mut Tally| (0..VISITS).for_each(|k| tally.sent(Ask::Page, k * APART, k * APART));
+    let send_all =
+        |tally: &mut Tally| (0..VISITS).for_each(|k| tally.sent(RequestKind::Page, k * APART, k * APART));
     let arrive_all = |tally: &mut Tally| (0..VISITS).for_each(|k| tally.arrived(k * APART));
     bench("arrived", |_| {}, |tally, _, now| tally.arrived(now));
-    bench("sent", |_| {}, |tally, _, now| tally.sent(Ask::Page, now, now));
+    bench("sent", |_| {}, |tally, _, now| tally.sent(RequestKind::Page, now, now));
     bench("ended", send_all, |tally, _, now| tally.ended(now));
     bench("gave_up", send_all, |tally, k, now| tally.gave_up(now.saturating_sub(spread(k)), now));
     bench("noted, nothing", |_| {}, |tally, _, now| tally.noted(&Noted::Nothing, false, false, now));
@@ -76,10 +78,10 @@ fn main() {
         |tally, k, now| {
             let (wait, told) = (spread(k), Noted::ToldToWait { wait: Some(spread(k)), at: now });
             tally.arrived(now);
-            tally.sent(Ask::Page, now, now);
+            tally.sent(RequestKind::Page, now, now);
             tally.ended(now);
             tally.noted(&told, false, true, now);
-            tally.sent(Ask::Page, now + wait, now + wait);
+            tally.sent(RequestKind::Page, now + wait, now + wait);
             tally.door(now + wait);
             tally.origin_served(now + wait, spread(k));
             tally.ended(now + wait);

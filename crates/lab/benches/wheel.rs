@@ -1,4 +1,5 @@
-//! The timer queue against the standard heap: `cargo bench -p tidegate-lab --bench wheel`, nanoseconds per pop and push.
+//! The timer queue against the standard heap: `cargo bench -p tidegate-lab --bench wheel`, nanoseconds per
+//! pop and push.
 //!
 //! The hold model: a queue of constant size; whatever comes out goes in again some random time later.
 
@@ -14,7 +15,8 @@ use tidegate_lab::wheel::Wheel;
 const TURNS: u32 = 5_000_000;
 const ROUNDS: usize = 5;
 
-/// Prints the median over the rounds, without the first half of the turns of each: they bring the queue into its steady state.
+/// Prints the median over the rounds, without the first half of the turns of each: they bring the queue into
+/// its steady state.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn bench(name: &str, entries: u32, span_us: u64, mut hold: impl FnMut(u32, &mut dyn FnMut() -> u64)) {
     let mut rng = StdRng::seed_from_u64(1);

@@ -6,9 +6,10 @@
 //! $ cargo run --release -p tidegate-lab --example arena -- trace:vegas exponential 7
 //! ```
 //!
-//! `SCENARIO`: a name, the beginning of some, or `all`. `SEEDS`: a number n for 1 to n, or a range. `trace:` prints the first
-//! seed second by second instead. Figures as in `tidegate_lab::arena::figures`; `cold` is the time to settle in the first
-//! stretch, all others but goodput and mean response are those of the last one.
+//! `SCENARIO`: a name, the beginning of some, or `all`. `SEEDS`: a number n for 1 to n, or a range. `trace:`
+//! prints the first seed second by second instead. Figures as in `tidegate_lab::arena::figures`; `cold` is
+//! the time to settle in the first stretch, all others but goodput and mean response are those of the last
+//! one.
 
 use std::ops::RangeInclusive;
 

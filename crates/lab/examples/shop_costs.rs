@@ -4,8 +4,8 @@
 //! $ cargo run --release -p tidegate-lab --example shop_costs -- medium
 //! ```
 //!
-//! `ms` is the mean from the question to the whole answer; `app` and `db` are the busy time of the tiers, whose sum is
-//! less by the ways between the threads. The table of docs/shop.md comes from here.
+//! `ms` is the mean from the question to the whole answer; `app` and `db` are the busy time of the tiers,
+//! whose sum is less by the ways between the threads. The table of docs/shop.md comes from here.
 
 use std::sync::Arc;
 use std::time::Duration;

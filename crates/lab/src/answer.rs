@@ -1,14 +1,15 @@
-//! What an answer means to a visitor: what it came for, a place in a waiting room, news about that place, or a
-//! refusal.
+//! What an answer means to a visitor: what it came for, a place in a waiting room, the status of that place,
+//! or a refusal.
 //!
-//! A waiting room is known by `X-Tidegate-Status`, the path of a small JSON document about the visitor's place;
-//! whatever the status code, since operators choose it. Its page says in attributes of its own how long the wait is
-//! and when its script asks first; its answer to programs says the same in JSON. Other rooms are known by `Refresh`
-//! (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their visitors come again after that time.
-//! Nothing that an answer says is trusted beyond its bounds: paths must be local and short, times are clamped.
+//! A waiting room is known by `X-Tidegate-Status`, the path of a small JSON document about the visitor's
+//! place; whatever the status code, since operators choose it. Its page says in attributes of its own how
+//! long the wait is and when its script asks first; its answer to programs says the same in JSON. Other rooms
+//! are known by `Refresh` (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their
+//! visitors come again after that time. Nothing that an answer says is trusted beyond its bounds: paths must
+//! be local and short, times are clamped.
 //!
-//! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a real answer
-//! names are returned beside it, in a [`Reading`].
+//! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a
+//! real answer names are returned beside it, in a [`Reading`].
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::Deserialize;
 use tidegate_gateway::proxy::respond::STATUS_FIELD;
 
-use crate::visitor::Ask;
+use crate::visitor::RequestKind;
 
 /// An answer as a visitor reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,33 +28,34 @@ pub enum Answer {
     /// Come again later.
     Wait {
         /// The room has a status document about the place.
-        news: bool,
-        /// Time until the turn, as exactly as the room says it; for a full room, until asking again makes sense.
+        has_status: bool,
+        /// Time until the turn, as exactly as the room says it; for a full room, until asking again makes
+        /// sense.
         after: Option<Duration>,
         /// When a page without JavaScript asks again.
         refresh: Option<Duration>,
-        /// When the page asks for news first.
+        /// When the page first asks for it.
         poll: Option<Duration>,
         /// No place was given.
         full: bool,
     },
-    /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's answer, however much it looks like it.
+    /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's
+    /// answer, however much it looks like it.
     TurnedAway {
         /// Time until asking again makes sense.
         after: Option<Duration>,
         /// When a page without JavaScript asks again.
         refresh: Option<Duration>,
     },
-    /// News about the place.
-    News(News),
+    /// The status document of the place.
+    Status(RoomStatus),
     /// Anything else, by its status code: an error, or an answer that makes no sense here.
     Refused(u16),
 }
 
 /// The status document of the gate's waiting room, as far as a page needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct News {
-    /// How the place stands.
+pub struct RoomStatus {
     pub state: State,
     /// Time until the page should ask again.
     pub poll: Duration,
@@ -61,7 +63,6 @@ pub struct News {
     pub wait: Duration,
 }
 
-/// How a place stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -82,26 +83,24 @@ pub enum State {
     Other,
 }
 
-/// A real answer, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// What it means to the visitor.
     pub answer: Answer,
-    /// Path and query of the status document; there is one if the answer is a wait with news, and only then.
+    /// Path and query of the status document; there is one if the answer is a wait with one, and only then.
     pub status_path: Option<String>,
-    /// Where a redirect leads. The answer beside it is `Refused`: what a visitor makes of a redirect that is not
-    /// followed.
+    /// Where a redirect leads. The answer beside it is `Refused`: what a visitor makes of a redirect that is
+    /// not followed.
     pub redirect: Option<Redirect>,
 }
 
-/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and patience,
-/// a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate split into
-/// tokengen and tokencheck sends everybody from one to the other in this way.
+/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and
+/// patience, a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate
+/// split into tokengen and tokencheck sends everybody from one to the other in this way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// Host and port, if the redirect names them; plain HTTP.
     pub authority: Option<String>,
-    /// Path and query.
     pub path: String,
     /// Whether method and body stay (307, 308), or the new place is asked with GET (301, 302, 303).
     pub same_method: bool,
@@ -111,33 +110,36 @@ pub struct Redirect {
 const MAX_PATH: usize = 2048;
 /// Longest that an answer can send a visitor away. Rooms hold people for hours at most.
 const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
-/// Shortest time between two questions for news, whatever the room says.
+/// Shortest time between two requests for the status document, whatever the room says.
 const MIN_POLL: Duration = Duration::from_millis(50);
-/// Shortest time after which a page reloads itself, whatever it says. A browser obeys `Refresh: 0` as fast as the network
-/// allows; a bench that did would send as much as it can, and not what it was told to.
+/// Shortest time after which a page reloads itself, whatever it says. A browser obeys `Refresh: 0` as fast as
+/// the network allows; a bench that did would send as much as it can, and not what it was told to.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
 /// When a page asks again for which a status document does not say it.
 const DEFAULT_POLL_MS: u64 = 2_000;
 /// What a waiting page opens its reload for browsers without JavaScript with.
 const META_REFRESH: &[u8] = b"http-equiv=\"refresh\" content=\"";
-/// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as they matter.
+/// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as
+/// they matter.
 const FULL: &str = ":full";
 const OVERLOADED: &str = ":overloaded";
 
-/// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of the gate have
-/// `Retry-After`.
-pub fn wants_body(ask: Ask, headers: &HeaderMap) -> bool {
-    ask == Ask::News || headers.contains_key(STATUS_FIELD) || headers.contains_key(header::RETRY_AFTER)
+/// Whether a body is worth keeping, as far as the head tells: 16 KiB of it will do. All waiting answers of
+/// the gate have `Retry-After`.
+pub fn wants_body(ask: RequestKind, headers: &HeaderMap) -> bool {
+    ask == RequestKind::Status
+        || headers.contains_key(STATUS_FIELD)
+        || headers.contains_key(header::RETRY_AFTER)
 }
 
-/// Reads the answer to a request. `body` may be cut or left out; `now` is the wall clock in seconds since 1970, for the
-/// date form of `Retry-After`.
-pub fn read(ask: Ask, status: StatusCode, headers: &HeaderMap, body: &[u8], now: u64) -> Reading {
+/// Reads the answer to a request. `body` may be cut or left out; `now` is the wall clock in seconds since
+/// 1970, for the date form of `Retry-After`.
+pub fn read(ask: RequestKind, status: StatusCode, headers: &HeaderMap, body: &[u8], now: u64) -> Reading {
     let plain = |answer| Reading { answer, status_path: None, redirect: None };
     let refused = Answer::Refused(status.as_u16());
-    if ask == Ask::News {
+    if ask == RequestKind::Status {
         // The status code may tell the state as well (409, 503); the document is what counts.
-        return plain(read_news(body).map_or(refused, Answer::News));
+        return plain(read_status(body).map_or(refused, Answer::Status));
     }
     if status.is_redirection() {
         return Reading { redirect: read_redirect(status, headers), ..plain(refused) };
@@ -156,7 +158,7 @@ pub fn read(ask: Ask, status: StatusCode, headers: &HeaderMap, body: &[u8], now:
     if status_path.is_some() || told.full || refresh.is_some() || (busy && retry_after.is_some()) {
         let status_path = status_path.filter(|_| !told.full).map(str::to_owned);
         let answer = Answer::Wait {
-            news: status_path.is_some(),
+            has_status: status_path.is_some(),
             after: told.wait.or(retry_after),
             refresh,
             poll: told.poll,
@@ -184,8 +186,8 @@ impl Told {
         if kind.starts_with("application/problem+json") {
             return serde_json::from_slice(body).map_or_else(|_| Self::default(), Self::of_problem);
         }
-        // The page's figures stand in attributes for its script. A page of the origin's has none; an operator's
-        // template may leave them out.
+        // The page's figures stand in attributes for its script. A page of the origin's has none; an
+        // operator's template may leave them out.
         let ms = |name| attribute(body, name).and_then(number).map(Duration::from_millis);
         let refresh = memchr::memmem::find(body, META_REFRESH).map(|at| &body[at + META_REFRESH.len()..]);
         let Some(kind) = attribute(body, b" data-kind=") else { return Self::default() };
@@ -228,11 +230,15 @@ struct Document {
     wait_ms: Option<u64>,
 }
 
-fn read_news(body: &[u8]) -> Option<News> {
+fn read_status(body: &[u8]) -> Option<RoomStatus> {
     let document: Document = serde_json::from_slice(body).ok()?;
     let poll = Duration::from_millis(document.poll_ms.unwrap_or(DEFAULT_POLL_MS));
     let wait = Duration::from_millis(document.wait_ms.unwrap_or(0));
-    Some(News { state: document.state, poll: poll.clamp(MIN_POLL, MAX_DELAY), wait: wait.min(MAX_DELAY) })
+    Some(RoomStatus {
+        state: document.state,
+        poll: poll.clamp(MIN_POLL, MAX_DELAY),
+        wait: wait.min(MAX_DELAY),
+    })
 }
 
 fn read_redirect(status: StatusCode, headers: &HeaderMap) -> Option<Redirect> {

@@ -1,4 +1,5 @@
-//! The arena: an estimator against a model origin in a closed loop, without visitors. For tuning and for tests of laws.
+//! The arena: an estimator against a model origin in a closed loop, without visitors. For tuning and for
+//! tests of laws.
 //!
 //! ```text
 //!            ┌── the crowd or the room ──┐      ┌─ limit ─┐
@@ -8,20 +9,22 @@
 //!                          └── estimator: every sample, every tick ──┘
 //! ```
 //!
-//! Gate, samples and estimator are the core's, the origin is [`crate::model`]. Visitors, tickets and the room are left out: a
-//! run costs some hundred nanoseconds a request, so that a law can be tried on a hundred seeds within seconds. What the room
-//! does to a law (late visitors, no-shows, its hand) the simulator shows.
+//! Gate, samples and estimator are the core's, the origin is [`crate::model`]. Visitors, tickets and the room
+//! are left out: a run costs some hundred nanoseconds a request, so that a law can be tried on a hundred
+//! seeds within seconds. What the room does to a law (late visitors, no-shows, its hand) the simulator shows.
 //!
-//! **Feeds.** [`Feed::Backlog`]: there are always more who want in. The gate's queue never runs dry for an estimator that sets
-//! an in-flight limit; for one that sets a rate only, requests are released at capacity × gain. [`Feed::Arrivals`]: Poisson
-//! arrivals at a rate over time; they queue at the gate without bound, or wait to be released where the estimator sets a
-//! rate only.
+//! **Feeds.** [`Feed::Backlog`]: there are always more who want in. The gate's queue never runs dry for an
+//! estimator that sets
+//! an in-flight limit; for one that sets a rate only, requests are released at capacity × gain.
+//! [`Feed::Arrivals`]: Poisson arrivals at a rate over time; they queue at the gate without bound, or wait to
+//! be released where the estimator sets a rate only.
 //!
-//! **Failures.** Who finds a replica's backlog full, or no replica up, has failed [`REFUSAL_US`] after being sent; those whose
+//! **Failures.** Who finds a replica's backlog full, or no replica up, has failed [`REFUSAL_US`] after being
+//! sent; those whose
 //! replica goes have failed at that instant. Nobody tries again.
 //!
-//! Time is in microseconds from the start. Same spec, same estimator: same trace. At one instant: what changes, the origin's
-//! ends, then arrivals and releases, then the tick.
+//! Time is in microseconds from the start. Same spec, same estimator: same trace. At one instant: what
+//! changes, the origin's ends, then arrivals and releases, then the tick.
 
 use std::time::Duration;
 
@@ -42,8 +45,9 @@ mod tests;
 pub use oracle::{Held, Stretch, oracle};
 pub use trace::{Second, Trace};
 
-/// Time a failed request takes at least, in microseconds: a connection refused and noticed on a busy host. Without it a gate
-/// that lets in more than the origin can hold would fail an infinite number of requests in no time.
+/// Time a failed request takes at least, in microseconds: a connection refused and noticed on a busy host.
+/// Without it a gate that lets in more than the origin can hold would fail an infinite number of requests in
+/// no time.
 pub const REFUSAL_US: u64 = 1_000;
 
 /// One closed loop.
@@ -55,39 +59,35 @@ pub struct ArenaSpec {
     pub kinds: Vec<Kind>,
     /// Weights of the kinds from a time on, in order of time; the first from the start.
     pub mix: Vec<(Duration, Vec<f64>)>,
-    /// Who wants in.
     pub feed: Feed,
     /// How a rate is released, where the estimator sets no in-flight limit.
     pub release: Process,
     /// From the gate to the origin; added to what the gate takes for the response time.
     pub delay: Duration,
-    /// Most requests in flight, whatever the estimator says: an operator's bound, and that of the memory of a run.
+    /// Most requests in flight, whatever the estimator says: an operator's bound, and that of the memory of a
+    /// run.
     pub max_in_flight: u32,
     /// Between two ticks of the estimator.
     pub tick: Duration,
-    /// Length of the run.
     pub lasts: Duration,
-    /// Same seed, same run.
     pub seed: u64,
 }
 
-/// A kind of request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kind {
     /// As the gate sees it. Several kinds of one class: a class whose requests are unlike.
     pub class: ClassId,
-    /// As configured.
     pub cost: Cost,
     /// Index into the origin's paths.
     pub path: usize,
 }
 
-/// Who wants in.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Feed {
     /// Always more than can be served.
     Backlog,
-    /// Requests per second at points of time, linear between them, constant before the first and after the last.
+    /// Requests per second at points of time, linear between them, constant before the first and after the
+    /// last.
     Arrivals(Vec<(Duration, f64)>),
 }
 

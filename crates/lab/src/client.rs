@@ -1,9 +1,10 @@
 //! Requests of many visitors over few connections: a pool of keep-alive connections to one host.
 //!
-//! A waiting visitor holds no connection, and whoever asks next may use any idle one: the cookies tell visitors
-//! apart, not the connections. A request that is dropped before its answer is complete closes its connection,
-//! which is how the target learns that a visitor has left. hyper's connections are used bare; hyper-util's
-//! pooled client was rejected: it costs more per request, and the bench shares its cores with what it measures.
+//! A waiting visitor holds no connection, and whoever asks next may use any idle one: the cookies tell
+//! visitors apart, not the connections. A request that is dropped before its answer is complete closes its
+//! connection, which is how the target learns that a visitor has left. hyper's connections are used bare;
+//! hyper-util's pooled client was rejected: it costs more per request, and the bench shares its cores with
+//! what it measures.
 //!
 //! Nothing is sent anywhere but to the host that the user named: see [`Place`].
 
@@ -18,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::answer::wants_body;
-use crate::visitor::{Ask, Failure};
+use crate::visitor::{Failure, RequestKind};
 
 mod place;
 #[cfg(test)]
@@ -26,16 +27,16 @@ mod tests;
 
 pub use place::{Place, TargetError};
 
-/// Idle connections kept; more are closed. Every connection closed by its client keeps its local port for a minute, and
-/// there are 28,000: with few kept, one slow moment of the target would have a busy bench close and open them all until its
-/// ports run out.
+/// Idle connections kept; more are closed. Every connection closed by its client keeps its local port for a
+/// minute, and there are 28,000: with few kept, one slow moment of the target would have a busy bench close
+/// and open them all until its ports run out.
 const MAX_IDLE: usize = 8192;
-/// Bytes kept of the answers whose body is read: a waiting page has under 14 KiB, a status document under 200.
+/// Bytes kept of the answers whose body is read: a waiting page has under 14 KiB, a status document under
+/// 200.
 const MAX_KEPT: usize = 16 << 10;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// How connections are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connections {
     /// Kept open and shared, as browsers and the proxies in front of them do.
@@ -50,7 +51,7 @@ pub struct Client {
     place: Place,
     connections: Connections,
     browser: HeaderMap,
-    news: HeaderMap,
+    status: HeaderMap,
     program: HeaderMap,
     /// By port: a redirect may lead to another one.
     idle: Mutex<Vec<(u16, Vec<Sender>)>>,
@@ -59,13 +60,12 @@ pub struct Client {
 /// A request to be sent.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What is asked for: news are asked for by the page's script, and tell which answers have a body of interest.
-    pub ask: Ask,
+    /// What the request asks for. The status document is requested as the page's script does, and its body is
+    /// read.
+    pub ask: RequestKind,
     /// Asked by a program, not a browser.
     pub program: bool,
-    /// Method.
     pub method: Method,
-    /// Path and query.
     pub uri: Uri,
     /// Port, if not the target's own.
     pub port: Option<u16>,
@@ -77,17 +77,14 @@ pub struct Order {
 
 impl Order {
     /// `GET` of a path and query, without cookies, as a browser.
-    pub fn get(ask: Ask, uri: Uri) -> Self {
+    pub fn get(ask: RequestKind, uri: Uri) -> Self {
         Self { ask, program: false, method: Method::GET, uri, port: None, cookies: None, form: None }
     }
 }
 
-/// A complete answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status.
     pub status: StatusCode,
-    /// Its fields.
     pub headers: HeaderMap,
     /// The body, cut at 16 KiB, if [`wants_body`] says so; else empty.
     pub body: Bytes,
@@ -100,7 +97,7 @@ impl Client {
             place,
             connections,
             browser: fields(&BROWSER),
-            news: fields(&SCRIPT),
+            status: fields(&SCRIPT),
             program: fields(&PROGRAM),
             idle: Mutex::default(),
         })
@@ -137,8 +134,8 @@ impl Client {
                     self.give_back(port, connection);
                     return Ok(reply);
                 }
-                // An idle connection was closed under our hands; the request has not been sent. Each turn of the
-                // loop uses up one idle connection, so it ends.
+                // An idle connection was closed under our hands; the request has not been sent. Each turn of
+                // the loop uses up one idle connection, so it ends.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if reused => request = unsent,
                     _ => return Err(Failure::Broken),
@@ -154,7 +151,7 @@ impl Client {
         let fields = request.headers_mut();
         *fields = match (order.program, order.ask) {
             (true, _) => self.program.clone(),
-            (false, Ask::News) => self.news.clone(),
+            (false, RequestKind::Status) => self.status.clone(),
             (false, _) => self.browser.clone(),
         };
         fields.insert(header::HOST, self.place.host_field(order.port));
@@ -229,7 +226,7 @@ fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     pairs.iter().copied().map(pair).collect()
 }
 
-async fn read(ask: Ask, response: http::Response<Incoming>) -> Result<Reply, Failure> {
+async fn read(ask: RequestKind, response: http::Response<Incoming>) -> Result<Reply, Failure> {
     let (head, mut body) = response.into_parts();
     let keep = wants_body(ask, &head.headers);
     let mut kept = Vec::new();

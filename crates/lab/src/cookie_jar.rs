@@ -1,18 +1,20 @@
-//! What a real visitor carries between requests: cookies, the ticket in the URL, the path of the status document.
+//! What a real visitor carries between requests: cookies, the ticket in the URL, the path of the status
+//! document.
 //!
-//! A million visitors wait at once, so all of it is one block of bytes on the heap, and a gate's ticket and binding
-//! cookie with the status path take 70 of them:
+//! A million visitors wait at once, so all of it is one block of bytes on the heap, and a gate's ticket and
+//! binding cookie with the status path take 70 of them:
 //!
 //! ```text
 //!  tag │ name: number in Names, or length and text │ length │ value: text, or what base64url stands for
 //! ```
 //!
-//! Names repeat from visitor to visitor and are kept once ([`Names`]), a ticket of 60 characters stands for 45 bytes.
-//! What does not fit these habits (a cookie of the origin's own, names beyond a table's bound) is kept as text.
-//! Rejected: a cookie library (a jar of strings takes some 500 bytes), and rebuilding tickets from their meaning (the
-//! bench must not know how they are made, only that they come back as they were).
+//! Names repeat from visitor to visitor and are kept once ([`Names`]), a ticket of 60 characters stands for
+//! 45 bytes. What does not fit these habits (a cookie of the origin's own, names beyond a table's bound) is
+//! kept as text. Rejected: a cookie library (a jar of strings takes some 500 bytes), and rebuilding tickets
+//! from their meaning (the bench must not know how they are made, only that they come back as they were).
 //!
-//! Of cookies' attributes only those that remove one count, `Max-Age` and `Expires`: there is one host within one visit.
+//! The only attributes that count are those that remove a cookie, `Max-Age` and `Expires`: a visit has one
+//! host.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -20,7 +22,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, header};
 
 use crate::answer::{Answer, Reading};
-use crate::visitor::Ask;
+use crate::visitor::RequestKind;
 
 mod packed;
 
@@ -31,15 +33,14 @@ use packed::{Entry, Packed, Part};
 
 pub use packed::Names;
 
-/// Text of cookies kept per visitor. A ticket, a pass and a binding cookie fit four times; what would go beyond
-/// is not taken, as browsers do beyond their bounds.
+/// Text of cookies kept per visitor. A ticket, a pass and a binding cookie fit four times; what would go
+/// beyond is not taken, as browsers do beyond their bounds.
 const MAX_COOKIES: usize = 1024;
 /// The gate's parameter for a ticket in a URL.
 const URL_TICKET: &str = "tg";
 /// The gate's pass: it would let an attacker in whatever the ticket is worth.
 const PASS: &str = "tgp";
 
-/// What one visitor carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieJar {
     packed: Packed,
@@ -55,24 +56,25 @@ pub struct Shown {
 }
 
 impl CookieJar {
-    /// What a request for `ask` shows; `page` is the path and query of the present step. `alter` picks the character
-    /// of the ticket that is altered for [`Ask::Tampered`]; [`path_number`](crate::visitor::Visitor::path_number) is as good as any.
+    /// What a request for `ask` shows; `page` is the path and query of the present step. `alter` picks the
+    /// character of the ticket that is altered for [`RequestKind::Tampered`];
+    /// [`path_number`](crate::visitor::Visitor::path_number) is as good as any.
     ///
     /// `None`: there is no ticket to attack with, or no status document to ask for; see
     /// [`skip_attack`](crate::visitor::Visitor::skip_attack).
-    pub fn show(&self, names: &Names, ask: Ask, page: &str, alter: u32) -> Option<Shown> {
+    pub fn show(&self, names: &Names, ask: RequestKind, page: &str, alter: u32) -> Option<Shown> {
         let (target, cookies) = match ask {
-            Ask::Page => (page.to_owned(), self.cookies(names)),
-            Ask::News => (self.status_path(names)?, self.cookies(names)),
-            Ask::Tampered => (page.to_owned(), self.tampered(names, alter)),
-            Ask::Replayed => (page.to_owned(), self.used(names)),
+            RequestKind::Page => (page.to_owned(), self.cookies(names)),
+            RequestKind::Status => (self.status_path(names)?, self.cookies(names)),
+            RequestKind::Tampered => (page.to_owned(), self.tampered(names, alter)),
+            RequestKind::Replayed => (page.to_owned(), self.used(names)),
         };
         let in_url = match ask {
-            Ask::Page | Ask::News => self.url_ticket(Part::UrlTicket),
-            Ask::Tampered => self.url_ticket(Part::UrlTicket).map(|ticket| altered(&ticket, alter)),
-            Ask::Replayed => self.url_ticket(Part::UsedUrlTicket),
+            RequestKind::Page | RequestKind::Status => self.url_ticket(Part::UrlTicket),
+            RequestKind::Tampered => self.url_ticket(Part::UrlTicket).map(|ticket| altered(&ticket, alter)),
+            RequestKind::Replayed => self.url_ticket(Part::UsedUrlTicket),
         };
-        let attack = matches!(ask, Ask::Tampered | Ask::Replayed);
+        let attack = matches!(ask, RequestKind::Tampered | RequestKind::Replayed);
         if attack && in_url.is_none() && cookies.is_none() {
             return None;
         }
@@ -89,8 +91,8 @@ impl CookieJar {
         field(cookies.map(|entry| (names.cookie(&entry), entry.text())))
     }
 
-    /// The `Cookie` field with one character of each ticket altered and no pass; `None`: there is no ticket among
-    /// the cookies.
+    /// The `Cookie` field with one character of each ticket altered and no pass; `None`: there is no ticket
+    /// among the cookies.
     pub fn tampered(&self, names: &Names, alter: u32) -> Option<String> {
         let cookies = self.packed.entries().filter(|entry| entry.part == Part::Cookie);
         let mut tickets = 0;
@@ -110,8 +112,8 @@ impl CookieJar {
         shown.filter(|_| tickets > 0)
     }
 
-    /// The `Cookie` field with the tickets of [`Luggage::keep_used`] in the place of newer ones and no pass; `None`:
-    /// no ticket was kept.
+    /// The `Cookie` field with the tickets of [`Luggage::keep_used`] in the place of newer ones and no pass;
+    /// `None`: no ticket was kept.
     pub fn used(&self, names: &Names) -> Option<String> {
         self.packed.entries().find(|entry| entry.part == Part::UsedCookie)?;
         let pairs = self.packed.entries().filter_map(|entry| {
@@ -132,21 +134,22 @@ impl CookieJar {
         Some(names.path(&entry).into_owned())
     }
 
-    /// Takes in what the answer to `ask` sets and says. Answers to attacks leave no trace: they come from another
-    /// window, so to speak. With `keeps_cookies` false (see [`cookies`](crate::scenario::Kind::cookies)) the ticket is taken from the URL that
-    /// the answer names; who keeps cookies needs none there, as the page's script finds out with its first question.
+    /// Takes in what the answer to `ask` sets and says. Answers to attacks leave no trace: they come from
+    /// another window, so to speak. With `keeps_cookies` false (see
+    /// [`cookies`](crate::scenario::Kind::cookies)) the ticket is taken from the URL that the answer names;
+    /// who keeps cookies needs none there, as the page's script finds out with its first question.
     pub fn absorb(
         &mut self,
         names: &mut Names,
-        ask: Ask,
+        ask: RequestKind,
         headers: &HeaderMap,
         reading: &Reading,
         keeps_cookies: bool,
     ) {
         match ask {
-            Ask::Page | Ask::News => {}
-            Ask::Tampered => return,
-            Ask::Replayed => {
+            RequestKind::Page | RequestKind::Status => {}
+            RequestKind::Tampered => return,
+            RequestKind::Replayed => {
                 let others = self.packed.entries().filter(|entry| !entry.part.is_used());
                 self.packed = others.collect();
                 return;
@@ -155,7 +158,7 @@ impl CookieJar {
         if keeps_cookies {
             self.absorb_cookies(names, headers);
         }
-        if ask == Ask::Page && reading.answer == Answer::Served {
+        if ask == RequestKind::Page && reading.answer == Answer::Served {
             let kept = |entry: &Entry<'_>| !matches!(entry.part, Part::Status | Part::UrlTicket);
             self.packed = self.packed.entries().filter(kept).collect();
         }
@@ -168,8 +171,8 @@ impl CookieJar {
         }
     }
 
-    /// Keeps a copy of the tickets at hand, for [`Ask::Replayed`]. To be called when a visitor who was served asks for
-    /// that next, and before the answer is absorbed: it takes the ticket away.
+    /// Keeps a copy of the tickets at hand, for [`RequestKind::Replayed`]. To be called when a visitor who
+    /// was served asks for that next, and before the answer is absorbed: it takes the ticket away.
     pub fn keep_used(&mut self, names: &Names) {
         let entries = self.packed.entries().filter(|entry| !entry.part.is_used());
         self.packed =
@@ -285,8 +288,8 @@ fn without_ticket(target: &str) -> (Cow<'_, str>, Option<&str>) {
     (path.into(), Some(&ticket[URL_TICKET.len() + 1..]))
 }
 
-/// Whether a cookie's attributes take it away: `Max-Age` counts before `Expires` (RFC 6265 5.3), which is held against
-/// the answer's own `Date`.
+/// Whether a cookie's attributes take it away: `Max-Age` counts before `Expires` (RFC 6265 5.3), which is
+/// held against the answer's own `Date`.
 fn is_removed(attributes: &str, headers: &HeaderMap) -> bool {
     let attribute = |wanted: &str| {
         let pairs = attributes.split(';').filter_map(|a| a.split_once('='));

@@ -6,36 +6,35 @@
 //! access log ─► line ─► time and request ──────┴─► Person { at, seed, kind } ─► visitor
 //! ```
 //!
-//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed loop the browsers
-//! come here too, one by one; what makes it closed is that they stay ([`Kind::until`]). Poisson arrivals are
-//! exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed from which whoever plays the
-//! visitor hashes each trait when it is needed; the seeds are hashes of the person's number and take nothing from the
-//! generator that draws the gaps. So changing the share of one trait, or a mix, changes nothing else about the crowd.
-//! Rejected: drawing a character here, as it costs memory for each of a million visitors and ties their lives to the
-//! order of the draws.
+//! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed
+//! loop the browsers come here too, one by one; what makes it closed is that they stay ([`Kind::until`]).
+//! Poisson arrivals are exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed
+//! from which whoever plays the visitor hashes each trait when it is needed; the seeds are hashes of the
+//! person's number and take nothing from the generator that draws the gaps. So changing the share of one
+//! trait, or a mix, changes nothing else about the crowd. Rejected: drawing a character here, as it costs
+//! memory for each of a million visitors and ties their lives to the order of the draws.
 
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process};
+use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario};
 
 mod line;
 pub mod replay;
 pub mod shape;
 
-use replay::{Arrival, Log, Skipped};
-use shape::Course;
+use replay::{Arrival, Log, ReplayError, Skipped};
+use shape::RateCurve;
 
-/// One visitor to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
     /// When, counted from the start of the run.
     pub at: Duration,
     /// Everything about them that is not said by their kind follows from this.
     pub seed: u64,
-    /// Index into [`Cast::kinds`].
+    /// Index into [`VisitorMix::kinds`].
     pub kind: u32,
 }
 
@@ -51,30 +50,56 @@ pub struct VisitorMix {
 pub struct Crowd {
     /// Where the persons' seeds begin.
     seed: u64,
-    /// How many have come.
     count: u64,
     source: Source,
 }
 
 #[derive(Clone, Debug)]
 enum Source {
-    Phases(Box<Programme>),
+    Phases(Box<PhasedArrivals>),
     Log { arrivals: std::vec::IntoIter<Arrival>, speed: f64, skipped: Skipped },
     Closed { browsers: ClosedLoop, shares: Box<[f64]> },
 }
 
 impl Crowd {
-    /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no mix.
+    /// Who comes in a scenario, and when. Reads the log, if one is to be replayed.
     ///
-    /// Of an [`Arrivals::Replay`] nobody comes, as its log has to be read first: [`Scenario::cast`] and
-    /// [`Crowd::replay`] do.
+    /// # Errors
+    /// The log cannot be played, or nobody would come: a scenario may describe a service alone.
+    pub fn of(scenario: &Scenario) -> Result<(VisitorMix, Self), ReplayError> {
+        let mut kinds = scenario.visitors.clone();
+        let crowd = match &scenario.arrivals {
+            Arrivals::Phases { .. } | Arrivals::Closed(_) => {
+                let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
+                for kind in &mut kinds {
+                    kind.until = scenario.closed().map(ClosedLoop::ends);
+                    kind.sessions = scenario.closed().and_then(|closed| closed.sessions);
+                }
+                Self::new(scenario.seed, &scenario.arrivals, &weights)
+            }
+            Arrivals::Replay { log, speed } => {
+                let behaviour = kinds.first().cloned().unwrap_or_default();
+                let mut log = Log::load(log, &behaviour, kinds.len() as u32)?;
+                kinds.append(&mut log.kinds);
+                Self::replay(scenario.seed, log, *speed)
+            }
+        };
+        match crowd.size_hint_visitors() {
+            Some(0.0) => Err(ReplayError::Nobody),
+            _ => Ok((VisitorMix { kinds }, crowd)),
+        }
+    }
+
+    /// The crowd that `seed` stands for. `weights` are those of the kinds: they count where a phase has no
+    /// mix.
     ///
-    /// [`Scenario::cast`]: crate::scenario::Scenario::cast
+    /// For an [`Arrivals::Replay`] the crowd is empty, because the log has to be read first: see
+    /// [`Crowd::of`].
     pub fn new(seed: u64, arrivals: &Arrivals, weights: &[f64]) -> Self {
         match arrivals {
             Arrivals::Phases { process, phases, repeat } => {
-                let programme = Programme::new(seed, *process, phases, *repeat, weights);
-                Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(programme)) }
+                let arrivals = PhasedArrivals::new(seed, *process, phases, *repeat, weights);
+                Self { seed: mix(seed), count: 0, source: Source::Phases(Box::new(arrivals)) }
             }
             Arrivals::Replay { speed, .. } => Self::replay(seed, Log::default(), *speed),
             Arrivals::Closed(browsers) => {
@@ -93,7 +118,7 @@ impl Crowd {
     /// How many are expected to come in all, for the display of progress; `None`: no end. Exact for a log.
     pub fn size_hint_visitors(&self) -> Option<f64> {
         match &self.source {
-            Source::Phases(programme) => Some(programme.expected).filter(|expected| expected.is_finite()),
+            Source::Phases(arrivals) => Some(arrivals.expected).filter(|expected| expected.is_finite()),
             Source::Log { arrivals, .. } => Some((self.count + arrivals.len() as u64) as f64),
             Source::Closed { browsers, .. } => Some(f64::from(browsers.browsers)),
         }
@@ -115,7 +140,7 @@ impl Iterator for Crowd {
         // SplitMix64: the n-th output of a generator that can be asked for any n.
         let seed = mix(self.seed.wrapping_add(self.count.wrapping_mul(GOLDEN)));
         let (at, kind) = match &mut self.source {
-            Source::Phases(programme) => (programme.next()?, programme.kind(seed)),
+            Source::Phases(arrivals) => (arrivals.next()?, arrivals.kind(seed)),
             Source::Log { arrivals, speed, .. } => {
                 let arrival = arrivals.next()?;
                 let at = (arrival.at_us as f64 * 1e3 / *speed) as u64;
@@ -123,7 +148,8 @@ impl Iterator for Crowd {
             }
             Source::Closed { browsers, .. } if self.count >= u64::from(browsers.browsers) => return None,
             Source::Closed { browsers, shares } => {
-                // One in each slot of time, anywhere in it: as many as were meant to, and in step with nothing.
+                // One in each slot of time, anywhere in it: as many as were meant to, and in step with
+                // nothing.
                 let at = (self.count as f64 + fraction(seed ^ JOIN_SALT)) / browsers.join;
                 (Duration::from_secs_f64(at), drawn(shares, seed))
             }
@@ -133,8 +159,8 @@ impl Iterator for Crowd {
     }
 }
 
-/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-/// generators, 2014).
+/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+/// number generators, 2014).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Keeps the draw of the kind apart from whatever else is hashed from a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
@@ -151,64 +177,62 @@ const fn mix(x: u64) -> u64 {
 
 /// The phases, and how far they have been played.
 #[derive(Clone, Debug)]
-struct Programme {
+struct PhasedArrivals {
     rng: StdRng,
     process: Process,
-    stretches: Vec<Stretch>,
-    /// Stretches still to play after the present one, over all repetitions.
+    phases: Vec<ReadyPhase>,
+    /// Phases still to play after the present one, over all repetitions.
     left: u64,
     /// Index of the present one.
     index: usize,
-    course: Course,
+    curve: RateCurve,
     /// Begin and end of the present one, in nanoseconds since the start.
     starts_ns: u64,
     ends_ns: u64,
-    /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5, 1.5, ...
-    /// This is the next of these, counted from the begin of the present phase.
+    /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5,
+    /// 1.5, ... This is the next of these, counted from the begin of the present phase.
     due: f64,
     /// How many come in all.
     expected: f64,
 }
 
-/// A phase, made ready.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct ReadyPhase {
     phase: Phase,
     lasts_ns: u64,
     /// Cumulated shares of the kinds, the last 1.
     shares: Box<[f64]>,
 }
 
-impl Programme {
+impl PhasedArrivals {
     fn new(seed: u64, process: Process, phases: &[Phase], repeat: u32, weights: &[f64]) -> Self {
-        let stretch = |phase: &Phase| Stretch {
+        let ready = |phase: &Phase| ReadyPhase {
             phase: phase.clone(),
             lasts_ns: u64::try_from(phase.lasts.as_nanos()).unwrap_or(u64::MAX),
             shares: cumulated(if phase.mix.is_empty() { weights } else { &phase.mix }),
         };
-        let stretches: Vec<_> = phases.iter().map(stretch).collect();
-        let round: f64 = stretches.iter().map(|s| Course::new(&s.phase).expected()).sum();
-        let course = stretches.first().map_or(Course::NOBODY, |s| Course::new(&s.phase));
+        let phases: Vec<_> = phases.iter().map(ready).collect();
+        let round: f64 = phases.iter().map(|s| RateCurve::new(&s.phase).expected()).sum();
+        let curve = phases.first().map_or(RateCurve::NOBODY, |s| RateCurve::new(&s.phase));
         Self {
             rng: StdRng::seed_from_u64(seed),
             process,
-            left: (stretches.len() as u64 * u64::from(repeat)).saturating_sub(1),
+            left: (phases.len() as u64 * u64::from(repeat)).saturating_sub(1),
             index: 0,
-            course,
+            curve,
             starts_ns: 0,
-            ends_ns: stretches.first().map_or(0, |s| s.lasts_ns),
-            stretches,
+            ends_ns: phases.first().map_or(0, |s| s.lasts_ns),
+            phases,
             due: 0.5,
             expected: round * f64::from(repeat),
         }
     }
 
-    /// The next arrival.
     fn next(&mut self) -> Option<Duration> {
         loop {
             let time = match self.process {
-                Process::Poisson => self.course.next_poisson(&mut self.rng),
-                Process::Constant => self.course.next_even(self.due).inspect(|_| self.due += 1.0),
+                Process::Poisson => self.curve.next_poisson(&mut self.rng),
+                Process::Constant => self.curve.next_even(self.due).inspect(|_| self.due += 1.0),
             };
             if let Some(seconds) = time {
                 // Rounding may not carry an arrival over the border of its phase.
@@ -225,18 +249,18 @@ impl Programme {
         if self.ends_ns == u64::MAX {
             return None;
         }
-        self.due -= self.course.expected();
-        self.index = (self.index + 1) % self.stretches.len();
-        let next = &self.stretches[self.index];
+        self.due -= self.curve.expected();
+        self.index = (self.index + 1) % self.phases.len();
+        let next = &self.phases[self.index];
         self.starts_ns = self.ends_ns;
         self.ends_ns = self.starts_ns.saturating_add(next.lasts_ns);
-        self.course = Course::new(&next.phase);
+        self.curve = RateCurve::new(&next.phase);
         Some(())
     }
 
     /// The kind of whoever has this seed and comes now.
     fn kind(&self, seed: u64) -> u32 {
-        drawn(&self.stretches[self.index].shares, seed)
+        drawn(&self.phases[self.index].shares, seed)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `tidegate demo`: the same flash crowd at the same service, first alone and then behind the gate.
 //!
-//! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over real
-//! sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the origin but its address:
-//! what the origin can take, it has to find out while the crowd is at the door. Each way gets a fresh origin, so that the
-//! second does not suffer from the first.
+//! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over
+//! real sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the
+//! origin but its address: what the origin can take, it has to find out while the crowd is at the door. Each
+//! way gets a fresh origin, so that the second does not suffer from the first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,17 +11,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::crowd::Crowd;
 use crate::load::{self, LoadError, LoadOptions, Stop};
 use crate::origin::{Origin, OriginConfig, OriginError, OriginHandle, Stats};
 use crate::progress::Progress;
+pub use crate::report::GateEstimate;
 use crate::report::{DemoReport, Found, Gated, Side};
 use crate::scenario::{Arrivals, OriginSpec, Phase, Process, Scenario, Shape};
 use crate::tally::Tally;
 
 /// Requests that measure the idle origin.
 const PROBES: usize = 10;
-/// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times their
-/// patience and two pauses, 26 s at most.
+/// Time that a run gets beyond what it should take. Directly, the last visitors are gone after three times
+/// their patience and two pauses, 26 s at most.
 const GRACE: Duration = Duration::from_secs(60);
 /// Wait that the background crowd of `--serve` keeps up.
 const SERVE_WAIT: Duration = Duration::from_secs(20);
@@ -37,30 +39,14 @@ pub trait Gatekeeper {
     fn start(&self, origin: SocketAddr) -> io::Result<RunningGate>;
 }
 
-/// A gate that runs.
 pub struct RunningGate {
-    /// Where visitors connect.
     pub addr: SocketAddr,
-    /// Where the operator connects.
     pub admin: SocketAddr,
     /// What it goes by at present.
-    pub belief: Box<dyn Fn() -> Belief>,
-    /// Stops it.
+    pub estimate: Box<dyn Fn() -> GateEstimate>,
     pub stop: Box<dyn FnOnce()>,
 }
 
-/// What a gate believes the origin can take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Belief {
-    /// Requests per second.
-    pub capacity_rps: f64,
-    /// Requests at once; `None`: no limit.
-    pub in_flight: Option<u32>,
-    /// It is sure enough to stop looking.
-    pub is_settled: bool,
-}
-
-/// What to demonstrate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DemoOptions {
     /// Arrival rate of the crowd, as a multiple of the capacity.
@@ -100,14 +86,7 @@ impl Default for DemoOptions {
 pub enum DemoError {
     /// An option makes no sense.
     #[error("{name}: expected {expected}, got {got}")]
-    Option {
-        /// Its name.
-        name: &'static str,
-        /// What would.
-        expected: &'static str,
-        /// What it is.
-        got: f64,
-    },
+    Option { name: &'static str, expected: &'static str, got: f64 },
     /// The origin did not start.
     #[error("the model origin did not start: {0}")]
     Origin(#[source] OriginError),
@@ -141,7 +120,7 @@ pub struct Stage {
     origin: OriginHandle,
     gate: SocketAddr,
     admin: SocketAddr,
-    belief: Box<dyn Fn() -> Belief>,
+    estimate: Box<dyn Fn() -> GateEstimate>,
     stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -188,7 +167,7 @@ pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(Dem
     let deadline = crowd_lasts + drain + GRACE;
     let mut found = Found::default();
     let tally = play(&options, "through the gate", &crowd, stage.gate, deadline, |tally, now| {
-        found.look(&(stage.belief)(), tally.present() > 0, now);
+        found.look(&(stage.estimate)(), tally.present() > 0, now);
     })?;
     let report = DemoReport {
         capacity_rps: law.capacity(0),
@@ -241,9 +220,9 @@ fn law(options: &DemoOptions) -> OriginSpec {
 
 fn raise(law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {
     let origin = Origin::start(OriginConfig::new(law)).map_err(DemoError::Origin)?;
-    let RunningGate { addr, admin, belief, stop } =
+    let RunningGate { addr, admin, estimate, stop } =
         gatekeeper.start(origin.addr()).map_err(DemoError::Gate)?;
-    Ok(Stage { origin, gate: addr, admin, belief, stop: Some(stop) })
+    Ok(Stage { origin, gate: addr, admin, estimate, stop: Some(stop) })
 }
 
 /// Straight at the origin. Also returns how long the origin was busy with the crowd.
@@ -271,7 +250,7 @@ fn play(
     mut watch: impl FnMut(&Tally, Duration),
 ) -> Result<Tally, DemoError> {
     let scenario = Scenario { deadline: Some(deadline), ..crowd.clone() };
-    let visitors = scenario.cast().map_err(LoadError::from)?.1.count() as u64;
+    let visitors = Crowd::of(&scenario).map_err(LoadError::from)?.1.count() as u64;
     let mut progress = Progress::new(options.json, name, visitors);
     let how = LoadOptions { url: Some(url(target)), ..LoadOptions::default() };
     let played = load::run(&scenario, &how, |tally, now| {
@@ -284,9 +263,9 @@ fn play(
 
 /// Keeps the stage alive with a crowd that makes a newcomer wait about twenty seconds, until Ctrl-C.
 fn serve(options: DemoOptions, stage: &Stage) -> Result<(), DemoError> {
-    // First a crowd that fills the room for that long, then as many as leave it: by what the gate found, since more would
-    // make the wait grow without end.
-    let rate = (stage.belief)().capacity_rps.clamp(1.0, options.capacity);
+    // First a crowd that fills the room for that long, then as many as leave it: by what the gate found,
+    // since more would make the wait grow without end.
+    let rate = (stage.estimate)().capacity_rps.clamp(1.0, options.capacity);
     let rush = Duration::from_secs(2);
     let filling = rate * (SERVE_WAIT + rush).as_secs_f64() / rush.as_secs_f64();
     let phase = |rate, lasts| Phase { rate: Shape::Flat(rate), lasts, mix: Vec::new() };

@@ -39,7 +39,6 @@ pub enum Dist {
     Normal(f64, f64),
     /// By median and the standard deviation of the logarithm (no unit).
     LogNormal(f64, f64),
-    /// One of two times.
     Bimodal {
         /// The one.
         short: f64,
@@ -53,19 +52,18 @@ pub enum Dist {
 }
 
 impl Dist {
-    /// A fixed time.
     pub fn fixed(time: Duration) -> Self {
         if time == Duration::MAX { Self::Never } else { Self::Fixed(time.as_secs_f64()) }
     }
 
-    /// Log-normal, by its mean in seconds and its coefficient of variation (standard deviation over mean, no unit).
+    /// Log-normal, by its mean in seconds and its coefficient of variation (standard deviation over mean, no
+    /// unit).
     pub fn lognormal(mean: f64, cv: f64) -> Self {
         // Mean m·exp(σ²/2), variance (exp(σ²) − 1)·mean².
         let variance = (cv * cv).ln_1p();
         Self::LogNormal(mean * (-variance / 2.0).exp(), variance.sqrt())
     }
 
-    /// One draw.
     pub fn sample(&self, rng: &mut impl Rng) -> Duration {
         let seconds = match *self {
             Self::Fixed(time) => time,

@@ -1,5 +1,5 @@
-//! The papers' figures, played again: one file per figure says what the paper did and found; here it is played, over
-//! real processes or in virtual time, and the two are laid side by side.
+//! The papers' figures, played again: one file per figure says what the paper did and found; here it is
+//! played, over real processes or in virtual time, and the two are laid side by side.
 //!
 //! ```text
 //!  experiments/*.toml ─► catalog ─► select ─► play ─┬─► sim            in this process
@@ -8,10 +8,11 @@
 //!                       output ◄─ report ◄─ formula ◄─ outcomes
 //! ```
 //!
-//! An experiment's file is a scenario, playable as it is by `load`, `origin` and `sim`, with one more section: which
-//! runs of that scenario make the figure (gate on or off, keys set, a key swept), which quantities follow from them
-//! and what the paper says they were. Nothing is computed outside the file's formulas. A tournament ([`crate::tournament`])
-//! takes the place of runs and quantities where hundreds of runs are compared.
+//! An experiment's file is a scenario, playable as it is by `load`, `origin` and `sim`, with one more
+//! section: which runs of that scenario make the figure (gate on or off, keys set, a key swept), which
+//! quantities follow from them and what the paper says they were. Nothing is computed outside the file's
+//! formulas. A tournament ([`crate::tournament`]) takes the place of runs and quantities where hundreds of
+//! runs are compared.
 
 use std::path::PathBuf;
 
@@ -24,10 +25,12 @@ pub mod formula;
 mod read;
 
 mod child;
-pub(crate) mod given;
+mod gate_watch;
+pub(crate) mod known;
 pub mod play;
 mod real;
-mod told;
+
+pub mod expect;
 
 pub mod output;
 mod page;
@@ -37,15 +40,14 @@ mod standings;
 #[cfg(test)]
 mod tests;
 
+use expect::Expectation;
 use formula::Formula;
 pub use read::seeds;
 
 /// A figure of a paper: how it is made again, and what the paper says.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The file's stem.
     pub name: String,
-    /// The paper.
     pub paper: String,
     /// The paper's figure or section.
     pub figure: String,
@@ -54,32 +56,29 @@ pub struct Experiment {
     /// How it can be played; the first has the experiment's plain name.
     pub ways: Vec<Way>,
     /// The file whose scenario its runs play: its own, or that of the experiment it takes them from.
-    pub stage: Stage,
+    pub source: ScenarioText,
     /// At least one, unless it is a tournament.
     pub runs: Vec<Run>,
     /// At least one, unless it is a tournament.
     pub quantities: Vec<Quantity>,
-    /// What is drawn.
     pub plots: Vec<PlotSpec>,
-    /// Played instead of runs.
+    /// What must hold of its quantities.
+    pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
 }
 
 /// A scenario's text and where its relative paths start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct ScenarioText {
     /// Name of the experiment it belongs to.
     pub name: String,
-    /// The whole file.
     pub text: String,
-    /// Its folder.
     pub dir: PathBuf,
 }
 
 /// The scenario, played once or once per value of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its name in formulas.
     pub name: String,
     /// How it is played; `None`: as the experiment is.
     pub way: Option<Way>,
@@ -103,22 +102,18 @@ pub struct Sweep {
 /// A figure computed from the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// Its name.
     pub name: String,
     /// Its unit; `1` for shares and ratios.
     pub unit: String,
     /// What the paper gives, if it gives one.
     pub paper: Option<f64>,
-    /// How it is computed.
     pub of: Formula,
 }
 
-/// A plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotSpec {
     /// Its name, also of its file.
     pub name: String,
-    /// Heading.
     pub title: String,
     /// Label of the horizontal axis.
     pub x: String,
@@ -126,9 +121,7 @@ pub struct PlotSpec {
     pub y: String,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
-    /// Curves by name.
     pub lines: Vec<(String, Formula)>,
-    /// Levels by name.
     pub levels: Vec<(String, Formula)>,
 }
 
@@ -156,7 +149,7 @@ impl Experiment {
     /// # Errors
     /// The mistakes in the scenario or in what the run sets.
     pub fn scenario(&self, run: &Run, value: Option<f64>) -> Result<Scenario, Mistakes> {
-        let Stage { name, text, dir } = &self.stage;
+        let ScenarioText { name, text, dir } = &self.source;
         let mut scenario = Scenario::parse(text, &format!("{name}.toml"), dir, &run.settings(value))?;
         if !run.gate {
             scenario.gate = None;

@@ -1,12 +1,12 @@
 //! A report as one HTML file: tables, figures, and nothing fetched from anywhere.
 //!
-//! It works without JavaScript, prints, follows the reader's preference for light or dark, and says in words what
-//! its figures show. Several outcomes stand side by side on the same axes.
+//! It works without JavaScript, prints, follows the reader's preference for light or dark, and says in words
+//! what its figures show. Several outcomes stand side by side on the same axes.
 
 use std::fmt::Write as _;
 
 use crate::outcome::Outcome;
-use crate::plot::{self, Plot};
+use crate::plot::{self, Plot, escape};
 use crate::report::{rows, units, warnings, way};
 
 mod figures;
@@ -140,22 +140,4 @@ fn list_all(out: &mut String, outcomes: &[&Outcome]) {
 /// To a millionth: what is finer is noise of the arithmetic.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
-}
-
-/// Text as it may stand in HTML, between tags and in attributes.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // XML, which a figure is when it stands alone, forbids the other control characters even escaped.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

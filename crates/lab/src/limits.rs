@@ -2,8 +2,9 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one, as anything must that holds a connection per request: the usual
-/// soft limit of 1,024 is there for programs that call `select`. Returns the limit in force; `None`: there is none.
+/// Raises the soft limit of open files to the hard one, as anything must that holds a connection per request:
+/// the usual soft limit of 1,024 is there for programs that call `select`. Returns the limit in force;
+/// `None`: there is none.
 pub fn raise_open_files() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let soft = limit.current;

@@ -6,12 +6,12 @@
 //!  wheel ─────┘  └───────────┘──► visitor ─► wheel, or leaves
 //! ```
 //!
-//! Requests are sent at their intended time whatever has been answered so far, and response time counts from then, so
-//! that neither a slow target nor a slow bench can hide (no coordinated omission: Tene, "How not to measure
-//! latency", 2013). A visitor who waits is a struct in a slab, a few packed bytes of cookies and a timer of 16 bytes: no
-//! task, no connection; only requests under way are tasks. Visitors are dealt to the threads in turn, and each thread has
-//! its own part of the crowd, its own connections and its own tally: the same seed sends the same crowd at the same times,
-//! whatever the number of threads.
+//! Requests are sent at their intended time whatever has been answered so far, and response time counts from
+//! then, so that neither a slow target nor a slow bench can hide (no coordinated omission: Tene, "How not to
+//! measure latency", 2013). A visitor who waits is a struct in a slab, a few packed bytes of cookies and a
+//! timer of 16 bytes: no task, no connection; only requests under way are tasks. Visitors are dealt to the
+//! threads in turn, and each thread has its own part of the crowd, its own connections and its own tally: the
+//! same seed sends the same crowd at the same times, whatever the number of threads.
 
 use std::io;
 use std::sync::mpsc;
@@ -38,7 +38,7 @@ mod script;
 mod stop;
 mod vitals;
 
-pub use check::Silly;
+pub use check::Implausible;
 pub use probe::probe;
 pub use script::BadStep;
 pub use stop::Stop;
@@ -53,24 +53,21 @@ pub const WATCH_EVERY: Duration = Duration::from_millis(250);
 /// How to play a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// Where to send, instead of the scenario's own target: `http://HOST[:PORT]`. A path in it means nothing here, the
-    /// visitors' steps have theirs.
+    /// Where to send, instead of the scenario's own target: `http://HOST[:PORT]`. A path in it means nothing
+    /// here, the visitors' steps have theirs.
     pub url: Option<String>,
     /// Threads; 0 counts as 1.
     pub threads: usize,
-    /// How connections are used.
     pub connections: Connections,
-    /// Ends the run early.
     pub stop: Stop,
 }
 
 /// What a run came to.
 #[derive(Debug)]
 pub struct Played {
-    /// All figures.
     pub tally: Tally,
-    /// Why the run ended before the crowd did and before the deadline, if it did; who was there then is counted as
-    /// present, neither served nor failed. Or that the target was gone when the crowd had left.
+    /// Why the run ended before the crowd did and before the deadline, if it did; who was there then is
+    /// counted as present, neither served nor failed. Or that the target was gone when the crowd had left.
     pub partial: Option<String>,
     /// When it began, in microseconds since 1970.
     pub started_us: u64,
@@ -84,7 +81,6 @@ impl Played {
     }
 }
 
-/// Why nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Neither the scenario nor the caller says where to send.
@@ -95,7 +91,7 @@ pub enum LoadError {
     Target(#[from] TargetError),
     /// A value makes no sense.
     #[error(transparent)]
-    Silly(#[from] Silly),
+    Implausible(#[from] Implausible),
     /// The log cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -110,11 +106,12 @@ pub enum LoadError {
     Probe(String),
 }
 
-/// Sends the scenario's crowd to its target and returns when everybody has left, at the scenario's deadline, when the
-/// target is gone, or when told to stop. `watch` sees the figures four times a second and at the end, with the time
-/// since the start. Blocks; plays on threads of its own.
+/// Sends the scenario's crowd to its target and returns when everybody has left, at the scenario's deadline,
+/// when the target is gone, or when told to stop. `watch` sees the figures four times a second and at the
+/// end, with the time since the start. Blocks; plays on threads of its own.
 ///
-/// Who is still there at the deadline counts as failed: a gate that lets nobody in must not look good.
+/// Visitors who are still there at the deadline count as failed: a gate that lets nobody in must not look
+/// good.
 ///
 /// # Errors
 /// See [`LoadError`]. Once the run has begun there is no error, but a [`Played::partial`].
@@ -126,15 +123,15 @@ pub fn run(
     let url = options.url.as_deref().or(scenario.target.as_deref()).ok_or(LoadError::NoTarget)?;
     let threads = options.threads.max(1);
     check::plausible(scenario, threads)?;
-    let (cast, crowd) = scenario.cast()?;
+    let (mix, crowd) = Crowd::of(scenario)?;
     check::plausible_crowd(crowd.size_hint_visitors())?;
-    let script = Script::new(&cast)?;
+    let script = Script::new(&mix)?;
     raise_open_files();
     let place = Place::find(url)?;
     let runtimes: Vec<Runtime> =
         (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;
     let run = Run {
-        cast,
+        mix,
         tally: scenario.tally(),
         script,
         place,
@@ -152,7 +149,7 @@ pub fn run(
 
 /// What the threads of a run share.
 struct Run {
-    cast: VisitorMix,
+    mix: VisitorMix,
     /// Each thread's, before anything has happened.
     tally: Tally,
     script: Script,

@@ -1,4 +1,5 @@
-//! The service as a model: one replica, pure, in virtual time. The real origin and the simulator drive the same one.
+//! The service as a model: one replica, pure, in virtual time. The real origin and the simulator drive the
+//! same one.
 //!
 //! ```text
 //!             ┌ backlog ┐   ┌ a worker holds the request through all its stages ──┐
@@ -6,11 +7,12 @@
 //!             └ refused ┘   └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What it is: a fixed pool of workers with a bounded first-come-first-served backlog. A worker takes its request
-//! through stages, each with servers and a line of its own, and is held meanwhile: a layered queue, as PHP-FPM and its
-//! database are. With one stage of as many servers as workers it is an M/G/c/K queue. Service demand is drawn per
-//! request and stage; it grows with the requests present. With `w` workers, demand `s0` and `n` requests present (in
-//! service and waiting, this one included) when a worker takes a request:
+//! What it is: a fixed pool of workers with a bounded first-come-first-served backlog. A worker takes its
+//! request through stages, each with servers and a line of its own, and is held meanwhile: a layered queue,
+//! as PHP-FPM and its database are. With one stage of as many servers as workers it is an M/G/c/K queue.
+//! Service demand is drawn per request and stage; it grows with the requests present. With `w` workers,
+//! demand `s0` and `n` requests present (in service and waiting, this one included) when a worker takes a
+//! request:
 //!
 //! ```text
 //! s(n) = s0                             n <= w
@@ -21,19 +23,20 @@
 //! which worker-pool services (PHP-FPM, Tomcat, Gunicorn, an application's database pool) are known for:
 //!
 //! - **Contention.** Each waiting request holds memory, locks and connections that those in service need. The
-//!   square is the coherency term of Gunther's Universal Scalability Law, N·(N−1): pairs get in each other's way.
-//!   A linear term was rejected: it costs a service 2 % for a queue of two, which no real service shows, and
-//!   spares it at a queue of a hundred, where real ones fall over. `a` = 0.01 gives 1.04·s0 at n = 3w and, with
-//!   the default backlog full (n = 138), 2.6·s0: about 38 % of the capacity is left.
+//! square is the coherency term of Gunther's Universal Scalability Law, N·(N−1): pairs get in each other's
+//!   way. A linear term was rejected: it costs a service 2 % for a queue of two, which no real service shows,
+//!   and spares it at a queue of a hundred, where real ones fall over. `a` = 0.01 gives 1.04·s0 at n = 3w
+//!   and, with the default backlog full (n = 138), 2.6·s0: about 38 % of the capacity is left.
 //! - **Wasted work.** A worker does not see that its visitor has left; it serves the request to the end.
 //! - **A bounded backlog.** Who finds it full is refused at once, and comes again, as people do.
 //!
-//! A demand is fixed when its service starts, the contention when a worker takes the request. A worker that finds the
-//! next request waiting starts it at the instant the last one was due to end, not when somebody looked, so that the
-//! granularity of a timer takes nothing of the capacity.
+//! A demand is fixed when its service starts, the contention when a worker takes the request. A worker that
+//! finds the next request waiting starts it at the instant the last one was due to end, not when somebody
+//! looked, so that the granularity of a timer takes nothing of the capacity.
 //!
-//! What a spec may add: stages whose servers are shared by all present instead of a line (`share.rs`), pauses and
-//! neighbours (`weather.rs`), answers that go on without a worker and errors that cost none (`fate.rs`).
+//! What a spec may add: stages whose servers are shared by all present instead of a line (`share.rs`), pauses
+//! and neighbours (`disturbances.rs`), answers that go on without a worker and errors that cost none
+//! (`fate.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,12 +48,9 @@ use rand::rngs::SmallRng;
 use crate::dist::Dist;
 use crate::scenario::{OriginSpec, PathSpec};
 
-mod change;
 mod disturbances;
-mod due;
 mod fate;
 mod flow;
-mod law;
 mod pace;
 mod paths;
 mod share;
@@ -62,11 +62,10 @@ mod stats;
 mod tests;
 
 use disturbances::Disturbances;
-use due::Due;
 use fate::Fates;
-pub use law::contention_factor;
 use pace::{NEVER, Pace};
 pub use paths::{Paths, path_index};
+use share::Shared;
 use slab::{Line, Place, Slab};
 use stage::StageState;
 pub use stage::StageStats;
@@ -86,9 +85,7 @@ pub struct Done {
     pub id: u64,
     /// When, in microseconds, rounded up to a whole one.
     pub at_us: u64,
-    /// The visitor had left.
     pub wasted: bool,
-    /// What of the answer.
     pub part: Part,
 }
 
@@ -109,8 +106,23 @@ pub enum Part {
     Error,
 }
 
-/// One replica. Time is in microseconds since any start and never runs backwards; what is due must be taken with
-/// [`Model::advance`] before anything later is told.
+/// What is due. Work of servers is ordered by work instants, finer than a microsecond; what is bound to time
+/// (the end of a stream, a disturbance) comes after the work due in the same microsecond, so that a pause
+/// does not hold what was over when it began.
+#[derive(Clone, Copy)]
+enum Due {
+    /// The first of `ends`: work instant and slot.
+    Server(u64, u32),
+    /// The first of those who share this stage.
+    Shared(u32),
+    /// The first of `streams`.
+    Stream,
+    /// A spell begins or ends.
+    Disturbance,
+}
+
+/// One replica. Time is in microseconds since any start and never runs backwards; what is due must be taken
+/// with [`Model::advance`] before anything later is told.
 pub struct Model {
     workers: u32,
     backlog: u32,
@@ -121,19 +133,19 @@ pub struct Model {
     stages: Vec<StageState>,
     jobs: Slab,
     waiting: Line,
-    /// When servers end, in work instants; at most one entry per worker. The number after it keeps those of one
-    /// instant in the order they started; its overflow after 2³² starts could swap two of one nanosecond.
+    /// When servers end, in work instants; at most one entry per worker. The number after it keeps those of
+    /// one instant in the order they started; its overflow after 2³² starts could swap two of one nanosecond.
     ends: BinaryHeap<Reverse<(u64, u32, u32)>>,
     starts: u32,
-    /// Nothing but `ends` makes anything due: no sharing, no streams, no weather.
+    /// Nothing but `ends` makes anything due: no sharing, no streams, no disturbances.
     plain: bool,
     /// The stages whose servers are shared.
     sharing: Vec<u32>,
     /// When answers that go on end, in microseconds.
     streams: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    weather: Option<Disturbances>,
+    disturbances: Option<Disturbances>,
     fates: Fates,
-    /// As it was set; the weather slows it.
+    /// As it was set; disturbances slow it.
     speed: f64,
     pace: Pace,
     now_us: u64,
@@ -149,7 +161,7 @@ impl Model {
         let stages: Vec<_> = spec.stages.iter().map(|stage| StageState::new(stage, spec.workers)).collect();
         let shared = (0u32..).zip(&stages).filter(|(_, stage)| stage.shared.is_some());
         let sharing: Vec<u32> = shared.map(|(index, _)| index).collect();
-        let (fates, weather) = (Fates::new(spec, seed), Disturbances::new(spec, seed));
+        let (fates, disturbances) = (Fates::new(spec, seed), Disturbances::new(spec, seed));
         Self {
             workers: spec.workers,
             backlog: spec.backlog,
@@ -161,10 +173,10 @@ impl Model {
             waiting: Line::default(),
             ends: BinaryHeap::new(),
             starts: 0,
-            plain: sharing.is_empty() && !fates.may_stream && weather.is_none(),
+            plain: sharing.is_empty() && !fates.may_stream && disturbances.is_none(),
             sharing,
             streams: BinaryHeap::new(),
-            weather,
+            disturbances,
             fates,
             speed: 1.0,
             pace: Pace::new(),
@@ -203,9 +215,9 @@ impl Model {
         Ok(Ticket { slot, generation: self.jobs.get(slot).generation })
     }
 
-    /// The visitor has gone. Work goes on and is wasted, unless the spec says that leavers are noticed; an answer that goes on
-    /// breaks off: who writes notices. Returns whether a [`Done`] for the request is still to come; a ticket of a request
-    /// that is over changes nothing.
+    /// The visitor has gone. Work goes on and is wasted, unless the spec says that leavers are noticed; an
+    /// answer that goes on breaks off: who writes notices. Returns whether a [`Done`] for the request is
+    /// still to come; a ticket of a request that is over changes nothing.
     pub fn leave(&mut self, ticket: Ticket, now_us: u64) -> bool {
         self.tell(now_us);
         let Some(job) = self.jobs.find(ticket.slot, ticket.generation) else { return false };
@@ -238,10 +250,123 @@ impl Model {
                 Due::Server(work, slot) => self.end_of_server(work, slot, at_us, done),
                 Due::Shared(stage) => self.end_of_share(stage, at_us, done),
                 Due::Stream => self.end_of_stream(at_us, done),
-                Due::Weather => self.turn(at_us),
+                Due::Disturbance => self.turn(at_us),
             }
         }
         self.note(now_us);
+    }
+
+    /// From now on every server works at `speed` (1.0: as the spec says), also on what it has under way.
+    ///
+    /// # Panics
+    /// The speed is not above zero: callers check what they read.
+    pub fn set_speed(&mut self, speed: f64, now_us: u64) {
+        assert!(speed > 0.0 && speed.is_finite(), "speed {speed}");
+        self.tell(now_us);
+        self.speed = speed;
+        self.repace(now_us);
+    }
+
+    /// Changes the number of workers. More of them start on the backlog at once; of fewer, those too many end
+    /// what they have first. A stage with as many servers as workers keeps it so.
+    pub fn set_workers(&mut self, workers: u32, now_us: u64) {
+        self.tell(now_us);
+        self.workers = workers;
+        let work = self.pace.work(now_us);
+        for index in 0..self.stages.len() {
+            if self.stages[index].follows_workers {
+                self.stages[index].flush(&self.pace, now_us);
+                self.stages[index].resize(workers, work);
+                self.feed_servers(index, work);
+            }
+        }
+        while self.in_service() < self.workers
+            && let Some(slot) = self.waiting.pop(&mut self.jobs)
+        {
+            self.stats.in_service += 1;
+            self.begin(slot, work);
+        }
+    }
+
+    /// From now on this share of all requests is answered with an error, whatever their paths say. Those
+    /// present keep their fate.
+    pub fn set_errors(&mut self, share: f64, now_us: u64) {
+        self.tell(now_us);
+        self.fates.set_errors(share);
+    }
+
+    /// The process dies and is back at once, empty. Returns the ids of all requests present: they are lost.
+    pub fn crash(&mut self, now_us: u64) -> Vec<u64> {
+        self.tell(now_us);
+        let work = self.pace.work(now_us);
+        let slots: Vec<u32> = self.jobs.slots().collect();
+        let lost = slots.iter().map(|slot| self.jobs.get(*slot).id).collect();
+        slots.iter().for_each(|slot| self.jobs.remove(*slot));
+        self.ends.clear();
+        self.streams.clear();
+        self.waiting = Line::default();
+        self.stages.iter_mut().for_each(|stage| stage.empty(work));
+        self.stats.lost += slots.len() as u64;
+        (self.stats.in_service, self.stats.failing, self.stats.streaming) = (0, 0, 0);
+        lost
+    }
+
+    /// Spells begin and end at `at_us`.
+    fn turn(&mut self, at_us: u64) {
+        let Some(disturbances) = &mut self.disturbances else { return };
+        disturbances.turn(at_us);
+        self.repace(at_us);
+    }
+
+    /// When the next disturbance begins or ends; `u64::MAX`: never.
+    fn disturbance_us(&self) -> u64 {
+        self.disturbances.as_ref().map_or(u64::MAX, |disturbances| disturbances.next_us())
+    }
+
+    fn repace(&mut self, now_us: u64) {
+        let speed = self.speed * self.disturbances.as_ref().map_or(1.0, |disturbances| disturbances.factor());
+        for stage in &mut self.stages {
+            stage.flush(&self.pace, now_us);
+        }
+        self.pace.change(speed, now_us);
+    }
+
+    /// What is due next, and when, in microseconds.
+    fn due(&self) -> Option<(u64, Due)> {
+        let mut work = NEVER;
+        let mut due = Due::Disturbance;
+        if let Some(&Reverse((ends, _, slot))) = self.ends.peek() {
+            (work, due) = (ends, Due::Server(ends, slot));
+        }
+        for index in &self.sharing {
+            let shared = self.stages[*index as usize].shared.as_ref().map_or(NEVER, Shared::due);
+            if shared < work {
+                (work, due) = (shared, Due::Shared(*index));
+            }
+        }
+        // What came while servers stood still may seem to be over before.
+        let mut at_us = if work == NEVER { u64::MAX } else { self.pace.time(work).max(self.now_us) };
+        if let Some(Reverse((ends_us, ..))) = self.streams.peek()
+            && *ends_us < at_us
+        {
+            (at_us, due) = (*ends_us, Due::Stream);
+        }
+        // Without work that ends, a disturbance changes nothing.
+        if work < NEVER && self.disturbance_us() < at_us {
+            (at_us, due) = (self.disturbance_us(), Due::Disturbance);
+        }
+        (at_us < u64::MAX).then_some((at_us, due))
+    }
+
+    /// [`Model::advance`] where nothing but servers makes anything due.
+    fn advance_servers(&mut self, now_us: u64, done: &mut impl FnMut(Done)) {
+        while let Some(&Reverse((work, _, slot))) = self.ends.peek() {
+            let at_us = self.pace.time(work);
+            if at_us > now_us || at_us == u64::MAX {
+                break;
+            }
+            self.end_of_server(work, slot, at_us, done);
+        }
     }
 
     /// The figures, as of the last time told. Allocates nothing.
@@ -254,7 +379,6 @@ impl Model {
         self.stages.iter().map(|stage| stage.stats(&self.pace, self.now_us)).collect()
     }
 
-    /// Workers there are now.
     pub fn workers(&self) -> u32 {
         self.workers
     }
@@ -273,9 +397,9 @@ impl Model {
     #[inline]
     fn tell(&mut self, now_us: u64) {
         self.note(now_us);
-        // While nobody is served, no change of the weather is due: it is caught up with here.
-        while !self.plain && self.weather_us() < now_us {
-            self.turn(self.weather_us());
+        // While nobody is served, no disturbance is due: it is caught up with here.
+        while !self.plain && self.disturbance_us() < now_us {
+            self.turn(self.disturbance_us());
         }
     }
 
@@ -292,4 +416,10 @@ impl Model {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(NEVER)
+}
+
+/// How many times longer a request takes that a worker takes while `present` are there, itself included.
+pub fn contention_factor(contention: f64, workers: u32, present: u32) -> f64 {
+    let beyond = f64::from(present.saturating_sub(workers)) / f64::from(workers.max(1));
+    1.0 + contention * beyond * beyond
 }

@@ -1,4 +1,5 @@
-//! The model origin: replicas on ports of their own, real HTTP/1.1 in front of the model, and figures about it.
+//! The model origin: replicas on ports of their own, real HTTP/1.1 in front of the model, and figures about
+//! it.
 //!
 //! ```text
 //!  listen ─► service ─► modelled ─► sleep (model + timer) │ spin (threads + CPU)      all on one thread but spin's
@@ -24,6 +25,8 @@ use tokio::time::Instant;
 
 use crate::model::{Model, Paths};
 use crate::scenario::{Change, Mode, OriginSpec};
+
+mod reply;
 
 mod body;
 mod service;
@@ -63,13 +66,12 @@ use spin::SpinPool;
 /// Where an origin listens and how it behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
-    /// Address of the first replica; the others take the ports after it. Port 0 lets the system choose all of them.
+    /// Address of the first replica; the others take the ports after it. Port 0 lets the system choose all of
+    /// them.
     pub addr: SocketAddr,
     /// Address of the admin port; `None`: none.
     pub admin: Option<SocketAddr>,
-    /// The service.
     pub spec: OriginSpec,
-    /// Same seed, same demands.
     pub seed: u64,
 }
 
@@ -91,7 +93,6 @@ pub enum OriginError {
     Ports {
         /// The first one's address.
         addr: SocketAddr,
-        /// How many.
         replicas: u32,
     },
     /// A path entry's glob does not compile.
@@ -102,7 +103,6 @@ pub enum OriginError {
     System(#[from] io::Error),
 }
 
-/// Starts origins.
 pub struct Origin;
 
 /// A running origin; dropping it stops it.
@@ -133,8 +133,9 @@ impl Origin {
         Self::launch(&config, services, runtime)
     }
 
-    /// Starts listeners, series and admin port in front of services of any kind. Replica i is answered by service i
-    /// modulo their number: one for all, or one for each. Of the spec, only replicas and changes count.
+    /// Starts listeners, series and admin port in front of services of any kind. Replica i is answered by
+    /// service i modulo their number: one for all, or one for each. Of the spec, only replicas and changes
+    /// count.
     ///
     /// # Errors
     /// See [`OriginError`].
@@ -191,8 +192,8 @@ impl Origin {
     }
 }
 
-/// The origin's runtime, which may be dropped anywhere: a plain one must not be inside another, as happens when an origin
-/// fails to start there. Nothing of it blocks, so nothing needs to be waited for.
+/// The origin's runtime, which may be dropped anywhere: a plain one must not be inside another, as happens
+/// when an origin fails to start there. Nothing of it blocks, so nothing needs to be waited for.
 struct Executor(Option<Runtime>);
 
 impl Executor {

@@ -1,4 +1,5 @@
-//! The figures of a run as they are kept, compared and drawn: a summary and a row per second, for JSON and CSV.
+//! The figures of a run as they are kept, compared and drawn: a summary and a row per second, for JSON and
+//! CSV.
 //!
 //! `load` and `sim` give the same figures under the same keys; what each means is said in `docs/figures.md`.
 
@@ -6,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+
+use crate::stats::ratio;
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +28,7 @@ pub enum Way {
 pub struct Outcome {
     /// Name of the scenario, or of this side of a comparison.
     pub name: String,
-    /// How it was played.
     pub way: Way,
-    /// The crowd's seed.
     pub seed: u64,
     /// When it began, in microseconds since 1970; `None` in virtual time.
     pub started_us: Option<u64>,
@@ -47,15 +48,12 @@ pub struct Outcome {
 pub struct Second {
     /// Which, from 0.
     pub t: u64,
-    /// Visitors who came.
     pub offered: u64,
     /// Requests sent, of every kind.
     pub requests: u64,
     /// Those for the status document.
     pub polls: u64,
-    /// Requests served.
     pub served: u64,
-    /// Requests that failed.
     pub failed: u64,
     /// Answers that said the room is full.
     pub full: u64,
@@ -89,8 +87,8 @@ pub struct Second {
     pub origin_served: u64,
     /// Requests at the origin at the second's end.
     pub origin_present: u64,
-    /// Mean time that the origin took for what it served, from being sent to the answer (its head, where it goes on), in
-    /// milliseconds.
+    /// Mean time that the origin took for what it served, from being sent to the answer (its head, where it
+    /// goes on), in milliseconds.
     pub origin_response_mean_ms: f64,
     /// The 99th percentile of the same, in milliseconds.
     pub origin_response_p99_ms: f64,
@@ -103,7 +101,6 @@ pub struct Second {
 /// What a gate told of itself at some instant of a real run, and what it had measured by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GateSecond {
-    /// Second of the run.
     pub t: u64,
     /// Capacity it believed in, in cost units per second; 0: unknown.
     pub capacity_rps: f64,
@@ -120,12 +117,20 @@ pub struct GateSecond {
 pub struct DoorSecond {
     /// Which, counted from the start of the run.
     pub t: u64,
-    /// Requests that arrived.
     pub door: u64,
-    /// Requests that were finished.
     pub served: u64,
     /// Requests present at the second's end.
     pub present: u64,
+}
+
+impl Way {
+    /// As it is written: `real` or `sim`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Sim => "sim",
+        }
+    }
 }
 
 impl Outcome {
@@ -147,7 +152,8 @@ impl Outcome {
         self.summarise_door();
     }
 
-    /// Takes over what the gate told, in order of time. A second in which it told nothing has the levels of the one before.
+    /// Takes over what the gate told, in order of time. A second in which it told nothing has the levels of
+    /// the one before.
     pub fn set_gate(&mut self, told: &[GateSecond]) {
         let (mut told, mut last) = (told.iter().peekable(), GateSecond::default());
         for second in &mut self.series {
@@ -167,7 +173,7 @@ impl Outcome {
     pub(crate) fn summarise_door(&mut self) {
         let total: u64 = self.series.iter().map(|second| second.door).sum();
         let most = self.series.iter().map(|second| second.door).max().unwrap_or(0);
-        let mean = crate::tally::ratio(total as f64, self.seconds);
+        let mean = ratio(total as f64, self.seconds);
         self.summary.insert("door_rps_max".into(), most as f64);
         self.summary.insert("door_rps_mean".into(), mean);
     }

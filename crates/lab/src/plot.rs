@@ -1,9 +1,9 @@
 //! Figures as SVG: lines, steps or points over linear or logarithmic axes.
 //!
-//! Only plotters' SVG backend is used, and no text is measured with a font: no system library has a say, and the same
-//! data give the same bytes on every machine. Layout, ticks and legend are done here, because plotters' own charts
-//! guess the width of labels and put the legend upon the data. The backend knows whole pixels only; it is given
-//! tenths of them, and the document scales them down, so that slopes are smooth.
+//! Only plotters' SVG backend is used, and no text is measured with a font: no system library has a say, and
+//! the same data give the same bytes on every machine. Layout, ticks and legend are done here, because
+//! plotters' own charts guess the width of labels and put the legend upon the data. The backend knows whole
+//! pixels only; it is given tenths of them, and the document scales them down, so that slopes are smooth.
 
 use plotters::prelude::*;
 
@@ -39,7 +39,6 @@ pub struct Line {
     pub name: String,
     /// (x, y), x ascending. A point that is not finite, or not positive on a logarithmic axis, is a gap.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
     pub style: Style,
 }
 
@@ -57,15 +56,12 @@ pub struct Line {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// Above it.
     pub title: String,
     /// What x is, with its unit.
     pub x_label: String,
     /// What y is, with its unit.
     pub y_label: String,
-    /// Whether x is logarithmic.
     pub log_x: bool,
-    /// Whether y is logarithmic.
     pub log_y: bool,
     /// The lines, in the legend's order.
     pub lines: Vec<Line>,
@@ -74,8 +70,8 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// The figure as a stand-alone SVG document, `width` by `height` CSS pixels, at least 160 by 120. Its background is
-    /// transparent; its colours follow the reader's preference for light or dark.
+    /// The figure as a stand-alone SVG document, `width` by `height` CSS pixels, at least 160 by 120. Its
+    /// background is transparent; its colours follow the reader's preference for light or dark.
     pub fn svg(&self, width: u32, height: u32) -> String {
         self.document(width, height, &[], true)
     }
@@ -212,7 +208,7 @@ fn draw_line(canvas: &mut Canvas, layout: &Layout, axes: (&Axis, &Axis), line: &
 }
 
 /// The style sheet of figures within a page; see [`Plot::svg`].
-pub(crate) use theme::STYLE;
+pub(crate) use theme::{STYLE, escape};
 
 /// A colour as plotters has it.
 type Colour = RGBColor;

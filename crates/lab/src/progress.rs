@@ -1,8 +1,8 @@
-//! Progress of a run: a line that is written anew on a terminal, a line now and then elsewhere, nothing for programs.
-//! All of it goes to standard error, so that results alone are on standard output.
+//! Progress of a run: a line that is written anew on a terminal, a line now and then elsewhere, nothing for
+//! programs. All of it goes to standard error, so that results alone are on standard output.
 //!
-//! Rates and response times are those of the last few seconds: over the whole run, the worst minute of an hour
-//! would not be seen while it lasts.
+//! Rates and response times are those of the last few seconds: over the whole run, the worst minute of an
+//! hour would not be seen while it lasts.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;

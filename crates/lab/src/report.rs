@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
 use crate::outcome::{Outcome, Way};
 
 mod demo;
@@ -11,48 +13,45 @@ pub(crate) mod units;
 #[cfg(test)]
 mod tests;
 
-pub use demo::{DemoReport, Found, Gated, Millis, Side, Waits};
+pub use demo::{DemoReport, Found, GateEstimate, Gated, Millis, Side, Waits};
 
 /// Widest name of a column; longer ones are cut.
 const MAX_NAME: usize = 24;
-/// Lateness of the bench, at the 99th percentile, beyond which response times are no longer the service's alone: a
-/// tenth of a response time that people do not notice (100 ms; Nielsen, "Response Times: The 3 Important Limits").
+/// Lateness of the bench, at the 99th percentile, beyond which response times are no longer the service's
+/// alone: a tenth of a response time that people do not notice (100 ms; Nielsen, "Response Times: The 3
+/// Important Limits").
 const LATE_MS: f64 = 10.0;
 
 /// The outcomes' figures side by side, one column each, and what must be known to trust them.
 pub fn table(outcomes: &[&Outcome]) -> String {
-    let groups = rows::groups(outcomes);
-    let labels = groups.iter().flat_map(|group| &group.rows).map(|(label, _)| label.chars().count() + 2);
-    let first = labels.max().unwrap_or(0).max(12);
-    let names: Vec<String> = outcomes.iter().map(|o| o.name.chars().take(MAX_NAME).collect()).collect();
-    let widths: Vec<usize> = (0..outcomes.len())
-        .map(|k| {
-            let cells = groups.iter().flat_map(|group| &group.rows).map(|(_, cells)| &cells[k]);
-            cells.chain([&names[k]]).map(|cell| cell.chars().count()).max().unwrap_or(0).max(10)
-        })
-        .collect();
-    let mut out = String::from("\n");
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}", row("", first, &names, &widths));
-    let _ = writeln!(out, "  {}", "─".repeat(first + widths.iter().map(|width| width + 2).sum::<usize>()));
-    for group in &groups {
-        let _ = writeln!(out, "  {}", group.name);
-        for (label, cells) in &group.rows {
-            let _ = writeln!(out, "{}", row(&format!("  {label}"), first, cells, &widths));
-        }
+    let names = outcomes.iter().map(|outcome| outcome.name.chars().take(MAX_NAME).collect());
+    let head = std::iter::once(String::new()).chain(names).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for group in rows::groups(outcomes) {
+        rows.push(vec![group.name.into()]);
+        let of_group = group.rows.into_iter();
+        rows.extend(
+            of_group.map(|(label, cells)| std::iter::once(format!("  {label}")).chain(cells).collect()),
+        );
     }
+    let mut out = format!("\n{}\n", terminal_table(head, rows));
     for warning in outcomes.iter().flat_map(|outcome| warnings(outcome)) {
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "\n  {warning}");
     }
     out
 }
 
-fn row(label: &str, first: usize, cells: &[String], widths: &[usize]) -> String {
-    let mut out = format!("  {label:<first$}");
-    for (cell, width) in cells.iter().zip(widths) {
-        let _ = write!(out, "  {cell:>width$}");
+/// A table for a terminal: the first column to the left, the others to the right, a rule under the head.
+pub(crate) fn terminal_table(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')));
+    table.set_header(head).add_rows(rows);
+    for (k, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((2, 0));
+        column.set_cell_alignment(if k == 0 { CellAlignment::Left } else { CellAlignment::Right });
     }
-    out.trim_end().to_string()
+    table.trim_fmt()
 }
 
 /// What whoever reads the figures must know.

@@ -1,5 +1,5 @@
-//! One language for `load`, `origin`, `sim` and `experiment`: who comes, what for, what the service can take, what
-//! goes wrong. The same file plays over real sockets and in virtual time.
+//! One language for `load`, `origin`, `sim` and `experiment`: who comes, what for, what the service can take,
+//! what goes wrong. The same file plays over real sockets and in virtual time.
 //!
 //! ```text
 //! [arrivals]  when people come            [origin]  what the service can take
@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use tidegate_settings::Settings;
 
-use crate::crowd::replay::{Log, ReplayError};
-use crate::crowd::{Crowd, VisitorMix};
 use crate::dist::Dist;
 use crate::tally::Tally;
 
@@ -40,24 +38,19 @@ pub use read::{Mistakes, keys};
 pub use section::Key;
 pub use spec::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 
-/// A whole scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Short name, for file names and tables.
     pub name: String,
-    /// What it shows.
     pub about: String,
-    /// Same seed, same crowd.
     pub seed: u64,
     /// End of the run, whoever is still there; `None`: until the last visitor has left.
     pub deadline: Option<Duration>,
     /// Where `load` sends, unless the command line says otherwise.
     pub target: Option<String>,
-    /// When people come.
     pub arrivals: Arrivals,
     /// Who they are; at least one.
     pub visitors: Vec<Kind>,
-    /// The service.
     pub origin: OriginSpec,
     /// The gate in front of it; `None`: none.
     pub gate: Option<GateSpec>,
@@ -65,12 +58,10 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
 }
 
-/// When people come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// Stretches of time, one after another.
     Phases {
-        /// How gaps are drawn.
         process: Process,
         /// The stretches; at least one.
         phases: Vec<Phase>,
@@ -97,7 +88,6 @@ pub enum Process {
     Constant,
 }
 
-/// A stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Arrivals per second as a function of the time since the phase began.
@@ -116,20 +106,11 @@ pub enum Shape {
     /// From one rate to another, linearly over the phase.
     Ramp(f64, f64),
     /// A day: `low` at the start, `high` half a period later, a cosine between.
-    Diurnal {
-        /// Least.
-        low: f64,
-        /// Most.
-        high: f64,
-        /// A day's length.
-        period: Duration,
-    },
+    Diurnal { low: f64, high: f64, period: Duration },
 }
 
-/// A kind of visitor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// Its name, in tables.
     pub name: String,
     /// How many of all visitors are of this kind, relative to the others.
     pub weight: f64,
@@ -141,7 +122,6 @@ pub struct Kind {
     pub wait_limit: Dist,
     /// How often somebody tries again after a failure before leaving for good.
     pub retries: u8,
-    /// Pause before trying again.
     pub pause: Dist,
     /// Share who never come back after being told to wait.
     pub no_show: f64,
@@ -157,16 +137,18 @@ pub struct Kind {
     pub cookies: bool,
     /// Whether they ask as browsers do (`Accept: text/html`) or as programs do (`application/json`).
     pub browser: bool,
-    /// Share who, told to wait, send an altered ticket once before their turn (an attack; expected answer: 403).
+    /// Share who, told to wait, send an altered ticket once before their turn (an attack; expected answer:
+    /// 403).
     pub tamper: f64,
     /// Share who, served, show the ticket they have used once more (an attack; expected: not let in).
     pub replay: f64,
     /// Their service level, a `[[tier]]` of the gate; empty: everybody's. Only the simulator knows of it.
     pub tier: String,
-    /// Until when, from the start, the browser goes on in a closed loop; `None`: one visit, and that is it. Not written: it
-    /// follows from the arrivals.
+    /// Until when, from the start, the browser goes on in a closed loop; `None`: one visit, and that is it.
+    /// Not written: it follows from the arrivals.
     pub until: Option<Duration>,
-    /// How it goes on after a session in a closed loop of whole sessions; `None`: there are none. Follows from the arrivals, too.
+    /// How it goes on after a session in a closed loop of whole sessions; `None`: there are none. Follows
+    /// from the arrivals, too.
     pub sessions: Option<Rounds>,
 }
 
@@ -186,7 +168,6 @@ pub enum Follow {
 /// One request of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Method.
     pub method: String,
     /// Path and query. `{n}` stands for a number drawn per request, 0 to 999,999.
     pub path: String,
@@ -194,7 +175,8 @@ pub struct Step {
     pub form: Option<String>,
     /// Time between the answer and the next step.
     pub think: Dist,
-    /// How often it is drawn in a closed loop, relative to the other steps; `None` in all steps: in their order.
+    /// How often it is drawn in a closed loop, relative to the other steps; `None` in all steps: in their
+    /// order.
     pub weight: Option<f64>,
     /// Parts of the page that are requested once it has come. Only the simulator knows of them.
     pub parts: u32,
@@ -202,10 +184,8 @@ pub struct Step {
     pub part: String,
 }
 
-/// The gate in front.
 #[derive(Clone, Debug)]
 pub struct GateSpec {
-    /// Its configuration.
     pub settings: Settings,
     /// The same as TOML, to be written to a file for a real gate.
     pub text: String,
@@ -213,18 +193,14 @@ pub struct GateSpec {
     pub split: bool,
 }
 
-/// Something goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// When, from the start.
     pub at: Duration,
     /// For how long; `Duration::MAX`: for good, but a gate that restarts is back at once.
     pub lasts: Duration,
-    /// What.
     pub what: FaultKind,
 }
 
-/// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// A replica is gone: connections refused, what it worked on lost.
@@ -267,9 +243,10 @@ impl Scenario {
         read::load(path, overrides)
     }
 
-    /// Reads a scenario. `name` stands for the file in messages, and its stem is the name of a scenario that says none;
-    /// paths in it are relative to `dir`. `overrides` are keys that count over what the text says, and their values as
-    /// TOML or bare text: `("arrivals.phase.0.rate", "600")`, `("gate.room.max_wait", "10m")`.
+    /// Reads a scenario. `name` stands for the file in messages, and its stem is the name of a scenario that
+    /// says none; paths in it are relative to `dir`. `overrides` are keys that count over what the text says,
+    /// and their values as TOML or bare text: `("arrivals.phase.0.rate", "600")`, `("gate.room.max_wait",
+    /// "10m")`.
     ///
     /// # Errors
     /// Every mistake in it, each with its line or its override.
@@ -282,8 +259,9 @@ impl Scenario {
         read::parse(text, name, dir, overrides)
     }
 
-    /// What `tidegate load URL --rate RATE --for LASTS` means: `rate` visitors per second, who ask for one page each.
-    /// The URL may name that page. Figures are as they come: [`Scenario::parse`] would have checked them.
+    /// What `tidegate load URL --rate RATE --for LASTS` means: `rate` visitors per second, who ask for one
+    /// page each. The URL may name that page. Figures are as they come: [`Scenario::parse`] would have
+    /// checked them.
     pub fn short(url: &str, rate: f64, lasts: Duration) -> Self {
         let mut kind = Kind::default();
         let path_at = url.find("://").map_or(0, |at| at + 3);
@@ -317,33 +295,5 @@ impl Scenario {
     pub fn tally(&self) -> Tally {
         let measured = self.closed().map(|closed| (closed.measured_from(), closed.ends()));
         Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured)
-    }
-
-    /// Who comes, and when. Reads the log, if one is to be replayed.
-    ///
-    /// # Errors
-    /// The log cannot be played, or nobody would come: a scenario may be one of a service alone.
-    pub fn cast(&self) -> Result<(VisitorMix, Crowd), ReplayError> {
-        let mut kinds = self.visitors.clone();
-        let crowd = match &self.arrivals {
-            Arrivals::Phases { .. } | Arrivals::Closed(_) => {
-                let weights: Vec<f64> = kinds.iter().map(|kind| kind.weight).collect();
-                for kind in &mut kinds {
-                    kind.until = self.closed().map(ClosedLoop::ends);
-                    kind.sessions = self.closed().and_then(|closed| closed.sessions);
-                }
-                Crowd::new(self.seed, &self.arrivals, &weights)
-            }
-            Arrivals::Replay { log, speed } => {
-                let manners = kinds.first().cloned().unwrap_or_default();
-                let mut log = Log::load(log, &manners, kinds.len() as u32)?;
-                kinds.append(&mut log.kinds);
-                Crowd::replay(self.seed, log, *speed)
-            }
-        };
-        match crowd.size_hint_visitors() {
-            Some(0.0) => Err(ReplayError::Nobody),
-            _ => Ok((VisitorMix { kinds }, crowd)),
-        }
     }
 }

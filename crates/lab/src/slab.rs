@@ -1,71 +1,57 @@
-//! Numbered places for things that come and go by the million: a vector with a list of free places.
+//! Numbered slots for things that come and go by the million.
 
-/// A slab. Numbers are reused; who must not mistake a newcomer for who left keeps a generation with it.
-pub(crate) struct Slab<T> {
-    places: Vec<Option<T>>,
-    free: Vec<u32>,
-}
+/// A slab with numbers of 32 bits. Numbers are reused: whoever must not mistake a newcomer for the one who
+/// left keeps a generation with it.
+pub(crate) struct Slab<T>(slab::Slab<T>);
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self(slab::Slab::new())
     }
 }
 
 impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(at) => {
-                self.places[at as usize] = Some(value);
-                at
-            }
-            None => {
-                self.places.push(Some(value));
-                u32::try_from(self.places.len() - 1).expect("four thousand million visitors at once")
-            }
-        }
+        u32::try_from(self.0.insert(value)).expect("fewer than 2^32 at once")
     }
 
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        self.places.get(at as usize)?.as_ref()
+        self.0.get(at as usize)
     }
 
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.places.get_mut(at as usize)?.as_mut()
+        self.0.get_mut(at as usize)
     }
 
-    /// As [`Slab::get_mut`], for who holds a number only as long as the thing is there: anything else is a defect.
+    /// As [`Slab::get_mut`], for a caller who holds a number only as long as the thing is there.
     pub(crate) fn held(&mut self, at: u32) -> &mut T {
-        self.get_mut(at).expect("numbers are given up with their things")
+        &mut self.0[at as usize]
     }
 
-    /// Looks at both ends of these places: a million things do not fit any cache, and misses of memory that do not wait for
-    /// each other cost a tenth of as many one by one. Changes nothing.
+    /// Reads `ends` of these slots, which changes nothing. A million things do not fit any cache; misses that
+    /// do not wait for each other cost a tenth of as many one by one.
     pub(crate) fn look_at(&self, numbers: &[u32], ends: impl Fn(&T) -> u64) {
         let seen = numbers.iter().filter_map(|at| self.get(*at)).fold(0, |seen, thing| seen ^ ends(thing));
-        // Whatever comes of it, it must not be optimised away.
+        // The compiler must not optimise the reads away.
         std::hint::black_box(seen);
     }
 
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
-        let value = self.places.get_mut(at as usize)?.take()?;
-        self.free.push(at);
-        Some(value)
+        self.0.try_remove(at as usize)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.0.len()
     }
 
     /// Takes all that is left.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
-        self.free.clear();
-        std::mem::take(&mut self.places).into_iter().flatten()
+        self.0.drain()
     }
 
-    /// Numbers of the places in use, ascending.
+    /// Numbers of the slots in use, ascending.
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        (0..self.places.len() as u32).filter(|at| self.places[*at as usize].is_some()).collect()
+        self.0.iter().map(|(at, _)| at as u32).collect()
     }
 }
 

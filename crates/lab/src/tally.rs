@@ -1,36 +1,31 @@
 //! What a run of visitors came to: counts, times, and a row per second.
 //!
-//! One type for `load`, over real sockets, and for `sim`, in virtual time: two runs of one scenario are counted by
-//! the same code, so that a difference between them is a difference in what happened. The simulator calls it
-//! millions of times a second; every method is an addition or a few, at an index, and allocates only when a new
-//! second begins.
+//! One type for `load`, over real sockets, and for `sim`, in virtual time: two runs of one scenario are
+//! counted by the same code, so that a difference between them is a difference in what happened. The
+//! simulator calls it millions of times a second; every method is an addition or a few, at an index, and
+//! allocates only when a new second begins.
 //!
 //! Every visitor is counted once, at its end: `offered == done + failed + no_shows + tired + present`. Levels
-//! (waiting, in flight) are kept per second as changes, not as values: the sum of two threads' changes is the change
-//! of both, so that [`Tally::merge`] is exact. Times go to HDR histograms of three digits and fixed size. What each
-//! figure means, and why it is so and not otherwise, is said in `docs/figures.md`.
+//! (waiting, in flight) are kept per second as changes, not as values: the sum of two threads' changes is the
+//! change of both, so that [`Tally::merge`] is exact. Times go to HDR histograms of three digits and fixed
+//! size. What each figure means, and why it is so and not otherwise, is said in `docs/figures.md`.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::visitor_events::{Ask, End, Failure, Noted, SessionEnd};
+use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
-mod kinds;
 mod measured;
-mod merge;
 mod origin;
 mod rows;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use kinds::Kinds;
-pub(crate) use kinds::key as served_key;
 use measured::Measured;
 use origin::Answers;
 use rows::{Bins, Row, Rows};
-pub(crate) use summary::ratio;
 
 /// Longest response time and lag told apart: an hour. What is beyond counts as that.
 const MAX_RESPONSE_US: u64 = 3_600_000_000;
@@ -40,9 +35,7 @@ const MAX_WAIT_MS: u64 = 86_400_000;
 /// Requests that failed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Answered with an error.
     pub refused: u64,
-    /// No connection.
     pub connect: u64,
     /// Connection ended before the answer did.
     pub broken: u64,
@@ -53,9 +46,16 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// All together.
     pub fn total(&self) -> u64 {
         self.refused + self.connect + self.broken + self.patience + self.bench
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.refused += other.refused;
+        self.connect += other.connect;
+        self.broken += other.broken;
+        self.patience += other.patience;
+        self.bench += other.bench;
     }
 
     fn count(&mut self, failure: Failure) {
@@ -72,7 +72,6 @@ impl Failures {
 /// The figures of a run.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Visitors who came.
     pub offered: u64,
     /// Visitors who got everything they came for.
     pub done: u64,
@@ -86,7 +85,6 @@ pub struct Tally {
     pub told: u64,
     /// Visitors in a waiting room now.
     pub waiting: u64,
-    /// Requests under way now.
     pub in_flight: u64,
     /// Requests sent, of every kind.
     pub requests: u64,
@@ -100,7 +98,6 @@ pub struct Tally {
     pub attacks_sent: u64,
     /// Those that were let in.
     pub attacks_let_in: u64,
-    /// Requests that failed.
     pub failures: Failures,
     /// Requests for a page given up by their visitors, as told by [`Tally::gave_up`].
     pub given_up: u64,
@@ -108,11 +105,11 @@ pub struct Tally {
     pub door: u64,
     /// Response times of the requests that were served, in microseconds from the intended send.
     pub response_us: Histogram<u64>,
-    /// Waits of the visitors who were told to wait and served, in milliseconds from arrival to the intended send of
-    /// the request that was served.
+    /// Waits of the visitors who were told to wait and served, in milliseconds from arrival to the intended
+    /// send of the request that was served.
     pub wait_ms: Histogram<u64>,
-    /// How late requests were sent, in microseconds after their intended time: the bench's own fault. It is part of
-    /// the response time; if it is large, so is the error of everything else.
+    /// How late requests were sent, in microseconds after their intended time: the bench's own fault. It is
+    /// part of the response time; if it is large, so is the error of everything else.
     pub lag_us: Histogram<u64>,
     /// When something last happened: an arrival, the end of a request or of a visit.
     pub lasted: Duration,
@@ -137,6 +134,54 @@ struct Sums {
     wait_max_us: u64,
     /// First steps served without a wait.
     at_once: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.response_us += other.response_us;
+        self.given_up_us += other.given_up_us;
+        self.wait_us += other.wait_us;
+        self.response_max_us = self.response_max_us.max(other.response_max_us);
+        self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
+        self.at_once += other.at_once;
+    }
+}
+
+/// Requests served of each kind of visitor, in the scenario's order, by key: shares between classes are told
+/// by it. The kinds of a replayed log, of which there may be very many, are not among them.
+#[derive(Clone, Debug, Default)]
+struct Kinds(Vec<(String, u64)>);
+
+impl Kinds {
+    /// For these names; of a single kind the total tells all.
+    fn new<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> Self {
+        Self(if names.len() < 2 { Vec::new() } else { names.map(|name| (served_key(name), 0)).collect() })
+    }
+
+    #[inline]
+    fn served(&mut self, kind: u32) {
+        if let Some((_, served)) = self.0.get_mut(kind as usize) {
+            *served += 1;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if self.0.is_empty() {
+            self.0.clone_from(&other.0);
+            return;
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|((_, mine), (_, theirs))| *mine += theirs);
+    }
+
+    fn figures(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(key, served)| (key.as_str(), *served as f64))
+    }
+}
+
+/// Under which a kind's figure is kept: what formulas can name.
+pub(crate) fn served_key(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("served_{}", name.chars().map(plain).collect::<String>())
 }
 
 impl Default for Tally {
@@ -176,8 +221,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// An empty one for kinds of these names. Counts apart what is served from one time to another, if they are given: the
-    /// time that a closed loop is measured.
+    /// An empty one for kinds of these names. Counts apart what is served from one time to another, if they
+    /// are given: the time that a closed loop is measured.
     pub fn of<'n>(
         names: impl ExactSizeIterator<Item = &'n str>,
         from_to: Option<(Duration, Duration)>,
@@ -186,7 +231,6 @@ impl Tally {
         Self { kinds: Kinds::new(names), measured, ..Self::default() }
     }
 
-    /// A visitor comes.
     #[inline]
     pub fn arrived(&mut self, at: Duration) {
         self.offered += 1;
@@ -197,12 +241,12 @@ impl Tally {
 
     /// A request that was to be sent at `intended` is put under way at `now`.
     #[inline]
-    pub fn sent(&mut self, ask: Ask, intended: Duration, now: Duration) {
-        let polls = u32::from(ask == Ask::News);
+    pub fn sent(&mut self, ask: RequestKind, intended: Duration, now: Duration) {
+        let polls = u32::from(ask == RequestKind::Status);
         self.requests += 1;
         self.in_flight += 1;
         self.polls += u64::from(polls);
-        self.attacks_sent += u64::from(matches!(ask, Ask::Tampered | Ask::Replayed));
+        self.attacks_sent += u64::from(matches!(ask, RequestKind::Tampered | RequestKind::Replayed));
         self.lag_us.saturating_record(micros(now.saturating_sub(intended)));
         self.row(now, |row| {
             row.requests += 1;
@@ -220,10 +264,11 @@ impl Tally {
         self.row(now, |row| row.in_flight -= 1);
     }
 
-    /// A request for a page that was to be sent at `intended` is given up by its visitor, and so is over: counts
-    /// with the time until then in the response times per second. Left out, the requests that fared worst would
-    /// leave the mean, and a service would look the better the more of its visitors despair. Whoever calls this
-    /// does not call [`Tally::ended`] for the same request; [`Tally::noted`] still follows.
+    /// A request for a page that was to be sent at `intended` is given up by its visitor, and so is over:
+    /// counts with the time until then in the response times per second. Left out, the requests that fared
+    /// worst would leave the mean, and a service would look the better the more of its visitors despair.
+    /// Whoever calls this does not call [`Tally::ended`] for the same request; [`Tally::noted`] still
+    /// follows.
     #[inline]
     pub fn gave_up(&mut self, intended: Duration, now: Duration) {
         self.ended(now);
@@ -237,7 +282,8 @@ impl Tally {
         });
     }
 
-    /// What became of a request. `was_in_room` and `now_in_room`: whether its visitor was waiting before and is after.
+    /// What became of a request. `was_in_room` and `now_in_room`: whether its visitor was waiting before and
+    /// is after.
     #[inline]
     pub fn noted(&mut self, noted: &Noted, was_in_room: bool, now_in_room: bool, now: Duration) {
         match *noted {
@@ -316,12 +362,53 @@ impl Tally {
         self.offered == self.gone() + self.present && self.waiting <= self.present
     }
 
-    /// Requests served per second while anyone waited, over all stretches of time in which somebody did, to 10 ms at
-    /// their ends. Nothing else is left out: neither the ramp at the start of a stretch, nor stragglers at its end.
-    /// `None` if nobody waited.
+    /// Requests served per second while anyone waited, over all stretches of time in which somebody did, to
+    /// 10 ms at their ends. Nothing else is left out: neither the ramp at the start of a stretch, nor
+    /// stragglers at its end. `None` if nobody waited.
     pub fn goodput_while_waiting(&self) -> Option<f64> {
         let (served, seconds) = self.bins.while_waiting();
         (seconds > 0.0).then(|| served as f64 / seconds)
+    }
+
+    /// Adds the figures of another part of the same run, its times counting from the same start: the threads
+    /// of one load. Exactly what one tally of both would hold.
+    pub fn merge(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.no_shows += other.no_shows;
+        self.tired += other.tired;
+        self.told += other.told;
+        self.waiting += other.waiting;
+        self.in_flight += other.in_flight;
+        self.requests += other.requests;
+        self.polls += other.polls;
+        self.served += other.served;
+        self.full += other.full;
+        self.attacks_sent += other.attacks_sent;
+        self.attacks_let_in += other.attacks_let_in;
+        self.failures.add(&other.failures);
+        self.given_up += other.given_up;
+        self.door += other.door;
+        for (mine, theirs) in [
+            (&mut self.response_us, &other.response_us),
+            (&mut self.wait_ms, &other.wait_ms),
+            (&mut self.lag_us, &other.lag_us),
+        ] {
+            mine.add(theirs).expect("histograms of the same bounds");
+        }
+        self.lasted = self.lasted.max(other.lasted);
+        self.present += other.present;
+        self.sums.add(&other.sums);
+        self.rows.merge(&other.rows);
+        self.bins.merge(&other.bins);
+        self.answers.merge(&other.answers);
+        self.kinds.merge(&other.kinds);
+        match (&mut self.measured, &other.measured) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.measured = theirs.clone(),
+            (Some(_), None) => {}
+        }
     }
 
     #[inline]
@@ -352,7 +439,8 @@ impl Tally {
                 self.wait_ms.saturating_record(us / 1000);
                 us
             }
-            // Only the first step is a visitor who comes; the later ones of a session have been let in already.
+            // Only the first step is a visitor who comes; the later ones of a session have been let in
+            // already.
             None if step == 0 => {
                 self.sums.at_once += 1;
                 0

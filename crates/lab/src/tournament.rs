@@ -1,5 +1,5 @@
-//! The tournament of estimators: every law that finds a capacity, in every scenario, over many seeds, in the whole simulator
-//! (visitors, room, gate, estimator, origin).
+//! The tournament of estimators: every law that finds a capacity, in every scenario, over many seeds, in the
+//! whole simulator (visitors, room, gate, estimator, origin).
 //!
 //! ```text
 //!             ┌─► stretch ─► truth    what the origin can serve between its changes, by offline sweep
@@ -7,9 +7,9 @@
 //!             └─► sim, each law, each seed ─► figures ─► medians ─► table, verdicts, plots
 //! ```
 //!
-//! The yardstick is an oracle that knows the best fixed number of requests in flight of each stretch: the one with the highest
-//! goodput among those that keep the mean response time within 1.5 times the unloaded one. Parameters of the laws are fixed
-//! on other seeds than those that are reported ([`Tournament::tune_seeds`]).
+//! The yardstick is an oracle that knows the best fixed number of requests in flight of each stretch: the one
+//! with the highest goodput among those that keep the mean response time within 1.5 times the unloaded one.
+//! Parameters of the laws are fixed on other seeds than those that are reported ([`Tournament::tune_seeds`]).
 //!
 //! Same file, same seeds: the same figures, bit for bit, on any number of threads.
 
@@ -25,16 +25,16 @@ pub mod truth;
 #[cfg(test)]
 mod tests;
 
-/// What is played.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tournament {
     /// Estimators, by the names that `capacity.estimator` knows.
     pub estimators: Vec<String>,
     /// Scenarios, in the order in which they are shown.
-    pub scenarios: Vec<Arena>,
+    pub scenarios: Vec<Setting>,
     /// The seeds that figures are reported on.
     pub seeds: RangeInclusive<u64>,
-    /// The same where all experiments are played, so that one of them does not take as long as all the others.
+    /// The same where all experiments are played, so that one of them does not take as long as all the
+    /// others.
     pub all_seeds: RangeInclusive<u64>,
     /// The seeds on which parameters were fixed; none of them is reported unless asked for.
     pub tune_seeds: RangeInclusive<u64>,
@@ -44,10 +44,9 @@ pub struct Tournament {
 
 /// One scenario of a tournament: the file's own with some keys set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arena {
+pub struct Setting {
     /// Its name: letters, digits and `-`.
     pub name: String,
-    /// What it shows.
     pub about: String,
     /// Keys of the scenario that it sets, as TOML.
     pub set: Vec<(String, String)>,

@@ -5,23 +5,23 @@
 //!            ▼                                                                              ├─► leave
 //!  arrive ─► ask for the page ─► served ─► (used ticket again) ─► think ─► next step ───────┤
 //!            ▲  ▲   │                                                                       │
-//!            │  │   └─► told to wait ─► (no-show: leave) ─► ask for news ◄─┐                │
+//!            │  │   └─► told to wait ─► (no-show: leave) ─► poll status ◄──┐                │
 //!            │  └──── Refresh, Retry-After, reload ◄┘        │   │   │     │ waiting        │
 //!            └── ready, expired, redeemed, full (later) ◄────┘   │   └─────┘                │
 //!                                                                └── ten misses in a row ───┘
 //! ```
 //!
-//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor may
-//! leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket; whatever comes of
-//! it, short of the page, it then goes on waiting as planned.
+//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor
+//! may leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket;
+//! whatever comes of it, short of the page, it then goes on waiting as planned.
 //!
-//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it, thinks and asks for
-//! another (`round.rs`).
+//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it,
+//! thinks and asks for another (`round.rs`).
 //!
-//! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it is this
-//! struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...) is drawn from
-//! its seed each time it matters. Response time counts from the instant a request was meant to be sent, so that
-//! a slow test bench shows as such.
+//! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it
+//! is this struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...)
+//! is drawn from its seed each time it matters. Response time counts from the instant a request was meant to
+//! be sent, so that a slow test bench shows as such.
 
 use std::time::Duration;
 
@@ -37,13 +37,14 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub use crate::visitor_events::{Ask, End, Failure, Noted, SessionEnd};
+pub use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
 use draw::{Draw, Salt};
 use waiting::Told;
 
-/// Time a page gives a request for news. The visitor does not look at it, so patience has no part in it.
-const NEWS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time a page gives a request for the status document. The visitor does not look at it, so patience has no
+/// part in it.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Values of `{n}` in a path.
 const PATH_NUMBERS: u64 = 1_000_000;
 
@@ -52,16 +53,13 @@ const PATH_NUMBERS: u64 = 1_000_000;
 pub enum Next {
     /// Sends a request at this time, never before now.
     Send(Duration),
-    /// Leaves.
     Leave(End),
 }
 
 /// What an outcome leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
-    /// What to count.
     pub noted: Noted,
-    /// What the visitor does.
     pub next: Next,
     /// In a closed loop of sessions: how the present one ended, if it did.
     pub session: Option<SessionEnd>,
@@ -73,8 +71,8 @@ impl Reaction {
     }
 }
 
-/// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the step's
-/// beginning where they are only plans.
+/// One visitor. Times count from the start of the run, in whole microseconds, and in milliseconds from the
+/// step's beginning where they are only plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visitor {
     seed: u64,
@@ -95,8 +93,8 @@ pub struct Visitor {
     failures: u8,
     misses: u8,
     flags: u8,
-    ask: Ask,
-    /// Of a session of a closed loop: some answer was late, or some request failed.
+    ask: RequestKind,
+    /// In a session of a closed loop: some answer was late, or some request failed.
     is_slow: bool,
 }
 
@@ -108,8 +106,8 @@ const IN_ROOM: u8 = 1;
 const TOLD: u8 = 1 << 1;
 /// The request for the page is the one before the visitor's turn.
 const PREMATURE: u8 = 1 << 2;
-/// After a detour comes a request for news, not for the page.
-const RESUME_NEWS: u8 = 1 << 3;
+/// After a detour comes a request for the status document, not for the page.
+const RESUME_POLL: u8 = 1 << 3;
 /// Each of these is done at most once a visit.
 const WAS_EARLY: u8 = 1 << 4;
 const WAS_LATE: u8 = 1 << 5;
@@ -117,9 +115,9 @@ const TAMPERED: u8 = 1 << 6;
 const REPLAYED: u8 = 1 << 7;
 
 impl Visitor {
-    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose steps are drawn, for
-    /// any.
-    pub fn new(person: Person, cast: &VisitorMix) -> Self {
+    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
+    /// steps are drawn, for any.
+    pub fn new(person: Person, mix: &VisitorMix) -> Self {
         let at_us = micros(person.at);
         let mut visitor = Self {
             seed: person.seed,
@@ -134,20 +132,20 @@ impl Visitor {
             failures: 0,
             misses: 0,
             flags: 0,
-            ask: Ask::Page,
+            ask: RequestKind::Page,
             is_slow: false,
         };
-        visitor.step = visitor.drawn_step(visitor.kind_in(cast)).unwrap_or(0);
+        visitor.step = visitor.drawn_step(visitor.kind_in(mix)).unwrap_or(0);
         visitor
     }
 
-    /// Index of its kind in the cast.
+    /// Index of its kind in the mix.
     pub fn kind(&self) -> u32 {
         self.kind
     }
 
     /// What the request under way, or to come, asks for.
-    pub fn ask(&self) -> Ask {
+    pub fn ask(&self) -> RequestKind {
         self.ask
     }
 
@@ -167,40 +165,37 @@ impl Visitor {
     }
 
     /// When the request is given up.
-    pub fn gives_up_at(&self, cast: &VisitorMix) -> Duration {
+    pub fn gives_up_at(&self, mix: &VisitorMix) -> Duration {
         let patience = match self.ask {
-            Ask::News => NEWS_TIMEOUT,
-            _ => self.sample(&self.kind_in(cast).patience, Salt::Patience, 0),
+            RequestKind::Status => STATUS_TIMEOUT,
+            _ => self.sample(&self.kind_in(mix).patience, Salt::Patience, 0),
         };
         self.at().saturating_add(patience)
     }
 
-    /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the step. Also
-    /// tells which character of a ticket is altered.
+    /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the
+    /// step. Also tells which character of a ticket is altered.
     pub fn path_number(&self) -> u32 {
         (rand::RngCore::next_u64(&mut self.draw(Salt::Path, u16::from(self.step))) % PATH_NUMBERS) as u32
     }
 
     /// The outcome of the request under way, at `now`.
-    pub fn receive(
-        &mut self,
-        cast: &VisitorMix,
-        outcome: Result<Answer, Failure>,
-        now: Duration,
-    ) -> Reaction {
-        let kind = self.kind_in(cast);
-        if !self.has(PREMATURE) && matches!(self.ask, Ask::Page | Ask::News) {
+    pub fn receive(&mut self, mix: &VisitorMix, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
+        let kind = self.kind_in(mix);
+        if !self.has(PREMATURE) && matches!(self.ask, RequestKind::Page | RequestKind::Status) {
             // Detours and attacks change nothing else: not even when the page asks next.
             self.turn = self.turn.wrapping_add(1);
         }
         let reaction = match self.ask {
-            Ask::Page => self.asked_for_the_page(kind, outcome, now),
-            Ask::News => match outcome {
-                Ok(Answer::News(news)) => Reaction::new(Noted::Nothing, self.told_news(kind, news, now)),
+            RequestKind::Page => self.asked_for_the_page(kind, outcome, now),
+            RequestKind::Status => match outcome {
+                Ok(Answer::Status(status)) => {
+                    Reaction::new(Noted::Nothing, self.told_status(kind, status, now))
+                }
                 Ok(_) => self.missed(kind, Failure::Refused, now),
                 Err(failure) => self.missed(kind, failure, now),
             },
-            Ask::Tampered | Ask::Replayed => {
+            RequestKind::Tampered | RequestKind::Replayed => {
                 let noted = match outcome {
                     Ok(answer) => judge_attack(answer),
                     Err(failure) => Noted::Failed(failure),
@@ -212,9 +207,13 @@ impl Visitor {
     }
 
     /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
-    pub fn skip_attack(&mut self, cast: &VisitorMix, now: Duration) -> Reaction {
-        let kind = self.kind_in(cast);
-        assert!(matches!(self.ask, Ask::Tampered | Ask::Replayed), "asked for {:?}", self.ask);
+    pub fn skip_attack(&mut self, mix: &VisitorMix, now: Duration) -> Reaction {
+        let kind = self.kind_in(mix);
+        assert!(
+            matches!(self.ask, RequestKind::Tampered | RequestKind::Replayed),
+            "asked for {:?}",
+            self.ask
+        );
         let reaction = Reaction::new(Noted::Nothing, self.after_attack(kind, now));
         self.in_the_round(kind, reaction, now)
     }
@@ -233,16 +232,16 @@ impl Visitor {
             Ok(Answer::Wait { .. } | Answer::TurnedAway { .. }) if premature => {
                 return Reaction::new(Noted::Nothing, self.resume(kind, now));
             }
-            Ok(Answer::Wait { news, after, refresh, poll, full }) => {
-                let told = Told { news, after, refresh, poll, full };
+            Ok(Answer::Wait { has_status, after, refresh, poll, full }) => {
+                let told = Told { has_status, after, refresh, poll, full };
                 return self.told_to_wait(kind, told, now);
             }
             // A browser's page tries again by itself; a client of a closed loop has been refused its session.
             Ok(Answer::TurnedAway { after, refresh }) if kind.sessions.is_none() => {
-                let told = Told { news: false, after, refresh, poll: None, full: true };
+                let told = Told { has_status: false, after, refresh, poll: None, full: true };
                 return self.told_to_wait(kind, told, now);
             }
-            Ok(Answer::News(_) | Answer::Refused(_) | Answer::TurnedAway { .. }) => Failure::Refused,
+            Ok(Answer::Status(_) | Answer::Refused(_) | Answer::TurnedAway { .. }) => Failure::Refused,
             Err(failure) => failure,
         };
         let next = if premature { self.resume(kind, now) } else { self.failed(kind, failure, now) };
@@ -263,7 +262,7 @@ impl Visitor {
         let again = had_place && !self.has(REPLAYED) && self.draw(Salt::Replay, 0).chance(kind.replay);
         let next = if again {
             self.set(REPLAYED, true);
-            self.send(Ask::Replayed, now)
+            self.send(RequestKind::Replayed, now)
         } else {
             self.next_step(kind, now)
         };
@@ -279,7 +278,7 @@ impl Visitor {
                 self.step = step;
                 self.since_us = micros(at);
                 (self.told_ms, self.wait_ms, self.failures, self.misses) = (0, 0, 0, 0);
-                self.send(Ask::Page, at)
+                self.send(RequestKind::Page, at)
             }
             _ => Next::Leave(End::Done),
         }
@@ -294,14 +293,14 @@ impl Visitor {
         if self.is_too_long(kind, at) {
             return Next::Leave(End::Tired);
         }
-        self.send(Ask::Page, at)
+        self.send(RequestKind::Page, at)
     }
 
     fn after_attack(&mut self, kind: &Kind, now: Duration) -> Next {
-        if self.ask == Ask::Tampered { self.resume(kind, now) } else { self.next_step(kind, now) }
+        if self.ask == RequestKind::Tampered { self.resume(kind, now) } else { self.next_step(kind, now) }
     }
 
-    fn send(&mut self, ask: Ask, at: Duration) -> Next {
+    fn send(&mut self, ask: RequestKind, at: Duration) -> Next {
         self.ask = ask;
         self.at_us = micros(at);
         Next::Send(self.at())
@@ -332,15 +331,16 @@ impl Visitor {
         self.draw(Salt::Jitter, self.turn).unit()
     }
 
-    fn kind_in<'c>(&self, cast: &'c VisitorMix) -> &'c Kind {
-        &cast.kinds[self.kind as usize]
+    fn kind_in<'c>(&self, mix: &'c VisitorMix) -> &'c Kind {
+        &mix.kinds[self.kind as usize]
     }
 }
 
-/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a check and
-/// not for want of a queue can be said because a gate in one process answers both kinds of ticket with 403 and 409
-/// even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with a new one if there is room,
-/// and no visitor can tell whether others would have had to wait: a redirect proves nothing.
+/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a
+/// check and not for want of a queue can be said because a gate in one process answers both kinds of ticket
+/// with 403 and 409 even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with
+/// a new one if there is room, and no visitor can tell whether others would have had to wait: a redirect
+/// proves nothing.
 fn judge_attack(answer: Answer) -> Noted {
     match answer {
         Answer::Served => Noted::Attack { repelled: false },
@@ -349,7 +349,7 @@ fn judge_attack(answer: Answer) -> Noted {
         }
         Answer::Refused(300..=399) => Noted::Nothing,
         // An error of the service behind the gate, perhaps.
-        Answer::Refused(_) | Answer::News(_) => Noted::Failed(Failure::Refused),
+        Answer::Refused(_) | Answer::Status(_) => Noted::Failed(Failure::Refused),
     }
 }
 

@@ -1,27 +1,25 @@
-//! The words between a visitor, whoever plays it (over sockets or in virtual time), and the tally: what is asked,
-//! what became of it, how a visit ends.
+//! Types that a visitor, its player (over sockets or in virtual time) and the tally share: requests, their
+//! outcomes, how a visit ends.
 
 use std::time::Duration;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum RequestKind {
     /// What the visitor came for.
     Page,
     /// The status document of the waiting room.
-    News,
+    Status,
     /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
     Tampered,
     /// The page, with the ticket that has just been used: an attack. A redirect in answer is not followed.
     Replayed,
 }
 
-/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// Answered with an error, or with something that made no sense.
     Refused,
-    /// No connection.
     Connect,
     /// The connection ended before the answer did.
     Broken,
@@ -31,7 +29,6 @@ pub enum Failure {
     Bench,
 }
 
-/// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every step of the session was served.
@@ -60,9 +57,8 @@ pub enum SessionEnd {
 /// What is worth counting about an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Nothing: news, the same place again, an attack whose outcome proves nothing.
+    /// Nothing: a status document, the same place again, an attack whose outcome proves nothing.
     Nothing,
-    /// A step was served.
     Served {
         /// Which, from 0.
         step: u8,
@@ -75,20 +71,17 @@ pub enum Noted {
         /// The step's beginning: when its first request was meant to be sent.
         waited_since: Duration,
     },
-    /// The visitor got a place in the waiting room.
+    /// The visitor got a position in the waiting room.
     ToldToWait {
         /// How long it will take, if the room says so.
         wait: Option<Duration>,
         /// The step's beginning, as in `Served`.
         at: Duration,
     },
-    /// The room had no place.
     ToldFull,
-    /// A request failed.
     Failed(Failure),
     /// An attack was decided: answered by the page, or as waiting rooms answer.
     Attack {
-        /// Not let in.
         repelled: bool,
     },
 }

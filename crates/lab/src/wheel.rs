@@ -1,8 +1,8 @@
 //! Timers by the microsecond, in exact order: by time, and among equal times by insertion.
 //!
-//! A radix queue (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest path problem", J. ACM 37, 1990)
-//! over digits of six bits. `base` is the time popped last. An entry lies at the level of the highest digit in which
-//! its time differs from `base`, in the slot of its own digit there:
+//! A radix queue (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest path problem", J. ACM
+//! 37, 1990) over digits of six bits. `base` is the time popped last. An entry lies at the level of the
+//! highest digit in which its time differs from `base`, in the slot of its own digit there:
 //!
 //! ```text
 //!  level 2   64 slots of 4,096 µs      a slot holds a list in order of insertion and knows its earliest time
@@ -10,20 +10,22 @@
 //!  level 0   64 slots of 1 µs          one slot, one instant: its list is the order to pop
 //! ```
 //!
-//! When level 0 is empty, the first slot of the lowest level in use is dealt out to the levels below; they are
-//! empty then, and dealing keeps the order, so equal times stay in order of insertion without a sequence number or
-//! a sort. An entry moves at most once per level: a push and its pop cost O(1) of the number of entries. Since only a
-//! pop deals, and slots know their earliest time, a look at the next time is free and later, earlier pushes stay possible.
+//! When level 0 is empty, the first slot of the lowest level in use is dealt out to the levels below; they
+//! are empty then, and dealing keeps the order, so equal times stay in order of insertion without a sequence
+//! number or a sort. An entry moves at most once per level: a push and its pop cost O(1) of the number of
+//! entries. Since only a pop deals, and slots know their earliest time, a look at the next time is free and
+//! later, earlier pushes stay possible.
 //!
-//! Lists are chains of blocks from one arena, reused last in first out: an entry takes 16 bytes for `T = u32`, there is
-//! no allocation once the arena is as large as the fullest moment, and dealing reads memory in sequence. Rejected: a
-//! binary heap (a cache miss per level of a large heap, and a sequence number for the order), a calendar queue (its bucket
-//! width must be tuned to the load, and a flash crowd changes it by four orders of magnitude), a `Vec` per slot (keeps
-//! the capacity of the fullest moment of every slot).
+//! Lists are chains of blocks from one arena, reused last in first out: an entry takes 16 bytes for `T =
+//! u32`, there is no allocation once the arena is as large as the fullest moment, and dealing reads memory in
+//! sequence. Rejected: a binary heap (a cache miss per level of a large heap, and a sequence number for the
+//! order), a calendar queue (its bucket width must be tuned to the load, and a flash crowd changes it by four
+//! orders of magnitude), a `Vec` per slot (keeps the capacity of the fullest moment of every slot).
 //!
-//! Measured (`cargo bench -p tidegate-lab --bench wheel`, two cores shared with other work): a pop and a push with 10^6 entries
-//! spread over 60 s take 91 ns, `std::collections::BinaryHeap` 1,880 ns; with 10^5 over 1 s 46 and 152, with 1,000 70 and 69.
-//! With the arena in one vector and the cores to itself it was 57 and 1,161, 28 and 98, 33 and 37.
+//! Measured (`cargo bench -p tidegate-lab --bench wheel`, two cores shared with other work): a pop and a push
+//! with 10^6 entries spread over 60 s take 91 ns, `std::collections::BinaryHeap` 1,880 ns; with 10^5 over 1 s
+//! 46 and 152, with 1,000 70 and 69. With the arena in one vector and the cores to itself it was 57 and
+//! 1,161, 28 and 98, 33 and 37.
 
 /// Bits of a digit. Six let one word say which slots of a level are in use.
 const BITS: u32 = 6;
@@ -33,7 +35,6 @@ const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
 const BLOCK: usize = 32;
 /// What lies below this level is due soon: within 64 x 64 us.
 const SOON: usize = 2;
-/// No block.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -57,7 +58,8 @@ pub struct Wheel<T> {
     free: u32,
 }
 
-/// A list of entries: the blocks `head` to `tail`, from entry `first` of the head to before entry `end` of the tail.
+/// A list of entries: the blocks `head` to `tail`, from entry `first` of the head to before entry `end` of
+/// the tail.
 #[derive(Clone, Copy)]
 struct Slot {
     earliest: u64,
@@ -95,12 +97,12 @@ impl<T: Copy> Wheel<T> {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Sets a timer. A time before the one popped last counts as that: it is due now, after what was due before.
+    /// Sets a timer. A time before the one popped last counts as that: it is due now, after what was due
+    /// before.
     pub fn push(&mut self, at_us: u64, item: T) {
         self.place(at_us.max(self.base), item);
         self.len += 1;
@@ -117,8 +119,9 @@ impl<T: Copy> Wheel<T> {
         self.pop_with(|_| {})
     }
 
-    /// As [`Wheel::pop`]; first tells which entries have come within 4 ms or 64 us of being due, in no particular order, and
-    /// not those that were set for so soon. Their owner may fetch from memory what they stand for, all at once.
+    /// As [`Wheel::pop`]; first tells which entries have come within 4 ms or 64 us of being due, in no
+    /// particular order, and not those that were set for so soon. Their owner may fetch from memory what they
+    /// stand for, all at once.
     #[inline]
     pub fn pop_with(&mut self, soon: impl FnMut(T)) -> Option<(u64, T)> {
         let (mut level, mut slot) = self.lowest()?;
@@ -178,8 +181,8 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Reads a block that is soon to be dealt, all its lines at once: it was filled long ago and is in no cache, and misses
-    /// that do not wait for each other overlap.
+    /// Reads a block that is soon to be dealt, all its lines at once: it was filled long ago and is in no
+    /// cache, and misses that do not wait for each other overlap.
     fn look_at(&self, block: u32) {
         if let Some(entries) = self.blocks.get(block as usize) {
             let seen = entries.iter().step_by(2).fold(0, |seen, entry| seen ^ entry.0);
@@ -188,7 +191,6 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Returns the level.
     fn place(&mut self, at: u64, item: T) -> usize {
         let level = ((at ^ self.base) | 1).ilog2() / BITS;
         let slot = (at >> (level * BITS)) as usize % SLOTS;

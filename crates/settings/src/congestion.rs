@@ -1,29 +1,28 @@
-//! `[[detector]]` and `[[rule]]`: what may be congested, and what follows (docs/rules.md).
+//! `[[detector]]` and `[[rule]]`: what may be congested, and what is then done (docs/rules.md).
 
 use std::time::Duration;
 
 use tidegate_core::detect::{
     AdaptiveConfig, Common, Counted, Criterion, JudgeConfig, Limit, MAX_FIGURE, Sampling, SourceId, Statistic,
 };
+use tidegate_core::policies::TierId;
 use tidegate_core::rules::OnUnknown;
 use tidegate_core::units::{ClassId, Rate};
 
-use super::declare::{Block, Key, Kind, Section, Tune, join};
-use super::kinds::net::{ANY_CLASS_NAME, NAME, PATH_GLOB, Text, text};
-use super::kinds::quantity::{Count, Number, Portion, span, span_or_zero};
+use super::Settings;
+use super::condition::{Condition, Names};
+use super::exposition::Pattern;
+use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
+use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named};
-use super::read::Reader;
-use super::tree::{Node, Table};
-
-const S: u64 = 1_000;
-const HOUR: u64 = 3_600 * S;
-const DAY: u64 = 24 * HOUR;
+use super::mistake::{MAX_MISTAKES, did_you_mean};
+use super::read::{Reader, item_path};
 
 const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Longest condition, in bytes: what a person writes and reads is shorter, and parsing is bounded.
+/// Longest condition, in bytes: people write shorter ones, and the time to parse is bounded.
 pub const MAX_CONDITION: usize = 2_000;
 
 /// What a detector looks at: the criteria of WAC 3.1.
@@ -42,7 +41,7 @@ pub enum Watched {
     Sessions,
     /// (g) A figure of a host.
     Host,
-    /// (h) What another application says.
+    /// (h) A figure that another application sends.
     Signal,
 }
 
@@ -58,21 +57,21 @@ impl Named for Watched {
     ];
 }
 
-/// What a rule does with the requests it is for: the policies of WAC 3.2.
+/// What a rule does with the requests it applies to: the policies of WAC 3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Then {
-    /// (a) to (d).
+    /// Refuse them: (a) to (d).
     #[default]
     Refuse,
-    /// Beyond a rate.
+    /// Refuse those beyond a rate.
     Limit,
-    /// (e)
+    /// Send one of several equal requests to the origin and its answer to all: (e).
     Multicast,
-    /// (f)
+    /// Ask an application: (f).
     Ask,
-    /// To the waiting room.
+    /// Send them to the waiting room.
     Room,
-    /// A lighter URL.
+    /// Serve a lighter URL instead.
     Reroute,
 }
 
@@ -87,7 +86,7 @@ impl Named for Then {
     ];
 }
 
-/// Whose requests a rule is for.
+/// To whose requests a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Visitors {
     /// Everybody's.
@@ -104,20 +103,20 @@ impl Named for Visitors {
 /// How a refusal is carried out: WAC 3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum How {
-    /// (a)
+    /// An answer for programs: (a).
     #[default]
     Answer,
-    /// (b)
+    /// A lighter URL: (b).
     Lighter,
-    /// (c)
+    /// The "overloaded" page: (c).
     Page,
-    /// (d)
+    /// The connection is closed without an answer: (d).
     Close,
-    /// (d)
+    /// The connection is reset without an answer: (d).
     Reset,
-    /// (e)
+    /// The connection ends after the responses under way: (e).
     End,
-    /// (f)
+    /// The responses under way are cut off: (f).
     Stop,
 }
 
@@ -138,7 +137,7 @@ impl Named for OnUnknown {
         &[("ignore", Self::Ignore), ("hold", Self::Hold), ("apply", Self::Apply)];
 }
 
-/// The name of a detector, which stands in conditions.
+/// The name of a detector. Conditions use it as a field of CEL.
 const DETECTOR_NAME: Text =
     text("a name of 1 to 64 letters, digits and \"_\", beginning with a letter", |s| {
         let fine = |s: &str| {
@@ -150,31 +149,11 @@ const DETECTOR_NAME: Text =
     });
 
 /// Words of CEL that cannot name a field.
+const CEL_WORDS: &str = "true false null in as break const continue else for function if import let loop package namespace \
+                         return var void while";
+
 fn is_cel_word(s: &str) -> bool {
-    matches!(
-        s,
-        "true"
-            | "false"
-            | "null"
-            | "in"
-            | "as"
-            | "break"
-            | "const"
-            | "continue"
-            | "else"
-            | "for"
-            | "function"
-            | "if"
-            | "import"
-            | "let"
-            | "loop"
-            | "package"
-            | "namespace"
-            | "return"
-            | "var"
-            | "void"
-            | "while"
-    )
+    CEL_WORDS.split_ascii_whitespace().any(|word| word == s)
 }
 
 /// Where a host's figures come from.
@@ -192,96 +171,89 @@ const SOURCE: Text = text("\"\" (this host), or a URL like \"http://10.0.0.5:910
     }
 });
 
-/// The name of a figure; which ones there are depends on the detector.
+/// The name of a figure. Which ones there are depends on the detector.
 const FIGURE: Text = text("the name of a figure, or \"\"", |s| {
     if s.len() <= 512 && !s.chars().any(char::is_control) { Ok(()) } else { Err(None) }
 });
 
-/// A condition; what is in it is checked when all detectors are known.
+/// A condition. It is parsed later, when all detectors are known.
 const CONDITION: Text =
     text("a condition in CEL like `levels.cpu == \"red\"`, or \"\"", |s| match s.len() <= MAX_CONDITION {
         true => Ok(()),
         false => Err(Some(format!("At most {MAX_CONDITION} bytes."))),
     });
 
-/// A name of something configured elsewhere.
-const REFERENCE: Text = text("a name, or \"\"", |s| if s.is_empty() { Ok(()) } else { (NAME.check)(s) });
-
-const CLASS: Text =
-    text("the name of a class, or \"\"", |s| if s.is_empty() { Ok(()) } else { (ANY_CLASS_NAME.check)(s) });
-
 section! {
     /// Detectors: what may be congested (docs/rules.md). Each has a level: green, orange, red or unknown.
     pub struct Detector {
         /// Its name in rules, metrics and the API.
         name: String = String::new() => DETECTOR_NAME;
-        /// What it looks at: requests per second ("request-rate", of all or of `class`), connections accepted per second
+        /// What it measures: requests per second ("request-rate", of all or of `class`), connections accepted per second
         /// ("connection-rate"), response times in seconds ("response-time", of all or of `class`), open connections, sessions, a
-        /// figure of a host, or what another application says (`PUT /v1/signals/NAME`).
+        /// figure of a host, or a figure that another application sends (`PUT /v1/signals/NAME`).
         kind: Watched = Watched::RequestRate => Choice;
-        /// Of "request-rate" and "response-time": only this class; empty: all.
-        class: String = String::new() => CLASS;
+        /// Of "request-rate" and "response-time": only this class; empty: all classes.
+        class: String = String::new() => CLASS_OR_NONE;
         /// Of "response-time": "mean", "deviation", or a percentile like "p95". Of "host": "cpu", "memory" (shares, 0 to 1) or
         /// "load" (per processor); of a `source` in Prometheus's text form also any metric, like
         /// `node_filesystem_avail_bytes{mountpoint="/"}` (series that match are added up; a `_total` is taken per second); of a
-        /// `source` in JSON a pointer, like "/workers/busy". Empty: "p95", or "cpu".
+        /// `source` in JSON a pointer, like "/workers/busy". Empty: "p95" or "cpu".
         figure: String = String::new() => FIGURE;
-        /// Of "host": where its figures come from: this host, a node_exporter, or any URL that answers JSON.
+        /// Of "host": the source of its figures: this host, a node_exporter, or any URL that answers JSON.
         source: String = String::new() => SOURCE;
-        /// Of "host": between two looks at the source.
+        /// Of "host": time between two readings of the source.
         every: Duration = secs(2) => span(100, HOUR);
         /// Of "host": how long an answer of the source may take.
         timeout: Duration = secs(1) => span(10, 30 * S);
-        /// Of "host", "signal" and "response-time": how long what was said last holds; after that the level is unknown.
+        /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level is unknown.
         time_to_live: Duration = secs(15) => span(100, DAY);
-        /// Over which the past fades: what is that old counts 1/e of what is new. Not of "signal".
+        /// Time constant of the average: a figure of that age counts 1/e of a new one. Not of "signal".
         period: Duration = secs(2) => span_or_zero(100, HOUR);
-        /// From here on it is orange; 0: never.
+        /// The level is orange from this figure on; 0: never.
         orange: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// From here on it is red. Below `orange`: less is worse. With `adaptive`: red is never above; 0: no bound. A "signal"
-        /// without either is orange from 0.5 and red from 1 on.
+        /// The level is red from this figure on. If it is below `orange`, lower figures are worse. With `adaptive`: upper bound of
+        /// the learned threshold; 0: no bound. A "signal" without `orange` and `red` is orange from 0.5 and red from 1 on.
         red: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// A level is left when the figure is this much below its threshold, as a share of it,
+        /// The level falls when the figure is this much below the threshold, as a share of the threshold, for the time `calm`.
         hysteresis: f64 = 0.1 => Portion;
-        /// and has been for so long.
+        /// How long the figure must be below the threshold before the level falls.
         calm: Duration = secs(5) => span_or_zero(100, HOUR);
-        /// The threshold is learned: red is the smoothed mean and so many deviations (TCP: 4), orange half as far; 0: it is
-        /// given. While it is red nothing is learned.
+        /// The threshold is learned: red is the smoothed mean plus this many deviations (TCP: 4), orange half as far; 0: the
+        /// threshold is given. Nothing is learned while the level is red.
         adaptive: f64 = 0.0 => Number(0.0..=100.0);
-        /// Over which the past fades for the learned threshold; there is none before an eighth of it has been seen.
+        /// Time constant of the learned threshold. There is no threshold in the first eighth of this time.
         learn: Duration = secs(600) => span(S, 30 * DAY);
-        /// A learned red is never below.
+        /// Lower bound of the learned threshold.
         floor: f64 = 0.0 => Number(0.0..=MAX_FIGURE);
-        /// The figure is checked once in so many events of its kind (requests, connections, sessions, readings), and once a
-        /// second.
+        /// The figure is checked once in so many events (requests, connections, sessions or readings), and once a second.
         sample: u32 = 1 => Count(1..=1_000_000);
-        /// Instead: at most so many times a second, whatever the load; 0: `sample` says.
+        /// The figure is checked at most so many times a second, whatever the load; 0: as `sample` says.
         checks_per_second: f64 = 0.0 => Number(0.0..=10.0);
     }
 }
 
 section! {
-    /// Rules: what is done with which requests, and when (docs/rules.md). Of the rules in force the one with the highest
-    /// priority comes first, of equals the first in the file.
+    /// Rules: what is done with which requests, and when (docs/rules.md). Of the rules in force, the one with the highest
+    /// priority is applied first; among equals, the first in the file.
     pub struct Rule [tunable] {
         /// Its name in metrics, logs and the API.
         [fixed] name: String = String::new() => NAME;
         /// The condition in CEL, over `levels`, `figures` and `time`.
         [fixed] when: String = String::new() => CONDITION;
-        /// It ends when this holds and `when` does not; empty: when `when` does not hold.
+        /// The rule ends when this holds and `when` does not; empty: when `when` does not hold.
         [fixed] until: String = String::new() => CONDITION;
-        /// How long it is in force at least.
+        /// Least time for which the rule is in force.
         hold: Duration = secs(5) => span_or_zero(100, DAY);
-        /// What is done: "refuse", "limit" (what is beyond `rate` is refused), "multicast" (one request per URL and `period` goes
-        /// to the origin, its answer to all who asked), "ask" (an application's verdict), "room" (to the waiting room) or
+        /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per URL and `period` goes
+        /// to the origin, its answer to all who asked), "ask" (an application decides), "room" (to the waiting room) or
         /// "reroute" (a lighter URL instead).
         [fixed] then: Then = Then::Refuse => Choice;
-        /// Whose requests: everybody's ("all"), or those that would begin a session ("new"): it is not admitted. With
-        /// room.unit = "request" there are no sessions and all are new.
+        /// Whose requests: of all visitors ("all"), or only requests that would begin a session ("new"). With
+        /// room.unit = "request" there are no sessions and all requests are new.
         [fixed] visitors: Visitors = Visitors::All => Choice;
-        /// Only requests of these classes; none: of all.
-        [fixed] class: Vec<String> = Vec::new() => List(ANY_CLASS_NAME);
-        /// Only these URLs; none: all.
+        /// Only requests of these classes; empty: of all.
+        [fixed] class: Vec<String> = Vec::new() => List(CLASS_NAME);
+        /// Only these URLs; empty: all.
         [fixed] urls: Vec<String> = Vec::new() => List(PATH_GLOB);
         /// Never these URLs.
         [fixed] except: Vec<String> = Vec::new() => List(PATH_GLOB);
@@ -290,31 +262,31 @@ section! {
         /// Of "multicast": how long an answer is given to others.
         period: Duration = secs(1) => span(100, HOUR);
         /// Of "ask": the application.
-        [fixed] application: String = String::new() => REFERENCE;
+        [fixed] application: String = String::new() => NAME_OR_NONE;
         /// Of "reroute", and of `action = "lighter"`: the lighter URL.
-        [fixed] to: String = String::new() => REFERENCE;
+        [fixed] to: String = String::new() => NAME_OR_NONE;
         /// Of "limit": cost units per second.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
         /// How a refusal is carried out: "answer" (for programs), "lighter" (a lighter URL), "page" (the "overloaded" page),
-        /// "close" or "reset" (the connection, without an answer), "end" (the connection ends after what is being answered), "stop"
-        /// (what is being answered is cut off).
+        /// "close" or "reset" (the connection, without an answer), "end" (the connection, after the responses under way), "stop"
+        /// (the responses under way are cut off).
         [fixed] action: How = How::Answer => Choice;
         /// The status of "answer" and "page".
         status: u16 = 503 => Count(400..=599);
-        /// Higher comes first.
+        /// Higher is applied first.
         priority: u8 = 100 => Count(0..=255);
-        /// What it means that a condition depends on something unknown: "ignore" (the rule does not count on it), "hold" (the rule
-        /// stays as it is) or "apply" (the worst is supposed).
+        /// What an unknown condition means: "ignore" (it does not hold), "hold" (the rule stays as it is) or "apply" (the worst is
+        /// assumed).
         unknown: OnUnknown = OnUnknown::Ignore => Choice;
-        /// Off, it never holds.
+        /// Off: the rule is never in force.
         enabled: bool = true => Flag;
-        /// It is decided and counted, but nothing is done.
+        /// Decisions are made and counted, but not carried out.
         shadow: bool = false => Flag;
     }
 }
 
 impl Detector {
-    /// Of response times: which figure of them; `None`: there is no such figure.
+    /// The figure of response times; `None`: there is no such figure.
     pub fn statistic(&self) -> Option<Statistic> {
         match self.figure.as_str() {
             "" => Some(Statistic::Quantile(0.95)),
@@ -329,16 +301,11 @@ impl Detector {
         }
     }
 
-    /// What it looks at, given its place among all and the classes by id.
-    pub fn criterion(&self, place: SourceId, classes: &[&str]) -> Criterion {
-        // A class that is not there has been a mistake before; this one is nobody's.
-        let class = || {
-            classes
-                .iter()
-                .position(|name| *name == self.class)
-                .map_or(ClassId(u8::MAX), |id| ClassId(id as u8))
-        };
-        let class = (!self.class.is_empty()).then(class);
+    /// What it measures, given its own id and the names of the classes by id.
+    pub fn criterion(&self, id: SourceId, classes: &[&str]) -> Criterion {
+        // Unknown names were already rejected by the settings check; no class has the id used for them.
+        let class_id = || classes.iter().position(|name| *name == self.class).map_or(u8::MAX, |at| at as u8);
+        let class = (!self.class.is_empty()).then(|| ClassId(class_id()));
         match self.kind {
             Watched::RequestRate => {
                 class.map_or(Criterion::RequestRate(Counted::Requests), Criterion::ClassRate)
@@ -349,12 +316,12 @@ impl Detector {
             }
             Watched::Connections => Criterion::Connections,
             Watched::Sessions => Criterion::Sessions,
-            Watched::Host => Criterion::Host(place),
-            Watched::Signal => Criterion::Signal(place),
+            Watched::Host => Criterion::Host(id),
+            Watched::Signal => Criterion::Signal(id),
         }
     }
 
-    /// How it looks.
+    /// How it measures and judges.
     pub fn common(&self) -> Common {
         let some = |threshold: f64| Some(threshold).filter(|threshold| *threshold > 0.0);
         let limit = if self.adaptive > 0.0 {
@@ -369,7 +336,7 @@ impl Detector {
         } else {
             Limit::Fixed { orange: some(self.orange), red: self.red }
         };
-        // A command is taken back at once: neither band nor calm.
+        // The application's word counts at once: neither hysteresis nor calm.
         let is_command = self.kind == Watched::Signal;
         Common {
             period: self.period,
@@ -384,5 +351,178 @@ impl Detector {
             },
             time_to_live: self.time_to_live,
         }
+    }
+}
+
+impl Settings {
+    /// Names of service levels, by id less one: id 0 is the level `default`.
+    pub fn tier_names(&self) -> Vec<&str> {
+        self.tier.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    /// Names of lighter URLs, by id.
+    pub fn lighter_names(&self) -> Vec<&str> {
+        self.lighter.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    /// Names of applications that may be asked, by id.
+    pub fn application_names(&self) -> Vec<&str> {
+        self.application.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    /// The service level of this name.
+    pub fn tier_id(&self, name: &str) -> Option<TierId> {
+        let at = self.tier_names().iter().position(|known| *known == name)?;
+        u8::try_from(at + 1).ok().map(TierId)
+    }
+
+    /// Names of detectors, in the order of the file.
+    pub fn detector_names(&self) -> Vec<&str> {
+        self.detector.iter().map(|detector| detector.name.as_str()).collect()
+    }
+}
+
+/// Reports what detectors and rules name that does not exist, and keys that contradict each other; not what is in conditions.
+pub(crate) fn check(settings: &Settings, out: &mut Reader) {
+    out.check_names("detector", &settings.detector_names());
+    out.check_names("rule", &settings.rule.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>());
+    for (i, detector) in settings.detector.iter().enumerate() {
+        check_detector(settings, detector, &item_path("detector", &detector.name, i), out);
+    }
+    for (i, rule) in settings.rule.iter().enumerate() {
+        check_rule(settings, rule, &item_path("rule", &rule.name, i), out);
+    }
+}
+
+/// Reports mistakes in conditions. They are not among the tunables, so a change of tunables need not parse them again.
+pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
+    let detectors = settings.detector_names();
+    let names = Names::new(&detectors);
+    for (i, rule) in settings.rule.iter().enumerate() {
+        let path = item_path("rule", &rule.name, i);
+        for (key, text) in [("when", &rule.when), ("until", &rule.until)] {
+            if text.is_empty() {
+                continue;
+            }
+            if let Err(wrong) = Condition::compile(text, &names) {
+                out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint);
+            }
+            if out.found.len() >= MAX_MISTAKES {
+                return;
+            }
+        }
+    }
+}
+
+fn check_detector(settings: &Settings, detector: &Detector, path: &str, out: &mut Reader) {
+    let kind = detector.kind;
+    let key = |name: &str| format!("{path}.{name}");
+    if Names::figures().any(|figure| figure == detector.name) {
+        let expected = "a name that no figure of the gate has (docs/rules.md lists them)";
+        out.conflict(&key("name"), expected, format!("\"{}\"", detector.name), None);
+    }
+    if !matches!(kind, Watched::RequestRate | Watched::ResponseTime) {
+        out.only_with(path, "class", "kind \"request-rate\" or \"response-time\"");
+    } else if !detector.class.is_empty() {
+        out.check_reference(&key("class"), &detector.class, "class", &settings.class_names());
+    }
+    if kind != Watched::Host {
+        ["source", "every", "timeout"].iter().for_each(|key| out.only_with(path, key, "kind \"host\""));
+    }
+    check_figure(detector, path, out);
+    if detector.adaptive > 0.0 {
+        if out.has(&key("orange")) {
+            let expected = "no `orange` beside `adaptive` (it is learned with red)";
+            out.conflict(&key("orange"), expected, "one", None);
+        }
+        if detector.red > 0.0 && detector.floor > detector.red {
+            let got = format!("a floor of {} above a red of {}", detector.floor, detector.red);
+            out.conflict(&key("floor"), "at most `red`", got, None);
+        }
+        return;
+    }
+    ["learn", "floor"].iter().for_each(|key| out.only_with(path, key, "`adaptive`"));
+    if detector.red == 0.0 && (kind != Watched::Signal || detector.orange > 0.0) {
+        let hint = "Write red = NUMBER, or adaptive = 4.".to_owned();
+        out.conflict(&key("red"), "a threshold above 0", "none", Some(hint));
+    }
+}
+
+fn check_figure(detector: &Detector, path: &str, out: &mut Reader) {
+    const OF_RESPONSES: [&str; 5] = ["mean", "deviation", "p50", "p95", "p99"];
+    const OF_THIS_HOST: [&str; 3] = ["cpu", "memory", "load"];
+    let figure = detector.figure.as_str();
+    let guess = |names: &[&str]| did_you_mean(figure, names.iter().copied());
+    let (expected, hint) = match detector.kind {
+        _ if figure.is_empty() => return,
+        Watched::ResponseTime if detector.statistic().is_none() => {
+            ("\"mean\", \"deviation\" or a percentile like \"p95\"", guess(&OF_RESPONSES))
+        }
+        Watched::Host if detector.source.is_empty() && !OF_THIS_HOST.contains(&figure) => {
+            ("\"cpu\", \"memory\" or \"load\" (this host has no others)", guess(&OF_THIS_HOST))
+        }
+        Watched::Host
+            if !detector.source.is_empty()
+                && !figure.starts_with('/')
+                && Pattern::parse(figure).is_none() =>
+        {
+            ("a metric like `node_load1` or `name{label=\"value\"}`, or a JSON pointer like \"/load\"", None)
+        }
+        Watched::ResponseTime | Watched::Host => return,
+        _ => return out.only_with(path, "figure", "kind \"response-time\" or \"host\""),
+    };
+    out.conflict(&format!("{path}.figure"), expected, format!("\"{figure}\""), hint);
+}
+
+fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
+    let key = |name: &str| format!("{path}.{name}");
+    if rule.when.is_empty() {
+        let is_written = out.has(&key("when"));
+        let hint = (!is_written).then(|| "Write when = \"true\" for a rule that always holds.".to_owned());
+        out.conflict(&key("when"), "a condition", if is_written { "\"\"" } else { "nothing" }, hint);
+    }
+    let references = [
+        ("class", "class", &rule.class, settings.class_names()),
+        ("spare", "tier", &rule.spare, settings.tier_names()),
+    ];
+    for (name, list, wanted, known) in references {
+        for (i, wanted) in wanted.iter().enumerate() {
+            out.check_reference(&out.element(&key(name), i), wanted, list, &known);
+        }
+    }
+    if rule.then == Then::Limit && rule.rate == 0.0 {
+        out.conflict(&key("rate"), "a rate above 0 (then = \"limit\" needs it)", "none", None);
+    }
+    if rule.then == Then::Room && !settings.room.enabled {
+        let expected = "another policy (there is no waiting room: `room.enabled` is false)";
+        out.conflict(&key("then"), expected, "\"room\"", None);
+    }
+    let refuses = matches!(rule.then, Then::Refuse | Then::Limit | Then::Ask);
+    if rule.then == Then::Reroute || (refuses && rule.action == How::Lighter) {
+        out.check_reference(&key("to"), &rule.to, "lighter", &settings.lighter_names());
+    } else {
+        out.only_with(path, "to", "then = \"reroute\" or action = \"lighter\"");
+    }
+    if rule.then == Then::Ask {
+        out.check_reference(
+            &key("application"),
+            &rule.application,
+            "application",
+            &settings.application_names(),
+        );
+    } else {
+        out.only_with(path, "application", "then = \"ask\"");
+    }
+    if rule.then != Then::Limit {
+        out.only_with(path, "rate", "then = \"limit\"");
+    }
+    if rule.then != Then::Multicast {
+        out.only_with(path, "period", "then = \"multicast\"");
+    }
+    if !refuses {
+        out.only_with(path, "action", "a policy that refuses");
+    }
+    if !refuses || !matches!(rule.action, How::Answer | How::Page) {
+        out.only_with(path, "status", "action = \"answer\" or \"page\"");
     }
 }

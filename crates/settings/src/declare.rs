@@ -1,5 +1,5 @@
-//! One declaration per key: [`section!`] turns it into the struct's field with its documentation, the default, the
-//! reader, the printer and the reference manual's entry, so that none of these can disagree with another.
+//! One declaration per key: [`section!`] makes from it the struct's field with its documentation, the default, the reader,
+//! the printer and the entry of the reference manual, so that they cannot disagree.
 //!
 //! Rejected: serde with `#[serde(default)]`. It stops at the first mistake, its messages name Rust types, and neither
 //! bounds nor documentation can be printed from it.
@@ -15,7 +15,7 @@ pub trait Leaf<T> {
     fn expected(&self) -> String;
     /// The value as TOML.
     fn show(&self, value: &T) -> String;
-    /// What is accepted as JSON Schema, as far as it can say it: for programs that draw forms or try the bounds.
+    /// What is accepted, as JSON Schema as far as that can express it: for programs that draw forms or try the bounds.
     fn schema(&self) -> serde_json::Value {
         serde_json::json!({})
     }
@@ -25,30 +25,26 @@ pub trait Leaf<T> {
     }
 }
 
-/// What a key may hold: a [`Leaf`], or several.
+/// What a key may hold: a [`Leaf`], or several. The methods are those of [`Leaf`].
 pub(crate) trait Kind<T> {
     /// Reads the value of `key`; mistakes go to `out`.
     fn read(&self, node: &Node, key: &str, out: &mut Reader) -> Option<T>;
-    /// As in [`Leaf::expected`].
     fn expected(&self) -> String;
-    /// As in [`Leaf::show`].
     fn show(&self, value: &T) -> String;
-    /// As in [`Leaf::schema`].
     fn schema(&self) -> serde_json::Value {
         serde_json::json!({})
     }
-    /// As in [`Leaf::secret`].
     fn secret(&self) -> bool;
 }
 
 impl<T, L: Leaf<T>> Kind<T> for L {
     fn read(&self, node: &Node, key: &str, out: &mut Reader) -> Option<T> {
+        let parsed = self.parse(&node.value);
         if self.secret() {
             out.hide(node.at);
+            return parsed.map_err(|hint| out.wrong_secret(node, key, self.expected(), hint)).ok();
         }
-        self.parse(&node.value)
-            .map_err(|hint| out.wrong(node, key, self.expected(), hint, self.secret()))
-            .ok()
+        parsed.map_err(|hint| out.wrong(node, key, self.expected(), hint)).ok()
     }
 
     fn expected(&self) -> String {
@@ -92,13 +88,13 @@ pub(crate) struct Block {
     pub keys: Vec<Key>,
 }
 
-/// What became of one key that was to change.
+/// The result of changing one key by its name.
 pub(crate) enum Tune {
-    /// It has changed: the old and the new value as TOML.
-    Done(String, String),
-    /// There is such a key, but a running gate changes it by a reload only, or not at all (`true`: needs a restart).
-    Fixed(bool),
-    /// The value was refused; the reader knows why.
+    /// It has changed; the values as TOML.
+    Done { old: String, new: String },
+    /// There is such a key, but a running gate takes another value only by a reload, or by a restart.
+    Fixed { needs_restart: bool },
+    /// The value was refused; the reader has the mistake.
     Wrong,
     /// There is no such key.
     Unknown,
@@ -106,82 +102,65 @@ pub(crate) enum Tune {
 
 /// What [`section!`] makes.
 pub(crate) trait Section: Default {
-    /// Whether its keys, but those marked `[restart]` or `[fixed]`, are tunables; `None`: as the section around it has it.
-    const TUNABLE: Option<bool>;
-
-    /// Reads a table; what is missing keeps its default.
+    /// Reads a table; keys that are not in it keep their defaults.
     fn read(table: &Table, path: &str, out: &mut Reader) -> Self;
 
-    /// This section and the ones inside, in the order of declaration; `tunable`: as the section around it has it.
-    fn blocks_within(&self, path: &str, tunable: bool, out: &mut Vec<Block>);
+    /// This section and the ones inside, in the order of declaration.
+    fn blocks(&self, path: &str, out: &mut Vec<Block>);
 
     /// The tunable that `path` leads to from here.
-    fn find(&self, path: &[&str], tunable: bool) -> Option<Key>;
+    fn find(&self, path: &[&str]) -> Option<Key>;
 
     /// Changes the key that `path` leads to from here; `key` is its whole name.
-    fn tune(&mut self, path: &[&str], tunable: bool, node: &Node, key: &str, out: &mut Reader) -> Tune;
+    fn tune(&mut self, path: &[&str], node: &Node, key: &str, out: &mut Reader) -> Tune;
 
     /// Takes what is marked `[restart]` from `old`, which the process was started with.
     fn keep_until_restart(&mut self, old: &Self);
-
-    /// As [`Section::blocks_within`], of a section that stands at the top.
-    fn blocks(&self, path: &str, out: &mut Vec<Block>) {
-        self.blocks_within(path, false, out);
-    }
 
     /// Reads a value that must be a table.
     fn read_node(node: &Node, path: &str, out: &mut Reader) -> Self {
         if let Value::Table(table) = &node.value {
             return Self::read(table, path, out);
         }
-        out.wrong(node, path, format!("a table of keys, like [{path}]"), None, false);
+        out.wrong(node, path, format!("a table of keys, like [{path}]"), None);
         Self::default()
     }
 }
 
-/// `path.name`, or `name` at the top.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
 /// Declares a section: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
 ///
-/// `[tunable]` after the struct's name makes tunables of its keys, and of those of the sections inside; `[fixed]` ends that for a
-/// section or a key, whose value says what the gate is and not how it works. `[restart]` marks a key that a running gate
-/// cannot change in any way.
+/// `[tunable]` after the struct's name: its keys may be changed by name while the gate runs, except those marked `[fixed]`,
+/// which take a reload, and those marked `[restart]`, which a running gate cannot change in any way.
 macro_rules! section {
-    (@key $field:ident) => { stringify!($field) };
-    (@key $field:ident $key:literal) => { $key };
-    (@restart) => { false };
-    (@restart restart) => { true };
-    (@restart fixed) => { false };
-    (@knob) => { true };
-    (@knob restart) => { false };
-    (@knob fixed) => { false };
-    (@make $self:ident, $tunable:ident, $field:ident $(as $key:literal)?: $T:ty => $kind:expr, [$($doc:literal),+] $([$mark:ident])?) => {
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $name:literal) => { $name };
+    (@is_restart restart) => { true };
+    (@is_restart $($other:ident)?) => { false };
+    (@is_unmarked) => { true };
+    (@is_unmarked $mark:ident) => { false };
+    (@is_tunable) => { false };
+    (@is_tunable tunable) => { true };
+    (@key $self:ident, $field:ident $(as $name:literal)?: $T:ty => $kind:expr, [$($doc:literal),+] $([$mark:ident])?) => {
         Key {
-            name: section!(@key $field $($key)?),
+            name: section!(@name $field $($name)?),
             doc: &[$($doc),+],
             value: Kind::<$T>::show(&$kind, &$self.$field),
             expected: Kind::<$T>::expected(&$kind),
             schema: || Kind::<$T>::schema(&$kind),
-            restart: section!(@restart $($mark)?),
-            tunable: $tunable && section!(@knob $($mark)?),
+            restart: section!(@is_restart $($mark)?),
+            tunable: IS_TUNABLE && section!(@is_unmarked $($mark)?),
             secret: Kind::<$T>::secret(&$kind),
         }
     };
-    (@section) => { None };
-    (@section tunable) => { Some(true) };
-    (@section fixed) => { Some(false) };
     (
         $(#[doc = $doc:literal])+
         $vis:vis struct $Name:ident $([$section:ident])? {
             $(
                 $(#[doc = $key_doc:literal])+
-                $([$mark:ident])? $field:ident $(as $key:literal)?: $T:ty = $default:expr => $kind:expr;
+                $([$mark:ident])? $field:ident $(as $name:literal)?: $T:ty = $default:expr => $kind:expr;
             )*
         }
-        $(with { $( $(#[doc = $sub_doc:literal])+ $sub:ident $(as $sub_key:literal)?: $Sub:ty; )* })?
+        $(with { $( $(#[doc = $sub_doc:literal])+ $sub:ident $(as $sub_name:literal)?: $Sub:ty; )* })?
     ) => {
         $(#[doc = $doc])+
         #[derive(Clone, PartialEq)]
@@ -196,94 +175,91 @@ macro_rules! section {
             }
         }
 
-        /// Secrets are left out, so that settings can be logged.
-        impl std::fmt::Debug for $Name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut out = f.debug_struct(stringify!($Name));
-                $(
-                    let shown = if Kind::<$T>::secret(&$kind) {
-                        String::from("(secret)")
-                    } else {
-                        Kind::<$T>::show(&$kind, &self.$field)
-                    };
-                    out.field(stringify!($field), &format_args!("{shown}"));
-                )*
-                $($( out.field(stringify!($sub), &self.$sub); )*)?
-                out.finish()
-            }
-        }
+        const _: () = {
+            use $crate::declare::{Block, Key, Kind, Section, Tune};
+            use $crate::read::Reader;
+            use $crate::tree::{Node, Table, join};
 
-        impl Section for $Name {
-            const TUNABLE: Option<bool> = section!(@section $($section)?);
+            const IS_TUNABLE: bool = section!(@is_tunable $($section)?);
 
-            fn read(table: &Table, path: &str, out: &mut Reader) -> Self {
-                let mut new = Self::default();
-                for entry in &table.entries {
-                    let key = join(path, &entry.name);
-                    out.saw(&key, entry);
+            /// Secrets are left out, so that settings can be logged.
+            impl std::fmt::Debug for $Name {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    let mut out = f.debug_struct(stringify!($Name));
                     $(
-                        if entry.name == section!(@key $field $($key)?) {
-                            if let Some(value) = Kind::<$T>::read(&$kind, &entry.node, &key, out) {
-                                new.$field = value;
-                            }
-                            continue;
-                        }
+                        let shown = if Kind::<$T>::secret(&$kind) {
+                            String::from("(secret)")
+                        } else {
+                            Kind::<$T>::show(&$kind, &self.$field)
+                        };
+                        out.field(stringify!($field), &format_args!("{shown}"));
                     )*
-                    $($(
-                        if entry.name == section!(@key $sub $($sub_key)?) {
-                            new.$sub = Section::read_node(&entry.node, &key, out);
-                            continue;
+                    $($( out.field(stringify!($sub), &self.$sub); )*)?
+                    out.finish()
+                }
+            }
+
+            impl Section for $Name {
+                fn read(table: &Table, path: &str, out: &mut Reader) -> Self {
+                    let mut new = Self::default();
+                    for entry in &table.entries {
+                        let key = join(path, &entry.name);
+                        out.saw(&key, entry);
+                        match entry.name.as_str() {
+                            $( section!(@name $field $($name)?) => {
+                                if let Some(value) = Kind::<$T>::read(&$kind, &entry.node, &key, out) {
+                                    new.$field = value;
+                                }
+                            } )*
+                            $($( section!(@name $sub $($sub_name)?) => {
+                                new.$sub = Section::read_node(&entry.node, &key, out);
+                            } )*)?
+                            _ => out.unknown(entry, path),
                         }
-                    )*)?
-                    out.unknown(entry, path);
+                    }
+                    new
                 }
-                new
-            }
 
-            fn blocks_within(&self, path: &str, tunable: bool, out: &mut Vec<Block>) {
-                let tunable = Self::TUNABLE.unwrap_or(tunable);
-                let keys = vec![$(
-                    section!(@make self, tunable, $field $(as $key)?: $T => $kind, [$($key_doc),+] $([$mark])?),
-                )*];
-                out.push(Block { path: path.to_owned(), doc: &[$($doc),+], keys });
-                $($( self.$sub.blocks_within(&join(path, section!(@key $sub $($sub_key)?)), tunable, out); )*)?
-            }
+                fn blocks(&self, path: &str, out: &mut Vec<Block>) {
+                    let keys = vec![$(
+                        section!(@key self, $field $(as $name)?: $T => $kind, [$($key_doc),+] $([$mark])?),
+                    )*];
+                    out.push(Block { path: path.to_owned(), doc: &[$($doc),+], keys });
+                    $($( self.$sub.blocks(&join(path, section!(@name $sub $($sub_name)?)), out); )*)?
+                }
 
-            fn find(&self, path: &[&str], tunable: bool) -> Option<Key> {
-                let tunable = Self::TUNABLE.unwrap_or(tunable);
-                match path {
-                    $( [name] if *name == section!(@key $field $($key)?) => Some(
-                        section!(@make self, tunable, $field $(as $key)?: $T => $kind, [$($key_doc),+] $([$mark])?)
-                    ).filter(|key| key.tunable), )*
-                    $($( [name, rest @ ..] if *name == section!(@key $sub $($sub_key)?) => self.$sub.find(rest, tunable), )*)?
-                    _ => None,
+                fn find(&self, path: &[&str]) -> Option<Key> {
+                    match path {
+                        $( [section!(@name $field $($name)?)] => Some(
+                            section!(@key self, $field $(as $name)?: $T => $kind, [$($key_doc),+] $([$mark])?)
+                        ).filter(|key| key.tunable), )*
+                        $($( [section!(@name $sub $($sub_name)?), rest @ ..] => self.$sub.find(rest), )*)?
+                        _ => None,
+                    }
+                }
+
+                fn tune(&mut self, path: &[&str], node: &Node, key: &str, out: &mut Reader) -> Tune {
+                    match path {
+                        $( [section!(@name $field $($name)?)] => {
+                            if !(IS_TUNABLE && section!(@is_unmarked $($mark)?)) {
+                                return Tune::Fixed { needs_restart: section!(@is_restart $($mark)?) };
+                            }
+                            let Some(value) = Kind::<$T>::read(&$kind, node, key, out) else { return Tune::Wrong };
+                            let old = Kind::<$T>::show(&$kind, &self.$field);
+                            let new = Kind::<$T>::show(&$kind, &value);
+                            self.$field = value;
+                            Tune::Done { old, new }
+                        } )*
+                        $($( [section!(@name $sub $($sub_name)?), rest @ ..] => self.$sub.tune(rest, node, key, out), )*)?
+                        _ => Tune::Unknown,
+                    }
+                }
+
+                fn keep_until_restart(&mut self, old: &Self) {
+                    $( if section!(@is_restart $($mark)?) { self.$field.clone_from(&old.$field); } )*
+                    $($( self.$sub.keep_until_restart(&old.$sub); )*)?
                 }
             }
-
-            fn tune(&mut self, path: &[&str], tunable: bool, node: &Node, key: &str, out: &mut Reader) -> Tune {
-                let tunable = Self::TUNABLE.unwrap_or(tunable);
-                match path {
-                    $( [name] if *name == section!(@key $field $($key)?) => {
-                        if !(tunable && section!(@knob $($mark)?)) {
-                            return Tune::Fixed(section!(@restart $($mark)?));
-                        }
-                        let Some(value) = Kind::<$T>::read(&$kind, node, key, out) else { return Tune::Wrong };
-                        let old = Kind::<$T>::show(&$kind, &self.$field);
-                        let new = Kind::<$T>::show(&$kind, &value);
-                        self.$field = value;
-                        Tune::Done(old, new)
-                    } )*
-                    $($( [name, rest @ ..] if *name == section!(@key $sub $($sub_key)?) => {
-                        self.$sub.tune(rest, tunable, node, key, out)
-                    } )*)?
-                    _ => Tune::Unknown,
-                }
-            }
-
-            fn keep_until_restart(&mut self, old: &Self) {
-                $( if section!(@restart $($mark)?) { self.$field.clone_from(&old.$field); } )*
-                $($( self.$sub.keep_until_restart(&old.$sub); )*)?
-            }
-        }
+        };
     };
 }

@@ -1,149 +1,174 @@
-//! The estimators of the capacity as the configuration names them, and their parameters.
-//!
-//! The names are the core's own, so that an algorithm that exists there can be chosen here.
+//! `[capacity.NAME]`: parameters of the estimators, a section for each algorithm. Keys and defaults are those of the
+//! configurations in the core, which say where each comes from; here are the bounds within which a value makes sense. A test
+//! compares the names, so a parameter added in the core cannot be missing here.
 
-use tidegate_core::capacity::{self, Options};
+use std::time::Duration;
+
+use tidegate_core::capacity::{
+    AimdConfig, BottleneckConfig, Gradient2Config, GradientConfig, PowerRatioConfig, VegasConfig,
+};
 use tidegate_core::units::Rate;
 
-use super::declare::{Leaf, Section as _};
-use super::kinds::{either, toml_string};
-use super::read::did_you_mean;
-use super::rivals;
-use super::sections::Capacity;
-use super::tree::Value;
-use super::tuning;
-use super::{Role, Settings};
+use super::kinds::quantity::{Count, HOUR, Number, span};
 
-/// The estimator that fits what is configured.
-pub const AUTO: &str = "auto";
-/// Holds the number it was given.
-const FIXED: &str = "fixed";
-/// What "auto" means where no number is given.
-const DISCOVERS: &str = "bottleneck";
+/// The value of a factor in a formula that switches its rule off.
+const NEVER: f64 = 1e6;
+/// Requests at once, as for `origin.max_in_flight`.
+const MOST_IN_FLIGHT: u64 = 1_000_000;
 
-/// What `capacity.estimator` may be.
-pub fn estimator_names() -> impl Iterator<Item = &'static str> {
-    std::iter::once(AUTO).chain(capacity::names())
-}
-
-/// One of [`estimator_names`].
-pub(crate) struct EstimatorName;
-
-impl Leaf<String> for EstimatorName {
-    fn parse(&self, value: &Value) -> Result<String, Option<String>> {
-        let Value::Text(text) = value else { return Err(None) };
-        let known = estimator_names().find(|name| name == text).map(str::to_owned);
-        known.ok_or_else(|| did_you_mean(text, estimator_names()))
-    }
-
-    fn expected(&self) -> String {
-        either(estimator_names().map(toml_string))
-    }
-
-    fn show(&self, value: &String) -> String {
-        toml_string(value)
-    }
-
-    fn schema(&self) -> serde_json::Value {
-        serde_json::json!({ "type": "string", "enum": estimator_names().collect::<Vec<_>>() })
-    }
-}
-
-impl Capacity {
-    /// The configured rate, if there is one.
-    pub fn given(&self) -> Option<Rate> {
-        bound(self.rate)
-    }
-
-    /// The operator's ceiling, if there is one.
-    pub fn most(&self) -> Option<Rate> {
-        bound(self.ceiling)
-    }
-
-    /// The operator's floor; [`Rate::ZERO`] for none.
-    pub fn least(&self) -> Rate {
-        bound(self.floor).unwrap_or(Rate::ZERO)
-    }
-
-    /// Whether the estimator called `name` has the same parameters in `other`. Other estimators' are no matter.
-    pub fn is_tuned_like(&self, other: &Self, name: &str) -> bool {
-        // As a rule nothing differs but a bound, and no text is made to find that out.
-        let bare =
-            |of: &Self| Self { estimator: String::new(), rate: 0.0, ceiling: 0.0, floor: 0.0, ..of.clone() };
-        bare(self) == bare(other) || self.parameters(name) == other.parameters(name)
-    }
-
-    /// What is written in the section of the estimator called `name`.
-    fn parameters(&self, name: &str) -> Vec<String> {
-        let mut blocks = Vec::new();
-        self.blocks("capacity", &mut blocks);
-        blocks.retain(|block| block.path == format!("capacity.{}", name.replace('-', "_")));
-        blocks.into_iter().flat_map(|block| block.keys).map(|key| key.value).collect()
-    }
-
-    /// What the core's estimators are made with.
-    pub fn options(&self) -> Options {
-        let mut options = Options { rate: self.given(), ..Options::default() };
-        tuning::fill(self, &mut options);
-        rivals::fill(self, &mut options);
-        options
-    }
-}
-
-impl Settings {
-    /// The estimator in force, by the core's name: what "auto" comes to. Tokencheck has none of its own, since what it
-    /// sees drives tokengen's; it holds the capacity that tokengen tells.
-    pub fn estimator(&self) -> &str {
-        match self.capacity.estimator.as_str() {
-            _ if matches!(self.role, Role::TokenCheck { .. }) => FIXED,
-            AUTO if self.capacity.given().is_some() => FIXED,
-            AUTO => capacity::names().find(|name| *name == DISCOVERS).unwrap_or(FIXED),
-            name => name,
+/// Declares the section of an estimator from the bounds of its parameters.
+macro_rules! parameters {
+    (
+        $(#[doc = $doc:literal])+
+        $Name:ident of $Config:ty {
+            $( $(#[doc = $key_doc:literal])+ $key:ident: $T:ty => $kind:expr; )*
         }
-    }
-
-    /// Whether nothing limits what is let in: a number was asked for and none is given.
-    pub fn lets_everybody_in(&self) -> bool {
-        let is_told = matches!(self.role, Role::TokenCheck { .. });
-        !is_told && !self.discovers() && self.capacity.given().is_none() && self.capacity.most().is_none()
-    }
-
-    /// Whether the estimator in force finds the capacity out.
-    pub fn discovers(&self) -> bool {
-        self.estimator() != FIXED
-    }
-}
-
-impl Settings {
-    /// What the gate will go by, in a sentence for operators.
-    pub fn explain_capacity(&self) -> String {
-        let c = &self.capacity;
-        if let Role::TokenCheck { feedback_url, .. } = &self.role {
-            return format!("as the tokengen process says ({feedback_url})");
-        }
-        let mut text = match (self.discovers(), c.given()) {
-            (true, None) => format!("discovered by \"{}\"", self.estimator()),
-            (true, Some(rate)) => {
-                format!("discovered by \"{}\", starting from {} cost units/s", self.estimator(), rate.get())
+    ) => {
+        section! {
+            $(#[doc = $doc])+
+            pub struct $Name [tunable] {
+                $( $(#[doc = $key_doc])+ $key: $T = <$Config>::default().$key => $kind; )*
             }
-            (false, Some(rate)) => format!("{} cost units/s, as given", rate.get()),
-            (false, None) => "unlimited: nobody waits until PUT /v1/capacity sets one".into(),
-        };
-        if let Some(most) = c.most() {
-            text.push_str(&format!(", at most {}/s", most.get()));
         }
-        if c.least() > Rate::ZERO {
-            text.push_str(&format!(", at least {}/s", c.least().get()));
+
+        impl $Name {
+            /// Copies the parameters.
+            pub(crate) fn fill(&self, config: &mut $Config) {
+                $( config.$key = self.$key; )*
+            }
         }
-        match self.origin.max_in_flight {
-            0 => {}
-            n => text.push_str(&format!(", at most {n} in flight")),
-        }
-        text
+    };
+}
+
+parameters! {
+    /// Parameters of the estimator "bottleneck".
+    Bottleneck of BottleneckConfig {
+        /// Least requests in flight.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential service).
+        memory: f64 => Number(100.0..=1e6);
     }
 }
 
-/// 0 stands for none.
-fn bound(rate: f64) -> Option<Rate> {
-    Rate::per_second(rate).filter(|rate| *rate > Rate::ZERO)
+parameters! {
+    /// Parameters of the estimator "power-ratio" (WebQ IV; those from `least_points` on are not in the paper).
+    PowerRatio of PowerRatioConfig {
+        /// τ: how long a load is probed.
+        epoch: Duration => span(100, HOUR);
+        /// c0: the first load probed, in cost units per second, where `capacity.rate` gives none.
+        first_load: Rate => Number(0.01..=Rate::MAX.get());
+        /// α: from one load to the next in the coarse phase, as a factor.
+        growth: f64 => Number(1.01..=10.0);
+        /// β: where the fine phase begins, as a share of the load that ended the coarse phase.
+        backtrack: f64 => Number(0.05..=1.0);
+        /// δ: step of the fine phase, as a share of the load that ended the coarse phase.
+        step: f64 => Number(0.001..=1.0);
+        /// N_f: epochs of the fine phase that must confirm the peak after the one that found it.
+        guard_epochs: u32 => Count(0..=1000);
+        /// N_s: epochs in a row with goodput close to load before the service counts as stable.
+        stable_epochs: u32 => Count(0..=1000);
+        /// ε: how close it must be, as a share of the goodput.
+        closeness: f64 => Number(0.001..=NEVER);
+        /// The capacity has changed if the power ratio is off the fit by this factor times the largest error of the fit.
+        alarm_factor: f64 => Number(0.01..=NEVER);
+        /// Loads that must be probed before a peak is accepted.
+        least_points: usize => Count(4..=100);
+        /// How far the power ratio at the greatest load must lie below the peak, as a share of the peak.
+        below_peak: f64 => Number(0.0..=0.9);
+        /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors wait and it serves
+        /// less than the load.
+        overload: f64 => Number(1.01..=NEVER);
+        /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
+        relieve: f64 => Number(1.01..=NEVER);
+        /// The load while the service is relieved, as a share; applied again after every epoch that did not help.
+        drain: f64 => Number(0.001..=1.0);
+        /// Requests at the service, as a multiple of load times best response time, at which an epoch is aborted.
+        break_off: f64 => Number(1.0..=NEVER);
+        /// How far from the peak, as a share of its load, points count for the largest error.
+        peak_window: f64 => Number(0.0..=NEVER);
+        /// Epochs in a row off the fit, on the same side, before the capacity has changed.
+        alarms: u32 => Count(1..=1000);
+    }
+}
+
+parameters! {
+    /// Parameters of the estimator "aimd": `AIMDLimit` of Netflix's concurrency-limits.
+    Aimd of AimdConfig {
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Least requests in flight.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Factor of the decrease after a failure.
+        backoff: f64 => Number(0.5..=0.99);
+        /// A response that takes longer counts as a failure.
+        timeout: Duration => span(1, HOUR);
+    }
+}
+
+parameters! {
+    /// Parameters of the estimator "vegas": `VegasLimit` of Netflix's concurrency-limits.
+    Vegas of VegasConfig {
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Queue below which the limit grows, in multiples of log10 of the limit.
+        alpha: f64 => Number(0.0..=1000.0);
+        /// Queue above which it shrinks, in the same unit; also the step while there is no queue.
+        beta: f64 => Number(0.0..=1000.0);
+        /// Queue that counts as none, in the same unit.
+        threshold: f64 => Number(0.0..=1000.0);
+        /// Share of each step that is made.
+        smoothing: f64 => Number(0.01..=1.0);
+        /// The least response time is forgotten after up to this many times the limit requests.
+        probe_multiplier: f64 => Number(1.0..=1e6);
+    }
+}
+
+parameters! {
+    /// Parameters of the estimator "gradient": Envoy's adaptive concurrency.
+    Gradient of GradientConfig {
+        /// Least requests in flight; also their number while the unloaded response time is measured.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Time between two measurements of the unloaded response time.
+        min_rtt_interval: Duration => span(100, 24 * HOUR);
+        /// Up to this share of the interval is added to it.
+        jitter: f64 => Number(0.0..=1.0);
+        /// Requests that a measurement takes.
+        min_rtt_requests: u32 => Count(1..=10_000);
+        /// Share by which the response time may exceed the unloaded one.
+        buffer: f64 => Number(0.0..=10.0);
+        /// Quantile of response times that stands for all.
+        percentile: f64 => Number(0.0..=1.0);
+        /// Time between two changes of the limit.
+        update_interval: Duration => span(100, HOUR);
+    }
+}
+
+parameters! {
+    /// Parameters of the estimator "gradient2": `Gradient2Limit` of Netflix's concurrency-limits.
+    Gradient2 of Gradient2Config {
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Least requests in flight.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Requests that the baseline remembers.
+        long_window: u32 => Count(1..=1_000_000);
+        /// Response time over the baseline from which the limit shrinks.
+        tolerance: f64 => Number(1.0..=100.0);
+        /// Share of each step that is made.
+        smoothing: f64 => Number(0.01..=1.0);
+        /// Requests that may queue: added with every step.
+        queue: f64 => Number(0.0..=10_000.0);
+    }
 }

@@ -1,6 +1,6 @@
-//! The configuration as the rest of the program sees it: checked, typed, complete.
+//! The configuration: from a file and options to checked, typed, complete settings.
 //!
-//! Every key has a default and a doc comment; `tidegate config default` prints both.
+//! Every key is declared once, with its type, bounds, default and documentation; `tidegate config default` prints them.
 //!
 //! ```text
 //! file, --set ─► tree ─► read (sections, kinds) ─► check ─► Settings
@@ -10,267 +10,243 @@
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 #[macro_use]
 mod declare;
+mod capacity;
 mod check;
-mod classes;
+mod class;
 pub mod condition;
 mod congestion;
-mod congestion_check;
 mod enforcing;
-mod enforcing_check;
 mod estimators;
 pub mod exposition;
 pub mod figures;
 mod kinds;
-mod logging;
 mod mistake;
 mod overrides;
 mod print;
 mod read;
-mod rivals;
+mod role;
 mod sections;
 mod session;
 pub mod tree;
 mod tunable;
-mod tuning;
 
-pub use classes::{DEFAULT, Switch};
+pub use capacity::{AUTO, Capacity, estimator_names};
+pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
 pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
 pub use enforcing::{
     Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
     TierKey,
 };
-pub use estimators::{AUTO, estimator_names};
-pub use logging::{AccessLog, LogFormat};
-pub use mistake::{Excerpt, Found, Mistake, place};
+pub use estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
+pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};
 pub use overrides::Override;
 pub use print::Change;
-pub use read::{did_you_mean, plain_key};
-pub use rivals::{Aimd, Gradient, Gradient2, Vegas};
+pub use role::Role;
 pub use sections::{
-    Capacity, Class, ClassQueue, Egress, Eject, Health, History, Ingress, Limits, Listen, Log, Match, Origin,
-    Proxy, Queue, Room, Tuners,
+    AccessLog, Binding, Eject, Health, History, Limits, Listen, Log, LogFormat, Origin, Proxy, Queue, Room,
+    Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
+pub use tree::plain_key;
 pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
-pub use tuning::{Bottleneck, PowerRatio};
 
-use declare::{Block, Section as _, Tune};
-use kinds::Named;
-use read::Reader;
-use tree::{At, Entry, Node, Source, Table};
+use declare::{Block, Key, Kind as _, Section, Tune};
+use kinds::Choice;
+use read::{KnownKey, KnownKeys, Reader, item_path};
+use role::{RoleName, TokenCheckKeys, TokenGenKeys};
+use tidegate_core::policies::MAX_TIERS;
+use tidegate_core::units::MAX_CLASSES;
+use tree::{At, Entry, Node, Source, Table, Value, join};
 
-/// Kinds of values, for whatever else is read from TOML: what is accepted, and how a message says so.
+/// Kinds of values: what is accepted, and how messages describe it. The lab reads its scenarios with them.
 pub mod kind {
     pub use super::declare::Leaf;
     pub use super::kinds::net::{METHOD, PATH_GLOB, Text};
     pub use super::kinds::quantity::{Count, Number, Portion, Size, parse_duration};
-    pub use super::kinds::{Choice, Flag, Named, either, toml_string};
+    pub use super::kinds::{Choice, Flag, Named, toml_string};
+    pub use super::mistake::either;
 }
 
-/// Largest configuration file: far above any real one, and little enough to be read at once.
+/// Largest configuration file. Real ones are far smaller; the limit bounds the memory to read it.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What this process does.
-#[derive(Clone, PartialEq, Default)]
-pub enum Role {
-    /// All in one.
-    #[default]
-    Gate,
-    /// Hands out places (WebQ's TokenGen): redirects to `check_url` when it is a visitor's turn.
-    TokenGen {
-        /// Public base URL of the tokencheck process, e.g. `https://check.shop.example`.
-        check_url: String,
-    },
-    /// Checks places and forwards (WebQ's TokenCheck).
-    TokenCheck {
-        /// Public base URL of the tokengen process: visitors without a valid ticket are sent there.
-        gen_url: String,
-        /// Base URL of the tokengen process's admin listener: observations go there.
-        feedback_url: String,
-        /// Bearer token of that listener; empty: none.
-        feedback_token: String,
-    },
-}
+/// Most lighter URLs, and most applications: each is configured by hand.
+const MAX_NAMED: usize = 256;
+/// Most detectors: each is looked at on every tick.
+const MAX_DETECTORS: usize = 256;
+/// Most rules: each is looked at on every tick.
+const MAX_RULES: usize = 1024;
 
-impl Role {
-    /// As written in the configuration.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Gate => "gate",
-            Self::TokenGen { .. } => "tokengen",
-            Self::TokenCheck { .. } => "tokencheck",
-        }
-    }
-}
-
-/// Without the token.
-impl std::fmt::Debug for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gate => f.write_str("Gate"),
-            Self::TokenGen { check_url } => f.debug_struct("TokenGen").field("check_url", check_url).finish(),
-            Self::TokenCheck { gen_url, feedback_url, .. } => f
-                .debug_struct("TokenCheck")
-                .field("gen_url", gen_url)
-                .field("feedback_url", feedback_url)
-                .finish_non_exhaustive(),
-        }
-    }
-}
-
-/// A configuration that was a part of a larger document.
+/// A configuration that is a part of a larger document.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// What could be read; defaults where it could not.
     pub settings: Settings,
-    /// What could not.
+    /// The mistakes.
     pub found: Vec<Found>,
     /// Values that no message may show.
     pub secrets: Vec<At>,
 }
 
-/// The value of `role`, before its section is known.
-#[derive(Clone, Copy, PartialEq, Default)]
-enum RoleName {
-    #[default]
-    Gate,
-    TokenGen,
-    TokenCheck,
-}
-
-impl Named for RoleName {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("gate", Self::Gate), ("tokengen", Self::TokenGen), ("tokencheck", Self::TokenCheck)];
-}
-
-/// What is admitted by the room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Unit {
-    /// Every request of a waiting class takes a place.
-    #[default]
-    Request,
-    /// A visitor takes one place and then comes and goes with a pass.
-    Session,
-}
-
-impl Named for Unit {
-    const NAMES: &'static [(&'static str, Self)] = &[("request", Self::Request), ("session", Self::Session)];
-}
-
-/// To what a ticket is tied, so that it cannot be handed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Binding {
-    /// A random cookie; where a client keeps no cookies, its address prefix.
-    #[default]
-    Cookie,
-    /// /24 or /56 of the visitor's address.
-    IpPrefix,
-    /// The visitor's address (WebQ III-C).
-    Ip,
-    /// Nothing.
-    None,
-}
-
-impl Named for Binding {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("cookie", Self::Cookie), ("ip-prefix", Self::IpPrefix), ("ip", Self::Ip), ("none", Self::None)];
-}
-
-/// The sections of the file, in its order.
+/// Declares the settings: sections, and lists of sections with the most items each may have, both in the order of the file.
 macro_rules! settings {
-    ($( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )*) => {
+    (
+        sections { $( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )* }
+        lists { $( $(#[doc = $list_doc:literal])+ $list:ident: $Item:ty, at most $max:expr; )* }
+    ) => {
         /// Everything `tidegate run` needs to know.
         #[derive(Clone, Debug, PartialEq, Default)]
         pub struct Settings {
             /// What this process does: everything, or one half of the two-process form.
             pub role: Role,
             $( $(#[doc = $doc])+ pub $name: $T, )*
-            /// Request classes, first match wins.
-            pub class: Vec<Class>,
-            /// Service levels, first match wins.
-            pub tier: Vec<Tier>,
-            /// Lighter URLs that rules reroute to.
-            pub lighter: Vec<Lighter>,
-            /// Other applications that rules ask.
-            pub application: Vec<Application>,
-            /// What may be congested.
-            pub detector: Vec<Detector>,
-            /// What follows.
-            pub rule: Vec<Rule>,
+            $( $(#[doc = $list_doc])+ pub $list: Vec<$Item>, )*
         }
 
+        /// Sections of which there may be any number: `[[class]]`.
+        const LISTS: [&str; [$( stringify!($list) ),*].len()] = [$( stringify!($list) ),*];
+
         impl Settings {
-            /// Reads a section; `false` if there is none of that name.
+            /// Reads a section or a list; `false` if there is none of that name.
             fn read_section(&mut self, entry: &Entry, out: &mut Reader) -> bool {
                 match entry.name.as_str() {
-                    $( stringify!($name) => self.$name = declare::Section::read_node(&entry.node, stringify!($name), out), )*
+                    $( stringify!($name) => self.$name = Section::read_node(&entry.node, stringify!($name), out), )*
+                    $( stringify!($list) => self.$list = read_list(&entry.node, stringify!($list), $max, out), )*
                     _ => return false,
                 }
                 true
             }
 
-            /// Changes a key of a section.
-            fn tune_section(&mut self, section: &str, path: &[&str], node: &Node, key: &str, out: &mut Reader) -> Tune {
-                match section {
-                    $( stringify!($name) => declare::Section::tune(&mut self.$name, path, false, node, key, out), )*
+            /// Changes the tunable at `path`; `key` is the same as a text.
+            fn tune(&mut self, path: &[&str], node: &Node, key: &str, out: &mut Reader) -> Tune {
+                match path {
+                    $( [stringify!($name), rest @ ..] => self.$name.tune(rest, node, key, out), )*
+                    $( [stringify!($list), item, rest @ ..] => {
+                        let found = self.$list.iter_mut().find(|known| known.name == *item);
+                        found.map_or(Tune::Unknown, |found| found.tune(rest, node, key, out))
+                    } )*
                     _ => Tune::Unknown,
                 }
             }
 
-            /// A tunable of a section.
-            fn find_in(&self, section: &str, path: &[&str]) -> Option<declare::Key> {
-                match section {
-                    $( stringify!($name) => declare::Section::find(&self.$name, path, false), )*
+            /// The tunable at `path`.
+            fn find(&self, path: &[&str]) -> Option<Key> {
+                match path {
+                    $( [stringify!($name), rest @ ..] => self.$name.find(rest), )*
+                    $( [stringify!($list), item, rest @ ..] => {
+                        self.$list.iter().find(|known| known.name == *item)?.find(rest)
+                    } )*
+                    _ => None,
+                }
+            }
+
+            /// The tunable at `path` with its default.
+            fn find_default(path: &[&str]) -> Option<Key> {
+                match path {
+                    $( [stringify!($name), rest @ ..] => <$T>::default().find(rest), )*
+                    $( [stringify!($list), _, rest @ ..] => <$Item>::default().find(rest), )*
                     _ => None,
                 }
             }
 
             fn keep_sections(&mut self, old: &Self) {
-                $( declare::Section::keep_until_restart(&mut self.$name, &old.$name); )*
+                $( self.$name.keep_until_restart(&old.$name); )*
             }
 
             fn section_blocks(&self, out: &mut Vec<Block>) {
                 $( self.$name.blocks(stringify!($name), out); )*
+            }
+
+            /// The sections of every item of the lists.
+            fn item_blocks(&self, out: &mut Vec<Block>) {
+                $( for (i, item) in self.$list.iter().enumerate() {
+                    item.blocks(&item_path(stringify!($list), &item.name, i), out);
+                } )*
+            }
+
+            /// The names of a list's items.
+            fn item_names(&self, list: &str) -> Vec<&str> {
+                match list {
+                    $( stringify!($list) => self.$list.iter().map(|item| item.name.as_str()).collect(), )*
+                    _ => Vec::new(),
+                }
+            }
+
+            /// Every section with the present values, in the order of the file, and one item with defaults for each list.
+            fn all_blocks(&self) -> Vec<Block> {
+                let mut out = Vec::new();
+                self.section_blocks(&mut out);
+                self.role_blocks(&mut out);
+                $( <$Item>::default().blocks(stringify!($list), &mut out); )*
+                out
             }
         }
     };
 }
 
 settings! {
-    /// Where visitors and operators connect.
-    listen: Listen,
-    /// The service behind the gate.
-    origin: Origin,
-    /// How forwarded requests present themselves.
-    proxy: Proxy,
-    /// What one visitor may take: time and size.
-    limits: Limits,
-    /// How much the origin can serve.
-    capacity: Capacity,
-    /// The waiting room.
-    room: Room,
-    /// Sessions: a visitor with all its requests.
-    session: Session,
-    /// Admitted requests that wait for a free place at the origin.
-    queue: Queue,
-    /// How decisions by rules are told.
-    explain: Explain,
-    /// The measurement database.
-    history: History,
-    /// Scripts that change tunables.
-    tuners: Tuners,
-    /// Logs.
-    log: Log,
+    sections {
+        /// Where visitors and operators connect.
+        listen: Listen,
+        /// The service behind the gate.
+        origin: Origin,
+        /// How forwarded requests present themselves.
+        proxy: Proxy,
+        /// Limits of one visitor: time and size.
+        limits: Limits,
+        /// How much the origin can serve.
+        capacity: Capacity,
+        /// The waiting room.
+        room: Room,
+        /// Sessions: a visitor with all its requests.
+        session: Session,
+        /// Admitted requests that wait for an in-flight slot at the origin.
+        queue: Queue,
+        /// What responses say of decisions by rules.
+        explain: Explain,
+        /// The measurement database.
+        history: History,
+        /// Scripts that change tunables.
+        tuners: Tuners,
+        /// Logs.
+        log: Log,
+    }
+    lists {
+        /// Request classes, first match wins.
+        class: Class, at most MAX_CLASSES - 1;
+        /// Service levels, first match wins.
+        tier: Tier, at most MAX_TIERS - 1;
+        /// Lighter URLs that rules reroute to.
+        lighter: Lighter, at most MAX_NAMED;
+        /// Other applications that rules ask.
+        application: Application, at most MAX_NAMED;
+        /// What may be congested.
+        detector: Detector, at most MAX_DETECTORS;
+        /// What is then done.
+        rule: Rule, at most MAX_RULES;
+    }
 }
 
+static KNOWN: LazyLock<KnownKeys> = LazyLock::new(|| {
+    let of_block = |block: Block| {
+        let names: Vec<_> = block.keys.iter().map(|key| key.name).collect();
+        names.into_iter().map(move |name| KnownKey { section: block.path.clone(), name })
+    };
+    KnownKeys {
+        keys: Settings::default().all_blocks().into_iter().flat_map(of_block).collect(),
+        lists: &LISTS,
+    }
+});
+
 impl Settings {
-    /// Reads a configuration's text; `file_name` is for messages.
+    /// Reads the text of a configuration; `file_name` is for messages.
     ///
     /// ```
-    /// use crate::Settings;
+    /// use tidegate_settings::Settings;
     ///
     /// let settings = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wait = \"10m\"", "shop.toml").unwrap();
     /// assert_eq!(settings.room.max_wait.as_secs(), 600);
@@ -280,7 +256,7 @@ impl Settings {
     /// ```
     ///
     /// # Errors
-    /// All mistakes, in the order of the text (at most 100, the last of which counts the rest).
+    /// All mistakes in the order of the text, at most 100. The last says how many more there are.
     pub fn parse(text: &str, file_name: &str) -> Result<Self, Vec<Mistake>> {
         Self::parse_with(text, file_name, &[])
     }
@@ -292,30 +268,22 @@ impl Settings {
     pub fn parse_with(text: &str, file_name: &str, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
         let mut sources = vec![Source { name: file_name.into(), text: text.into() }];
         let (mut root, syntax) = tree::parse(0, text);
-        let mut out = Reader::new();
+        let mut out = Self::reader();
         for (i, one) in overrides.iter().enumerate() {
             sources.push(one.apply(i + 1, &mut root, &mut out));
         }
-        let settings = read::settings(&root, &mut out);
-        // What one key got wrong would only be reported twice.
-        if out.found.is_empty() && syntax.is_empty() {
-            check::check(&settings, &mut out);
-            congestion_check::conditions(&settings, &mut out);
+        let settings = Self::read(&root, &mut out);
+        if syntax.is_empty() {
+            settings.check_whole(&mut out);
         }
-        // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
+        // A line with a syntax error has no sensible value: other mistakes in it are not reported.
         let line_ends: Vec<_> =
             text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect();
         let line_of = |at: &At| line_ends.partition_point(|end| *end < at.start);
         let broken: HashSet<_> = syntax.iter().map(|error| line_of(&error.at)).collect();
         out.found.retain(|m| m.at.is_none_or(|at| at.source > 0 || !broken.contains(&line_of(&at))));
-        out.found.extend(syntax.into_iter().map(|error| Found {
-            at: Some(error.at),
-            key: String::new(),
-            expected: "valid TOML".into(),
-            got: error.message,
-            hint: None,
-            cut: false,
-        }));
+        let syntax = syntax.into_iter();
+        out.found.extend(syntax.map(|error| Found::new(Some(error.at), "", "valid TOML", error.message)));
         if out.found.is_empty() {
             Ok(settings)
         } else {
@@ -326,7 +294,7 @@ impl Settings {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// As [`Settings::parse`]; one mistake without a place if the file cannot be read.
+    /// As [`Settings::parse`]; one mistake without a position if the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
         Self::load_with(path, &[])
     }
@@ -339,8 +307,7 @@ impl Settings {
         let name = path.display().to_string();
         let trouble = |expected: String, got: String| {
             let source = Source { name: name.clone(), text: String::new() };
-            let found = Found { at: None, key: String::new(), expected, got, hint: None, cut: false };
-            mistake::place(vec![found], &[source], &[])
+            mistake::place(vec![Found::new(None, "", expected, got)], &[source], &[])
         };
         let mut bytes = Vec::new();
         let read = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
@@ -356,23 +323,58 @@ impl Settings {
         Self::parse_with(&text, &name, overrides)
     }
 
-    /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The document's reader
-    /// adds the mistakes to its own and has all of them [placed](place).
+    /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The reader of the document
+    /// adds the mistakes to its own and [places](place) all of them.
     pub fn read_part(table: &Table, key: &str) -> Part {
-        let mut out = Reader::new();
-        let settings = read::settings(table, &mut out);
-        if out.found.is_empty() {
-            check::check(&settings, &mut out);
-            congestion_check::conditions(&settings, &mut out);
-        }
+        let mut out = Self::reader();
+        let settings = Self::read(table, &mut out);
+        settings.check_whole(&mut out);
         for mistake in &mut out.found {
-            mistake.key = declare::join(key, &mistake.key);
+            mistake.key = join(key, &mistake.key);
         }
         Part { settings, found: out.found, secrets: out.secrets }
     }
 
-    /// What `tidegate run --origin HOST:PORT` means; `http://HOST[:PORT]/` is accepted too. `listen` is the address
-    /// for visitors.
+    fn reader() -> Reader {
+        Reader::new(&KNOWN)
+    }
+
+    /// Reads the whole tree.
+    fn read(root: &Table, out: &mut Reader) -> Self {
+        let mut new = Self::default();
+        let (mut token_gen, mut token_check) = (TokenGenKeys::default(), TokenCheckKeys::default());
+        let mut role = RoleName::Gate;
+        for entry in &root.entries {
+            let key = plain_key(&entry.name);
+            out.saw(&key, entry);
+            match entry.name.as_str() {
+                "role" => role = Choice.read(&entry.node, &key, out).unwrap_or_default(),
+                "tokengen" => token_gen = Section::read_node(&entry.node, &key, out),
+                "tokencheck" => token_check = Section::read_node(&entry.node, &key, out),
+                _ if new.read_section(entry, out) => {}
+                _ => out.unknown(entry, ""),
+            }
+        }
+        new.role = Role::new(role, token_gen, token_check);
+        new
+    }
+
+    /// Reports contradictions between keys, if no key is wrong by itself: a wrong value would cause further mistakes.
+    fn check_whole(&self, out: &mut Reader) {
+        if out.found.is_empty() {
+            check::check(self, out);
+            congestion::check_conditions(self, out);
+        }
+    }
+
+    fn role_blocks(&self, out: &mut Vec<Block>) {
+        let (token_gen, token_check) = self.role.keys();
+        token_gen.blocks("tokengen", out);
+        token_check.blocks("tokencheck", out);
+    }
+
+    /// The settings of `tidegate run --origin HOST:PORT`; `http://HOST[:PORT]/` is accepted too. `listen` is the address for
+    /// visitors.
     ///
     /// # Errors
     /// As [`Settings::parse`], naming the options.
@@ -398,4 +400,30 @@ impl Settings {
     pub fn diff(&self, new: &Self) -> Vec<Change> {
         print::diff(self, new)
     }
+}
+
+/// Reads a list of sections that have names.
+fn read_list<T: Section>(node: &Node, what: &str, most: usize, out: &mut Reader) -> Vec<T> {
+    // `[class]` with single brackets is a table.
+    let Value::List(items) = &node.value else {
+        let hint = format!("Write [[{what}]] with double brackets, once per {what}.");
+        out.wrong(node, what, "an array of tables", Some(hint));
+        return Vec::new();
+    };
+    if let Some(first_beyond) = items.get(most) {
+        let expected = format!("at most {most} [[{what}]]");
+        out.found.push(Found::new(Some(first_beyond.at), what, expected, items.len().to_string()));
+    }
+    let mut all = Vec::with_capacity(items.len().min(most));
+    for (i, item) in items.iter().take(most).enumerate() {
+        let name = match &item.value {
+            Value::Table(table) => table.get("name").map(|entry| &entry.node.value),
+            _ => None,
+        };
+        let name = if let Some(Value::Text(name)) = name { name.as_str() } else { "" };
+        let path = item_path(what, if plain_key(name) == name { name } else { "" }, i);
+        out.saw_item(what, i, item);
+        all.push(T::read_node(item, &path, out));
+    }
+    all
 }

@@ -1,4 +1,5 @@
-//! What is wrong with a configuration, said so that it can be put right without opening a manual.
+//! Mistakes in a configuration. A message says what was expected, what was found and where, so that the operator can correct
+//! it without a manual.
 
 use std::fmt;
 
@@ -6,13 +7,13 @@ use super::tree::{At, Source};
 
 /// One mistake in a configuration.
 ///
-/// Its `Display` is one line like a compiler's (`shop.toml:12:12: room.max_wait: expected a duration …; got 30 (an
-/// integer). Write "30s"?`), followed by the offending line with a mark under the value. Secrets are never shown.
+/// It is displayed as a line like a compiler's (`shop.toml:12:12: room.max_wait: expected a duration …; got 30 (an
+/// integer). Write "30s"?`), followed by the line of the file with a mark under the value. Secrets are never shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file, or the option of the command line.
     pub file: String,
-    /// Line, from 1; 0: the mistake has no place (something is missing, or the file could not be read).
+    /// Line, from 1; 0: the mistake has no position (a key is missing, or the file could not be read).
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
@@ -24,14 +25,14 @@ pub struct Mistake {
     pub got: String,
     /// A suggestion, as a whole sentence.
     pub hint: Option<String>,
-    /// The line itself; `None` without a place, or where it holds a secret.
+    /// The line itself; `None` without a position, or where the line holds a secret.
     pub excerpt: Option<Excerpt>,
 }
 
-/// The offending line and what to mark in it.
+/// A line and what to mark in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line, control characters made harmless.
+    /// The line, with control characters replaced by blanks.
     pub text: String,
     /// Characters to mark, from the mistake's column on.
     pub width: usize,
@@ -39,11 +40,11 @@ pub struct Excerpt {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut place = self.file.clone();
+        let mut position = self.file.clone();
         if self.line > 0 {
-            place.push_str(&format!(":{}:{}", self.line, self.column));
+            position.push_str(&format!(":{}:{}", self.line, self.column));
         }
-        for part in [place.as_str(), &self.key].into_iter().filter(|part| !part.is_empty()) {
+        for part in [position.as_str(), &self.key].into_iter().filter(|part| !part.is_empty()) {
             write!(f, "{part}: ")?;
         }
         write!(f, "expected {}; got {}.", self.expected, self.got)?;
@@ -61,33 +62,46 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// A mistake before its place is looked up.
+/// A mistake before its line is looked up. The fields are those of [`Mistake`].
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// `None`: the mistake has no place.
+    /// `None`: the mistake has no position.
     pub at: Option<At>,
-    /// As in [`Mistake`].
+    /// The full key.
     pub key: String,
-    /// As in [`Mistake`].
+    /// What would have been right.
     pub expected: String,
-    /// As in [`Mistake`].
+    /// What was found.
     pub got: String,
-    /// As in [`Mistake`].
+    /// A suggestion, as a whole sentence.
     pub hint: Option<String>,
     /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's secret.
     pub cut: bool,
 }
 
-/// Most mistakes reported at once: nobody reads more, and a hostile file cannot make the report huge.
+impl Found {
+    /// A mistake without a hint, whose line may be shown.
+    pub fn new(
+        at: Option<At>,
+        key: impl Into<String>,
+        expected: impl Into<String>,
+        got: impl Into<String>,
+    ) -> Self {
+        Self { at, key: key.into(), expected: expected.into(), got: got.into(), hint: None, cut: false }
+    }
+}
+
+/// Most mistakes reported at once: nobody reads more, and a hostile file must not make the report huge.
 pub(crate) const MAX_MISTAKES: usize = 100;
 
 /// Longest line shown, in characters.
 const MAX_LINE: usize = 160;
 
-/// Lines longer than this are not looked at: no person wrote them.
+/// Longest line that is looked at: no person writes longer ones.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Looks up the places: in the order of the text, at most 100. Lines that hold a secret are not shown.
+/// Looks up the lines of the mistakes. They come in the order of the text, at most 100. Lines that hold a secret are not
+/// shown.
 pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<Mistake> {
     found.sort_by_key(|m| m.at.unwrap_or_default());
     let beyond = found.len().saturating_sub(MAX_MISTAKES);
@@ -100,7 +114,7 @@ pub fn place(mut found: Vec<Found>, sources: &[Source], secrets: &[At]) -> Vec<M
     placed
 }
 
-/// Of mistakes that stand in no text: names and values that came one by one.
+/// As [`place`], for names and values that came one by one and stand in no text.
 pub(crate) fn unplaced(found: Vec<Found>) -> Vec<Mistake> {
     place(found.into_iter().map(|m| Found { at: None, ..m }).collect(), &[], &[])
 }
@@ -128,7 +142,7 @@ fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
     mistake.column = text[line_start..start].chars().count() + 1;
     let line = text[line_start..line_end].trim_end_matches('\r');
     let touches = |s: &At| s.source == at.source && s.start < line_end && line_start < s.end;
-    if line.len() > MAX_LINE_BYTES || secrets.iter().any(touches) || smells_secret(line) {
+    if line.len() > MAX_LINE_BYTES || secrets.iter().any(touches) || may_hold_secret(line) {
         return mistake;
     }
     let mark_end = end.min(line_start + line.len()).max(start);
@@ -141,14 +155,13 @@ fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
     mistake
 }
 
-/// The last character border not after `index`.
+/// The last character boundary that is not after `index`.
 fn floor(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
-/// Lines that may hold a secret which the reader did not recognise as one: after a syntax error, or under a
-/// misspelt key. Better to show too little.
-fn smells_secret(line: &str) -> bool {
+/// Whether a line may hold a secret that the reader did not recognise: after a syntax error, or under a misspelt key.
+fn may_hold_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let named = ["token", "keys", "secret", "passw"].iter().any(|word| {
         let after = lower.find(word).map(|i| &lower[i..]);
@@ -156,4 +169,26 @@ fn smells_secret(line: &str) -> bool {
     });
     let hex_run = lower.split(|c: char| !c.is_ascii_hexdigit()).any(|run| run.len() >= 24);
     named || hex_run
+}
+
+/// `a, b or c`.
+pub fn either(choices: impl Iterator<Item = String>) -> String {
+    let all: Vec<_> = choices.collect();
+    match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => all.concat(),
+    }
+}
+
+/// "Did you mean `b`?" for the most similar choice, if any is similar.
+pub fn did_you_mean<'c>(text: &str, choices: impl Iterator<Item = &'c str>) -> Option<String> {
+    let text = text.get(..64).unwrap_or(text);
+    let best = choices.min_by_key(|choice| strsim::osa_distance(text, choice))?;
+    is_close(text, best).then(|| format!("Did you mean `{best}`?"))
+}
+
+/// Whether `a` may be `b` misspelt: at most one edit in three characters.
+pub(crate) fn is_close(a: &str, b: &str) -> bool {
+    // The distance takes quadratic time; no name is that long.
+    a.len() <= 64 && strsim::osa_distance(a, b) <= (b.chars().count() / 3).max(1)
 }

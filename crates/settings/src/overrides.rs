@@ -1,11 +1,11 @@
-//! Keys from the command line, each a source of its own beside the file.
+//! Keys from the command line. Each is a source of its own beside the file, so that messages name the option.
 
 use super::Settings;
 use super::mistake::Found;
 use super::read::Reader;
-use super::tree::{self, At, Source, Table};
+use super::tree::{self, At, Source, Table, plain_key};
 
-/// One key set from the command line, over what the file says.
+/// One key set from the command line. It replaces the value of the file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Override {
     /// The option, for messages: `--set`.
@@ -57,16 +57,15 @@ impl Override {
             put.err().map(|part| format!("{}, which leads nowhere", tree::quoted(part)))
         };
         if let Some(got) = trouble {
-            let expected = "section.key=value".into();
-            let key = super::read::plain_key(&self.key);
-            out.found.push(Found { at: Some(name_at), key, expected, got, hint: None, cut: true });
+            let found = Found::new(Some(name_at), plain_key(&self.key), "section.key=value", got);
+            out.found.push(Found { cut: true, ..found });
         }
         Source { name: self.flag.clone(), text }
     }
 }
 
 impl Settings {
-    /// The options of [`Settings::for_origin`] as overrides, to be put over a file or before `--set`.
+    /// The options of [`Settings::for_origin`] as overrides.
     pub fn origin_overrides(origin: &str, capacity: Option<f64>, listen: Option<&str>) -> Vec<Override> {
         let http = origin.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let has_port = |h: &str| h.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));

@@ -1,21 +1,20 @@
-//! The configuration as text: the whole file with its comments, the reference page, and what differs between two.
+//! The configuration as text: the whole file with its comments, the reference page, and the differences between two.
 
 use std::fmt::Write as _;
 
-use super::Settings;
-use super::declare::{Block, Key, Section};
-use super::read::{LISTS, all_blocks, item_path};
+use super::declare::{Block, Key};
+use super::{LISTS, Settings};
 
 /// A key whose value differs between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The full key, e.g. `room.max_wait`, `class.search.cost`.
     pub key: String,
-    /// The old value as TOML; `None`: the class is new. Secrets read `(secret)`.
+    /// The old value as TOML; `None`: its class, rule or other item is new. Secrets read `(secret)`.
     pub old: Option<String>,
-    /// The new value as TOML; `None`: the class is gone. Secrets read `(secret)`.
+    /// The new value as TOML; `None`: its item is gone. Secrets read `(secret)`.
     pub new: Option<String>,
-    /// Whether a running gate cannot take it over.
+    /// Whether only a restart makes it effective.
     pub restart: bool,
 }
 
@@ -26,11 +25,11 @@ const HEADER: &str = "\
 # Tidegate's configuration, whole: every key with its default.
 #
 # Every key may be left out. Durations are written \"250ms\", \"30s\", \"1h30m\"; sizes 4096, \"64KiB\", \"1MiB\";
-# where an array is expected, one value may stand alone. `tidegate check FILE` explains every mistake; a running
-# gate takes over a changed file on SIGHUP, except keys marked (restart).
+# instead of an array, one value may be written. `tidegate check FILE` explains every mistake; a running gate takes
+# over a changed file on SIGHUP, except keys marked (restart).
 
-# What this process does: \"gate\" (everything), or one half of the two-process form: \"tokengen\" hands out places,
-# \"tokencheck\" checks them and forwards. (restart)
+# What this process does: \"gate\" (everything), or one half of the two-process form: \"tokengen\" gives visitors their
+# turns, \"tokencheck\" checks tickets and forwards. (restart)
 role = ";
 
 const EXAMPLE_CLASS: &str = "
@@ -41,13 +40,13 @@ const EXAMPLE_CLASS: &str = "
 # priority = 2
 ";
 
-/// Sections that are printed as comments: they belong to other roles, or there may be any number of them.
+/// Whether a section is printed as a comment: those of other roles, and those of which there may be any number.
 fn is_comment(path: &str) -> bool {
     let first = path.split('.').next().unwrap_or_default();
     matches!(first, "tokengen" | "tokencheck") || LISTS.contains(&first)
 }
 
-/// A documentation comment's lines, without the blank before each.
+/// The lines of a documentation comment, without the blank before each.
 fn lines<'d>(doc: &'d [&'d str]) -> impl Iterator<Item = &'d str> {
     doc.iter().map(|line| line.trim())
 }
@@ -56,7 +55,7 @@ fn lines<'d>(doc: &'d [&'d str]) -> impl Iterator<Item = &'d str> {
 pub(crate) fn default_file() -> String {
     let mut out = String::from(HEADER);
     out.push_str("\"gate\"\n");
-    for block in all_blocks(&Settings::default()) {
+    for block in Settings::default().all_blocks() {
         let mark = if is_comment(&block.path) { "# " } else { "" };
         out.push('\n');
         lines(block.doc).for_each(|line| comment(&mut out, line));
@@ -70,7 +69,7 @@ pub(crate) fn default_file() -> String {
     out
 }
 
-/// A comment, broken at blanks.
+/// A comment, wrapped at blanks.
 fn comment(out: &mut String, text: &str) {
     let mut width = MAX_WIDTH;
     for word in text.split(' ') {
@@ -101,15 +100,15 @@ pub(crate) fn reference() -> String {
         "# Configuration\n\n\
          One TOML file; every key has a default. `tidegate config default` prints it whole, `tidegate check FILE` explains\n\
          every mistake, `--set section.key=value` overrides a key on the command line. Durations are written `\"250ms\"`,\n\
-         `\"30s\"`, `\"1h30m\"`; sizes `4096`, `\"64KiB\"`, `\"1MiB\"`; where an array is expected, one value may stand alone.\n\
+         `\"30s\"`, `\"1h30m\"`; sizes `4096`, `\"64KiB\"`, `\"1MiB\"`; instead of an array, one value may be written.\n\
          A running gate takes over a changed file on SIGHUP; keys marked *restart* need a new process.\n\
          Those marked *tunable* may also be changed one by one while it runs: see [tuning.md](tuning.md).\n\n\
          This page is generated from the declarations that the program reads the file by.\n\n\
          ## Top level\n\n| key | default | meaning |\n| --- | --- | --- |\n\
-         | `role` | `\"gate\"` | What this process does: `\"gate\"` (everything), `\"tokengen\"` (hands out places) or \
-         `\"tokencheck\"` (checks them and forwards). *restart* |\n",
+         | `role` | `\"gate\"` | What this process does: `\"gate\"` (everything), `\"tokengen\"` (gives visitors their turns) or \
+         `\"tokencheck\"` (checks tickets and forwards). *restart* |\n",
     );
-    for block in all_blocks(&Settings::default()) {
+    for block in Settings::default().all_blocks() {
         let many = LISTS.contains(&block.path.as_str());
         let title = if many { format!("[[{}]]", block.path) } else { format!("[{}]", block.path) };
         let doc: Vec<_> = lines(block.doc).collect();
@@ -156,47 +155,22 @@ pub(crate) fn diff(old: &Settings, new: &Settings) -> Vec<Change> {
     changes
 }
 
-/// Every key with its value; the classes' order counts as a key, because the first match wins.
+/// Every key with its value. The order of a list counts as a key, because the first match wins.
 fn flat(settings: &Settings) -> Vec<(String, Key)> {
-    let top = |name, value, restart| Key {
-        name,
-        doc: &[],
-        value,
-        expected: String::new(),
-        schema: || serde_json::json!({}),
-        restart,
-        tunable: false,
-        secret: false,
+    let top = |name: &'static str, value, restart| {
+        let schema = || serde_json::json!({});
+        let (doc, expected, tunable, secret): (&[_], _, _, _) = (&[], String::new(), false, false);
+        (name.to_owned(), Key { name, doc, value, expected, schema, restart, tunable, secret })
     };
-    let mut out = vec![("role".to_owned(), top("role", format!("\"{}\"", settings.role.name()), true))];
-    let mut blocks: Vec<Block> = all_blocks(settings);
-    blocks.retain(|block| !LISTS.contains(&block.path.split('.').next().unwrap_or_default()));
-    for (i, class) in settings.class.iter().enumerate() {
-        class.blocks(&item_path("class", &class.name, i), &mut blocks);
-    }
-    for (i, tier) in settings.tier.iter().enumerate() {
-        tier.blocks(&item_path("tier", &tier.name, i), &mut blocks);
-    }
-    for (i, lighter) in settings.lighter.iter().enumerate() {
-        lighter.blocks(&item_path("lighter", &lighter.name, i), &mut blocks);
-    }
-    for (i, application) in settings.application.iter().enumerate() {
-        application.blocks(&item_path("application", &application.name, i), &mut blocks);
-    }
-    for (i, detector) in settings.detector.iter().enumerate() {
-        detector.blocks(&item_path("detector", &detector.name, i), &mut blocks);
-    }
-    for (i, rule) in settings.rule.iter().enumerate() {
-        rule.blocks(&item_path("rule", &rule.name, i), &mut blocks);
-    }
+    let mut out = vec![top("role", format!("\"{}\"", settings.role.name()), true)];
+    let mut blocks: Vec<Block> = Vec::new();
+    settings.section_blocks(&mut blocks);
+    settings.role_blocks(&mut blocks);
+    settings.item_blocks(&mut blocks);
     for block in blocks {
         out.extend(block.keys.into_iter().map(|key| (format!("{}.{}", block.path, key.name), key)));
     }
-    let order: Vec<_> = settings.class.iter().map(|class| class.name.as_str()).collect();
-    out.push(("class".into(), top("class", format!("{order:?}"), false)));
-    let order: Vec<_> = settings.tier.iter().map(|tier| tier.name.as_str()).collect();
-    out.push(("tier".into(), top("tier", format!("{order:?}"), false)));
-    let order: Vec<_> = settings.rule.iter().map(|rule| rule.name.as_str()).collect();
-    out.push(("rule".into(), top("rule", format!("{order:?}"), false)));
+    let names = |list| settings.item_names(list);
+    out.extend(["class", "tier", "rule"].map(|list| top(list, format!("{:?}", names(list)), false)));
     out
 }

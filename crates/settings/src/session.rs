@@ -1,30 +1,28 @@
-//! Keys of sessions (WAC 2, 3.1 f): who is one visitor, how many there may be, and what becomes of those beyond.
+//! `[session]` (WAC 2, 3.1 f): which requests are of one visitor, how many sessions there may be, and what happens beyond that.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::declare::{Block, Key, Kind, Leaf, Section, Tune, join};
+use super::declare::Leaf;
 use super::kinds::net::COOKIE_NAME;
-use super::kinds::quantity::{Count, span};
+use super::kinds::quantity::{Count, DAY, S, show_duration, span};
 use super::kinds::{Choice, Named};
-use super::read::{Reader, did_you_mean};
-use super::tree::{Node, Table, Value};
+use super::mistake::did_you_mean;
+use super::read::Reader;
+use super::tree::Value;
 use super::{Role, Settings, Unit};
 
-const S: u64 = 1_000;
-const DAY: u64 = 24 * 3600 * S;
-
-/// Most sessions that may be admitted at once, whatever is written.
+/// Largest number of sessions that may be configured.
 const MOST: u32 = 10_000_000;
 
-/// By what requests are told to be of one session.
+/// How requests of one session are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SessionBy {
     /// The gate's own signed cookie.
     #[default]
     Pass,
-    /// A cookie of the application's.
+    /// A cookie of the application.
     Cookie,
     /// The client's address (IPv6: its /64).
     Ip,
@@ -44,7 +42,7 @@ impl Named for SessionBy {
     ];
 }
 
-/// What becomes of a session that would begin where no place is left.
+/// What happens to a session that would begin while no session slot is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// It waits in the room.
@@ -70,15 +68,15 @@ pub enum SessionMax {
     Fixed(u32),
 }
 
-/// A number, or a word in its place.
-struct Places;
+/// A number, or one of two words.
+struct SessionCount;
 
-impl Places {
+impl SessionCount {
     const WORDS: [(&'static str, SessionMax); 2] =
         [("none", SessionMax::None), ("discovered", SessionMax::Discovered)];
 }
 
-impl Leaf<SessionMax> for Places {
+impl Leaf<SessionMax> for SessionCount {
     fn parse(&self, value: &Value) -> Result<SessionMax, Option<String>> {
         match value {
             Value::Integer(n) => match u32::try_from(*n) {
@@ -110,79 +108,79 @@ impl Leaf<SessionMax> for Places {
     }
 
     fn schema(&self) -> serde_json::Value {
-        // As shares are: the bounds are those of numbers, the pattern that of the words.
+        // The bounds apply to numbers, the pattern to words.
         json!({ "type": ["integer", "string"], "minimum": 1, "maximum": MOST, "pattern": "^(none|discovered)$" })
     }
 }
 
 section! {
-    /// Sessions: a visitor with all its requests. In force with `room.unit = "session"`: docs/sessions.md.
+    /// Sessions: a visitor with all its requests. They are counted if `room.unit = "session"`: docs/sessions.md.
     pub struct Session [tunable] {
-        /// By what requests are told to be of one session: the gate's own signed cookie ("pass"), the value of an application's
-        /// cookie ("cookie"), the client's address ("ip": an IPv6 client's /64), its address prefix ("ip-prefix": /24 or /56), or
-        /// the TCP connection ("connection"). Only a pass survives a restart of the gate; a reload that changes this ends all sessions.
+        /// How requests of one session are recognised: by the gate's own signed cookie ("pass"), the value of a cookie of the
+        /// application ("cookie"), the client's address ("ip"; the /64 of an IPv6 client), its address prefix ("ip-prefix": /24
+        /// or /56), or the TCP connection ("connection"). Only a pass survives a restart of the gate. A reload that changes
+        /// this ends all sessions.
         [fixed] key: SessionBy = SessionBy::Pass => Choice;
-        /// The application's cookie, for `key = "cookie"`: its name, like "JSESSIONID".
+        /// Name of the application's cookie, for `key = "cookie"`, like "JSESSIONID".
         [fixed] cookie: String = String::new() => COOKIE_NAME;
-        /// Sessions at once, beside those of service levels with places of their own: any number ("none"), what the capacity
-        /// allows, learned from what sessions ask for and how long they last ("discovered"), or a number.
-        max: SessionMax = SessionMax::None => Places;
-        /// What becomes of a session that would begin where no place is left: it waits in the room ("room"), or is told at once
-        /// to come again later ("refuse").
+        /// Sessions at once, not counting service levels with session slots of their own: any number ("none"), what the capacity
+        /// allows, learned from the requests and the length of sessions ("discovered"), or a number.
+        max: SessionMax = SessionMax::None => SessionCount;
+        /// What happens to a session that would begin while no session slot is free: it waits in the room ("room"), or is told
+        /// at once to come again later ("refuse").
         when_full: WhenFull = WhenFull::Room => Choice;
-        /// Inactivity after which a session ends and its place is free; counted from the end of its last request under way.
+        /// Inactivity after which a session ends and its slot is free, counted from the end of its last request.
         timeout: Duration = Duration::from_secs(5 * 60) => span(S, 7 * DAY);
-        /// Age at which a session ends in any case.
+        /// Age at which a session ends even if it is active.
         max_age: Duration = Duration::from_secs(60 * 60) => span(S, 30 * DAY);
-        /// Most sessions kept in memory (some 100 bytes each), those that were ended early among them until their pass has run
-        /// out. Beyond it no session begins.
+        /// Most sessions kept in memory (some 100 bytes each). A session that was ended early is kept until its pass expires.
+        /// Beyond this number no session begins.
         [fixed] max_entries: usize = 1_000_000 => Count(16..=10_000_000);
     }
 }
 
 impl Settings {
-    /// Whether visitors are admitted by the session, and sessions counted.
+    /// Whether visitors are admitted session by session, and sessions are counted.
     pub fn counts_sessions(&self) -> bool {
         self.room.enabled && self.room.unit == Unit::Session
     }
 }
 
-/// What the section and the rest of the file say of each other.
+/// Reports keys that contradict each other or other sections.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     let session = &settings.session;
     if session.max_age < session.timeout {
-        let got = super::kinds::quantity::show_duration(session.max_age);
-        out.conflict("session.max_age", "at least `session.timeout`", got, None);
+        out.conflict("session.max_age", "at least `session.timeout`", show_duration(session.max_age), None);
     }
     if session.key == SessionBy::Cookie && session.cookie.is_empty() {
         let hint = "Write the name of the application's cookie, like \"JSESSIONID\".".to_owned();
-        out.conflict("session.cookie", "a name (session.key is \"cookie\")", "nothing".into(), Some(hint));
+        out.conflict("session.cookie", "a name (session.key is \"cookie\")", "nothing", Some(hint));
     } else if session.key != SessionBy::Cookie && !session.cookie.is_empty() {
         let expected = "no name where session.key is not \"cookie\"";
         let hint = Some("Set session.key = \"cookie\"?".to_owned());
         out.conflict("session.cookie", expected, format!("\"{}\"", session.cookie), hint);
     } else if is_gate_cookie(&session.cookie) {
-        let expected = "a cookie of the application's, not one of the gate's own";
-        let hint = Some("session.key = \"pass\" goes by the gate's own.".to_owned());
+        let expected = "a cookie of the application, not one of the gate";
+        let hint = Some("session.key = \"pass\" uses the gate's own cookie.".to_owned());
         out.conflict("session.cookie", expected, format!("\"{}\"", session.cookie), hint);
     }
-    let places = settings.tier.iter().map(|tier| tier.max_sessions as u64).sum::<u64>();
+    let of_tiers = settings.tier.iter().map(|tier| tier.max_sessions as u64).sum::<u64>();
     let of_all = match session.max {
         SessionMax::Fixed(n) => u64::from(n),
         SessionMax::None | SessionMax::Discovered => 0,
     };
-    if settings.counts_sessions() && places + of_all > session.max_entries as u64 {
+    if settings.counts_sessions() && of_tiers + of_all > session.max_entries as u64 {
         let expected = "at least as many as `session.max` and every tier's `max_sessions` together";
-        let got = format!("{} for {} places", session.max_entries, places + of_all);
+        let got = format!("{} for {} sessions", session.max_entries, of_tiers + of_all);
         out.conflict("session.max_entries", expected, got, None);
     }
 }
 
-/// What is allowed but does nothing.
+/// Warns of keys that have no effect.
 pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
     let tiers = || settings.tier.iter().filter(|tier| tier.max_sessions > 0);
     if let Role::TokenGen { .. } = settings.role {
-        let there = "tokengen lets on whom tokencheck has places for. Expected in tokencheck's file.";
+        let there = "tokencheck counts the sessions, not tokengen. Expected in tokencheck's file.";
         if settings.session.max != SessionMax::None {
             all.push(format!("session.max: {there}"));
         }
@@ -193,14 +191,15 @@ pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
         let is_checker = matches!(settings.role, Role::TokenCheck { .. });
         if is_checker && settings.session.when_full == WhenFull::Refuse {
             all.push(
-                "session.when_full: whoever finds no place waits in tokengen's room; nobody is refused. Expected \"room\"."
+                "session.when_full: visitors for whom no session slot is free wait in tokengen's room; nobody is refused. Expected \
+                 \"room\"."
                     .into(),
             );
         }
         if settings.session.key == SessionBy::Connection && !settings.proxy.trusted.is_empty() {
             all.push(
-                "session.key: a proxy in front (proxy.trusted) carries many visitors over one connection: they would be one \
-                 session. Expected \"pass\", \"cookie\" or \"ip\"."
+                "session.key: a proxy in front (proxy.trusted) sends requests of many visitors over one connection: they would \
+                 be one session. Expected \"pass\", \"cookie\" or \"ip\"."
                     .into(),
             );
         }
@@ -208,15 +207,15 @@ pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
     }
     let needs = "Expected room.unit = \"session\" beside it.";
     if settings.session.max != SessionMax::None {
-        all.push(format!("session.max: sessions are not counted, and nothing bounds them. {needs}"));
+        all.push(format!("session.max: sessions are not counted, so this bounds nothing. {needs}"));
     }
     all.extend(
         tiers().map(|tier| format!("tier.{}.max_sessions: sessions are not counted. {needs}", tier.name)),
     );
 }
 
-/// Whether `name` is the name of one of the gate's own cookies (`tg` and a class's number, `tgid`, `tgp`), which the origin does not
-/// get to see.
+/// Whether `name` is one of the gate's own cookies (`tg` and the number of a class, `tgid`, `tgp`), which are not sent to the
+/// origin.
 pub fn is_gate_cookie(name: &str) -> bool {
     name.strip_prefix("tg").is_some_and(|rest| {
         rest == "id" || rest == "p" || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_s_connection_is_warned_of() {
+    fn connections_as_sessions_behind_a_proxy_are_warned_of() {
         for (key, trusted, wanted) in
             [("connection", "\"10.0.0.0/8\"", 1), ("connection", "", 0), ("ip", "\"10.0.0.0/8\"", 0)]
         {
@@ -241,21 +240,21 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_other_half_goes_by_is_warned_of() {
+    fn keys_that_only_the_other_process_uses_are_warned_of() {
         let tokengen =
             "role = \"tokengen\"\ntokengen.check_url = \"http://check.example\"\nroom.keys = [\"KEY\"]\n";
         let tokencheck = "role = \"tokencheck\"\ntokencheck.gen_url = \"http://gen.example\"\ntokencheck.feedback_url = \
                           \"http://127.0.0.1:1\"\norigin.replicas = \"a:1\"\nroom.keys = [\"KEY\"]\n";
         let tier = "[[tier]]\nname = \"gold\"\nclient = \"10.0.0.0/8\"\nmax_sessions = 5\n";
         for (role, session, wanted) in [
-            (tokengen, "", vec!["tier.gold.max_sessions: tokengen"]),
+            (tokengen, "", vec!["tier.gold.max_sessions: tokencheck"]),
             (
                 tokengen,
                 "session.max = 10\n",
-                vec!["session.max: tokengen", "tier.gold.max_sessions: tokengen"],
+                vec!["session.max: tokencheck", "tier.gold.max_sessions: tokencheck"],
             ),
             (tokencheck, "session.max = 10\n", vec![]),
-            (tokencheck, "session.when_full = \"refuse\"\n", vec!["session.when_full: whoever"]),
+            (tokencheck, "session.when_full = \"refuse\"\n", vec!["session.when_full: visitors"]),
         ] {
             let key = format!("1:{}", "ab".repeat(32));
             let text = format!("{role}room.unit = \"session\"\n{session}{tier}").replace("KEY", &key);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn places_for_sessions_that_nobody_counts_are_warned_of() {
+    fn bounds_on_sessions_that_are_not_counted_are_warned_of() {
         let tier = "[[tier]]\nname = \"gold\"\nclient = \"10.0.0.0/8\"\nmax_sessions = 5\n";
         for (room, wanted) in [("", 2), ("room.unit = \"session\"\n", 0)] {
             let text = format!("origin.replicas = \"a:1\"\n{room}session.max = 10\n{tier}");
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gate_s_cookies_are_told_from_others() {
+    fn the_gates_cookies_are_recognised() {
         for ours in ["tg0", "tg255", "tgid", "tgp"] {
             assert!(is_gate_cookie(ours), "{ours}");
         }

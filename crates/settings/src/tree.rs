@@ -1,17 +1,16 @@
 //! The text of a configuration as a tree in which every name and value knows where it was written.
 //!
-//! The TOML parser recovers from syntax errors, so one bad line does not hide the mistakes in the others. Why a tree
-//! of our own between parser and reader: overrides from the command line (`--set`) join the file here, each with its
-//! own source, and everything behind this module neither knows nor cares which of the two a value came from. Public, with
-//! [`Found`](super::Found) and [`place`](super::place): a scenario of the lab is read with the same means, and a
-//! configuration may be a part of one ([`Settings::read_part`](super::Settings::read_part)).
+//! The TOML parser recovers from syntax errors, so one bad line does not hide the mistakes in the others. The tree stands
+//! between parser and reader because overrides from the command line (`--set`) are put into it, each with a source of its
+//! own: the reader need not know where a value came from. The module is public because the lab reads its scenarios in the
+//! same way, and a configuration may be a part of a scenario ([`Settings::read_part`](super::Settings::read_part)).
 
 use toml::de::{DeTable, DeValue};
 
-/// Where something was written: bytes `start..end` of source number `source`.
+/// Where something was written: bytes `start..end` of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct At {
-    /// Number of the source.
+    /// Index of the source.
     pub source: usize,
     /// First byte.
     pub start: usize,
@@ -19,21 +18,21 @@ pub struct At {
     pub end: usize,
 }
 
-/// One text that takes part: the file, or one override.
+/// One text that values come from: the file, or one override.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file's name, or the option's.
+    /// Name of the file or of the option.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where.
+    /// Position of the value.
     pub at: At,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
@@ -48,7 +47,7 @@ pub enum Value {
     Float(f64),
     /// `true` or `false`.
     Boolean(bool),
-    /// A date, or an integer beyond 64 bits: right for no key, kept as written for the message.
+    /// A date, or an integer beyond 64 bits. No key takes it; the text is kept for the message.
     Other(String),
     /// An array, of tables too.
     List(Vec<Node>),
@@ -59,7 +58,7 @@ pub enum Value {
 /// Names and values, in the order of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Each name once.
+    /// The entries; every name occurs once.
     pub entries: Vec<Entry>,
 }
 
@@ -68,17 +67,17 @@ pub struct Table {
 pub struct Entry {
     /// The name, without quotes.
     pub name: String,
-    /// Where the name stands.
+    /// Position of the name.
     pub at: At,
     /// The value.
     pub node: Node,
 }
 
-/// A syntax error: where, and what the parser says.
+/// A syntax error.
 pub struct SyntaxError {
-    /// Where.
+    /// Its position.
     pub at: At,
-    /// What the parser says.
+    /// The parser's message.
     pub message: String,
 }
 
@@ -86,7 +85,7 @@ pub struct SyntaxError {
 const MAX_ECHO: usize = 40;
 
 impl Value {
-    /// How a message says what was found.
+    /// The value in words, for a message.
     pub fn describe(&self) -> String {
         match self {
             Self::Text(text) => quoted(text),
@@ -101,9 +100,20 @@ impl Value {
     }
 }
 
-/// `text` in quotes, escaped, not longer than a message can bear.
+/// `text` in quotes, escaped, and cut after 40 characters.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", clipped(text))
+}
+
+/// A name as it would be written in a key: bare, or in quotes.
+pub fn plain_key(name: &str) -> String {
+    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare && name.len() <= 64 { name.to_owned() } else { quoted(name) }
+}
+
+/// `path.name`, or `name` at the top.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 fn clipped(text: &str) -> String {
@@ -119,11 +129,11 @@ impl Table {
         self.entries.iter().find(|e| e.name == name)
     }
 
-    /// Puts `node` at the dotted path, over whatever stands there. Elements of `[[class]]` are found by their name, or
-    /// by their number from 0.
+    /// Puts `node` at the dotted path and replaces what is there. Elements of `[[class]]` are found by their name, or
+    /// by their index from 0.
     ///
     /// # Errors
-    /// The part of the path that leads nowhere.
+    /// The part of the path that does not exist and cannot be made.
     pub fn put<'p>(&mut self, path: &[&'p str], at: At, node: Node) -> Result<(), &'p str> {
         let Some((&name, rest)) = path.split_first() else { return Ok(()) };
         if rest.is_empty() {
@@ -159,7 +169,7 @@ impl Table {
     }
 }
 
-/// Parses a whole document. The tree holds what could be understood, the errors the rest.
+/// Parses a whole document. What could not be understood is in the errors and not in the tree.
 pub fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
     let (root, errors) = DeTable::parse_recoverable(text);
     let errors = errors
@@ -172,7 +182,7 @@ pub fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
     (table(source, root.get_ref()), errors)
 }
 
-/// Parses the right side of `--set key=value`: TOML if it is, the bare text otherwise, so that `--set
+/// Parses the right side of `--set key=value` as TOML, or takes it as bare text if it is not TOML: `--set
 /// room.max_wait=10m` needs no quotes inside quotes.
 pub fn parse_value(at: At, text: &str) -> Node {
     let parsed = DeValue::parse(text).ok();
@@ -187,7 +197,7 @@ pub fn parse_value(at: At, text: &str) -> Node {
     Node { at, value }
 }
 
-/// Inner spans of an override count from its value; the whole value is precise enough.
+/// Gives every inner value the position of the whole override: the parser counts their positions from the value's start.
 fn place(value: &mut Value, at: At) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| {

@@ -1,4 +1,4 @@
-//! A small client of the admin API: hyper over one connection per request.
+//! A client of the admin API: hyper, with a connection for each request.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::net::TcpStream;
 
 use super::Failure;
 
-/// Longest wait for a connection, and for an answer's head: a gate that works answers in milliseconds.
+/// Longest wait for a connection and the head of an answer. A healthy gate answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Largest document; a page of the audit is some 200 kB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// Where to ask, and with what.
+/// The address of a gate, and the token to ask it with.
 pub struct Client {
     url: String,
     authority: String,
@@ -36,10 +36,10 @@ impl Client {
             Some("http") => {}
             Some("https") => {
                 return Err(wrong(
-                    "the admin API speaks http; reach a distant one through a tunnel: ssh -L 9090:127.0.0.1:9090 HOST",
+                    "expected http://; reach a distant gate through a tunnel: ssh -L 9090:127.0.0.1:9090 HOST",
                 ));
             }
-            _ => return Err(wrong(&format!("write http://{url}"))),
+            _ => return Err(wrong(&format!("expected a URL with http://; write http://{url}"))),
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong("expected no path after HOST:PORT"));
@@ -59,7 +59,7 @@ impl Client {
         Ok(Self { url: url.trim_end_matches('/').into(), authority, address, authorization })
     }
 
-    /// One request; the document of a good answer.
+    /// Sends a request and returns the document that it is answered with.
     pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let answer = self.open(method, path, body).await?;
         let bytes = Limited::new(answer.into_body(), MAX_BODY_BYTES).collect();
@@ -69,7 +69,7 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|e| self.lost(&format!("that is not a gate's answer ({e})")))
     }
 
-    /// One request; a good answer, whose body may go on.
+    /// Sends a request and returns the answer before its body, which may be endless.
     pub async fn open(
         &self,
         method: &str,
@@ -117,13 +117,13 @@ impl Client {
         Ok(sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// No gate, or none that can be understood.
+    /// The failure that there is no gate at the URL, or none that can be understood.
     pub fn lost(&self, why: &str) -> Failure {
         Failure::Unreachable(format!("no gate at {}: {why} (--url, or TIDEGATE_URL)", self.url))
     }
 }
 
-/// A name as a segment of a path.
+/// A name as a segment of a URL's path.
 pub fn segment(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~*".contains(&b);
     name.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_understood_or_explained() {
+    fn urls_are_accepted_or_refused_with_a_reason() {
         for good in ["http://127.0.0.1:9090", "http://localhost:9090/", "http://[::1]:9090", "http://gate"] {
             assert!(Client::new(good, None).is_ok(), "{good}");
         }

@@ -1,142 +1,116 @@
-//! The gate's documents for people.
+//! The gate's JSON documents as text for people.
 
 use std::io::Write;
 
+use comfy_table::{Table, presets};
 use serde_json::Value;
 
-/// Prints a line. Whoever reads no further, like `head`, has seen enough: no error, and no more work.
+/// Prints a line. If the reader has closed the pipe, as `head` does, it has seen enough: the process ends without an error.
 pub fn say(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }
 
-/// A value as somebody would write it after `set NAME=`.
+/// A value as it is written after `set NAME=`.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "–".into(),
         Value::String(text) => text.clone(),
         Value::Number(n) if n.is_f64() => {
             let x = n.as_f64().unwrap_or_default();
-            // Three places are more than anybody reads of a rate.
             if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { format!("{:.3}", x) }
         }
         other => other.to_string(),
     }
 }
 
-/// Columns under their names, each as wide as its widest cell.
-pub fn table(names: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |i: usize| {
-        let cells = rows.iter().map(|row| row[i].chars().count());
-        cells.chain([names[i].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..names.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let mut lines = vec![line(names.to_vec())];
-    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
-    lines.join("\n")
+/// Rows in columns under their names.
+fn table<const N: usize>(names: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(names).add_rows(rows);
+    table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 2)));
+    table.trim_fmt()
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 /// `get` of several.
 pub fn tunables(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = answer["tunables"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|t| {
-            let file = if t["file"] == t["value"] { String::new() } else { plain(&t["file"]) };
-            let who = t["tuned"]["who"].as_str().unwrap_or_default();
-            vec![plain(&t["name"]), plain(&t["value"]), file, who.into()]
-        })
-        .collect();
-    table(&["NAME", "VALUE", "FILE", "TUNED BY"], &rows)
+    let rows = items(&answer["tunables"]).map(|t| {
+        let file = if t["file"] == t["value"] { String::new() } else { plain(&t["file"]) };
+        let who = t["tuned"]["who"].as_str().unwrap_or_default();
+        [plain(&t["name"]), plain(&t["value"]), file, who.into()]
+    });
+    table(["NAME", "VALUE", "FILE", "TUNED BY"], rows)
 }
 
 /// `get` of one.
 pub fn one(t: &Value) -> String {
-    let mut out = format!(
-        "{} = {}\n{} Takes {}.",
-        plain(&t["name"]),
-        plain(&t["value"]),
-        plain(&t["doc"]),
-        plain(&t["expected"])
-    );
+    let text = |name: &str| plain(&t[name]);
+    let mut out =
+        format!("{} = {}\n{} Takes {}.", text("name"), text("value"), text("doc"), text("expected"));
     if let Some(tuned) = t["tuned"].as_object() {
         let why = tuned["why"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let (who, at) = (plain(&tuned["who"]), time(&tuned["at_ms"]));
-        out.push_str(&format!("\nThe file says {}. Tuned by {who} at {at}{why}", plain(&t["file"])));
+        out.push_str(&format!("\nThe file says {}. Tuned by {who} at {at}{why}", text("file")));
     }
     out
 }
 
-/// One after `reset`.
+/// `reset` of one.
 pub fn now(t: &Value) -> String {
     format!("{} = {}", plain(&t["name"]), plain(&t["value"]))
 }
 
 /// `set`.
 pub fn changes(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = answer["changed"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|c| vec![plain(&c["name"]), plain(&c["old"]), plain(&c["new"])])
-        .collect();
-    table(&["NAME", "BEFORE", "NOW"], &rows)
+    let rows = items(&answer["changed"]).map(|c| [&c["name"], &c["old"], &c["new"]].map(plain));
+    table(["NAME", "BEFORE", "NOW"], rows)
 }
 
 /// `reload`.
 pub fn reloaded(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = answer["changed"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let mut rows = items(&answer["changed"])
         .map(|c| {
             let note = if c["needs_restart"] == true { "with the next start" } else { "" };
-            vec![plain(&c["key"]), plain(&c["old"]), plain(&c["new"]), note.into()]
+            [plain(&c["key"]), plain(&c["old"]), plain(&c["new"]), note.into()]
         })
-        .collect();
-    if rows.is_empty() { "nothing has changed".into() } else { table(&["KEY", "BEFORE", "NOW", ""], &rows) }
+        .peekable();
+    if rows.peek().is_none() {
+        "nothing has changed".into()
+    } else {
+        table(["KEY", "BEFORE", "NOW", ""], rows)
+    }
 }
 
 /// `audit`.
 pub fn audit(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = answer["changes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|c| {
-            let what = match c["key"].as_str() {
-                Some(key) => format!("{key}: {} -> {}", plain(&c["old"]), plain(&c["new"])),
-                None => String::new(),
-            };
-            vec![time(&c["at_ms"]), plain(&c["who"]), plain(&c["action"]), what, plain(&c["why"])]
-        })
-        .collect();
-    table(&["WHEN", "WHO", "DID", "WHAT", "WHY"], &rows)
+    let rows = items(&answer["changes"]).map(|c| {
+        let what = match c["key"].as_str() {
+            Some(key) => format!("{key}: {} -> {}", plain(&c["old"]), plain(&c["new"])),
+            None => String::new(),
+        };
+        [time(&c["at_ms"]), plain(&c["who"]), plain(&c["action"]), what, plain(&c["why"])]
+    });
+    table(["WHEN", "WHO", "DID", "WHAT", "WHY"], rows)
 }
 
-/// `sessions`: the figures, and a page of who is in.
+/// `sessions`: the figures, and a page of the sessions.
 pub fn sessions(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = answer["sessions"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let mut rows = items(&answer["sessions"])
         .map(|s| {
             let (begun, last) = (time(&s["begun_ms"]), time(&s["last_ms"]));
-            let (requests, under_way) = (plain(&s["requests"]), plain(&s["under_way"]));
-            vec![plain(&s["key"]), plain(&s["tier"]), begun, last, requests, under_way]
+            [plain(&s["key"]), plain(&s["tier"]), begun, last, plain(&s["requests"]), plain(&s["under_way"])]
         })
-        .collect();
+        .peekable();
     let mut out = figures(&answer["state"]);
-    if !rows.is_empty() {
-        let head = ["KEY", "TIER", "BEGUN", "LAST", "REQUESTS", "UNDER WAY"];
-        out = format!("{}\n\n{}", out.trim_end(), table(&head, &rows));
+    if rows.peek().is_some() {
+        let names = ["KEY", "TIER", "BEGUN", "LAST", "REQUESTS", "UNDER WAY"];
+        out = format!("{}\n\n{}", out.trim_end(), table(names, rows));
     }
     if !answer["next"].is_null() {
         out.push_str(&format!("\n\nmore: --after {}", plain(&answer["next"])));
@@ -173,23 +147,20 @@ fn walk(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
 
 /// `state`, `capacity`.
 pub fn figures(answer: &Value) -> String {
-    let rows: Vec<Vec<String>> = flat(answer)
-        .into_iter()
-        .map(|(name, value)| {
-            let shown = if name.ends_with("at_ms") { time(&value) } else { plain(&value) };
-            vec![name, shown]
-        })
-        .collect();
-    table(&["FIGURE", "VALUE"], &rows)
+    let rows = flat(answer).into_iter().map(|(name, value)| {
+        let shown = if name.ends_with("at_ms") { time(&value) } else { plain(&value) };
+        [name, shown]
+    });
+    table(["FIGURE", "VALUE"], rows)
 }
 
-/// Milliseconds since 1970 as a time.
+/// Milliseconds since 1970 as date and time in UTC.
 pub fn time(ms: &Value) -> String {
     let at = ms.as_i64().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map_or_else(|| plain(ms), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// Why a request was refused.
+/// `explain`.
 pub fn refusal(answer: &Value) -> String {
     let text = |name: &str| plain(&answer[name]);
     let mut out = match answer["by"].as_str() {
@@ -211,7 +182,7 @@ pub fn refusal(answer: &Value) -> String {
         time(&answer["at_ms"])
     ));
     if answer["retry_after_s"] != 0 {
-        out.push_str(&format!("\ntold to come again after {} s", text("retry_after_s")));
+        out.push_str(&format!("\nthe visitor was told to come again after {} s", text("retry_after_s")));
     }
     out
 }
@@ -222,7 +193,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn documents_become_lines() {
+    fn documents_are_shown_as_text() {
         let state = json!({
             "at_ms": 0, "room": { "waiting": 3 }, "classes": [{ "name": "search", "cost": 1.5 }], "points": [[1, 2]],
         });
@@ -230,7 +201,7 @@ mod tests {
             flat(&state).into_iter().map(|(name, value)| format!("{name}={}", plain(&value))).collect();
         assert_eq!(flat, ["at_ms=0", "classes.search.cost=1.500", "room.waiting=3"]);
         assert_eq!(
-            table(&["A", "BB"], &[vec!["long".into(), "x".into()], vec!["".into(), "".into()]]),
+            table(["A", "BB"], [["long", "x"], ["", ""]].map(|row| row.map(str::to_owned))),
             "A     BB\nlong  x\n"
         );
         assert_eq!(time(&json!(1_795_305_600_123_u64)), "2026-11-22 00:00:00");

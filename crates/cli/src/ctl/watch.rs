@@ -1,4 +1,4 @@
-//! `tidegate ctl watch`: a line a second, from the gate's own events.
+//! `tidegate ctl watch`: prints a line a second from the gate's event stream.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::client::Client;
 use super::{Failure, show};
 
-/// What is shown if nobody says what.
-const USUAL: [&str; 9] = [
+/// The figures shown by default.
+const DEFAULT: [&str; 9] = [
     "offered_per_s",
     "admitted_per_s",
     "goodput_per_s",
@@ -23,11 +23,11 @@ const USUAL: [&str; 9] = [
     "gate.queued",
     "room.waiting",
 ];
-/// Lines between two heads of the table.
+/// Lines after which the names of the columns are printed again.
 const HEAD_EVERY: usize = 20;
-/// Until a broken connection is tried again, as the stream's own `retry` has it.
+/// Time before a broken connection is made again, as in the stream's own `retry`.
 const RETRY: Duration = Duration::from_secs(1);
-/// Longest line of a stream: a state of a gate with hundreds of classes.
+/// Longest line of a stream; the state of a gate with hundreds of classes is shorter.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// `tidegate ctl watch`
@@ -39,15 +39,15 @@ pub struct WatchOptions {
     /// Seconds between two lines.
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
-    /// End after so many lines.
+    /// Stop after this many lines.
     #[arg(long, value_name = "N")]
     count: Option<usize>,
 }
 
-/// Watches until the gate drains, or for as many lines as wanted. A connection that breaks is made anew.
+/// Watches until the gate drains, or for as many lines as wanted. A broken connection is made again.
 pub(super) async fn watch(client: &Client, wanted: &WatchOptions, as_json: bool) -> Result<(), Failure> {
     let metrics: Vec<&str> = match wanted.metrics.is_empty() {
-        true => USUAL.to_vec(),
+        true => DEFAULT.to_vec(),
         false => wanted.metrics.iter().map(String::as_str).collect(),
     };
     let (path, mut printed) = (format!("/v1/events?every={}", wanted.every), 0);
@@ -62,10 +62,9 @@ pub(super) async fn watch(client: &Client, wanted: &WatchOptions, as_json: bool)
                     if as_json {
                         show::say(data);
                     } else {
-                        print(&metrics, data, printed).map_err(|why| match why {
-                            Some(unknown) => Failure::Usage(unknown),
-                            None => client.lost("that is not a gate's answer"),
-                        })?;
+                        let state: Value = serde_json::from_str(data)
+                            .map_err(|e| client.lost(&format!("that is not a gate's answer ({e})")))?;
+                        print(&metrics, &state, printed)?;
                     }
                     printed += 1;
                     if wanted.count.is_some_and(|count| printed >= count) {
@@ -79,17 +78,16 @@ pub(super) async fn watch(client: &Client, wanted: &WatchOptions, as_json: bool)
     }
 }
 
-/// One line; `Err(None)`: it is not a state.
-fn print(metrics: &[&str], data: &str, printed: usize) -> Result<(), Option<String>> {
-    let state: Value = serde_json::from_str(data).map_err(|_| None)?;
-    let figures: HashMap<String, Value> = show::flat(&state).into_iter().collect();
+/// Prints line number `printed`, after the names of the columns where they are due.
+fn print(metrics: &[&str], state: &Value, printed: usize) -> Result<(), Failure> {
+    let figures: HashMap<String, Value> = show::flat(state).into_iter().collect();
     let width = |metric: &&str| metric.len().max(8);
     if printed.is_multiple_of(HEAD_EVERY) {
         if let Some(unknown) = metrics.iter().find(|metric| !figures.contains_key(**metric)) {
             let names = figures.keys().map(String::as_str);
             let hint = tidegate_settings::did_you_mean(unknown, names).unwrap_or_default();
-            return Err(Some(format!(
-                "there is no figure \"{unknown}\"; `tidegate ctl state` lists them. {hint}"
+            return Err(Failure::Usage(format!(
+                "expected figures that `tidegate ctl state` lists; got \"{unknown}\". {hint}"
             )));
         }
         let head: Vec<String> = metrics.iter().map(|metric| format!("{metric:>0$}", width(metric))).collect();
@@ -105,14 +103,14 @@ fn print(metrics: &[&str], data: &str, printed: usize) -> Result<(), Option<Stri
     Ok(())
 }
 
-/// The stream's lines as they come.
+/// The lines of a stream.
 struct Lines {
     body: Incoming,
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// `None`: it has ended, or broken.
+    /// The next line; `None` at the end of the stream, or if the connection broke.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {

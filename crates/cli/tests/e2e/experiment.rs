@@ -1,4 +1,5 @@
-//! `tidegate experiment` over real processes: what it prints, what it leaves behind, and what becomes of its children.
+//! `tidegate experiment` over real processes: what it prints, what it leaves behind, and what becomes of its
+//! children.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use super::harness::{TempDir, tidegate, wait_for};
 
-/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most a second.
+/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most
+/// a second.
 const SMALL: &str = r#"
 deadline = "60s"
 arrivals = { process = "constant", phase = [{ rate = 30, for = "1s" }] }
@@ -249,6 +251,26 @@ fn simulated_experiments_repeat_themselves() {
     let first = quantities();
     assert_eq!(first["served_share"]["ours"], 1.0, "{first:#}");
     assert_eq!(first, quantities());
+}
+
+#[test]
+fn a_bound_that_does_not_hold_fails_the_check() {
+    let dir = TempDir::new();
+    let text = SMALL.replace("about = \"A test\"", "about = \"A test\"\nways = [\"sim\"]")
+        + "\n[experiment.expect]\nserved_share = { min = 1 }\nat_the_door = { min = 31 }\n";
+    let file = write(&dir, &text);
+    let run = |check: &[&str]| {
+        let mut command = tidegate();
+        command.args(["experiment", "run", "--quiet"]).arg(&file).args(check);
+        command.output().expect("the experiment's output")
+    };
+    assert!(run(&[]).status.success(), "bounds count with --check only");
+    let output = run(&["--check"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said, "tidegate: small: at_the_door: expected at least 31; got 30\n");
+    write(&dir, &text.replace("min = 31", "min = 30"));
+    assert!(run(&["--check"]).status.success());
 }
 
 /// Whether a process has a handler for SIGTERM (proc(5), `SigCgt`).

@@ -15,6 +15,7 @@ mod bodies;
 mod continues;
 mod crash;
 mod ctl;
+mod demo;
 mod discovery;
 mod experiment;
 mod history;

@@ -1,4 +1,4 @@
-//! Additive increase, multiplicative decrease: TCP's rule for requests in flight.
+//! Additive increase, multiplicative decrease (AIMD): TCP's rule, applied to requests in flight.
 //!
 //! ```text
 //! on a failure, or a response slower than the timeout      L ← ⌊0.9 L⌋
@@ -6,11 +6,13 @@
 //! L within 20..200
 //! ```
 //!
-//! Source: `AIMDLimit` of Netflix's concurrency-limits (commit 78a74b9), after Chiu and Jain 1989. One step per request.
+//! Source: `AIMDLimit` of Netflix's concurrency-limits (commit 78a74b9), after Chiu and Jain 1989. One step
+//! per request. The reason for the rule: among several senders, only it converges to equal shares.
 //!
-//! What it cannot do: see an origin that slows down before requests fail or take 5 s; it fills any queue that does not refuse
-//! (the origin's backlog), and swings between nine tenths of that and all. With bounds as published it never goes below 20
-//! in flight, twice what a service of ten workers can use. Refusals that the law caused and errors that it did not are alike to it.
+//! Limits: it does not notice a slower origin before requests fail or take 5 s. It fills any queue that does
+//! not refuse (the origin's backlog) and then oscillates between 90 % and 100 % of that. With the published
+//! bounds it never goes below 20 in flight, twice what a service of ten workers can use. It cannot tell
+//! refusals that it caused from errors that it did not.
 
 use std::time::Duration;
 
@@ -18,10 +20,10 @@ use super::throughput::{Throughput, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// What may be set.
+/// Parameters of [`Aimd`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AimdConfig {
-    /// Requests in flight to begin with.
+    /// Requests in flight at the start.
     pub start_in_flight: u32,
     /// Least requests in flight.
     pub min_in_flight: u32,
@@ -45,7 +47,7 @@ impl Default for AimdConfig {
     }
 }
 
-/// See the file's head.
+/// The estimator `aimd`: additive increase, multiplicative decrease.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     config: AimdConfig,
@@ -54,7 +56,8 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
+    /// throughput.
     pub fn new(config: AimdConfig, start: Option<Rate>) -> Self {
         Self { config, limit: config.start_in_flight.max(1), throughput: Throughput::new(start) }
     }

@@ -1,86 +1,111 @@
-//! Tidegate's own estimator: hold as many requests at the origin as its bottleneck can work on, and count what comes back.
+//! Tidegate's own estimator: it keeps as many requests in flight as the origin's bottleneck can work on, and
+//! measures the throughput that results.
 //!
-//! An origin of K workers driven at a rate must stay well below its capacity or queue. The same origin fed from the gate's
-//! queue with K in flight runs at all of it with its unloaded response time, because the waiting happens in the gate. So the
-//! in-flight limit L is held at the knee K of the curve of response time over requests in flight,
+//! An origin with K workers that is fed at a fixed rate must stay well below its capacity, or it queues. The
+//! same origin fed from the gate's queue with K requests in flight runs at full capacity with its unloaded
+//! response time, because requests wait in the gate instead. So the in-flight limit L is held at the knee K
+//! of the curve of response time over requests in flight:
 //!
 //! ```text
-//! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     curve.rs: which K, B, a are likeliest
-//! L    = K · headroom                               headroom.rs: what is best while K is uncertain; plan.rs: how it is found, held, probed
-//! C    = Σ work / Σ R/n  at n >= K                  meter.rs: what the origin serves there (Little's law)
+//! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     fit.rs: the likeliest K, B and a
+//! L    = K · headroom                               headroom.rs: the best L for an uncertain K
+//! C    = Σ work / Σ R/n  for n >= K                 meter.rs: throughput at saturation (Little's law)
 //! ```
 //!
-//! and every sample is tested against the fit: [`change`] tells within some dozens of completions that the origin has become
-//! slower or faster, [`costs`] what of it is the mix of classes, [`dispersion`] how sure all this can be, [`pause`] what is none of it.
-//! Samples without a backlog, or sent while places were free, are not looked at: they tell of the load (application-limited, as BBR says).
+//! Every sample is tested against the fit. [`change`] detects within some dozens of completions that the
+//! origin has become slower or faster, excludes pauses, and measures the dispersion on which all error bounds
+//! rest; [`costs`] separates a change of the origin from a change of the mix of classes. Samples without a
+//! backlog, or sent while slots were free, are ignored: they measure the load, not the origin
+//! ("application-limited" in BBR).
 //!
-//! As BBR does for a path (Cardwell et al. 2016) but fitted instead of min- and max-filtered: with noisy service the
-//! minimum response time is a fraction of the mean, and a limit that follows from it starves the origin.
+//! The idea is BBR's (Cardwell et al. 2016), with a fit in place of its minimum and maximum filters: with
+//! variable service times the minimum response time is a fraction of the mean, and a limit derived from it
+//! starves the origin.
 //!
-//! What it cannot do: learn without a backlog; know the knee better than the noise of a few hundred samples lets it, so that
-//! with contention the first ten seconds cost a few percent; tell at once that workers were added (response times do not change until it
-//! probes up); hold the mean response below half as much again where everybody is served at once and service is bimodal (what a request
-//! was sent among is not what it lived among).
+//! Limits of the method:
+//! - It cannot learn without a backlog.
+//! - The knee is known only as well as some hundred noisy samples allow. With contention this costs a few
+//!   percent of the goodput in the first ten seconds.
+//! - Added workers are noticed only by a probe up, because they do not change response times before.
+//! - With processor sharing and bimodal service the mean response time stays half as long again as unloaded:
+//!   the number in flight when a request was sent is not the number it was served among.
 //!
-//! Tried and lost: the mean of in-flight at both ends of a request (right for sharing, 2 % of goodput in a line); a headroom by the
-//! knee's standard error alone (response time for nothing: what each side costs counts too); power laws for contention (knee a tenth too low); a test of saturation by
-//! response times alone (short requests end first: false rises) or by counting alone (bursts); dispersion about the
-//! fit (a change is taken for noise); less weight for the samples that betrayed a change; thresholds of 3.5 standard errors for the
-//! window of the meter (cut by chance every minute); samples that outlive their level counted only up to its end (goodput with
-//! bimodal service and with sharing); probes up more often where service varies (with sharing they raise the response time by a tenth);
-//! a ramp after a rise of the speed (with sharing it overshoots sixfold); deeper or more probes down for sharing (goodput, and the knee
-//! is no better); to scale what was seen by the samples that betrayed a rise (some began before it: the knee drifts up); shorter rounds of
-//! the ramp where its samples vary little (half a thousandth of goodput, and wrong sooner with long tails).
+//! Rejected after measurement in the simulator:
+//! - n as the mean of the number in flight at both ends of a request: right for sharing, 2 % less goodput in
+//!   a line.
+//! - Headroom by the knee's standard error alone: adds response time, since it ignores what each side costs.
+//! - Power laws for contention: the knee comes out a tenth too low.
+//! - A saturation test by response times alone (short requests end first: false rises) or by counts alone
+//!   (bursts).
+//! - Dispersion about the fit: a change is taken for noise.
+//! - Less weight for the samples that revealed a change.
+//! - 3.5 standard errors for the meter's window: chance cuts it every minute.
+//! - Samples that outlive their level counted only up to its end: less goodput with bimodal service and with
+//!   sharing.
+//! - More probes up where service varies: with sharing they add a tenth to the response time.
+//! - A ramp after a rise of the speed: with sharing it overshoots sixfold.
+//! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
+//! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
+//! - Shorter rounds of the ramp where its samples vary little: gains 0.05 % of goodput, and fails with long
+//!   tails.
 
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
+use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Rate, Timestamp};
 
 mod change;
 mod costs;
-mod curve;
-mod dispersion;
+mod fit;
 mod headroom;
 mod initial_estimate;
-mod judge;
 mod long_lived;
 mod meter;
-mod mix;
-mod pause;
 mod plan;
-mod round;
-mod steer;
+mod steps;
 
 #[cfg(test)]
 mod tests;
 
-use change::{Change, Changes, Onset};
-use costs::Costs;
-use curve::{Curve, Hinge};
-use dispersion::Dispersion;
+use change::{Change, Changes, Dispersion, Expected, Onset, Pauses};
+use costs::{Costs, Mix};
+use fit::{Curve, Hinge};
 use initial_estimate::{InitialEstimate, starves};
 use long_lived::LongLived;
-use meter::{Meter, Work};
-use mix::Mix;
-use pause::Pauses;
+use meter::{Meter, Round, Work};
 use plan::Purpose;
-use round::Round;
+use steps::CONTENDING_RANGE;
 
-/// Ticks without a sample to judge, or with errors only, after which that is the reason.
+/// Ticks without a usable sample, or with errors only, after which the reason given is that.
 const IDLE_TICKS: u32 = 10;
-/// Growth per tick of what the room lets in beyond the plan while the origin has places free, and the most of it.
+/// While the origin has free slots, the gain grows by this factor per tick, up to the maximum.
 const STARVED_GROWTH: f64 = 1.1;
 const STARVED_MOST: f64 = 4.0;
+/// Up to so many knees a sample counts for the throughput.
+const RANGE: f64 = 1.8;
+/// After a shift of the mix, earlier samples count for so many: their costs may have been learned badly.
+const SHIFTED: f64 = 150.0;
+/// Share of the slots that must be taken when a sample is sent. Below 1 because a probe up fills its slots at
+/// once.
+const FULL: f64 = 0.9;
+/// Samples whose median is the first typical response time.
+const FIRST_SAMPLES: usize = 8;
+/// Bounds of a response time in seconds: the resolution of a clock, and an hour.
+const LEAST_S: f64 = 1e-6;
+const MOST_S: f64 = 3600.0;
+/// Completions per second expected while nothing is known: no gap is a pause then.
+const LEAST_RATE: f64 = 0.01;
 
-/// What may be set.
+/// Parameters of [`Bottleneck`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BottleneckConfig {
     /// Least requests in flight.
     pub min_in_flight: u32,
     /// Most requests in flight.
     pub max_in_flight: u32,
-    /// Requests in flight to begin with.
+    /// Requests in flight at the start.
     pub start_in_flight: u32,
-    /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential service).
+    /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential
+    /// service).
     pub memory: f64,
 }
 
@@ -90,15 +115,22 @@ impl Default for BottleneckConfig {
     }
 }
 
-/// See the file's head.
+/// A fit, and the level that is best for it as a multiple of its knee.
+#[derive(Clone, Copy, Debug)]
+struct Fitted {
+    hinge: Hinge,
+    headroom: f64,
+}
+
+/// The estimator `bottleneck`: in-flight limit at the knee of the response time curve.
 pub struct Bottleneck {
     config: BottleneckConfig,
-    guess: InitialEstimate,
+    initial: InitialEstimate,
     costs: Costs,
     curve: Curve,
-    /// The fit before the origin became slower, and its samples: it may become what it was.
-    before: Option<Hinge>,
-    /// The fit before it became faster, whose samples are spared until the new speed has been measured.
+    /// The fit before the origin became slower, whose samples are in `spare`: the origin may recover.
+    before: Option<Fitted>,
+    /// The fit before the origin became faster, whose samples are in `spare` until the new speed is measured.
     kept: Option<Hinge>,
     spare: Curve,
     dispersion: Dispersion,
@@ -106,49 +138,49 @@ pub struct Bottleneck {
     meter: Meter,
     pauses: Pauses,
     /// The last fit, if it has a knee.
-    hinge: Option<Hinge>,
-    /// The limit wanted, with its fraction, and what is in force.
-    wanted: f64,
+    fitted: Option<Fitted>,
+    /// The level wanted, which is fractional, and the limits in force now and in the round before.
+    target: f64,
     limit: u32,
     limit_before: u32,
-    carried: f64,
+    /// What rounding has left over from the targets so far.
+    remainder: f64,
     purpose: Purpose,
     /// Rounds of a ramp at the present level, beyond the first.
     repeated: u32,
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
-    /// The first samples, until there are enough to tell an ordinary response time by their median.
-    early: Vec<Sample>,
-    usual_s: Option<f64>,
-    /// By how much the origin has become slower, while that is looked into.
+    /// The first samples, kept until their median is known.
+    first_samples: Vec<Sample>,
+    typical_s: Option<f64>,
+    /// By how much the origin has become slower, and since when, while [`Purpose::Hold`].
     fallen: f64,
-    /// And since when.
-    stays_since: Timestamp,
-    /// Correction of the headroom by what the probes up have shown.
-    adjusted: f64,
+    held_since: Timestamp,
+    /// Correction of the headroom by the result of probes up.
+    correction: f64,
     /// Mean log gain of throughput in probes up.
-    gained: f64,
-    /// How much more than planned the room lets in, because the origin has places free.
+    probe_gain: f64,
+    /// Factor on what the room lets in, while the origin has free slots.
     starved: f64,
     alarm: Option<(Change, Onset)>,
-    /// Throughput of the last round of a ramp, as configured.
-    seen: Option<f64>,
+    /// Configured cost units per second in the last round of a ramp.
+    ramp_throughput: Option<f64>,
     mix: Mix,
-    standing: LongLived,
-    ticked: Ticked,
+    long_lived: LongLived,
+    ticks: Ticks,
     in_flight: u32,
     reason: &'static str,
 }
 
 impl Bottleneck {
-    /// An estimator that starts from `start` cost units per second, or from little.
+    /// An estimator that starts from `start` cost units per second, or from [`initial_estimate::OPENING`].
     pub fn new(config: BottleneckConfig, start: Option<Rate>) -> Self {
         let least = config.min_in_flight.max(1);
         let first = f64::from(config.start_in_flight.clamp(least, config.max_in_flight.max(least)));
         Self {
             config,
-            guess: InitialEstimate::new(start.map(Rate::get)),
+            initial: InitialEstimate::new(start.map(Rate::get)),
             costs: Costs::new(),
             curve: Curve::new(),
             before: None,
@@ -158,48 +190,53 @@ impl Bottleneck {
             changes: Changes::default(),
             meter: Meter::new(),
             pauses: Pauses::default(),
-            hinge: None,
-            wanted: first,
+            fitted: None,
+            target: first,
             limit: first as u32,
             limit_before: first as u32,
-            carried: 0.0,
+            remainder: 0.0,
             purpose: Purpose::Ramp,
             repeated: 0,
             rounds: 0,
             round: Round::new(Timestamp::default(), first as u32, 0),
-            early: Vec::with_capacity(judge::EARLY),
-            usual_s: None,
+            first_samples: Vec::with_capacity(FIRST_SAMPLES),
+            typical_s: None,
             fallen: 1.0,
-            stays_since: Timestamp::default(),
-            adjusted: 0.0,
-            gained: 0.0,
+            held_since: Timestamp::default(),
+            correction: 0.0,
+            probe_gain: 0.0,
             starved: 1.0,
             alarm: None,
-            seen: None,
+            ramp_throughput: None,
             mix: Mix::default(),
-            standing: LongLived::default(),
-            ticked: Ticked::default(),
+            long_lived: LongLived::default(),
+            ticks: Ticks::default(),
             in_flight: 0,
             reason: "looking for the knee",
         }
     }
 
-    /// Seconds since the last tick. A clock that ran backwards begins anew: nothing may wait for it to catch up.
-    fn watch_the_clock(&mut self, now: Timestamp) -> f64 {
-        let last = self.ticked.at.replace(now);
+    /// Seconds since the last tick. If the clock ran backwards, the round starts anew: otherwise everything
+    /// would wait until the clock has caught up.
+    fn elapsed_s(&mut self, now: Timestamp) -> f64 {
+        let last = self.ticks.at.replace(now);
         if last.is_none() {
-            // The first round began now, not when the clock did.
+            // The first round begins with the first tick, not at time zero.
             self.round = Round::new(now, self.limit, self.in_flight);
         }
         if last.is_some_and(|last| now < last) {
             self.pauses = Pauses::default();
-            self.go(self.purpose, self.wanted, now);
+            self.go(self.purpose, self.target, now);
         }
         last.map_or(0.0, |last| now.since(last).as_secs_f64())
     }
 
+    fn hinge(&self) -> Option<Hinge> {
+        self.fitted.map(|fitted| fitted.hinge)
+    }
+
     fn phase(&self) -> Phase {
-        if self.ticked.idle > IDLE_TICKS {
+        if self.ticks.idle > IDLE_TICKS {
             Phase::Paused
         } else if self.purpose == Purpose::Ramp {
             Phase::Searching
@@ -209,11 +246,11 @@ impl Bottleneck {
     }
 
     fn reason(&self) -> &'static str {
-        if self.ticked.failing > IDLE_TICKS {
+        if self.ticks.failing > IDLE_TICKS {
             "errors only: holding"
-        } else if self.ticked.idle > IDLE_TICKS && self.hinge.is_some() {
+        } else if self.ticks.idle > IDLE_TICKS && self.fitted.is_some() {
             "nobody waits: holding"
-        } else if self.ticked.idle > IDLE_TICKS {
+        } else if self.ticks.idle > IDLE_TICKS {
             "not saturated so far: waiting for load"
         } else {
             self.reason
@@ -229,7 +266,8 @@ impl Bottleneck {
         (1.0 - 2.0 * (self.dispersion.get() / samples).sqrt()).clamp(0.0, 1.0)
     }
 
-    /// Cost units per second in the present round, once there are some samples: the lesser of what requests and counting say.
+    /// Configured cost units per second in the present round: the lesser of the estimates by request and by
+    /// count (see [`Round`]); `None` until there are some samples.
     fn throughput_of_round(&self) -> Option<f64> {
         let round = &self.round;
         if round.work.count < 10.0 {
@@ -240,23 +278,153 @@ impl Bottleneck {
         Some(rate).filter(|rate| rate.is_finite())
     }
 
-    /// How long a round of a ramp takes at the present level, in seconds; `None` before anything was seen.
+    /// How long a round of a ramp takes at the present level, in seconds; `None` before anything was
+    /// measured.
     fn ramp_round_s(&self) -> Option<f64> {
-        let per_second = self.throughput_of_round().or(self.seen)?;
+        let per_second = self.throughput_of_round().or(self.ramp_throughput)?;
         let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
         let need = plan::round_length(Purpose::Ramp, f64::from(self.limit), self.dispersion.get(), 0.0);
         Some(need * cost / per_second)
     }
 
-    /// Cost units per second, as configured.
+    /// Configured cost units per second.
     fn capacity(&self) -> f64 {
         let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
-        let now = self.throughput_of_round().or(self.seen);
+        let now = self.throughput_of_round().or(self.ramp_throughput);
         match (self.purpose, learned, now) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
             (_, Some(learned), _) => learned * self.pauses.up_share(),
             (_, None, Some(now)) => now,
-            (_, None, None) => self.guess.rate(),
+            (_, None, None) => self.initial.rate(),
+        }
+    }
+
+    /// Throughput and response time that the fit predicts at the present limit.
+    fn expected(&self) -> Expected {
+        match self.hinge() {
+            Some(hinge) => {
+                let base = hinge.base_s * self.mix.units_per_request();
+                let n = (f64::from(self.limit) - self.long_lived.level()).max(1.0);
+                Expected { per_second: n.min(hinge.knee) / base, response_s: base * hinge.slowdown(n) }
+            }
+            None if self.round.work.count >= 8.0 => Expected {
+                per_second: self.round.work.count / self.round.work.time_s,
+                response_s: self.round.response_s / self.round.work.count,
+            },
+            None => Expected { per_second: LEAST_RATE, response_s: self.typical_s.unwrap_or(f64::INFINITY) },
+        }
+    }
+}
+
+/// What is done with every sample: O(1), without allocation except for the first ones.
+impl Bottleneck {
+    /// Whether hardly a slot was free when the request was sent. At the begin of a burst a request is sent
+    /// among few and served among many. In the bin of the few, its response time would make the base too slow
+    /// and the knee too high, the more so the slower the load rises.
+    fn was_full(&self, sample: &Sample) -> bool {
+        let sent = sample.ended.saturating_sub(sample.response);
+        let slots = if sent >= self.round.began { self.limit } else { self.limit.min(self.limit_before) };
+        f64::from(sample.in_flight) >= FULL * f64::from(slots)
+    }
+
+    /// A sample that measures the load, not the origin.
+    fn skip(&mut self, sample: &Sample) {
+        self.pauses.skip(sample.ended);
+        if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
+            self.round.leave_out(sample.count as f64 * sample.response.as_secs_f64());
+        }
+    }
+
+    /// A sample from a time of backlog. The first ones are kept until their median is known: a single one of
+    /// a minute among them would hide the knee for long.
+    fn accept(&mut self, sample: &Sample, units: f64) {
+        if self.typical_s.is_some() {
+            return self.measure(sample, units);
+        }
+        if sample.ok {
+            self.first_samples.push(*sample);
+        }
+        if self.first_samples.len() < FIRST_SAMPLES {
+            return;
+        }
+        let mut first = std::mem::take(&mut self.first_samples);
+        first.sort_by_key(|sample| sample.response);
+        self.typical_s = Some(first[FIRST_SAMPLES / 2].response.as_secs_f64().max(LEAST_S));
+        first.sort_by_key(|sample| sample.ended);
+        for sample in &first {
+            let units = self.costs.units(sample.class, sample.cost.units());
+            self.measure(sample, units);
+        }
+    }
+
+    fn measure(&mut self, sample: &Sample, units: f64) {
+        let count = sample.count as f64;
+        let n = (f64::from(sample.in_flight) - self.long_lived.level()).max(1.0);
+        let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
+        let sent = sample.ended.saturating_sub(sample.response);
+        let (expected, limit) = (self.expected(), f64::from(self.limit));
+        // A request that waited for a pause may have been long-lived besides: the rest of its time is split.
+        let paused_s = self.pauses.paused_s(sent, sample.ended, count, &expected, limit);
+        let response_s = self.long_lived.split(count, whole_s - paused_s.unwrap_or(0.0), expected.response_s);
+        if paused_s.is_some() {
+            return;
+        }
+        self.ticks.judged += sample.count;
+        // Errors among other answers take time from the capacity. While there are only errors, it is held.
+        if !sample.ok && self.ticks.failing > 1 {
+            return;
+        }
+        let ok = if sample.ok { count } else { 0.0 };
+        let work = Work {
+            count: ok,
+            units: ok * units,
+            cost: ok * sample.cost.units(),
+            time_s: count * response_s / n,
+        };
+        if sent >= self.round.began {
+            self.round.work.add(&work);
+            self.round.response_s += count * response_s;
+            self.round.squares += ok * (response_s / units) * (response_s / units);
+        }
+        self.measure_throughput(n, &work);
+        if !sample.ok {
+            return self.curve.add_failed(n, count, response_s);
+        }
+        self.curve.add(n, count, units, response_s);
+        if self.mix.add(count, units, sample.cost.units()) {
+            self.meter.fade(SHIFTED);
+        }
+        if let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) {
+            self.test_against(&hinge, sample, n, units, response_s);
+        }
+    }
+
+    fn measure_throughput(&mut self, n: f64, work: &Work) {
+        let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) else { return };
+        let most = if hinge.contends() { CONTENDING_RANGE } else { RANGE };
+        if n < 0.98 * hinge.knee || n > most * hinge.knee {
+            return;
+        }
+        let beyond = n / (hinge.knee * hinge.slowdown(n));
+        let phi = self.dispersion.get();
+        let memory = self.config.memory * phi.clamp(0.15, 4.0);
+        let work = Work { time_s: work.time_s * beyond, ..*work };
+        self.meter.add(&work, f64::from(self.limit).max(16.0), memory, phi);
+    }
+
+    fn test_against(&mut self, hinge: &Hinge, sample: &Sample, n: f64, units: f64, response_s: f64) {
+        let count = sample.count as f64;
+        let slowdown = hinge.slowdown(n);
+        let waited = self.mix.units_per_request() * (slowdown - 1.0);
+        self.costs.learn(sample.class, count, response_s / hinge.base_s - waited);
+        let expected_s = hinge.base_s * (units + waited);
+        self.dispersion.add(count, response_s, expected_s, (2.0 * f64::from(self.limit)).max(16.0));
+        let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.meter.total().count));
+        let onset =
+            Onset { count, in_flight: count * n, units: count * units, response_s: count * response_s };
+        self.changes.add(&onset, expected_s, phi, self.round.limit);
+        if self.alarm.is_none() {
+            self.alarm = self.changes.fired(self.expected().per_second);
         }
     }
 }
@@ -277,40 +445,40 @@ impl Estimator for Bottleneck {
             self.round.old -= count;
         }
         if sample.ok {
-            self.ticked.served += sample.count;
-            self.guess.served(cost * count);
+            self.ticks.served += sample.count;
+            self.initial.served(cost * count);
             self.round.ended_units += units * count;
         } else {
-            self.ticked.failed += sample.count;
+            self.ticks.failed += sample.count;
         }
-        if sample.backlog && self.met_all(sample) {
-            self.standing.linger(count, sample.lingered.as_secs_f64());
-            self.take(sample, units);
+        if sample.backlog && self.was_full(sample) {
+            self.long_lived.linger(count, sample.lingered.as_secs_f64());
+            self.accept(sample, units);
         } else {
-            self.pass_over(sample);
+            self.skip(sample);
         }
     }
 
     fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
-        let elapsed_s = self.watch_the_clock(now);
+        let elapsed_s = self.elapsed_s(now);
         self.in_flight = load.in_flight;
         self.round.pass(now);
-        self.guess.tick(load, self.limit, elapsed_s);
+        self.initial.tick(load, self.limit, elapsed_s);
         if load.backlog() {
-            self.standing.tick(elapsed_s);
+            self.long_lived.tick(elapsed_s);
         } else {
             self.round.idle(elapsed_s);
         }
-        self.ticked.close();
+        self.ticks.close();
         if let Some((change, onset)) = self.alarm.take() {
             self.on_change(change, &onset, now);
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
-            let need = plan::round_length(self.purpose, limit, phi, self.expected().0);
-            let stays = self.purpose == Purpose::Stay
+            let need = plan::round_length(self.purpose, limit, phi, self.expected().per_second);
+            let holds = self.purpose == Purpose::Hold
                 && self.before.is_some()
-                && now.since(self.stays_since).as_secs_f64() < plan::STAY_SECONDS;
-            if self.round.work.count >= need && !stays {
+                && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
+            if self.round.work.count >= need && !holds {
                 self.next_round(now);
             }
         }
@@ -319,11 +487,12 @@ impl Estimator for Bottleneck {
         } else {
             (self.starved / STARVED_GROWTH).max(1.0)
         };
-        // Without a backlog the guess counts: what comes back tells of the load.
-        let measured = self.hinge.is_some() || load.queued > 0;
-        let capacity = if measured { self.capacity() } else { self.capacity().max(self.guess.rate()) };
+        // Without a backlog the throughput is that of the load, so the initial estimate is the lower bound.
+        let measured = self.fitted.is_some() || load.queued > 0;
+        let capacity = if measured { self.capacity() } else { self.capacity().max(self.initial.rate()) };
+        let doubled = if mutants::is(Mutant::EstimateIsDoubled) { 2.0 } else { 1.0 };
         Estimate {
-            capacity: Rate::per_second(capacity).unwrap_or(Rate::ZERO),
+            capacity: Rate::per_second(doubled * capacity).unwrap_or(Rate::ZERO),
             gain: self.purpose.gain(self.ramp_round_s()) * self.starved,
             max_in_flight: Some(self.limit),
             phase: self.phase(),
@@ -332,34 +501,35 @@ impl Estimator for Bottleneck {
     }
 
     fn set(&mut self, capacity: Rate, now: Timestamp) {
-        self.guess = InitialEstimate::new(Some(capacity.get()));
+        self.initial = InitialEstimate::new(Some(capacity.get()));
         self.rediscover(now);
     }
 
     fn rediscover(&mut self, now: Timestamp) {
-        let from = self.hinge.map_or(f64::from(self.limit), |hinge| plan::DOWN * hinge.knee);
+        let from = self.hinge().map_or(f64::from(self.limit), |hinge| plan::DOWN * hinge.knee);
         self.curve.clear();
         self.meter.clear();
         self.changes.clear();
         self.dispersion.cut();
-        (self.hinge, self.before, self.kept) = (None, None, None);
-        (self.alarm, self.seen) = (None, None);
-        self.reason = "told to look anew";
+        (self.fitted, self.before, self.kept) = (None, None, None);
+        (self.alarm, self.ramp_throughput) = (None, None);
+        self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);
     }
 
     fn state(&self) -> State {
+        let cost_range = self.costs.range();
         let mut figures = vec![
             ("limit", f64::from(self.limit)),
             ("dispersion", self.dispersion.get()),
             ("throughput_samples", self.meter.total().count),
-            ("staying_in_flight", self.standing.level()),
+            ("staying_in_flight", self.long_lived.level()),
             ("pauses", self.pauses.count as f64),
-            ("least_learned_cost", self.costs.range().0),
-            ("greatest_learned_cost", self.costs.range().1),
+            ("least_learned_cost", cost_range.least),
+            ("greatest_learned_cost", cost_range.greatest),
         ];
         let mut curve = Vec::new();
-        if let Some(hinge) = &self.hinge {
+        if let Some(hinge) = self.hinge() {
             figures.push(("knee", hinge.knee));
             figures.push(("base_response_ms", hinge.base_s * 1e3));
             figures.push(("contention", hinge.contention));
@@ -376,9 +546,9 @@ impl Estimator for Bottleneck {
     }
 }
 
-/// What came since the last tick, and for how many ticks something has been missing.
+/// Requests since the last tick, and for how many ticks some kind of them has been missing.
 #[derive(Clone, Copy, Default, Debug)]
-struct Ticked {
+struct Ticks {
     at: Option<Timestamp>,
     judged: u64,
     served: u64,
@@ -387,11 +557,11 @@ struct Ticked {
     failing: u32,
 }
 
-impl Ticked {
+impl Ticks {
     fn close(&mut self) {
         let next = |met: bool, ticks: u32| if met { ticks.saturating_add(1) } else { 0 };
         self.idle = next(self.judged == 0, self.idle);
-        // Ticks without an answer at all leave it as it is.
+        // Ticks without any answer leave it unchanged.
         if self.served + self.failed > 0 {
             self.failing = next(self.served == 0, self.failing);
         }

@@ -1,16 +1,17 @@
-//! The capacity an operator gave: no algorithm, and the yardstick for those that come beside it.
+//! The capacity that an operator has configured: no algorithm, and the baseline that the estimators are
+//! compared with.
 
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Holds one number until another is set.
+/// The estimator `fixed`: holds one capacity until another is set.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fixed {
     capacity: Option<Rate>,
 }
 
 impl Fixed {
-    /// `None`: unlimited until a number is set.
+    /// `None`: unlimited until a capacity is set.
     pub fn new(capacity: Option<Rate>) -> Self {
         Self { capacity }
     }

@@ -1,22 +1,24 @@
-//! Gradient: Envoy's adaptive concurrency. The limit follows the ratio of an unloaded response time, measured on purpose, to
-//! that of now.
+//! Gradient: Envoy's adaptive concurrency. The limit follows the ratio of an unloaded response time, which is
+//! measured deliberately, to the present one.
 //!
 //! ```text
 //! every 60 s (+ up to 10 %), and at the start:  L ← 3, until 50 requests sent since then have ended;
-//!                                               R0 = their 90th percentile;  L ← what it was before
-//! every 100 ms otherwise:   R = 90th percentile of what ended;   g = clamp(1.25 R0/R, 0.5, 2)
+//!                                               R0 = their 90th percentile;  L ← its former value
+//! every 100 ms otherwise:   R = 90th percentile of the requests that ended;   g = clamp(1.25 R0/R, 0.5, 2)
 //!                           L ← ⌊g L + √(g L)⌋, within 3..1000
 //! L = 3 five times in a row: R0 is measured anew at once
 //! ```
 //!
-//! Source: `GradientController` of Envoy's adaptive_concurrency filter (commit 054694f); parameters are those of the example in its
-//! documentation, where the code's own defaults are the median and 15 %. Requests count whatever their status, as there. The
-//! jitter is drawn there and a fixed sequence here; percentiles are exact here and from a histogram there.
+//! Source: `GradientController` of Envoy's adaptive_concurrency filter (commit 054694f), with the parameters
+//! of the example in its documentation; the defaults of its code are the median and 15 %. Requests count
+//! whatever their status, as there. The jitter is random there and a fixed sequence here; percentiles come
+//! from a histogram there and are exact here. The reason for the deliberate measurement: a minimum under load
+//! contains the queue, as Vegas shows.
 //!
-//! What it cannot do: measure R0 without starving the origin: with 3 in flight a service of many workers stands still for
-//! as long as 50 requests take, once a minute. The headroom √L holds a queue wherever g is 1, and g stays 1 until the response
-//! time is 1.25 R0: response time is given away. Five samples of a window have no 90th percentile: at few requests it jumps.
-//! Fast failures look like a fast origin.
+//! Limits: with 3 in flight a service of many workers stands nearly idle for as long as 50 requests take,
+//! once a minute. The headroom √L keeps a queue wherever g is 1, and g stays 1 until the response time is
+//! 1.25 R0, so response time is given away. Five samples of a window have no 90th percentile, so R jumps
+//! where requests are few. Fast failures look like a fast origin.
 
 use std::time::Duration;
 
@@ -24,29 +26,29 @@ use super::throughput::{Throughput, jitter, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Samples kept of a window: more than an origin ends in 100 ms. Further ones are left out.
+/// Most samples of a window: more than an origin completes in 100 ms. Further ones are ignored.
 const MAX_SAMPLES: usize = 1 << 16;
-/// Times in a row at the least limit after which the unloaded response time is doubted.
+/// Consecutive updates at the least limit after which the unloaded response time is measured anew.
 const DOUBTED: u32 = 5;
 
-/// What may be set.
+/// Parameters of [`Gradient`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GradientConfig {
-    /// Least requests in flight, and how many while the unloaded response time is measured.
+    /// Least requests in flight, and the limit while the unloaded response time is measured.
     pub min_in_flight: u32,
     /// Most requests in flight.
     pub max_in_flight: u32,
-    /// Between two measurements of the unloaded response time.
+    /// Time between two measurements of the unloaded response time.
     pub min_rtt_interval: Duration,
-    /// Up to this share of the interval is added to it, 0 to 1.
+    /// Most that is added to the interval, as a share of it, 0 to 1.
     pub jitter: f64,
-    /// Requests that a measurement takes.
+    /// Requests in a measurement.
     pub min_rtt_requests: u32,
-    /// Share by which the response time may exceed the unloaded one, 0 for none.
+    /// Share by which the response time may exceed the unloaded one.
     pub buffer: f64,
-    /// Quantile of response times that stands for all, 0 to 1.
+    /// Quantile of response times that is compared, 0 to 1.
     pub percentile: f64,
-    /// Between two changes of the limit.
+    /// Time between two changes of the limit.
     pub update_interval: Duration,
 }
 
@@ -65,18 +67,18 @@ impl Default for GradientConfig {
     }
 }
 
-/// What the limit is for.
+/// What is measured at present.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Window {
-    /// The first tick will begin a measurement.
+    /// Nothing; the first tick begins a measurement.
     Unstarted,
-    /// The unloaded response time is measured with requests sent since `from`; then the limit is `deferred` again.
+    /// The unloaded response time, with requests sent since `from`. Afterwards the limit is `deferred` again.
     Unloaded { from: Timestamp, deferred: u32 },
-    /// The limit is changed at `next`, and a measurement begins at `measure`.
+    /// The present response time. The limit changes at `next`, and a measurement begins at `measure`.
     Loaded { next: Timestamp, measure: Timestamp },
 }
 
-/// See the file's head.
+/// The estimator `gradient`: the limit follows the unloaded over the present response time.
 #[derive(Clone, Debug)]
 pub struct Gradient {
     config: GradientConfig,
@@ -94,7 +96,8 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
+    /// throughput.
     pub fn new(config: GradientConfig, start: Option<Rate>) -> Self {
         Self {
             config,
@@ -111,7 +114,7 @@ impl Gradient {
         }
     }
 
-    /// The 90th percentile of the window, at least one microsecond; the window is empty afterwards.
+    /// The configured percentile of the window in microseconds, at least one. Empties the window.
     fn take_percentile(&mut self) -> Option<u64> {
         let count = self.responses_us.len();
         let last = count.checked_sub(1)?;
@@ -185,7 +188,7 @@ impl Estimator for Gradient {
         self.ticked = now;
         match self.window {
             Window::Unstarted => self.begin_measurement(now),
-            // A clock that was put back by an hour must not keep the limit at 3 for that hour.
+            // A clock that was set back by an hour must not keep the limit at 3 for that hour.
             Window::Unloaded { from, deferred } if backwards && now < from => {
                 self.window = Window::Unloaded { from: now, deferred };
                 self.epoch = now;

@@ -1,4 +1,5 @@
-//! Gradient2: the limit shrinks by as much as the response time of now exceeds that of the last hundreds of requests.
+//! Gradient2: the limit shrinks in proportion to the present response time over the mean of the last
+//! hundreds.
 //!
 //! ```text
 //! R̄ ← R̄ + 2/(600+1) (R − R̄)         the first ten: their mean;  if R̄ > 2 R: R̄ ← 0.95 R̄
@@ -6,38 +7,40 @@
 //! L ← 0.8 L + 0.2 (g L + 4)           unless fewer than L/2 are in flight;  L within 20..200
 //! ```
 //!
-//! Source: `Gradient2Limit` of Netflix's concurrency-limits (commit 78a74b9). One step per request.
+//! Source: `Gradient2Limit` of Netflix's concurrency-limits (commit 78a74b9). One step per request. The
+//! reason for the moving baseline: it needs no measurement of an unloaded response time, in contrast to Vegas
+//! and Gradient.
 //!
-//! What it cannot do: tell load from normality. The baseline R̄ is the mean under the limit's own load, so a queue that builds
-//! up slowly becomes the baseline, and L grows until a request takes 1.5 times the mean of the others: with service of little
-//! variation to the upper bound. Failures are no signal to it; timeouts look like any response. As published, never
-//! below 20 in flight.
+//! Limits: the baseline R̄ is the mean under the limit's own load, so a queue that grows slowly becomes the
+//! baseline, and L grows until a request takes 1.5 times the mean: with service of little variation up to the
+//! upper bound. Failures do not count as a signal; timeouts count like any response. As published, it never
+//! goes below 20 in flight.
 
 use super::throughput::{Throughput, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Requests whose plain mean the baseline begins with.
+/// The baseline starts as the plain mean of so many requests.
 const WARM_UP: u32 = 10;
-/// Least response time, in seconds: the resolution of the clock, for what took less.
+/// Least response time in seconds: the resolution of the clock.
 const LEAST_S: f64 = 1e-6;
 
-/// What may be set.
+/// Parameters of [`Gradient2`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Gradient2Config {
-    /// Requests in flight to begin with.
+    /// Requests in flight at the start.
     pub start_in_flight: u32,
     /// Least requests in flight.
     pub min_in_flight: u32,
     /// Most requests in flight.
     pub max_in_flight: u32,
-    /// Requests that the baseline remembers.
+    /// Requests over which the baseline is averaged.
     pub long_window: u32,
-    /// Response time over the baseline from which the limit shrinks.
+    /// Response time, as a multiple of the baseline, above which the limit shrinks.
     pub tolerance: f64,
-    /// Share of each step that is made, 0 to 1.
+    /// Share of each step that is taken, 0 to 1.
     pub smoothing: f64,
-    /// Requests that may queue: added with every step.
+    /// Requests that may queue: added in every step.
     pub queue: f64,
 }
 
@@ -55,7 +58,7 @@ impl Default for Gradient2Config {
     }
 }
 
-/// See the file's head.
+/// The estimator `gradient2`: the limit follows the response time over a long mean of it.
 #[derive(Clone, Debug)]
 pub struct Gradient2 {
     config: Gradient2Config,
@@ -68,7 +71,8 @@ pub struct Gradient2 {
 }
 
 impl Gradient2 {
-    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
+    /// throughput.
     pub fn new(config: Gradient2Config, start: Option<Rate>) -> Self {
         let limit = f64::from(config.start_in_flight.max(1));
         Self { config, limit, long_s: 0.0, short_s: 0.0, warm: 0, throughput: Throughput::new(start) }
@@ -86,7 +90,7 @@ impl Gradient2 {
         self.short_s = short_s;
         let long_s = self.long_s;
         if long_s / short_s > 2.0 {
-            // After a long overload the baseline is led back. This step still goes by what it was.
+            // After a long overload the baseline is led back, from the next step on.
             self.long_s *= 0.95;
         }
         if f64::from(sample.in_flight) < self.limit / 2.0 {

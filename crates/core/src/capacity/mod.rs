@@ -1,10 +1,12 @@
-//! How much the origin can serve: the number that everything else follows.
+//! Capacity estimation: how much the origin can serve.
 //!
-//! An [`Estimator`] is told of every request that ended and says, on every tick, what it believes the capacity to be.
-//! One algorithm a file, chosen by name in the configuration; the shape is that of a congestion controller in quinn.
+//! An [`Estimator`] observes every request that ended and returns an [`Estimate`] of the capacity on every
+//! tick. There is one algorithm per file, chosen by name in the configuration; the interface is that of a
+//! congestion controller in quinn.
 //!
-//! Two kinds: those that choose a rate ([`Estimate::capacity`] alone, WebQ's power ratio) and those that choose how
-//! many requests the origin works on at once ([`Estimate::max_in_flight`]); the rate follows from what comes back.
+//! There are two kinds. Some choose a rate ([`Estimate::capacity`] alone: WebQ's power ratio). The others
+//! choose how many requests the origin works on at once ([`Estimate::max_in_flight`]), and the rate follows
+//! from the throughput.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +15,6 @@ use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod aimd;
 mod bottleneck;
-mod cubic;
 mod fixed;
 mod gradient;
 mod gradient2;
@@ -29,32 +30,33 @@ pub use gradient2::{Gradient2, Gradient2Config};
 pub use power_ratio::{PowerRatio, PowerRatioConfig};
 pub use vegas::{Vegas, VegasConfig};
 
-/// A request that ended, or several of one class that ended in like manner.
+/// A request that ended, or several of one class with the same outcome.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     /// Their class.
     pub class: ClassId,
-    /// What each of them costs, as configured.
+    /// Configured cost of each.
     pub cost: Cost,
-    /// How many: 1, unless a report put some together.
+    /// How many: 1, unless a report merged some.
     pub count: u64,
-    /// When they ended; of several, the last.
+    /// When they ended; for several, the last.
     pub ended: Timestamp,
-    /// Their mean response time, from being sent to the origin to the end of the answer, or to the head of one that went on.
+    /// Mean response time, from being sent to the origin to the end of the answer, or to the head of a
+    /// stream.
     pub response: Duration,
-    /// For how long, in the mean, each of them kept its place after that: an answer that went on ([`crate::gate::Gate::stream`]).
+    /// Mean time for which each kept its in-flight slot after that: see [`crate::gate::Gate::stream`].
     pub lingered: Duration,
-    /// Requests at the origin when they were sent, themselves included.
+    /// Requests at the origin when they were sent, including themselves.
     pub in_flight: u32,
     /// Whether the origin served them (status below 500).
     pub ok: bool,
-    /// Whether others queued for their places when they ended. Without a backlog the origin was not tried to its limit,
-    /// and completions per second tell of the load, not of the capacity.
+    /// Whether others queued at the gate when they ended. Without a backlog the origin was not saturated, and
+    /// completions per second measure the load, not the capacity.
     pub backlog: bool,
 }
 
 impl Sample {
-    /// Puts another one's requests with these: of the same class, ended in like manner, later.
+    /// Merges a later sample of the same class and outcome into this one.
     pub fn absorb(&mut self, later: &Self) {
         let count = self.count + later.count;
         let mean = |mine: Duration, theirs: Duration| {
@@ -70,7 +72,7 @@ impl Sample {
     }
 }
 
-/// Where requests stand at a tick.
+/// Where requests are at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GateLoad {
     /// Visitors wait in the room.
@@ -82,7 +84,7 @@ pub struct GateLoad {
 }
 
 impl GateLoad {
-    /// Whether somebody waits for the origin, in the room or at the gate.
+    /// Whether anybody waits for the origin, in the room or at the gate.
     pub fn backlog(&self) -> bool {
         self.room_waits || self.queued > 0
     }
@@ -91,13 +93,13 @@ impl GateLoad {
 /// What an estimator is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// The capacity was given; nothing is estimated.
+    /// The capacity is configured; nothing is estimated.
     Configured,
-    /// Looking for the capacity.
+    /// Searches for the capacity.
     Searching,
-    /// Holds the capacity and watches for change.
+    /// Holds the capacity and watches for changes.
     Settled,
-    /// Waits for enough load to learn from.
+    /// Waits for enough load to measure.
     Paused,
 }
 
@@ -116,79 +118,83 @@ impl Phase {
     }
 }
 
-/// What an estimator believes.
+/// The result of an estimator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Cost units per second the origin can serve.
     pub capacity: Rate,
-    /// Work per second to let in, as a multiple of `capacity`: 1, or more while the origin must be tried (BBR's pacing
-    /// gain). At least 1.
+    /// Work per second to admit, as a multiple of `capacity`; at least 1, and more while the origin is probed
+    /// (BBR's pacing gain).
     pub gain: f64,
-    /// Requests the origin should work on at once; `None` if the algorithm has no opinion. With one, the room keeps the
-    /// gate's queue from running dry while people wait, so that the limit, not the schedule, is what the origin feels.
+    /// Requests the origin should work on at once; `None` if the algorithm sets no limit. With a limit, the
+    /// room keeps the gate's queue from running empty while visitors wait, so that the limit controls the
+    /// origin, not the schedule.
     pub max_in_flight: Option<u32>,
     /// What the algorithm is doing.
     pub phase: Phase,
-    /// 0: a guess, 1: certain.
+    /// From 0 (nothing measured) to 1 (certain).
     pub confidence: f64,
 }
 
-/// What an estimator can tell of itself, for `GET /v1/capacity`.
+/// The internal state of an estimator, for `GET /v1/capacity`.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct State {
-    /// Why it is in its phase, in a few words: "origin slower: probing down", "errors only: holding".
+    /// Why it is in its phase, such as "errors only: holding".
     pub reason: String,
     /// Samples in the present fit.
     pub samples: u64,
-    /// The algorithm's own figures by name, with the unit in the name: `knee`, `response_ms`.
+    /// The algorithm's own figures by name; the name contains the unit: `knee`, `response_ms`.
     pub figures: Vec<(&'static str, f64)>,
-    /// What was measured: load (as the algorithm means it) and what it saw there.
+    /// Pairs of load (as the algorithm defines it) and the value measured there.
     pub points: Vec<(f64, f64)>,
-    /// The fitted curve at some loads; empty if nothing is fitted.
+    /// The fitted curve at some loads; empty without a fit.
     pub curve: Vec<(f64, f64)>,
 }
 
-/// Finds out the origin's capacity.
+/// Estimates the origin's capacity.
 pub trait Estimator: Send {
-    /// Requests ended. In order of their end, as well as the sender knows.
+    /// Requests ended. Samples come about in the order of their ends.
     fn observe(&mut self, sample: &Sample);
 
-    /// What the capacity is; called on every control tick, after the tick's samples.
+    /// The estimate; called on every control tick, after the tick's samples.
     fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate;
 
-    /// An operator says what the capacity is: the new truth for `fixed`, a starting point for the others.
+    /// An operator sets the capacity: the value of `fixed`, a starting point for the others.
     fn set(&mut self, capacity: Rate, now: Timestamp);
 
-    /// Forgets what it believes and looks anew, from where it stands.
+    /// Forgets the measurements and searches anew, from the present estimate.
     fn rediscover(&mut self, now: Timestamp);
 
-    /// A class's id is another class's from now on: what is known of it is of no use.
+    /// The id belongs to another class from now on, so what is known of the class is void.
     fn forget(&mut self, _class: ClassId) {}
 
-    /// How it came to its estimate.
+    /// The internal state.
     fn state(&self) -> State;
 }
 
-/// What estimators are made with.
+/// Parameters of all estimators.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Options {
-    /// The configured capacity; for `fixed` the truth (`None`: nothing is limited), for the others where to start.
+    /// The configured capacity: the value of `fixed` (`None`: unlimited), a starting point for the others.
     pub rate: Option<Rate>,
-    /// Of `power-ratio`.
+    /// Parameters of `power-ratio`.
     pub power_ratio: PowerRatioConfig,
-    /// Of `aimd`.
+    /// Parameters of `aimd`.
     pub aimd: AimdConfig,
-    /// Of `vegas`.
+    /// Parameters of `vegas`.
     pub vegas: VegasConfig,
-    /// Of `gradient`.
+    /// Parameters of `gradient`.
     pub gradient: GradientConfig,
-    /// Of `gradient2`.
+    /// Parameters of `gradient2`.
     pub gradient2: Gradient2Config,
-    /// For `bottleneck`.
+    /// Parameters of `bottleneck`.
     pub bottleneck: BottleneckConfig,
 }
 
-/// Makes an estimator by its configured name.
+/// Creates an estimator by its configured name.
+///
+/// # Errors
+/// There is no estimator of this name.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Estimator>, UnknownEstimator> {
     let known = KNOWN.iter().find(|(known, _)| *known == name);
     known.map(|(_, make)| make(options)).ok_or_else(|| UnknownEstimator { got: name.into() })

@@ -1,8 +1,9 @@
-//! Capacity as the load with the greatest power ratio: WebQ's discovery, section IV.
+//! The estimator `power-ratio`: the capacity is the load with the greatest power ratio. WebQ's discovery,
+//! section IV.
 //!
 //! ```text
-//! γ_i = g_i / r_i           goodput over mean response time of epoch i (8 s), in which c_i per second were let in
-//! coarse:      c_i = α c_(i-1) from c0, until the cubic fitted to (c, γ) has its peak inside the range probed;  C̄ = c_i
+//! γ_i = g_i / r_i           goodput over mean response time of epoch i (8 s), at a load of c_i per second
+//! coarse:      c_i = α c_(i-1) from c0, until the cubic fitted to (c, γ) peaks inside the range;  C̄ = c_i
 //! stabilise:   c = β C̄ until |g - c| / g < ε for N_s epochs, whose γ are ignored
 //! fine:        c_i = c_(i-1) + δ C̄, until the peak was inside once, and then N_f times
 //! C            the fit's peak; stabilise; then watch for γ off the fit by twice its largest error:
@@ -10,66 +11,79 @@
 //! everywhere:  no step forward unless |g - c| / g < ε: with few visitors, discovery pauses
 //! ```
 //!
-//! What the paper leaves open, how it is read here, and what that is worth: complete of sixty seeds in front of ten workers with
-//! exponential work (from cold in 300 s, after a fall in 420 s), against the same without. All of it: 59 and 59; one false alarm in
-//! thirty hours of watching.
+//! The paper leaves some points open. The table lists how they are read here, and the effect without that
+//! reading: how many of sixty seeds complete the discovery in front of ten workers with exponential work,
+//! from cold in 300 s and after a fall in 420 s. With all readings these are 59 and 59, and one false alarm
+//! in thirty hours of watching.
 //!
 //! | reading | where | without it |
 //! |---|---|---|
-//! | when a peak counts: six loads, a drop of a tenth behind it | [`PowerRatio::sees_the_peak`] | 29 and 22 |
-//! | overload is not low load | [`PowerRatio::judge`] | 56 and 45; 22 of 60 rises of a service whose work is fixed (nothing, where epochs are broken off) |
-//! | a paused epoch's sample is dropped | `phases` | nothing, while visitors wait; a dent in the curve, when they do not |
-//! | what is fitted: all samples, of both phases | `add_point` | C is 87 instead of 76 |
-//! | largest error: of points near the peak | `watch` | 58 falls |
-//! | two epochs in a row are a change | `watch` | 12 false alarms |
-//! | stabilise after the fine phase too ("a similar cool off period will also exist") | `phases` | 12 false alarms, 53 falls |
-//! | a service that stays overloaded is relieved, a probe that fills it broken off | `phases`, [`PowerRatio::crowd`] | with contention .3, 1 of 60 instead of 52 |
+//! | a peak needs six loads and a drop of a tenth behind it | [`PowerRatio::sees_the_peak`] | 29 and 22 |
+//! | overload is not low load | [`PowerRatio::judge`] | 56 and 45; 22 of 60 rises with fixed work |
+//! | the sample of a paused epoch is dropped | `phases` | with few visitors a dent in the curve |
+//! | the samples of both phases are fitted together | `add_point` | C is 87 instead of 76 |
+//! | the largest error is that of points near the peak | `watch` | 58 falls |
+//! | a change takes two epochs in a row | `watch` | 12 false alarms |
+//! | stabilise after the fine phase too | `phases` | 12 false alarms, 53 falls |
+//! | relief, and breaking off epochs | `phases`, [`PowerRatio::crowd`] | 1, not 52 (contention 0.3) |
 //!
-//! And c_i is what comes, not what was promised: the room's hand lets in c_i per second as soon as c_i changes, and g and r are taken
-//! of requests that ended in the epoch, so that no promise made at an earlier c_i counts for this one.
+//! c_i is what arrives, not what was promised: the room's virtual clock admits c_i per second as soon as c_i
+//! changes, and g and r are those of requests that ended in the epoch, so promises made at an earlier c_i do
+//! not count for this one.
 //!
-//! Not the paper's either, and not measured apart: the guard ends with an epoch in overload (`fine`); a service that refuses what it
-//! cannot do has its capacity behind it (`fails_past_the_peak`); a discovery that begins in overload begins again lower
-//! ([`LOWER`]); more than ε of failures pause it like low load; relief ends after an epoch in which it was of no use (`relieve`);
-//! an epoch in which the clock went back or ticks were missing is thrown away, and so are the oldest of more than
-//! [`MAX_POINTS`] samples; a load broken off has Little's law for its response time (`epoch`); a rise is inferred only at the load
-//! itself, and a probe broken off while watching is a change at once (`watch`).
+//! Further departures, whose effect was not measured apart:
+//! - The guard ends with an epoch in overload (`fine`).
+//! - A service that refuses what it cannot serve has its capacity behind it (`fails_past_the_peak`).
+//! - A discovery that begins in overload begins again lower ([`LOWER`]).
+//! - A share of failures above ε pauses it like low load.
+//! - Relief ends after an epoch in which it had no effect (`relieve`).
+//! - An epoch in which the clock went back or ticks were missing is discarded, and so are the oldest of more
+//!   than [`MAX_POINTS`] samples.
+//! - The response time of an epoch that was broken off follows from Little's law (`epoch`).
+//! - A rise is inferred only at the load itself, and an epoch broken off while watching is a change at once
+//!   (`watch`).
 //!
-//! What it cannot do: it needs 25 epochs (200 s) of more visitors than the service can take, and overloads it for some of them;
-//! the peak lies below what a service run with bounded concurrency can serve (80 of 100 per second with ten workers); a
-//! rise by added workers does not change γ at the old load and goes unnoticed; γ mixes classes, so that a change of mix is a
-//! change of capacity. And once it is settled it does not leave a service that refuses at once what it cannot do: errors are no
-//! goodput, but γ of the few that are served quickly is on the curve at their goodput, where few come just as well.
+//! Limits:
+//! - It needs 25 epochs (200 s) of more visitors than the service can serve, and overloads it for some of
+//!   them.
+//! - The peak lies below what a service with bounded concurrency can serve: 80 of 100 per second with ten
+//!   workers.
+//! - Added workers do not change γ at the old load, so that rise goes unnoticed.
+//! - γ mixes classes, so a change of the mix looks like a change of the capacity.
+//! - Once settled, it does not notice a service that refuses at once: errors are no goodput, but γ of the few
+//!   requests served quickly is on the curve at their goodput, as with few visitors.
 
 use crate::units::{Rate, Timestamp};
 
-use super::cubic::Cubic;
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 
 mod config;
+mod cubic;
 mod epoch;
 mod phases;
-mod state;
 mod watch;
 
 pub use config::PowerRatioConfig;
 
+use cubic::Cubic;
 use epoch::{Epoch, Sums};
 use watch::Watch;
 
-/// Most points kept: two for every load from 15 to a million per second and the longest fine phase seen are fewer. What
-/// comes after replaces the oldest.
+/// Points of the fitted curve in the state.
+const CURVE: u32 = 24;
+/// Most points kept: more than two for every load from 15 to a million per second and the longest fine phase.
+/// Further points replace the oldest.
 const MAX_POINTS: usize = 256;
 /// Least load probed: one request in a hundred seconds.
 const LEAST_LOAD: f64 = 0.01;
 /// A discovery that began too high at c0 itself begins again at this share of it.
 const LOWER: f64 = 0.25;
-/// Requests at the service that are never too many: bursts of visitors, pauses of a slow service.
+/// Least bound on the requests at the service: bursts of visitors and short pauses stay below.
 const LEAST_CROWD: f64 = 32.0;
-/// Most times that the load is cut by the same share while the service is relieved.
+/// Most times that relief reduces the load by its factor.
 const MAX_RELIEF: u32 = 3;
 
-/// What comes after the service has become stable.
+/// The stage after the service has become stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Coarse,
@@ -77,7 +91,7 @@ enum Then {
     Watch,
 }
 
-/// Where the discovery stands.
+/// The stage of the discovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stage {
     Coarse,
@@ -88,16 +102,16 @@ enum Stage {
         /// The service was relieved before.
         relieved: bool,
     },
-    /// Little is let in until the service has worked off what it has.
+    /// Little is admitted until the service has worked off its backlog.
     Relieving {
         then: Then,
-        /// Epochs of it so far.
+        /// Epochs of relief so far.
         epochs: u32,
-        /// Requests at the service that it bears.
+        /// Requests at the service at which relief ends.
         enough: f64,
-        /// More than these were seen.
+        /// More than these were there.
         crowded: bool,
-        /// Requests at the service when the last epoch of it ended.
+        /// Requests at the service at the end of the last epoch.
         present: u32,
     },
     Fine {
@@ -112,13 +126,13 @@ enum Stage {
 enum Seen {
     /// |g - c| / g < ε.
     Close,
-    /// Less, since the service cannot do more.
+    /// Less, because the service cannot serve more.
     Overloaded,
-    /// Less, since fewer came.
+    /// Less, because fewer came.
     Low,
-    /// More: what was let in earlier is still being served.
+    /// More: requests admitted earlier are still being served.
     Ahead,
-    /// So many of all failed that goodput says nothing of the load, but not with longer response times.
+    /// A share of failures that makes goodput meaningless, without longer response times.
     Failing { share: f64 },
     /// Nothing ended.
     Nothing,
@@ -128,14 +142,14 @@ enum Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     Start,
-    Asked,
+    Requested,
     Set,
     Rise,
     Fall,
     TooHigh,
 }
 
-/// The estimator `power-ratio`.
+/// The estimator `power-ratio`; see the module.
 #[derive(Clone, Debug)]
 pub struct PowerRatio {
     config: PowerRatioConfig,
@@ -143,7 +157,7 @@ pub struct PowerRatio {
     load: f64,
     stage: Stage,
     cause: Cause,
-    /// The load that this discovery began with.
+    /// The first load of this discovery.
     began_with: f64,
     /// C̄.
     coarse_end: f64,
@@ -153,9 +167,9 @@ pub struct PowerRatio {
     /// Least mean response time of an epoch of this discovery, seconds.
     best: Option<f64>,
     sums: Sums,
-    /// Of the last epoch.
+    /// Result of the last epoch.
     seen: Option<Seen>,
-    /// Epochs in a row that failed.
+    /// Consecutive epochs with failures.
     failing: u32,
 }
 
@@ -180,21 +194,18 @@ impl PowerRatio {
         }
     }
 
-    /// Begins a discovery; with `calm_first` only after the service has become stable at its first load.
-    fn begin(&mut self, load: f64, cause: Cause, calm_first: bool) {
+    /// Begins a discovery at a load, in the given stage.
+    fn begin(&mut self, load: f64, cause: Cause, stage: Stage) {
         let load = load.clamp(LEAST_LOAD, Rate::MAX.get());
         let sums = std::mem::take(&mut self.sums);
-        *self = Self { cause, sums, ..Self::new(self.config, Rate::per_second(load)) };
-        if calm_first {
-            self.stage = Stage::stabilising(Then::Coarse);
-        }
+        *self = Self { cause, stage, sums, ..Self::new(self.config, Rate::per_second(load)) };
     }
 
-    /// What the epoch tells of the load.
+    /// Compares the goodput of an epoch with the load.
     ///
-    /// The paper's check, goodput close to c, is meant for low load, but an overloaded service fails it just as well: read to
-    /// the letter, discovery stops at the first load that is more than ε too high, and stays there. Two things tell the
-    /// difference: visitors wait, and the service takes much longer than it did.
+    /// The paper's check, goodput close to c, is meant for low load, but an overloaded service fails it too.
+    /// Taken literally, discovery stops for good at the first load that is more than ε too high. The
+    /// difference shows in two figures: visitors wait, and the response time is much longer than the best.
     fn judge(&self, epoch: &Epoch) -> Seen {
         let Some(response) = epoch.response else {
             return if epoch.failed > 0 { Seen::Failing { share: 1.0 } } else { Seen::Nothing };
@@ -216,12 +227,13 @@ impl PowerRatio {
         }
     }
 
-    /// Whether the fit's greatest value lies inside the range probed: the load has gone past the capacity.
+    /// Whether the fit peaks inside the range probed, so that the load has passed the capacity.
     ///
-    /// The paper asks for no more, and four points are a cubic. With noise in them that cubic peaks inside by chance: half of
-    /// the discoveries then chase peaks that the next sample takes away, and some end at a quarter of the capacity. So: some more
-    /// loads, and a drop behind the peak that noise does not make, in the fit and, while loads are far apart, in the last
-    /// sample itself. "The range" ends with the greatest load probed, also after backtracking, since its sample is kept.
+    /// The paper requires no more, and four points define a cubic. With noise that cubic peaks inside by
+    /// chance: half of the discoveries then follow peaks that the next sample removes, and some end at a
+    /// quarter of the capacity. So more loads are required, and a drop behind the peak that exceeds the
+    /// noise, in the fit and, while loads are far apart, in the last sample itself. The range ends at the
+    /// greatest load probed, also after backtracking, because its sample is kept.
     fn sees_the_peak(&self) -> bool {
         let (Some(fit), Some((_, last))) = (&self.fit, self.points.last()) else { return false };
         let (lo, hi) = fit.range();
@@ -231,8 +243,8 @@ impl PowerRatio {
         self.points.len() >= self.config.least_points && lo < at && at < hi && fit.at(hi) <= dropped && raw
     }
 
-    /// Fits the samples of both phases together ("fitted over all observations"): those of the fine phase alone span a quarter of the
-    /// range, and a cubic through their noise peaks near the range's end.
+    /// Fits the samples of both phases together ("fitted over all observations"). Those of the fine phase
+    /// alone span a quarter of the range, and a cubic through their noise peaks near the end of the range.
     fn add_point(&mut self, power: f64) {
         if self.points.len() == MAX_POINTS {
             self.points.remove(0);
@@ -243,9 +255,9 @@ impl PowerRatio {
 
     /// Requests at the service at which an epoch is broken off.
     ///
-    /// Not the paper's. A service that suffers from overload does so with the square of what waits there: after eight seconds
-    /// of it, it takes minutes to recover, where after one it takes seconds. And that it cannot take this load is as plain
-    /// after one.
+    /// Not in the paper. With contention a service slows down with the square of its backlog: after eight
+    /// seconds of overload it takes minutes to recover, after one second it takes seconds, and one is enough
+    /// to show that the load is too high.
     fn crowd(&self) -> f64 {
         match (self.stage, self.best) {
             (Stage::Relieving { .. }, _) | (_, None) => f64::INFINITY,
@@ -253,7 +265,7 @@ impl PowerRatio {
         }
     }
 
-    /// What is let in: c_i, less while the service is relieved.
+    /// The rate admitted: c_i, or less during relief.
     fn rate(&self) -> f64 {
         match self.stage {
             Stage::Relieving { epochs, .. } => self.load * self.config.drain.powi(epochs as i32 + 1),
@@ -293,25 +305,42 @@ impl Estimator for PowerRatio {
 
     /// Begins a discovery at the given load.
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
-        self.begin(capacity.get(), Cause::Set, false);
+        self.begin(capacity.get(), Cause::Set, Stage::Coarse);
         self.sums.restart();
     }
 
-    /// The paper's external trigger: discovers anew from the present estimate; while it is still discovering, from where
-    /// that began.
+    /// The paper's external trigger: discovers anew from the present estimate; during a discovery, from its
+    /// first load.
     fn rediscover(&mut self, _now: Timestamp) {
         let from = if self.is_found() { self.load } else { self.began_with };
-        self.begin(from, Cause::Asked, false);
+        self.begin(from, Cause::Requested, Stage::Coarse);
         self.sums.restart();
     }
 
     fn state(&self) -> State {
-        self.describe()
+        let mut figures = vec![("load_per_s", self.load), ("epoch_s", self.config.epoch.as_secs_f64())];
+        if let Some(best) = self.best {
+            figures.push(("response_best_ms", best * 1e3));
+        }
+        if let Some(fit) = &self.fit {
+            let (at, power) = fit.peak();
+            figures.extend([("peak_load_per_s", at), ("peak_power_ratio", power)]);
+        }
+        if let Stage::Watching(watch) = &self.stage {
+            figures.push(("largest_error", watch.error_near));
+        }
+        State {
+            reason: self.reason(),
+            samples: self.points.len() as u64,
+            figures,
+            points: self.points.clone(),
+            curve: self.curve(),
+        }
     }
 }
 
 impl PowerRatio {
-    /// Whether the load is a capacity that was found.
+    /// Whether the load is a capacity found by a discovery.
     fn is_found(&self) -> bool {
         matches!(
             self.stage,
@@ -324,15 +353,15 @@ impl PowerRatio {
     fn phase(&self) -> Phase {
         match self.seen {
             Some(Seen::Failing { .. }) => Phase::Paused,
-            // A capacity that was found is held at any load.
+            // A capacity that was found is held even with few visitors.
             Some(Seen::Low | Seen::Nothing) if !self.is_found() => Phase::Paused,
-            // Relief lets in far less than was found.
+            // Relief admits far less than the capacity.
             _ if self.is_found() && !matches!(self.stage, Stage::Relieving { .. }) => Phase::Settled,
             _ => Phase::Searching,
         }
     }
 
-    /// Nothing is known before the peak was seen once; a capacity found is as certain as the fit is close.
+    /// Zero before the peak was seen; the confidence in a capacity found follows from the error of the fit.
     fn confidence(&self) -> f64 {
         match self.stage {
             Stage::Watching(watch) => watch.confidence(),
@@ -341,6 +370,69 @@ impl PowerRatio {
                 0.5 * f64::from(guard.unwrap_or(0)) / f64::from(self.config.guard_epochs.max(1))
             }
             Stage::Coarse | Stage::Stabilising { .. } | Stage::Relieving { .. } => 0.0,
+        }
+    }
+}
+
+impl PowerRatio {
+    fn reason(&self) -> String {
+        let stage = self.stage_text();
+        match self.seen {
+            Some(Seen::Nothing | Seen::Low) if self.is_found() => stage,
+            Some(Seen::Nothing) => format!("paused: nothing to serve ({stage})"),
+            Some(Seen::Low) => format!("paused: offered load below the estimate ({stage})"),
+            Some(Seen::Failing { share: 1.0 }) => format!("errors only: holding ({stage})"),
+            Some(Seen::Failing { share }) => {
+                format!("paused: {:.0} % of the requests fail ({stage})", share * 100.0)
+            }
+            _ => stage,
+        }
+    }
+
+    fn stage_text(&self) -> String {
+        let load = self.load;
+        match self.stage {
+            Stage::Coarse => format!("coarse: probing {load:.1}/s{}", self.cause.suffix()),
+            Stage::Relieving { .. } => {
+                format!("stabilising: relieved to {:.1}/s of {load:.1}/s", self.rate())
+            }
+            Stage::Stabilising { then, close, .. } => {
+                let (name, of) = match then {
+                    Then::Watch => ("settled, cooling off", self.config.stable_epochs),
+                    Then::Coarse | Then::Fine => ("stabilising", self.config.stable_epochs),
+                };
+                format!("{name}: {close} of {of} epochs close to {load:.1}/s{}", self.cause.suffix())
+            }
+            Stage::Fine { guard: None } => format!("fine: probing {load:.1}/s"),
+            Stage::Fine { guard: Some(epochs) } => {
+                let of = self.config.guard_epochs;
+                format!("fine: guard epoch {} of {of}, probing {load:.1}/s", epochs + 1)
+            }
+            Stage::Watching(watch) => match watch.suspicious_epochs() {
+                0 => "settled: the power ratio is on its curve".into(),
+                epochs => format!("settled: off the curve for {epochs} of {} epochs", self.config.alarms),
+            },
+        }
+    }
+
+    /// The fit at some loads of its range.
+    fn curve(&self) -> Vec<(f64, f64)> {
+        let Some(fit) = &self.fit else { return Vec::new() };
+        let (lo, hi) = fit.range();
+        let load = |i: u32| lo + (hi - lo) * f64::from(i) / f64::from(CURVE);
+        (0..=CURVE).map(|i| (load(i), fit.at(load(i)))).collect()
+    }
+}
+
+impl Cause {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Start => "",
+            Self::Requested => ", as requested",
+            Self::Set => ", from the capacity that was set",
+            Self::Rise => ", since the capacity rose",
+            Self::Fall => ", since the capacity fell",
+            Self::TooHigh => ", since the start was too high",
         }
     }
 }

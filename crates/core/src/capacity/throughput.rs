@@ -1,22 +1,26 @@
-//! What a law that only chooses a limit takes for the capacity: the cost units per second that come back while others wait.
+//! The capacity for algorithms that choose only an in-flight limit: the throughput in cost units per second
+//! while other requests wait.
 //!
 //! ```text
-//! saturated tick    somebody queued at the gate at its end, and whenever a request ended in it
+//! saturated tick    requests were queued at the gate at its end, and whenever a request ended in it
 //! C = Σ cost of requests served / Σ time      over the saturated ticks of the last 2 s
 //! ```
 //!
-//! Aimd, vegas, gradient and gradient2 have no figure of their own. L / mean response time was rejected: by Little's law it
-//! is the same number where L requests are always there, and wrong where they are not.
+//! Aimd, vegas, gradient and gradient2 have no capacity of their own. Rejected: L / mean response time. By
+//! Little's law it is the same number where L requests are always in flight, and wrong where they are not.
 //!
-//! Without a backlog the last figure holds, as what comes back then tells of the load. Ticks with failures only are left out: an
-//! origin that only fails has not become slower. Rejected: to hold wherever most requests fail, since a limit beyond what the
-//! origin holds is refused most of the time, and the figure would never change again. Until the origin was saturated for the first time nothing is
-//! known; the figure then starts low, is at least twice what was served in any 2 s, and grows with every tick in which visitors
-//! wait in the room while the gate could send more: an idle origin must not keep anybody waiting. The same growth, slower,
-//! leads out of a figure that has become too low.
+//! Without a backlog the last capacity holds, because throughput then measures the load. Ticks with failures
+//! only are left out: an origin that only fails has not become slower. Rejected: holding wherever most
+//! requests fail. A limit beyond what the origin accepts is refused most of the time, and the capacity would
+//! never change again.
 //!
-//! What it cannot do: 2 s at 100 requests per second are 200 of them, a standard error of 7 % with exponential service; and
-//! it takes what a bad limit gives for all that the origin could give.
+//! Nothing is known before the origin was saturated for the first time. The capacity then starts low, is at
+//! least twice the throughput of any 2 s, and grows with every tick in which visitors wait in the room while
+//! the gate has free slots: an idle origin must not keep anybody waiting. The same growth, slower, corrects a
+//! capacity that has become too low.
+//!
+//! Limits: 2 s at 100 requests per second are 200 requests, a standard error of 7 % with exponential service.
+//! And the throughput under a bad limit is taken for the capacity.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,23 +28,26 @@ use std::time::Duration;
 use super::{Estimate, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Time that the capacity is measured over.
+/// Time over which the throughput is measured.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Least saturated time before a figure is believed.
+/// Least saturated time of a measurement.
 const LEAST: Duration = Duration::from_millis(500);
-/// Requests that make [`LEAST`] enough; with fewer it takes the whole window.
+/// Requests for which [`LEAST`] is enough; with fewer it takes the whole window.
 const ENOUGH: u64 = 20;
-/// Requests served within the window that make the figure certain.
+/// Requests served within the window at which the confidence is 1.
 const CERTAIN: f64 = 400.0;
-/// Cost units per second to begin with, and the least ever: who is let in at rate zero never shows that there is room.
+/// Cost units per second at the start, and the least ever: at rate zero nothing would show that there is
+/// capacity.
 const START: f64 = 100.0;
 const FLOOR: f64 = 1.0;
-/// Growth per tick while visitors wait for nothing: before anything is known (doubles in 1.4 s) and after.
+/// Growth per tick while visitors wait for an origin with free slots: before the first measurement (doubles
+/// in 1.4 s) and after.
 const FAST: f64 = 1.05;
 const SLOW: f64 = 1.01;
-/// Growth ends at this multiple of what comes back: visitors who do not come must not lift it without end.
+/// Growth ends at this multiple of the throughput: no-shows must not raise the capacity without bound.
 const AHEAD: f64 = 4.0;
-/// Let in beyond the capacity while the gate's queue is empty and the room waits, so that the room is not the bottleneck.
+/// Gain while the gate's queue is empty and visitors wait in the room, so that the room is not the
+/// bottleneck.
 const GAIN: f64 = 1.1;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -52,21 +59,21 @@ struct Tick {
     saturated: bool,
 }
 
-/// See the file's head.
+/// Measures the throughput at saturation.
 #[derive(Clone, Debug)]
 pub(super) struct Throughput {
     ticks: VecDeque<Tick>,
     now: Tick,
     ticked: Option<Timestamp>,
     capacity: f64,
-    /// The origin has been saturated.
+    /// The origin was saturated at least once.
     known: bool,
     served: u64,
     reason: &'static str,
 }
 
 impl Throughput {
-    /// Starts from `start` cost units per second, or from little.
+    /// Starts from `start` cost units per second, or from [`START`].
     pub(super) fn new(start: Option<Rate>) -> Self {
         Self {
             ticks: VecDeque::new(),
@@ -104,32 +111,32 @@ impl Throughput {
         Estimate { capacity, gain, max_in_flight: Some(limit.max(1)), phase, confidence }
     }
 
-    /// An operator's figure: where to go on from.
+    /// Continues from an operator's capacity.
     pub(super) fn set(&mut self, capacity: Rate) {
         self.capacity = capacity.get().max(FLOOR);
         self.rediscover();
-        self.reason = "as an operator said";
+        self.reason = "set by an operator";
     }
 
-    /// What was seen counts no more; the figure holds until there is a new one.
+    /// Forgets the measurements; the capacity holds until there is a new one.
     pub(super) fn rediscover(&mut self) {
         self.ticks.clear();
         self.now = Tick { saturated: true, ..Tick::default() };
         self.known = false;
-        self.reason = "looks anew";
+        self.reason = "rediscovery requested";
     }
 
-    /// The state, with a law's own figures.
+    /// The state, with the algorithm's own figures.
     pub(super) fn state(&self, figures: Vec<(&'static str, f64)>) -> State {
         State { reason: self.reason.into(), samples: self.served, figures, ..State::default() }
     }
 
-    /// The present tick joins the window.
+    /// Adds the present tick to the window.
     fn turn(&mut self, load: &GateLoad, now: Timestamp) {
         let time = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
         self.ticked = Some(now);
         if time.is_zero() {
-            // The first tick, or the clock went backwards: what ended counts with the time to come.
+            // The first tick, or the clock went backwards: requests that ended count in the next tick.
             return;
         }
         let errors_only = self.now.failed > 0 && self.now.served == 0;
@@ -163,13 +170,13 @@ impl Throughput {
             self.reason = "errors only: holding";
             return;
         }
-        // A tick more or less must not make a full window incomplete.
+        // A window that lacks one tick counts as full.
         let full = saturated.time * 10 >= WINDOW * 9;
         let enough = saturated.served >= ENOUGH && saturated.time >= LEAST;
         if load.queued > 0 && (enough || full && (self.known || saturated.served > 0)) {
             self.known = true;
             self.capacity = rate(&saturated).max(FLOOR);
-            self.reason = "what comes back while others wait";
+            self.reason = "throughput while requests wait";
             return;
         }
         let starved = load.room_waits && load.queued == 0 && load.in_flight < limit;
@@ -188,12 +195,14 @@ impl Throughput {
     }
 }
 
-/// Numbers in 0..1 that look drawn: multiples of the golden ratio. For jitter in a core without randomness.
+/// Pseudo-random numbers in 0..1, multiples of the golden ratio: for jitter, because the core has no
+/// randomness.
 pub(super) fn jitter(turn: u32) -> f64 {
     (f64::from(turn) * 0.618_033_988_749_894_9).fract()
 }
 
-/// Times a sample of several alike is shown to a law that looks at requests one by one: its report may stand for any number.
+/// How often a sample of several requests is shown to an algorithm that steps per request. Bounded, because a
+/// report may name any number.
 pub(super) fn repeats(sample: &Sample) -> u64 {
     sample.count.min(1_000)
 }

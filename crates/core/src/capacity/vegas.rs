@@ -1,4 +1,5 @@
-//! Vegas: as many in flight as leave a queue of a few requests, told by the response time over the least one seen.
+//! Vegas: the limit leaves a queue of a few requests at the origin, inferred from the response time over the
+//! least one.
 //!
 //! ```text
 //! q = ⌈L (1 − R0/R)⌉         l = max(1, ⌊log10 L⌋)        R0: the least response time since the last probe
@@ -7,36 +8,39 @@
 //! q <  3 l     L ← L + l
 //! q >  6 l     L ← L − l
 //! ```
-//! with nothing done while fewer than L/2 are in flight, each step smoothed (1: not), L within 1..1000; after every
-//! 30 · L · (0.5 to 1) requests R0 is forgotten and becomes the next response time.
+//! Nothing is done while fewer than L/2 are in flight; each step is smoothed (factor 1: not at all); L within
+//! 1..1000. After every 30 · L · (0.5 to 1) requests R0 is forgotten and becomes the next response time.
 //!
-//! Source: `VegasLimit` of Netflix's concurrency-limits (commit 78a74b9), after Brakmo and Peterson 1994. One step per request. The
-//! jitter is drawn there and a fixed sequence here; a response time of zero, which is an error there, is passed over here.
+//! Source: `VegasLimit` of Netflix's concurrency-limits (commit 78a74b9), after Brakmo and Peterson 1994. One
+//! step per request. The jitter is random there and a fixed sequence here; a response time of zero is an
+//! error there and skipped here. The reason for q: a small constant queue keeps the bottleneck busy without
+//! much delay.
 //!
-//! What it cannot do: tell a lucky fast response from the service's time: R0 is one sample, so with varying service it is
-//! far below the mean and L follows it down, or, taken from a slow one at a probe, far above and L rises without bound until the
-//! next. Probed while a queue stands, R0 contains the queue, and creeps up. A failure that returns fast becomes R0.
+//! Limits: R0 is one sample, so it cannot be told from a lucky fast response. With variable service it is far
+//! below the mean, and L follows it down; or, taken from a slow response at a probe, far above, and L rises
+//! without bound until the next. Probed while a queue stands, R0 contains the queue and creeps up. A failure
+//! that returns fast becomes R0.
 
 use super::throughput::{Throughput, jitter, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// What may be set.
+/// Parameters of [`Vegas`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VegasConfig {
-    /// Requests in flight to begin with.
+    /// Requests in flight at the start.
     pub start_in_flight: u32,
     /// Most requests in flight.
     pub max_in_flight: u32,
     /// Queue below which the limit grows, in multiples of log10 of the limit.
     pub alpha: f64,
-    /// Queue above which it shrinks, in the same; also the step while there is no queue.
+    /// Queue above which the limit shrinks, in the same unit; also the step while there is no queue.
     pub beta: f64,
-    /// Queue that counts as none, in the same.
+    /// Queue that counts as none, in the same unit.
     pub threshold: f64,
-    /// Share of each step that is made, 0 to 1.
+    /// Share of each step that is taken, 0 to 1.
     pub smoothing: f64,
-    /// The least response time is forgotten after up to this many times the limit requests.
+    /// The least response time is forgotten after at most so many requests, as a multiple of the limit.
     pub probe_multiplier: f64,
 }
 
@@ -54,12 +58,12 @@ impl Default for VegasConfig {
     }
 }
 
-/// See the file's head.
+/// The estimator `vegas`: the limit follows an inferred queue at the origin.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: VegasConfig,
     limit: f64,
-    /// The least response time in seconds; `None`: none yet.
+    /// R0 in seconds; `None` before the first response.
     unloaded_s: Option<f64>,
     since_probe: u64,
     probes: u32,
@@ -67,7 +71,8 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// An estimator that lets in `start` cost units per second, or little, until it knows.
+    /// An estimator that lets in `start` cost units per second, or little, until it has measured the
+    /// throughput.
     pub fn new(config: VegasConfig, start: Option<Rate>) -> Self {
         Self {
             config,
@@ -98,7 +103,7 @@ impl Vegas {
         }
     }
 
-    /// `ratio`: least response time over this one.
+    /// One step; `ratio` is R0/R.
     fn follow(&mut self, sample: &Sample, ratio: f64) {
         let (config, limit) = (&self.config, self.limit);
         let queue = (limit * (1.0 - ratio)).ceil();

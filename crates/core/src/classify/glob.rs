@@ -1,12 +1,13 @@
 //! Globs in linear time.
 //!
 //! A pattern is a small automaton whose states are the places between its tokens; all places where the text
-//! could stand are followed at once (Thompson's construction, CACM 11(6), 1968), so a text of n bytes takes at most
-//! (n + 1) · (tokens + 1) steps whatever the pattern is. Rejected: backtracking, which a pattern like `*a*a*a*b`
-//! drives to n⁴; the `regex` crate, whose tables cost kilobytes per pattern for a language of three wildcards.
+//! could stand are followed at once (Thompson's construction, CACM 11(6), 1968), so a text of n bytes takes
+//! at most (n + 1) · (tokens + 1) steps whatever the pattern is. Rejected: backtracking, which a pattern like
+//! `*a*a*a*b` drives to n⁴; the `regex` crate, whose tables cost kilobytes per pattern for a language of
+//! three wildcards.
 //!
-//! `?` stands for one byte, `*` for any run of bytes; in paths neither crosses a `/`, and `**` does. `/**` also
-//! stands for nothing, so that `/checkout/**` covers `/checkout` itself: a rule that protects a subtree
+//! `?` stands for one byte, `*` for any run of bytes; in paths neither crosses a `/`, and `**` does. `/**`
+//! also stands for nothing, so that `/checkout/**` covers `/checkout` itself: a rule that protects a subtree
 //! and forgets its root would be a trap.
 
 /// Tokens after the literal prefix: states 0..=255 fit four words.
@@ -50,7 +51,8 @@ impl Glob {
         Self::assemble(pattern.bytes().map(token).collect(), None)
     }
 
-    /// A pattern for paths. Escapes in it are read as [`super::path`] reads them in paths, so `%2A` is a star.
+    /// A pattern for paths. Escapes in it are read as [`super::path`] reads them in paths, so `%2A` is a
+    /// star.
     pub(super) fn path(pattern: &str) -> Result<Self, TooLong> {
         let mut tokens = Vec::new();
         let mut rest = pattern.as_bytes();

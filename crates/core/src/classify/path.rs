@@ -1,12 +1,12 @@
 //! Paths as rules see them: spelled one way, so that another spelling of the same path cannot dodge a rule.
 //!
-//! After RFC 3986 section 6.2.2, and one step further, as origins go: every escape is decoded except `%2F` and
-//! `%25` (decoding those would change where segments end, or what the next decoder reads), dot segments are
-//! resolved, runs of slashes count as one (nginx's `merge_slashes`). Only for matching: the origin gets the path as
-//! it was sent.
+//! After RFC 3986 section 6.2.2, and one step further, as origins go: every escape is decoded except `%2F`
+//! and `%25` (decoding those would change where segments end, or what the next decoder reads), dot segments
+//! are resolved, runs of slashes count as one (nginx's `merge_slashes`). Only for matching: the origin gets
+//! the path as it was sent.
 //!
-//! Left alone, because origins differ: letter case, and path parameters (`/checkout;x`), which belong to their
-//! segment. Before an origin that drops them (servlet containers) write `/checkout*`.
+//! Left alone, because origins differ: letter case, and path parameters (`/checkout;x`), which belong to
+//! their segment. Before an origin that drops them (servlet containers) write `/checkout*`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! A set of path patterns, as rules name URLs: compiled once, matched in linear time against the path's one spelling.
+//! A set of path patterns, as rules name URLs: compiled once, matched in linear time against the path's one
+//! spelling.
 
 use super::glob::Glob;
 use super::path::normalise;

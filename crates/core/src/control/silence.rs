@@ -1,29 +1,30 @@
-//! What tokengen believes while it hears nothing from tokencheck.
+//! The estimate of tokengen while it receives no reports from tokencheck.
 //!
 //! ```text
 //! silent for t <= 5 s:  C = the last estimate
 //! then                  C = floor + (C - floor) * exp(-(t - 5 s) / 10 s)
 //! ```
 //!
-//! The estimator is not asked meanwhile: where nobody is seen at the origin, it would take it for idle. It goes on from what it
-//! believed when reports come back. Holding for ever would let an origin that has become slower be flooded by a tokengen that
-//! cannot know; falling at once would punish every restart of a link. A capacity that was given needs no reports and stays.
+//! The estimator is not asked meanwhile, because it would take an origin without samples for idle. It
+//! continues from its last state when reports resume. Rejected: holding for ever (an origin that has become
+//! slower would be flooded), and falling at once (every restart of a link would cost throughput). A
+//! configured capacity needs no reports and stays.
 
 use std::time::Duration;
 
 use crate::capacity::{Estimate, Phase};
 use crate::units::Rate;
 
-/// The last estimate holds for so long. Tokencheck goes by its orders for as long, then by the clock, and a connection that
-/// must be made anew takes a second or two.
+/// The last estimate holds for so long: tokencheck follows the last update as long, and a reconnection takes
+/// a second or two.
 const HOLD: Duration = Duration::from_secs(5);
-/// Then it falls to a third within this, in seconds: slower than origins fail, faster than a crowd passes.
+/// Time constant of the decay in seconds: slower than origins fail, faster than a crowd passes.
 const DECAY_S: f64 = 10.0;
-/// What it falls to where the operator gave no floor, as a share of the last estimate: few origins lose more than that, and
-/// visitors still get in.
+/// The floor as a share of the last estimate, if the operator gave none: few origins lose more, and visitors
+/// still get in.
 const FLOOR: f64 = 0.1;
 
-/// The silence at present.
+/// Time without reports.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Silence(Duration);
 
@@ -32,7 +33,7 @@ impl Silence {
         Self(if last.phase == Phase::Configured { Duration::ZERO } else { silence })
     }
 
-    /// What is left of the last estimate.
+    /// The decayed estimate.
     pub(super) fn decayed(&self, last: &Estimate, floor: Rate) -> Estimate {
         if self.0.is_zero() {
             return *last;
@@ -58,10 +59,8 @@ impl Silence {
         let s = self.0.as_secs();
         match self.0 {
             Duration::ZERO => None,
-            silence if silence <= HOLD => {
-                Some(format!("nothing heard of tokencheck's gate for {s} s: holding"))
-            }
-            _ => Some(format!("nothing heard of tokencheck's gate for {s} s: falling to the floor")),
+            silence if silence <= HOLD => Some(format!("no report of tokencheck's gate for {s} s: holding")),
+            _ => Some(format!("no report of tokencheck's gate for {s} s: falling to the floor")),
         }
     }
 }

@@ -1,24 +1,26 @@
-//! A threshold that learns what is normal: smoothed mean + k × deviation, as TCP's retransmission time-out.
+//! An adaptive threshold: smoothed mean + k × deviation, like TCP's retransmission time-out.
 //!
-//! WAC 3.1: "An adaptive threshold should adapt itself to a value based on measured values … the well-known Retransmission Time-Out
-//! (RTO) parameter". RFC 6298, 2.3, with R' the figure, α = 1/8 and β = 1/4 once per round trip:
+//! WAC 3.1: "An adaptive threshold should adapt itself to a value based on measured values … the well-known
+//! Retransmission Time-Out (RTO) parameter". RFC 6298, 2.3, with R' the figure, α = 1/8 and β = 1/4 once per
+//! round trip:
 //!
 //! ```text
 //! RTTVAR ← (1 - β) RTTVAR + β |SRTT - R'|      SRTT ← (1 - α) SRTT + α R'      RTO = SRTT + max(G, K RTTVAR)
 //! ```
 //!
-//! Here figures come at any time, so the gains follow from the time that has passed: α = 1 - e^(-Δ/learn), β = 2α as in the RFC,
-//! and while little is known the mean is that of all (α = Δ/T, T being how long was learned). Orange stands half as far above the
-//! mean as red. G is a tenth of the mean: a figure that never moves would otherwise be congested by its first stir.
+//! Here figures come at any time, so the gains follow from the time passed: α = 1 - e^(-Δ/learn), β = 2α as
+//! in the RFC. While little is known, the mean is that of all figures (α = Δ/T, T being the time learned).
+//! Orange is half as far above the mean as red. G is a tenth of the mean: otherwise a figure that never moved
+//! would be red at its first change.
 //!
-//! **Congestion is not learned as normal.** A time-out may follow whatever the network does; a threshold that follows the overload
-//! it is to tell of ends the alarm by itself. So nothing is learned while the level is red, from the figure on that made it red.
-//! What this does not catch is a figure that rises more slowly than `learn`: it is learned, as growth should be, up to `ceiling`,
-//! which bounds the threshold whatever was learned. And a new normal that came with a jump is red until somebody says that
-//! it is normal: a detector that is made anew knows nothing.
+//! **Congestion is not learned as normal.** A time-out may follow whatever the network does; a threshold that
+//! follows the overload ends the alarm by itself. So nothing is learned while the level is red, from the
+//! first red figure on. Two cases remain. A figure that rises more slowly than `learn` is learned, like
+//! growth, up to `ceiling`. And a new normal that came with a jump stays red until an operator resets the
+//! detector.
 //!
-//! Rejected: learning with smaller weights while red (it ends the alarm all the same, later), and medians of the same hour of
-//! other days (needs weeks, and the first campaign day is unlike any other).
+//! Rejected: learning with smaller weights while red (it ends the alarm too, only later), and medians of the
+//! same hour on other days (needs weeks, and the first day of a campaign is unlike any other).
 
 use std::time::Duration;
 
@@ -26,25 +28,48 @@ use crate::units::Timestamp;
 
 /// G of RFC 6298, as a share of the mean.
 const GRANULARITY: f64 = 0.1;
-/// Of `learn`: before, there is no threshold.
+/// Share of `learn` after which there are thresholds.
 const WARM_UP: f64 = 0.125;
-/// Longest stretch one figure stands for: after a silence the first word is not all.
+/// Longest time that one figure stands for: the first one after a gap must not replace the mean.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How it learns.
+/// Parameters of [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AdaptiveConfig {
-    /// Deviations above the mean from which on it is red; RFC 6298: 4.
+    /// Deviations above the mean at which red begins; RFC 6298: 4.
     pub k: f64,
-    /// Over which the past fades.
+    /// Averaging time.
     pub learn: Duration,
-    /// Red is never below.
+    /// Least value of the red threshold.
     pub floor: f64,
-    /// Nor above; infinite: no bound.
+    /// Greatest value of the red threshold; infinite: no bound.
     pub ceiling: f64,
 }
 
-/// What was learned.
+/// The thresholds at which the levels begin.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Thresholds {
+    /// Orange begins here; `None`: there is no orange.
+    pub orange: Option<f64>,
+    /// Red begins here.
+    pub red: f64,
+}
+
+impl Thresholds {
+    /// -1 where smaller is worse.
+    pub(super) fn sign(&self) -> f64 {
+        if self.orange.is_some_and(|orange| self.red < orange) { -1.0 } else { 1.0 }
+    }
+
+    /// The figure as a share of the red threshold, 0..=1.
+    pub(super) fn share(&self, x: f64) -> f64 {
+        let share = if self.sign() > 0.0 { x / self.red } else { self.red / x };
+        // 0 of 0 has reached the threshold.
+        if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) }
+    }
+}
+
+/// A learned mean and deviation.
 #[derive(Clone, Copy, Debug)]
 pub struct Adaptive {
     config: AdaptiveConfig,
@@ -55,12 +80,12 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Nothing learned.
+    /// A threshold without data.
     pub fn new(config: AdaptiveConfig) -> Self {
         Self { config, mean: 0.0, deviation: 0.0, learned: Duration::ZERO, at: None }
     }
 
-    /// The figure is this now, and normal.
+    /// Learns the present figure as normal.
     pub fn learn(&mut self, figure: f64, now: Timestamp) {
         let Some(at) = self.at.replace(now) else {
             (self.mean, self.deviation) = (figure, figure / 2.0);
@@ -73,28 +98,28 @@ impl Adaptive {
         self.learned = self.learned.saturating_add(span);
         let fading = -(-span.as_secs_f64() / self.config.learn.as_secs_f64()).exp_m1();
         let of_all = span.as_secs_f64() / self.learned.as_secs_f64();
-        // `max`, for a `learn` of zero divides by it: then the present is all.
+        // At a `learn` of zero only the present counts: `fading` is NaN or 1, and `max` ignores NaN.
         let alpha = fading.max(of_all).min(1.0);
         let beta = (2.0 * alpha).min(1.0);
         self.deviation += beta * ((self.mean - figure).abs() - self.deviation);
         self.mean += alpha * (figure - self.mean);
     }
 
-    /// The figure is what it is because of congestion: time passes, and nothing is learned.
+    /// Time passes in congestion: nothing is learned.
     pub fn pass_over(&mut self, now: Timestamp) {
         if self.at.is_some() {
             self.at = Some(now);
         }
     }
 
-    /// From where on it is orange, and red; `None`: not enough is known.
-    pub fn thresholds(&self) -> Option<(f64, f64)> {
+    /// The thresholds; `None` while too little is known.
+    pub fn thresholds(&self) -> Option<Thresholds> {
         if self.at.is_none() || self.learned.as_secs_f64() < WARM_UP * self.config.learn.as_secs_f64() {
             return None;
         }
         let margin = (self.config.k * self.deviation).max(GRANULARITY * self.mean.abs());
-        // Bounds that cross: the ceiling has the last word.
+        // If the bounds cross, the ceiling counts.
         let red = (self.mean + margin).max(self.config.floor).min(self.config.ceiling);
-        Some(((self.mean + margin / 2.0).min(red), red))
+        Some(Thresholds { orange: Some((self.mean + margin / 2.0).min(red)), red })
     }
 }

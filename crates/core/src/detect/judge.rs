@@ -2,63 +2,64 @@
 //!
 //! ```text
 //! up:    at once, when the figure reaches a threshold
-//! down:  when it has been below threshold - hysteresis × |threshold| for `calm` without a break
+//! down:  when it was below threshold - hysteresis × |threshold| for the time `calm` without interruption
 //! ```
 //!
-//! The band keeps a figure that rests on its threshold from changing the level with its noise, the time one that swings
-//! through the whole band. So within any stretch T a resource stops being red at most T / `calm` + 1 times, whatever the figure
-//! does. It goes up at once, because overload does not wait.
+//! The band keeps a figure that rests on its threshold from changing the level with its noise; the time keeps
+//! one that swings through the whole band from doing so. So within any time T a resource stops being red at
+//! most T / `calm` + 1 times, whatever the figure does. The level rises at once, because overload does not
+//! wait.
 //!
-//! Where red lies below orange, less is worse: free memory, for one.
+//! Where red lies below orange, smaller is worse: free memory, for example.
 
 use std::time::Duration;
 
-use super::adaptive::{Adaptive, AdaptiveConfig};
+use super::adaptive::{Adaptive, AdaptiveConfig, Thresholds};
 use super::{Congestion, Level, plausible};
 use crate::units::Timestamp;
 
-/// Where the thresholds come from.
+/// The source of the thresholds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Limit {
-    /// Given.
+    /// Configured.
     Fixed {
-        /// From here on it is orange; `None`: it never is.
+        /// Orange begins here; `None`: there is no orange.
         orange: Option<f64>,
-        /// From here on it is red.
+        /// Red begins here.
         red: f64,
     },
     /// Learned.
     Adaptive(AdaptiveConfig),
 }
 
-/// How a figure is judged.
+/// Parameters of [`Judge`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct JudgeConfig {
     /// The thresholds.
     pub limit: Limit,
     /// The band below a threshold, as a share of it.
     pub hysteresis: f64,
-    /// How long a figure must be below the band.
+    /// How long a figure must be below the band before the level falls.
     pub calm: Duration,
 }
 
-/// A level and how it came about.
+/// A level and what it follows from.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Judgement {
     /// The level.
     pub level: Level,
-    /// What was judged; `None`: unknown.
+    /// The figure judged; `None`: unknown.
     pub figure: Option<f64>,
-    /// The figure as a share of what is red, 0..=1.
+    /// The figure as a share of the red threshold, 0..=1.
     pub fraction: Option<f64>,
-    /// From here on it is orange.
+    /// Orange begins here.
     pub orange: Option<f64>,
-    /// From here on it is red; `None`: not learned yet.
+    /// Red begins here; `None`: not learned yet.
     pub red: Option<f64>,
 }
 
 impl Judgement {
-    /// The paper's two of it.
+    /// The two values of the paper.
     pub fn congestion(&self) -> Congestion {
         Congestion { fraction: self.fraction, level: self.level }
     }
@@ -70,12 +71,19 @@ pub struct Judge {
     config: JudgeConfig,
     adaptive: Option<Adaptive>,
     last: Judgement,
-    /// Since when the figure is below the level, and the highest level it would have had since.
-    below: Option<(Timestamp, Level)>,
+    below: Option<Below>,
+}
+
+/// The figure is below the level in force.
+#[derive(Clone, Copy, Debug)]
+struct Below {
+    since: Timestamp,
+    /// The highest level of the figures since.
+    highest: Level,
 }
 
 impl Judge {
-    /// One that has seen nothing.
+    /// A judge without data.
     pub fn new(config: &JudgeConfig) -> Self {
         let adaptive = match config.limit {
             Limit::Fixed { .. } => None,
@@ -84,26 +92,23 @@ impl Judge {
         Self { config: *config, adaptive, last: Judgement::default(), below: None }
     }
 
-    /// What it said last.
+    /// The last judgement.
     pub fn verdict(&self) -> Judgement {
         self.last
     }
 
-    /// The figure is this now. What cannot be a figure is none.
+    /// Judges the present figure. An implausible one counts as unknown.
     pub fn take(&mut self, figure: Option<f64>, now: Timestamp) {
         let figure = figure.and_then(plausible);
         let thresholds = match &self.config.limit {
-            Limit::Fixed { orange, red } => Some((*orange, *red)),
-            Limit::Adaptive(_) => self
-                .adaptive
-                .and_then(|learned| learned.thresholds())
-                .map(|(orange, red)| (Some(orange), red)),
+            Limit::Fixed { orange, red } => Some(Thresholds { orange: *orange, red: *red }),
+            Limit::Adaptive(_) => self.adaptive.and_then(|learned| learned.thresholds()),
         };
-        let (orange, red) = (thresholds.and_then(|t| t.0), thresholds.map(|t| t.1));
+        let (orange, red) = (thresholds.and_then(|t| t.orange), thresholds.map(|t| t.red));
         self.last = match (figure, thresholds) {
-            (Some(x), Some((orange_at, red_at))) => {
-                let level = self.step(x, orange_at, red_at, now);
-                Judgement { level, figure, fraction: share(x, red_at, orange_at), orange, red }
+            (Some(x), Some(thresholds)) => {
+                let level = self.step(x, &thresholds, now);
+                Judgement { level, figure, fraction: Some(thresholds.share(x)), orange, red }
             }
             _ => {
                 self.below = None;
@@ -118,25 +123,27 @@ impl Judge {
         }
     }
 
-    fn step(&mut self, x: f64, orange: Option<f64>, red: f64, now: Timestamp) -> Level {
+    fn step(&mut self, x: f64, thresholds: &Thresholds, now: Timestamp) -> Level {
         let was = self.last.level;
-        let target = self.target(x, orange, red);
+        let target = self.target(x, thresholds);
         if target >= was {
             self.below = None;
             return target;
         }
-        let (since, highest) = self.below.map_or((now, target), |(since, level)| (since, level.max(target)));
-        if now.since(since) >= self.config.calm {
+        let mut below = self.below.unwrap_or(Below { since: now, highest: target });
+        below.highest = below.highest.max(target);
+        if now.since(below.since) >= self.config.calm {
             self.below = None;
-            return highest;
+            return below.highest;
         }
-        self.below = Some((since, highest));
+        self.below = Some(below);
         was
     }
 
-    /// The level that this figure has by itself, given the one it comes from.
-    fn target(&self, x: f64, orange: Option<f64>, red: f64) -> Level {
-        let sign = sign(red, orange);
+    /// The level of a figure by the thresholds, with the band below the level in force.
+    fn target(&self, x: f64, thresholds: &Thresholds) -> Level {
+        let Thresholds { orange, red } = *thresholds;
+        let sign = thresholds.sign();
         let reaches = |threshold: f64, has: bool| {
             let band = if has { self.config.hysteresis * threshold.abs() } else { 0.0 };
             sign * x >= sign * threshold - band
@@ -150,15 +157,4 @@ impl Judge {
             Level::Green
         }
     }
-}
-
-/// -1 where less is worse.
-fn sign(red: f64, orange: Option<f64>) -> f64 {
-    if orange.is_some_and(|orange| red < orange) { -1.0 } else { 1.0 }
-}
-
-fn share(x: f64, red: f64, orange: Option<f64>) -> Option<f64> {
-    let share = if sign(red, orange) > 0.0 { x / red } else { red / x };
-    // 0 of 0: it is reached.
-    Some(if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) })
 }

@@ -1,17 +1,18 @@
-//! Congestion detection (WAC 3.1): how near each resource is to its limit.
+//! Congestion detection (WAC 3.1): how close each resource is to its limit.
 //!
 //! ```text
-//! counters, readings ─► sampling ─► figure (exponentially weighted) ─► judge (thresholds, hysteresis) ─► level ─► rules
+//! counters, readings ─► sampling ─► average ─► judge (thresholds, hysteresis) ─► level ─► rules
 //! ```
 //!
-//! A resource is what may be congested: a rate, a response time, a processor. Each criterion of the paper is one file with one
-//! [`Resource`]; they differ in how the figure comes about and share how it is judged.
+//! A resource is what may be congested: a rate, a response time, a processor. Each criterion of the paper is
+//! a [`Resource`]. They differ in how the figure is computed, and share how it is judged.
 //!
-//! WAC updates a resource at the arrival of a request. Here requests only count, as they do anyway, and resources read the
-//! counters on the tick: nothing on a request's path, whatever the number of detectors.
+//! WAC updates a resource at the arrival of a request. Here requests only increment counters, as they do
+//! anyway, and resources read the counters on the tick: detectors cost nothing on the request path, however
+//! many there are.
 //!
-//! **Never a guess.** What nobody measures, or whose source hangs, lies or is gone, is [`Level::Unknown`] once its time to live
-//! has passed. What that means is the rules' business.
+//! **Unknown is a level.** Where nothing is measured, or a source hangs, is implausible or is gone, the level
+//! is [`Level::Unknown`] once the time to live has passed. The rules decide what follows from that.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -20,49 +21,41 @@ use crate::histogram::Histogram;
 use crate::measure::{ClassTotals, Event, Snapshot};
 use crate::units::{ClassId, Timestamp};
 
-mod weigh;
-
+mod averages;
 mod sampling;
-pub use sampling::{Checked, Sampler, Sampling};
 
 mod adaptive;
-pub use adaptive::{Adaptive, AdaptiveConfig};
-
 mod judge;
-pub use judge::{Judge, JudgeConfig, Judgement, Limit};
 
-mod class_rate;
-mod connections;
-mod host;
-mod request_rate;
+mod levels;
+mod rates;
 mod response_time;
-mod sessions;
-mod signal;
+mod sources;
 
-pub use class_rate::ClassRate;
-pub use connections::Connections;
-pub use host::HostFigure;
-pub use request_rate::{Counted, RequestRate};
+pub use adaptive::{Adaptive, AdaptiveConfig, Thresholds};
+pub use averages::{Mean, Weighted};
+pub use judge::{Judge, JudgeConfig, Judgement, Limit};
+pub use levels::{Connections, Sessions};
+pub use rates::{ClassRate, Counted, RequestRate};
 pub use response_time::{ResponseTime, Statistic};
-pub use sessions::Sessions;
-pub use signal::Signal;
-pub use weigh::{Mean, Weighted};
+pub use sampling::{Elapsed, Sampler, Sampling};
+pub use sources::{HostFigure, Signal};
 
-/// Largest figure that is believed: a thousand times what any host has of anything countable in bytes, and far from where
-/// sums of `f64` lose their units.
+/// Largest plausible figure: a thousand times the bytes of any host, and small enough that sums of `f64` keep
+/// their units.
 pub const MAX_FIGURE: f64 = 1e15;
 
 /// How congested a resource is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum Level {
-    /// Nobody knows.
+    /// Not measured.
     #[default]
     Unknown,
-    /// There is room.
+    /// Below the thresholds.
     Green,
-    /// It is getting close.
+    /// Above the lower threshold.
     Orange,
-    /// Congested.
+    /// Above the upper threshold: congested.
     Red,
 }
 
@@ -81,59 +74,59 @@ impl Level {
     }
 }
 
-/// What a resource says of itself (WAC 3.1: "enumerated (green, orange, red) or fraction").
+/// The congestion of a resource (WAC 3.1: "enumerated (green, orange, red) or fraction").
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Congestion {
-    /// The figure as a share of what is congestion, 0..=1; `None`: unknown.
+    /// The figure as a share of the upper threshold, 0..=1; `None`: unknown.
     pub fraction: Option<f64>,
     /// The level.
     pub level: Level,
 }
 
-/// Something that may be congested.
+/// Something that may become congested.
 pub trait Resource {
-    /// Looks at what was counted and read until `now`.
-    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp);
+    /// Reads the counters and readings at `now`.
+    fn update(&mut self, inputs: &DetectorInputs<'_>, now: Timestamp);
 
-    /// How congested it is, as of the last [`Resource::update`].
+    /// The congestion at the last [`Resource::update`].
     fn congestion(&self) -> Congestion {
         self.verdict().congestion()
     }
 
-    /// How that came about.
+    /// The judgement behind it.
     fn verdict(&self) -> Judgement;
 
     /// How often its criterion was checked.
     fn checks(&self) -> u64;
 }
 
-/// A source of readings, by its place among all.
+/// A source of readings, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceId(pub usize);
 
-/// What a source said last.
+/// The last reading of a source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reading {
-    /// Whatever it said: not to be believed yet.
+    /// The value, not checked for plausibility.
     pub value: f64,
-    /// When.
+    /// When it was read.
     pub at: Timestamp,
-    /// For how long it is true; what the detector grants at most is its own.
+    /// How long it is valid; the detector may bound this.
     pub good_for: Duration,
-    /// Counts what the source has said.
+    /// Number of the reading, counted by the source.
     pub number: u64,
 }
 
-/// The sessions there are.
+/// Things that begin and end: sessions or connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SessionCount {
-    /// Now.
+    /// Open now.
     pub open: u64,
     /// Begun since the start.
     pub begun: u64,
 }
 
-/// What detectors see on a tick.
+/// The inputs of all detectors on a tick.
 pub struct DetectorInputs<'a> {
     snapshot: &'a Snapshot,
     open_connections: u64,
@@ -143,7 +136,8 @@ pub struct DetectorInputs<'a> {
 }
 
 impl<'a> DetectorInputs<'a> {
-    /// The sum of all counters, the connections open now, the sessions if somebody counts them, and what sources have said.
+    /// The sum of all counters, the connections open now, the sessions if they are counted, and the readings
+    /// of sources.
     pub fn new(
         snapshot: &'a Snapshot,
         open_connections: u64,
@@ -153,7 +147,7 @@ impl<'a> DetectorInputs<'a> {
         Self { snapshot, open_connections, sessions, readings, response: OnceCell::new() }
     }
 
-    /// Requests of every class since the start, whatever became of them.
+    /// Requests of all classes since the start, whatever their outcome.
     fn arrivals(&self) -> u64 {
         self.snapshot.classes().iter().map(|class| class.arrivals).sum()
     }
@@ -167,7 +161,7 @@ impl<'a> DetectorInputs<'a> {
         self.snapshot.classes().get(class.index())
     }
 
-    /// Response times of a class, or of all: added up once, for whoever asks.
+    /// Response times of a class, or of all classes, which are added up once.
     fn response(&self, class: Option<ClassId>) -> Option<&Histogram> {
         match class {
             Some(class) => self.class(class).map(|totals| &totals.response),
@@ -184,25 +178,25 @@ impl<'a> DetectorInputs<'a> {
     }
 }
 
-/// A figure that can be one: finite, not negative, not absurd.
+/// The figure, if it is finite, not negative and at most [`MAX_FIGURE`].
 pub fn plausible(figure: f64) -> Option<f64> {
     (0.0..=MAX_FIGURE).contains(&figure).then_some(figure)
 }
 
-/// What all detectors have.
+/// Parameters of all detectors.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Common {
-    /// Over which the past fades; zero: only the present counts.
+    /// Averaging time; zero: only the present counts.
     pub period: Duration,
     /// How often the criterion is checked.
     pub sampling: Sampling,
-    /// From when on it is congestion.
+    /// When it counts as congestion.
     pub judge: JudgeConfig,
-    /// How long what was measured last is believed when nothing more comes.
+    /// How long the last measurement is valid without a new one.
     pub time_to_live: Duration,
 }
 
-/// What is looked at: the criteria of WAC 3.1.
+/// The criteria of WAC 3.1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Criterion {
     /// (a) Requests, or connections, per second.
@@ -217,12 +211,12 @@ pub enum Criterion {
     Sessions,
     /// (g) A figure of a host.
     Host(SourceId),
-    /// (h) What another application says.
+    /// (h) The signal of another application.
     Signal(SourceId),
 }
 
 impl Criterion {
-    /// Its detector.
+    /// The detector for this criterion.
     pub fn detector(self, common: &Common) -> Box<dyn Resource + Send> {
         match self {
             Self::RequestRate(counted) => Box::new(RequestRate::new(counted, common)),

@@ -1,22 +1,23 @@
-//! WAC 3.1 (c) and (d): "the overall response time of requests", or "the response time of a specific type of requests, exceeds
-//! a threshold value"; "'response time' can denote the average response time, or variation in response time, etc."
+//! WAC 3.1 (c) and (d): "the overall response time of requests", or "the response time of a specific type of
+//! requests, exceeds a threshold value"; "'response time' can denote the average response time, or variation
+//! in response time, etc."
 //!
-//! Of answers that the origin completed: an answer counts when it is whole. An origin that hangs completes none, and the
-//! level becomes unknown after its time to live; requests at the origin and in the queue tell of that at once.
+//! Only complete answers count. An origin that hangs completes none, and the level becomes unknown after the
+//! time to live; the number of requests at the origin and in the queue shows such a state at once.
 
 use std::time::Duration;
 
-use super::weigh::keep;
+use super::averages::keep;
 use super::{Common, DetectorInputs, Judge, Judgement, Resource, Sampler};
 use crate::histogram::Fading;
 use crate::units::{ClassId, Timestamp};
 
-/// What is said of many response times.
+/// The statistic of the response times that is judged.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Statistic {
     /// Their mean.
     Mean,
-    /// The time that this share of them does not exceed.
+    /// A quantile, 0..=1.
     Quantile(f64),
     /// Their standard deviation.
     Deviation,
@@ -32,11 +33,11 @@ pub struct ResponseTime {
     sampler: Sampler,
     judge: Judge,
     times: Option<Fading>,
-    heard_at: Timestamp,
+    updated_at: Timestamp,
 }
 
 impl ResponseTime {
-    /// See [`Common`].
+    /// A detector without data.
     pub fn new(class: Option<ClassId>, statistic: Statistic, common: &Common) -> Self {
         Self {
             class,
@@ -46,24 +47,24 @@ impl ResponseTime {
             sampler: Sampler::new(common.sampling),
             judge: Judge::new(&common.judge),
             times: None,
-            heard_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
         }
     }
 }
 
 impl Resource for ResponseTime {
-    fn update(&mut self, seen: &DetectorInputs<'_>, now: Timestamp) {
-        let Some(all) = seen.response(self.class) else { return self.judge.take(None, now) };
+    fn update(&mut self, inputs: &DetectorInputs<'_>, now: Timestamp) {
+        let Some(all) = inputs.response(self.class) else { return self.judge.take(None, now) };
         let Some(since) = self.sampler.check(all.count(), now) else { return };
         let Some(times) = &mut self.times else {
             self.times = Some(Fading::new(all));
             return;
         };
-        // Without new times the weights of the old ones to each other stay: there is nothing to fade by.
+        // Without new times the old ones keep their relative weights.
         if since.events > 0 {
             times.take_in(all, keep(since.span, self.period));
-            self.heard_at = now;
-        } else if now.since(self.heard_at) >= self.time_to_live {
+            self.updated_at = now;
+        } else if now.since(self.updated_at) >= self.time_to_live {
             self.times = Some(Fading::new(all));
             return self.judge.take(None, now);
         }

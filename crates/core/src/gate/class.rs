@@ -1,43 +1,50 @@
-//! One class at the gate: its queue, its limit and its egress bucket, and what keeps who waits there from going.
+//! One class at the gate: its queue, its limit, its egress bucket, and whether its next request may go.
 
 use std::time::Duration;
 
-use super::{ClassConfig, GateConfig, Lane, ShedReason};
+use super::{ClassConfig, GateConfig, ShedReason};
 use crate::bucket::Bucket;
-use crate::queue::{Queue, Waiting};
+use crate::queue::{Full, Lane, Queue, QueueHandle, Waiting};
 use crate::scheduler::Head;
 use crate::units::{ClassId, Cost, Timestamp};
 
+/// A number of waiting requests and their work.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Backlog {
+    pub(super) count: usize,
+    pub(super) cost: Cost,
+}
+
 pub(super) struct Class {
-    pub(super) id: ClassId,
-    pub(super) queue: Queue,
-    pub(super) queued_cost: Cost,
-    /// Of it, that of admitted sessions.
-    pub(super) admitted_cost: Cost,
-    pub(super) egress: Bucket,
-    pub(super) in_flight: u32,
+    id: ClassId,
+    queue: Queue,
+    queued_cost: Cost,
+    /// Part of `queued_cost` in the lane of admitted sessions.
+    admitted_cost: Cost,
+    egress: Bucket,
+    in_flight: u32,
     limit: Option<u32>,
     patience: Duration,
-    /// What whoever waited for that long is told.
+    /// The reason of refusals after that wait.
     impatient: ShedReason,
-    /// What of it is counted as held back.
-    pub(super) held: (usize, Cost),
-    /// What of it is counted as admitted sessions' that wait for the origin alone.
-    pub(super) admitted: (usize, Cost),
-    /// Somebody of an admitted session waited when it was last looked at.
+    /// The class's part of [`super::Totals::held`].
+    pub(super) held: Backlog,
+    /// The class's part of [`super::Totals::admitted`].
+    pub(super) admitted: Backlog,
+    /// Whether requests of admitted sessions waited at the last update.
     pub(super) had_admitted: bool,
 }
 
-/// Whether somebody of a class may go, as far as the class is concerned.
+/// Whether a request of a class may go, as far as the class's own limits are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClassState {
-    /// Nobody waits.
+    /// No request waits.
     Empty,
-    /// The next one may.
+    /// The next request may go.
     Ready(Lane, Head),
-    /// As many are at the origin as may be.
+    /// The class is at its in-flight limit.
     Full,
-    /// The egress bucket lets the next one pass then.
+    /// The egress bucket lets the next request pass at that time.
     Later(Timestamp),
 }
 
@@ -54,16 +61,16 @@ impl Class {
             limit: None,
             patience: Duration::ZERO,
             impatient: ShedReason::QueueTimeout,
-            held: (0, Cost::ZERO),
-            admitted: (0, Cost::ZERO),
+            held: Backlog::default(),
+            admitted: Backlog::default(),
             had_admitted: false,
         };
         class.set(&here, config);
         class
     }
 
-    pub(super) fn reconfigure(&mut self, id: ClassId, config: &GateConfig, now: Timestamp) {
-        let here = config.class(id);
+    pub(super) fn reconfigure(&mut self, config: &GateConfig, now: Timestamp) {
+        let here = config.class(self.id);
         self.queue.configure(&here.queue, config.max_queue);
         self.egress.reconfigure(&here.egress, now);
         self.set(&here, config);
@@ -76,7 +83,7 @@ impl Class {
             if here.queue.patience.is_some() { ShedReason::Patience } else { ShedReason::QueueTimeout };
     }
 
-    /// Whether nobody of the class goes before one who comes in that lane.
+    /// Whether no waiting request of the class goes before a new one of that lane.
     pub(super) fn is_next(&self, lane: Lane) -> bool {
         match lane {
             Lane::Ordinary => self.queue.is_empty(),
@@ -88,7 +95,7 @@ impl Class {
         self.limit.is_some_and(|limit| self.in_flight >= limit)
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> ClassState {
+    pub(super) fn state(&self, now: Timestamp) -> ClassState {
         let Some(next) = self.queue.peek(now) else { return ClassState::Empty };
         if self.is_full() {
             return ClassState::Full;
@@ -102,19 +109,64 @@ impl Class {
         ClassState::Ready(next.lane, Head { turn, cost: next.cost })
     }
 
-    /// When the patience of whoever has waited longest ends.
+    /// When the patience of the oldest request ends.
     pub(super) fn patience_ends(&self) -> Option<Timestamp> {
-        self.queue.oldest().map(|oldest| oldest.since + self.patience.min(FOR_EVER))
+        self.queue.oldest().map(|oldest| oldest.since + self.patience.min(LONGEST))
     }
 
-    /// Why one whose turn it is is not sent to the origin, if it is not. The wait that holds for all classes is looked at on the
-    /// tick only: whoever gets a place in its last tenth of a second is served.
-    pub(super) fn is_too_late(&self, waiting: &Waiting, now: Timestamp) -> Option<ShedReason> {
-        self.gives_up(waiting, now).filter(|reason| *reason == ShedReason::Patience)
+    /// Appends a request to the queue.
+    ///
+    /// # Errors
+    /// The queue is at its bound.
+    pub(super) fn push(&mut self, waiting: Waiting) -> Result<QueueHandle, Full> {
+        let handle = self.queue.push(waiting)?;
+        self.queued_cost += waiting.cost;
+        if waiting.lane == Lane::Admitted {
+            self.admitted_cost += waiting.cost;
+        }
+        Ok(handle)
     }
 
-    /// Why one who waits is given up now, if it is.
-    pub(super) fn gives_up(&self, waiting: &Waiting, now: Timestamp) -> Option<ShedReason> {
+    /// Removes the next request.
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
+        let popped = self.queue.pop(now);
+        popped.inspect(|(_, waiting)| self.removed(waiting))
+    }
+
+    /// Removes the oldest ordinary request.
+    pub(super) fn pop_oldest(&mut self) -> Option<(QueueHandle, Waiting)> {
+        let popped = self.queue.pop_oldest();
+        popped.inspect(|(_, waiting)| self.removed(waiting))
+    }
+
+    /// Removes a request whose visitor has left; `None`: it has been removed before.
+    pub(super) fn remove(&mut self, handle: QueueHandle) -> Option<Waiting> {
+        let removed = self.queue.remove(handle);
+        removed.inspect(|waiting| self.removed(waiting))
+    }
+
+    fn removed(&mut self, waiting: &Waiting) {
+        self.queued_cost = self.queued_cost - waiting.cost;
+        if waiting.lane == Lane::Admitted {
+            self.admitted_cost = self.admitted_cost - waiting.cost;
+        }
+    }
+
+    pub(super) fn peek(&self, now: Timestamp) -> Option<Waiting> {
+        self.queue.peek(now).copied()
+    }
+
+    /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The gate's own longest
+    /// wait is checked on the tick only: a request that gets an in-flight slot within its last tick is served.
+    pub(super) fn refuses(&mut self, next: &Waiting, now: Timestamp) -> Option<ShedReason> {
+        match self.refusal(next, now) {
+            Some(ShedReason::Patience) => Some(ShedReason::Patience),
+            _ => self.queue.is_refused(now).then_some(ShedReason::CoDel),
+        }
+    }
+
+    /// Why a waiting request has waited for too long, if it has.
+    pub(super) fn refusal(&self, waiting: &Waiting, now: Timestamp) -> Option<ShedReason> {
         if waiting.until.is_some_and(|until| until <= now) {
             return Some(ShedReason::Patience);
         }
@@ -122,22 +174,43 @@ impl Class {
         is_over.then_some(self.impatient)
     }
 
-    /// One has joined the queue.
-    pub(super) fn joined(&mut self, waiting: &Waiting) {
-        self.queued_cost += waiting.cost;
-        if waiting.lane == Lane::Admitted {
-            self.admitted_cost += waiting.cost;
-        }
+    /// Lets `cost` pass the egress bucket, if it may pass now.
+    pub(super) fn pass_egress(&mut self, cost: Cost, now: Timestamp) -> bool {
+        self.egress.take(cost, now).is_ok()
     }
 
-    /// One has left it.
-    pub(super) fn left(&mut self, waiting: &Waiting) {
-        self.queued_cost = self.queued_cost - waiting.cost;
-        if waiting.lane == Lane::Admitted {
-            self.admitted_cost = self.admitted_cost - waiting.cost;
-        }
+    /// A request goes to the origin.
+    pub(super) fn forward(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// The origin has finished a request.
+    pub(super) fn finish(&mut self) {
+        assert!(self.in_flight > 0, "finish without forward in class {}", self.id.0);
+        self.in_flight -= 1;
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn queued(&self) -> Backlog {
+        Backlog { count: self.queue.len(), cost: self.queued_cost }
+    }
+
+    pub(super) fn queued_admitted(&self) -> Backlog {
+        Backlog { count: self.queue.len_of(Lane::Admitted), cost: self.admitted_cost }
+    }
+
+    /// Whether requests of a lane wait.
+    pub(super) fn has_queued(&self, lane: Lane) -> bool {
+        self.queue.len_of(lane) > 0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
-/// Longer than any patience; its microseconds can be added to a point in time.
-const FOR_EVER: Duration = Duration::from_secs(1 << 40);
+/// Longer than any patience; adding it to a timestamp does not overflow.
+const LONGEST: Duration = Duration::from_secs(1 << 40);

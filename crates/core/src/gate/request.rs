@@ -1,4 +1,4 @@
-//! What goes into the gate and comes out of it.
+//! Requests as they enter and leave the gate.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::units::{ClassId, Cost, Timestamp};
 /// A request at the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The caller's name for it, which means nothing to the gate.
+    /// The caller's identifier; it means nothing to the gate.
     pub id: u64,
     /// Its class.
     pub class: ClassId,
@@ -17,42 +17,32 @@ pub struct Request {
     pub cost: Cost,
 }
 
-/// Whose request it is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Lane {
-    /// Anybody's.
-    #[default]
-    Ordinary,
-    /// An admitted session's: before all others, and never refused for load.
-    Admitted,
-}
-
-/// What to do with a request that arrived.
+/// What to do with a request that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueDecision {
-    /// Send it to the origin now; report its end with [`Gate::finish`].
+    /// Send it to the origin now; report its end with [`super::Gate::finish`].
     Forward,
-    /// It waits there: [`Gate::next`] or [`Gate::tick`] will name it, unless [`Gate::abandon`] comes first.
+    /// It waits: [`super::Gate::next`] or [`super::Gate::tick`] will return it, unless [`super::Gate::abandon`] comes first.
     Queued(QueueHandle),
     /// Refuse it.
     Shed(ShedReason),
 }
 
-/// Why the gate refused a request on purpose.
+/// Why the gate refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShedReason {
-    /// As many wait as may.
+    /// The queue is at its bound.
     QueueFull,
-    /// It waited as long as anybody may.
+    /// It waited for the longest wait of the gate.
     QueueTimeout,
-    /// It waited as long as its class or its visitor has patience.
+    /// It waited for the patience of its class or of its visitor.
     Patience,
-    /// Its class's queue is kept short, and it had waited for too long already.
+    /// CoDel keeps its class's queue short, and it had waited for too long.
     CoDel,
 }
 
 impl ShedReason {
-    /// What is counted.
+    /// The metrics event that counts it.
     pub const fn event(self) -> Event {
         match self {
             Self::QueueFull => Event::QueueFull,
@@ -63,7 +53,7 @@ impl ShedReason {
     }
 }
 
-/// Somebody leaves the queue.
+/// What to do with a request that leaves the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
     /// Send it to the origin; counted as in flight from here on.
@@ -73,7 +63,7 @@ pub enum Leaving {
 }
 
 impl Leaving {
-    /// Who goes to the origin, if it is one.
+    /// The request that goes to the origin, if it does.
     pub fn forwarded(self) -> Option<Woken> {
         match self {
             Self::Forward(woken) => Some(woken),
@@ -85,10 +75,10 @@ impl Leaving {
 /// A request that leaves the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Woken {
-    /// The caller's name for it.
+    /// The caller's identifier.
     pub id: u64,
-    /// Where it waited; another may wait there from now on.
-    pub spot: QueueHandle,
+    /// The handle it waited under; it is not valid any more.
+    pub handle: QueueHandle,
     /// Its class.
     pub class: ClassId,
     /// Work it asks of the origin.
@@ -98,17 +88,17 @@ pub struct Woken {
 }
 
 impl Woken {
-    pub(super) fn new(spot: QueueHandle, w: &Waiting, now: Timestamp) -> Self {
-        Self { id: w.id, spot, class: w.class, cost: w.cost, waited: now.since(w.since) }
+    pub(super) fn new(handle: QueueHandle, w: &Waiting, now: Timestamp) -> Self {
+        Self { id: w.id, handle, class: w.class, cost: w.cost, waited: now.since(w.since) }
     }
 }
 
-/// What the origin made of a request.
+/// How the origin served a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
     /// When it was sent to the origin.
     pub sent: Timestamp,
-    /// Requests at the origin then, itself included: [`Gate::in_flight_now`] right after it was forwarded.
+    /// Requests in flight then, itself included: [`super::Gate::in_flight_now`] right after it was forwarded.
     pub in_flight: u32,
     /// Whether the origin served it (status below 500).
     pub ok: bool,

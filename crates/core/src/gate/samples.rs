@@ -1,13 +1,14 @@
-//! What every request took, kept from one tick to the next.
+//! Samples of finished requests for the capacity estimator, kept from one tick to the next. The estimator learns from
+//! single requests, because a mean over a tick hides the effect of the limit.
 
 use crate::capacity::Sample;
 use crate::units::MAX_CLASSES;
 
-/// Samples kept between two ticks: at a tick of 100 ms, those of 160,000 requests per second. Further ones are added to
-/// the last of their kind.
+/// Samples kept between two ticks: 160,000 requests per second at a tick of 100 ms. Further samples are merged into the
+/// last one of their kind.
 const MAX_SAMPLES: usize = 16 << 10;
 
-/// What a sample has in common with those of its kind: its class, and whether the origin served it.
+/// Samples of one kind share the class and whether the origin served them.
 const KINDS: usize = 2 * MAX_CLASSES;
 
 fn kind(sample: &Sample) -> usize {
@@ -16,8 +17,8 @@ fn kind(sample: &Sample) -> usize {
 
 pub(super) struct Samples {
     kept: Vec<Sample>,
-    /// By kind: where the last one is, counted from 1; 0: none is kept. So that a full store costs no search: when it is full,
-    /// every request of the origin's comes here with the gate's lock held.
+    /// By kind: index of the last sample plus 1; 0: none is kept. It saves a search when the store is full, which every
+    /// finished request would make under the gate's lock.
     last: Box<[u32; KINDS]>,
 }
 
@@ -28,7 +29,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    pub(super) fn note(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: Sample) {
         let last = &mut self.last[kind(&sample)];
         if self.kept.len() < MAX_SAMPLES {
             self.kept.push(sample);
@@ -67,7 +68,7 @@ mod tests {
         }
     }
 
-    /// What it was to do when it was a search from the end.
+    /// Reference implementation: a search from the end.
     fn searching(kept: &mut Vec<Sample>, sample: Sample) {
         if kept.len() < MAX_SAMPLES {
             kept.push(sample);
@@ -79,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_goes_to_the_last_of_its_kind() {
+    fn samples_beyond_the_bound_are_merged_into_the_last_of_their_kind() {
         let (mut samples, mut expected) = (Samples::default(), Vec::new());
         for round in 0..3_u64 {
             for n in 0..MAX_SAMPLES as u64 + 5_000 {
-                // Kinds that come early only, late only, and all the time; another mix in every round.
+                // Kinds that come only early, only late, and always; a different mix in every round.
                 let class = match n {
                     _ if n % 3 == 0 => 255,
                     0..1_000 => 7,
@@ -91,7 +92,7 @@ mod tests {
                     _ => 100 + (n % 9) as u8,
                 };
                 let one = sample(class, n % 4 != round, n);
-                samples.note(one);
+                samples.add(one);
                 searching(&mut expected, one);
             }
             let mut taken = Vec::new();

@@ -1,26 +1,27 @@
-//! What went through the gate, and what is in it.
+//! The gate's counts.
 
 use std::time::Duration;
 
 use super::ShedReason;
+use crate::mutants::{self, Mutant};
 use crate::units::Cost;
 
-/// What went through the gate since it was made, what is in it, and what may be.
+/// Counts of the gate since its creation, its present contents and its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Requests that arrived.
     pub arrived: u64,
     /// Requests sent to the origin, at once or out of the queue.
     pub forwarded: u64,
-    /// Requests the origin is done with.
+    /// Requests that the origin has finished.
     pub finished: u64,
     /// Requests refused because the queue was full.
     pub shed_full: u64,
-    /// Requests refused because they waited too long.
+    /// Requests refused because they waited for the longest wait of the gate.
     pub shed_timeout: u64,
-    /// Requests refused because their class or their visitor had no more patience.
+    /// Requests refused because the patience of their class or their visitor ended.
     pub shed_patience: u64,
-    /// Requests refused to keep their class's queue short.
+    /// Requests refused by CoDel.
     pub shed_codel: u64,
     /// Requests whose visitor left the queue.
     pub abandoned: u64,
@@ -28,35 +29,35 @@ pub struct Totals {
     pub queued: usize,
     /// Work that waits.
     pub queued_cost: Cost,
-    /// Of those that wait, requests whose class may not send any: its own limit or its egress bucket holds them.
+    /// Of the waiting requests, those held back by their class's own limit or egress bucket.
     pub held: usize,
     /// Their work.
     pub held_cost: Cost,
-    /// Of those that wait for the origin alone, requests of admitted sessions.
+    /// Of the requests that wait for the origin alone, those of admitted sessions.
     pub admitted: usize,
     /// Their work.
     pub admitted_cost: Cost,
-    /// Requests at the origin.
+    /// Requests in flight at the origin.
     pub in_flight: u32,
-    /// Work at the origin.
+    /// Work in flight at the origin.
     pub in_flight_cost: Cost,
     /// Work sent to the origin, at once or out of the queue.
     pub forwarded_cost: Cost,
-    /// Requests that may be at the origin; `None`: no limit.
+    /// In-flight limit; `None`: no limit.
     pub limit: Option<u32>,
     /// Requests that may wait.
     pub max_queue: usize,
-    /// How long each of them may.
+    /// Longest wait of each.
     pub max_queue_wait: Duration,
 }
 
 impl Totals {
-    /// Requests refused, for whatever reason.
+    /// Requests refused, for all reasons.
     pub fn shed(&self) -> u64 {
         self.shed_full + self.shed_timeout + self.shed_patience + self.shed_codel
     }
 
-    /// Requests that wait for the origin alone: what an estimator may take for a backlog.
+    /// Requests that wait for the origin alone: the backlog that an estimator may count.
     pub fn backlog(&self) -> usize {
         self.queued - self.held
     }
@@ -75,8 +76,9 @@ impl Totals {
         } += 1;
     }
 
-    /// Whether the origin may be sent another request.
+    /// Whether an in-flight slot is free.
     pub fn has_room(&self) -> bool {
-        self.limit.is_none_or(|limit| self.in_flight < limit)
+        let beyond = u32::from(mutants::is(Mutant::LimitOffByOne));
+        self.limit.is_none_or(|limit| self.in_flight < limit + beyond)
     }
 }

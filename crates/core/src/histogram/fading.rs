@@ -1,14 +1,14 @@
-//! A histogram whose past fades: what is `period` old counts 1/e of what is new.
+//! A histogram with exponential fading: a time that is one period old counts 1/e of a new one.
 
 use std::time::Duration;
 
 use super::{BUCKETS, Histogram, edges};
 
-/// Weighted times of an exponentially weighted past. Every time weighs 1 when it comes, so that figures are the requests' and
-/// not the clock's.
+/// Exponentially weighted times. Every time weighs 1 when it is added, so that the statistics are averages
+/// over requests, not over time.
 #[derive(Clone, Debug)]
 pub struct Fading {
-    /// What the recorders held last.
+    /// The recorders at the last update.
     seen: Box<[u64]>,
     seen_sum_us: u64,
     buckets: Box<[f64]>,
@@ -16,11 +16,11 @@ pub struct Fading {
     sum_us: f64,
 }
 
-/// Less than this much of one request is nothing.
+/// A weight below this counts as zero.
 const NOTHING: f64 = 1e-6;
 
 impl Fading {
-    /// Nothing yet: what `start` holds is the past.
+    /// An empty histogram; the times in `start` do not count.
     pub fn new(start: &Histogram) -> Self {
         Self {
             seen: start.buckets.clone(),
@@ -31,8 +31,9 @@ impl Fading {
         }
     }
 
-    /// Keeps this share of what there is, and takes in what came since the last time. `now` is a later copy of the same
-    /// recorders; counters that went back count as still. How many came.
+    /// Multiplies all weights by `keep`, and adds the times counted since the last update. `now` is a later
+    /// snapshot of the same recorders; counters that went back count as unchanged. Returns the number of new
+    /// times.
     pub fn take_in(&mut self, now: &Histogram, keep: f64) -> u64 {
         let (mut came, mut count) = (0, 0.0);
         for ((weight, seen), n) in self.buckets.iter_mut().zip(&mut self.seen).zip(&now.buckets) {
@@ -72,7 +73,7 @@ impl Fading {
         last.map(|at| micros(middle(at)))
     }
 
-    /// Standard deviation, each time taken for its bucket's middle (within 1.6 %).
+    /// Standard deviation, computed from the buckets' middles (within 1.6 %).
     pub fn deviation(&self) -> Option<Duration> {
         if self.count <= NOTHING {
             return None;
@@ -81,7 +82,7 @@ impl Fading {
             let each = self.buckets.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
             each.map(|(at, weight)| weight * (middle(at) - about).powi(power)).sum::<f64>() / self.count
         };
-        // About the middles' own mean: the exact one would add the buckets' width to times that are all alike.
+        // About the mean of the middles: with the exact mean, equal times would have a deviation.
         Some(micros(moment(2, moment(1, 0.0)).max(0.0).sqrt()))
     }
 }
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(fading.mean(), Some(ms(100)));
         assert!(is_near(fading.quantile(0.99), ms(100)));
         assert_eq!(fading.deviation(), Some(Duration::ZERO));
-        // As many again, when half of the first are forgotten: 50 of 100 ms and 100 of 400 ms.
+        // As many again, with half of the first forgotten: 50 of 100 ms and 100 of 400 ms.
         (0..100).for_each(|_| recorder.record(ms(400)));
         assert_eq!(fading.take_in(&copy(&recorder), 0.5), 100);
         assert_eq!(fading.mean(), Some(ms(300)));
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_is_no_news_and_all_is_forgotten_in_the_end() {
+    fn the_start_does_not_count_and_old_times_are_forgotten() {
         let recorder = Recorder::default();
         recorder.record(ms(1));
         let mut fading = Fading::new(&copy(&recorder));
@@ -144,7 +145,7 @@ mod tests {
         fading.take_in(&copy(&recorder), 1.0);
         (0..20).for_each(|_| _ = fading.take_in(&copy(&recorder), 0.37));
         assert_eq!((fading.mean(), fading.quantile(0.5)), (None, None));
-        // Shards made anew.
+        // New shards.
         assert_eq!(fading.take_in(&Histogram::default(), 1.0), 0);
         assert_eq!(fading.mean(), None);
     }

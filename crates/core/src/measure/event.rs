@@ -1,4 +1,4 @@
-//! Everything worth a counter. Names are part of the program's interface: dashboards and alerts use them.
+//! The events that are counted. Their names are part of the interface: dashboards and alerts use them.
 
 macro_rules! events {
     ($($variant:ident $name:literal $help:literal)*) => {
@@ -10,7 +10,7 @@ macro_rules! events {
         }
 
         impl Event {
-            /// Every event, in the order of a request's way.
+            /// Every event, in the order of the request path.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Its stable name, in snake case.
@@ -37,7 +37,7 @@ events! {
     RequestsBad "requests_bad" "Requests refused as malformed or ambiguous."
     HeaderTimeout "header_timeout" "Connections closed because a request head took longer than limits.header_timeout."
     IdleTimeout "idle_timeout" "Connections closed after limits.idle_timeout without a request."
-    BodyTimeout "body_timeout" "Requests ended because a body stood still longer than limits.body_timeout."
+    BodyTimeout "body_timeout" "Requests ended because a body stalled for longer than limits.body_timeout."
     RequestTimeout "request_timeout" "Requests ended because they took longer than limits.request_timeout."
     UriTooLong "uri_too_long" "Requests refused because the target exceeded limits.max_uri_bytes."
     HeadersTooLarge "headers_too_large" "Requests refused because the head exceeded limits.max_header_bytes or limits.max_headers."
@@ -54,19 +54,19 @@ events! {
     TicketEarly "ticket_early" "Tickets shown before their turn."
     TicketLate "ticket_late" "Tickets shown after their turn, within room.grace."
     TicketReplayed "ticket_replayed" "Tickets shown again after they were redeemed."
-    SessionsRefused "sessions_refused" "New sessions refused for want of a place."
+    SessionsRefused "sessions_refused" "New sessions refused because no session slot was free."
     IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
     IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
     QueueFull "queue_full" "Requests refused because queue.max_length or their class's own was reached."
     QueueTimeout "queue_timeout" "Requests refused after queue.max_wait at the gate."
     QueuePatience "queue_patience" "Requests refused because the patience of their class or visitor ended at the gate."
     QueueCodel "queue_codel" "Requests refused to keep the wait in their class's queue short (CoDel)."
-    ClientGone "client_gone" "Requests whose visitor left before the answer was whole."
+    ClientGone "client_gone" "Requests whose visitor left before the answer was complete."
     OriginConnectFailed "origin_connect_failed" "Connections that a replica refused or that failed."
     OriginConnectTimeout "origin_connect_timeout" "Connections to a replica that took longer than origin.connect_timeout."
     OriginFirstByteTimeout "origin_first_byte_timeout" "Requests whose answer did not begin within origin.first_byte_timeout."
-    OriginReadTimeout "origin_read_timeout" "Answers that stood still longer than origin.read_timeout."
-    OriginReset "origin_reset" "Replica connections lost before the answer was whole."
+    OriginReadTimeout "origin_read_timeout" "Answers that stalled for longer than origin.read_timeout."
+    OriginReset "origin_reset" "Replica connections lost before the answer was complete."
     OriginBadResponse "origin_bad_response" "Answers of a replica that were malformed."
     Retries "retries" "Requests sent to another replica after a failure."
     RetryBudgetEmpty "retry_budget_empty" "Retries not made because origin.retry_budget was used up."
@@ -78,7 +78,7 @@ events! {
 }
 
 impl Event {
-    /// Those that refuse a request on purpose, counted per class as well ([`super::Shard::shed`]).
+    /// The events that shed a request, which are also counted per class ([`super::Shard::shed`]).
     pub const SHED: [Self; 7] = [
         Self::Full,
         Self::QueueFull,
@@ -89,6 +89,6 @@ impl Event {
         Self::SessionsRefused,
     ];
 
-    /// How many there are.
+    /// Number of events.
     pub const COUNT: usize = Self::ALL.len();
 }

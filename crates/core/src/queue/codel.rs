@@ -1,30 +1,32 @@
-//! CoDel for requests: keeps the wait short by refusing some when the queue does not drain by itself.
+//! CoDel for requests: keeps the wait short by refusing requests when the queue does not drain by itself.
 //!
-//! *Controlled Delay* (Nichols, Jacobson, RFC 8289): a queue is bad when even the shortest wait over an `interval` is above
-//! `target`; a burst that drains within an interval is not. The RFC then drops packets one by one, ever more often, because
-//! TCP slows down with each. Visitors do not: so what follows is adapted to requests as Facebook's folly does
-//! (`folly/executors/Codel.cpp`, told of in Maurer, "Fail at scale", ACM Queue 13(8), 2015):
+//! *Controlled Delay* (Nichols, Jacobson, RFC 8289): a queue is bad when even the shortest wait over an
+//! `interval` is above `target`; a burst that drains within an interval is not. The RFC then drops packets
+//! one by one, ever more often, because TCP slows down with each drop. Visitors do not slow down, so this file
+//! follows the variant for requests of Facebook's folly (`folly/executors/Codel.cpp`, described in Maurer,
+//! "Fail at scale", ACM Queue 13(8), 2015):
 //!
 //! ```text
 //! once an interval:   overloaded := (shortest wait of the interval) > target
 //! each request:       refused  iff  overloaded and it has waited for more than 2 target
 //! ```
 //!
-//! The first request of an interval only begins the new minimum and is served: as in folly, one request alone is never refused,
-//! so a class of which less than two an interval are served is held by its patience, not by this. With an origin that serves mu a second, those
-//! who are served have waited for at most two targets, and the queue holds about 2 target mu in the steady state.
+//! The first request of an interval starts the new minimum and is served. A single request is therefore never
+//! refused, as in folly: a class that sends fewer than two requests per interval is bounded by its patience,
+//! not by CoDel. With an origin that serves mu requests per second, a served request has waited for at most
+//! two targets, and the queue holds about 2 target mu in the steady state.
 //!
-//! **A queue that has run empty** has no standing part, however long its last ones waited: RFC 8289 (5.6, `dodequeue`: no packet,
-//! then `first_above_time_ = 0`; 5.5: the dropping state ends) begins anew, and so does this. folly does not see it: its minimum,
-//! and the verdict of it, stay from the last interval with traffic, and it relies on requests that did not wait to bring the
-//! minimum down. Here these never come by: they go past the queue. Without the RFC's rule a burst an hour after an
-//! overload would be refused for what was an hour ago. While somebody waits nothing is stale, even if nobody's turn came for
-//! many intervals (an origin that stands still): all who wait have waited for at least so long.
+//! **An empty queue resets the state**, however long its last requests waited: RFC 8289 (5.6, `dodequeue`: no
+//! packet, then `first_above_time_ = 0`; 5.5: the dropping state ends). folly keeps its minimum from the last
+//! interval with traffic and relies on requests that did not wait to lower it. Such requests never reach this
+//! queue, because the gate forwards them directly. Without the reset a burst would be refused for an overload
+//! that ended an hour ago. While requests wait, the state is never stale, even if none was served for many
+//! intervals (a stalled origin): all of them have waited for at least that long.
 
 use std::time::Duration;
 
-use super::{Discipline, End, List};
-use crate::gate::QueueConfig;
+use super::discipline::{Discipline, QueueConfig};
+use super::list::{End, List};
 use crate::units::Timestamp;
 
 /// First come, first served, with refusals that keep the wait short.
@@ -32,7 +34,7 @@ use crate::units::Timestamp;
 pub struct CoDel {
     target: Duration,
     interval: Duration,
-    /// The shortest wait seen in this interval.
+    /// Shortest wait of the current interval.
     shortest: Duration,
     interval_ends: Timestamp,
     is_overloaded: bool,

@@ -1,23 +1,67 @@
-//! Who waits, in order of arrival: a doubly linked list over a slab. Whoever is taken in is told its [`Spot`], so that a visitor
-//! who leaves from the middle costs O(1) and is not searched for: in a flash crowd people give up as often as they come.
+//! Waiting requests in order of arrival: a doubly linked list over a slab. [`List::push`] returns a
+//! [`QueueHandle`], so that a request whose visitor leaves is removed in O(1) without a search: in a flash
+//! crowd visitors give up as often as they come.
 //!
-//! A node is one line of the processor's cache, and what becomes free is used again at once. So a step of a queue that moves
-//! touches one line that may not be in the cache, the new head's, and one from the middle three (its own and its neighbours'),
-//! however many wait.
+//! A node is one cache line, and freed nodes are reused first. Taking the head touches one line that may not
+//! be cached (the new head), removing from the middle three (the node and its neighbours), however many wait.
 //!
-//! Requests of admitted sessions go before all others, first come, first served: they have a chain of their own over the same slab.
-//! No discipline is asked about them.
+//! Requests of admitted sessions go before all others, first come, first served. They have a chain of their
+//! own over the same slab, and no discipline is asked about them.
 //!
-//! Rejected: an index by id (three lines of its own for every step, and the reason why 100,000 cost three times what 100 did),
-//! links apart from what they link (two lines instead of one where the order is not that of memory), a `VecDeque` searched on
-//! removal (10,000 entries behind one lock are tens of microseconds), and one with tombstones (a queue of the departed would
-//! count as full).
+//! Rejected: an index by id (three more lines for every step; 100,000 requests cost three times what 100 did),
+//! links stored apart from the requests (two lines instead of one where the order is not that of memory), a
+//! `VecDeque` searched on removal (10,000 entries behind one lock are tens of microseconds), and one with
+//! tombstones (a queue of requests that have left would count as full).
 
-use super::{End, Full, Waiting};
-use crate::gate::Lane;
-use crate::units::ClassId;
+use crate::units::{ClassId, Cost, Timestamp};
 
-/// Who waits, in order of arrival. Memory grows with the longest queue ever seen and is then reused.
+/// Whether a request belongs to an admitted session.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Lane {
+    /// It does not.
+    #[default]
+    Ordinary,
+    /// It does: it goes before all ordinary requests and is never refused for load.
+    Admitted,
+}
+
+/// A request that waits for a free in-flight slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The caller's identifier.
+    pub id: u64,
+    /// Its class.
+    pub class: ClassId,
+    /// Its lane.
+    pub lane: Lane,
+    /// Work it asks of the origin.
+    pub cost: Cost,
+    /// When it arrived.
+    pub since: Timestamp,
+    /// From this time on its visitor does not wait for the answer any more.
+    pub until: Option<Timestamp>,
+    /// Its number in the order of arrival over all classes. Unique, also for arrivals of one microsecond.
+    pub turn: u64,
+}
+
+/// The queue is at its bound; nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("queue full: expected room for one more, got {len} of {len}")]
+pub struct Full {
+    /// Requests that wait.
+    pub len: usize,
+}
+
+/// An end of a queue in order of arrival.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The request that has waited longest.
+    Oldest,
+    /// The request that came last.
+    Newest,
+}
+
+/// The waiting requests of one class. Memory grows with the longest queue ever seen and is then reused.
 #[derive(Debug)]
 pub struct List {
     slab: Vec<Node>,
@@ -27,7 +71,7 @@ pub struct List {
     chains: [Chain; 2],
 }
 
-/// Who waits in one lane.
+/// The waiting requests of one lane.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     head: u32,
@@ -35,14 +79,15 @@ struct Chain {
     len: usize,
 }
 
-const NOBODY: Chain = Chain { head: NIL, tail: NIL, len: 0 };
+const EMPTY: Chain = Chain { head: NIL, tail: NIL, len: 0 };
 
-/// Where one waits, in the queue of its class. It finds nobody any more as soon as that one has left, whoever stands there then
-/// (unless 2^32 others have come meanwhile, to the request). Small, so that a decision fits two registers.
+/// A waiting request in the queue of its class. It finds nothing once that request has left, even if another
+/// one uses the same node (unless exactly 2^32 requests have arrived since). Small, so that a decision fits
+/// two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueHandle {
     slot: u32,
-    /// The low half of the turn of who waits.
+    /// The low half of the request's turn.
     turn: u32,
     class: ClassId,
 }
@@ -52,13 +97,13 @@ impl QueueHandle {
         Self { slot, turn: waiting.turn as u32, class: waiting.class }
     }
 
-    /// Whose queue it is in.
+    /// The class whose queue it is in.
     pub fn class(&self) -> ClassId {
         self.class
     }
 
-    /// Its number among the spots of its class: of those that wait, no two have the same, and all are less than the longest that
-    /// the queue has ever been.
+    /// The index of its node: unique among the waiting requests of its class, and less than the longest length
+    /// the queue has ever had.
     pub fn slot(&self) -> usize {
         self.slot as usize
     }
@@ -68,24 +113,24 @@ impl QueueHandle {
 #[repr(align(64))]
 struct Node {
     waiting: Waiting,
-    /// Its own number when nobody waits here.
+    /// The node's own index while it is unused.
     prev: u32,
     next: u32,
 }
 
-const _: () = assert!(size_of::<Node>() == 64, "a node is one line");
+const _: () = assert!(size_of::<Node>() == 64, "a node is one cache line");
 
 /// No node.
 const NIL: u32 = u32::MAX;
 
 impl Default for List {
     fn default() -> Self {
-        Self { slab: Vec::new(), free: NIL, chains: [NOBODY; 2] }
+        Self { slab: Vec::new(), free: NIL, chains: [EMPTY; 2] }
     }
 }
 
 impl List {
-    /// Takes one in at the newest end.
+    /// Appends a request at the newest end of its lane.
     ///
     /// # Errors
     /// The slab is addressed by 32 bits.
@@ -105,22 +150,22 @@ impl List {
         Ok(QueueHandle::new(slot, &waiting))
     }
 
-    /// Who stands at an end of the ordinary lane.
+    /// The request at an end of the ordinary lane.
     pub fn at(&self, end: End) -> Option<&Waiting> {
-        self.waiting(self.place(end))
+        self.waiting(self.end(end))
     }
 
-    /// Takes out who stands there.
+    /// Removes the request at an end of the ordinary lane.
     pub fn pop(&mut self, end: End) -> Option<(QueueHandle, Waiting)> {
-        self.take(self.place(end))
+        self.take(self.end(end))
     }
 
-    /// Who has waited longest of admitted sessions.
+    /// The oldest request of admitted sessions.
     pub fn first_admitted(&self) -> Option<&Waiting> {
         self.waiting(self.chains[Lane::Admitted as usize].head)
     }
 
-    /// Takes it out.
+    /// Removes the oldest request of admitted sessions.
     pub fn pop_admitted(&mut self) -> Option<(QueueHandle, Waiting)> {
         self.take(self.chains[Lane::Admitted as usize].head)
     }
@@ -136,28 +181,29 @@ impl List {
         })
     }
 
-    /// Takes one out, wherever it stands. `None`: it has left before.
-    pub fn remove(&mut self, spot: QueueHandle) -> Option<Waiting> {
-        let node = self.slab.get(spot.slot())?;
-        (node.waiting.turn as u32 == spot.turn && node.prev != spot.slot).then(|| self.unlink(spot.slot))
+    /// Removes a request from wherever it is. `None`: it has left before.
+    pub fn remove(&mut self, handle: QueueHandle) -> Option<Waiting> {
+        let node = self.slab.get(handle.slot())?;
+        (node.waiting.turn as u32 == handle.turn && node.prev != handle.slot)
+            .then(|| self.unlink(handle.slot))
     }
 
-    /// How many wait in the ordinary lane.
+    /// Requests in the ordinary lane.
     pub fn len(&self) -> usize {
         self.chains[Lane::Ordinary as usize].len
     }
 
-    /// Whether nobody waits in the ordinary lane.
+    /// Whether the ordinary lane is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of admitted sessions wait.
+    /// Requests in the lane of admitted sessions.
     pub fn admitted(&self) -> usize {
         self.chains[Lane::Admitted as usize].len
     }
 
-    fn place(&self, end: End) -> u32 {
+    fn end(&self, end: End) -> u32 {
         let chain = &self.chains[Lane::Ordinary as usize];
         match end {
             End::Oldest => chain.head,

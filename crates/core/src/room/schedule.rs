@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use super::settings::RoomConfig;
+use crate::mutants::{self, Mutant};
 use crate::ring::SlotLoad;
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
@@ -174,7 +175,9 @@ impl Schedule {
 
     /// Overbooks new promises as far as a share of `show_up` of them comes, within the operator's bound.
     pub(super) fn overbook(&self, density: &mut Density, show_up: f64, capacity: Rate) {
-        let overbook = (1.0 / show_up).clamp(1.0, density.overbook_max.max(1.0));
+        let is_bounded = !mutants::is(Mutant::OverbookingIsUnbounded);
+        let most = if is_bounded { density.overbook_max.max(1.0) } else { f64::MAX };
+        let overbook = (1.0 / show_up).clamp(1.0, most);
         if (overbook / density.overbook - 1.0).abs() > OVERBOOK_STEP && capacity > Rate::ZERO {
             density.overbook = overbook;
             self.slots.set_limit_ahead(density.limit(capacity));

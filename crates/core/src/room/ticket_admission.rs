@@ -4,10 +4,13 @@
 //! and within the grace period. All of it is decided from atomics that the tick publishes, and the set of
 //! redeemed nonces.
 
+use std::time::Duration;
+
 use super::lateness::{Lateness, Punctuality};
 use super::origin_load::OriginLoad;
 use super::settings::RoomConfig;
 use super::types::{Redemption, TicketStatus, Wait};
+use crate::mutants::{self, Mutant};
 use crate::redeem::{Recorded, RedeemedNonces};
 use crate::sync::{Atomic, AtomicBool, Ordering};
 use crate::ticket::Ticket;
@@ -105,7 +108,9 @@ impl TicketAdmission {
 
     /// Undoes a redemption whose request never reached the origin.
     pub(super) fn give_back(&self, ticket: &Ticket) {
-        self.redeemed.remove(ticket.due().second(), ticket.nonce);
+        if !mutants::is(Mutant::GiveBackIsForgotten) {
+            self.redeemed.remove(ticket.due().second(), ticket.nonce);
+        }
         self.load.cancel(ticket.cost);
     }
 
@@ -131,7 +136,8 @@ impl TicketAdmission {
         // matter. The origin's load does. While all replicas are down tokengen goes on sending visitors, who
         // must not all enter the moment one is back.
         let is_for_now = ticket.wait.is_zero() && due <= now + self.lateness.tolerance();
-        if !is_for_now && due > self.clock.at(now) + self.lateness.tolerance() {
+        let early = Duration::from_secs(mutants::is(Mutant::TurnASecondEarly).into());
+        if !is_for_now && due > self.clock.at(now) + self.lateness.tolerance() + early {
             return TicketCheck::Early;
         }
         if capacity == Rate::ZERO || self.load.is_behind(self.lateness.of(due), now) {

@@ -1,5 +1,5 @@
-//! Guaranteed shares: a class with a guarantee g gets at least g of the work sent to the origin while it has somebody who may go,
-//! whatever comes before it otherwise.
+//! Guaranteed shares: a class with a guarantee g gets at least the part g of the work sent to the origin while one of its
+//! requests may go, whatever the scheduler prefers otherwise.
 //!
 //! *Worst-case fair weighted fair queueing* (Bennett, Zhang, "WF2Q", INFOCOM 1996), with the work dispatched as its clock.
 //! With W the work dispatched so far, a class's next request of cost c
@@ -9,20 +9,21 @@
 //! to be sent by   F = S + c / g
 //! ```
 //!
-//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the scheduler is free. As
-//! the guarantees sum up to at most one, this is earliest-deadline-first on deadlines that can be met: over any stretch in
-//! which work V goes to the origin and the class can always go, it gets at least
+//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the scheduler is free.
+//! Because the guarantees sum up to at most one, this is earliest-deadline-first on deadlines that can be met: over any
+//! stretch in which work V goes to the origin and the class may always go, it gets at least
 //!
 //! ```text
 //! g V - g * (dearest of all) - 2 * (its own dearest)
 //! ```
 //!
-//! What it gets beyond its share is not held against it: after a service S is at most W + c / g.
+//! Work that a class gets beyond its share is not held against it: after a service S is at most W + c / g.
 
 use super::tournament::Tournament;
+use crate::mutants::{self, Mutant};
 use crate::units::{MAX_CLASSES, Share};
 
-/// Work is counted in 2^-32 of a hundredth, so that c / g is rounded by nothing that matters.
+/// Work is counted in 2^-32 of a hundredth, so that rounding c / g does not matter.
 const SCALE: u32 = 32;
 
 #[derive(Debug)]
@@ -30,19 +31,19 @@ pub(super) struct Floors {
     /// Work dispatched.
     done: u128,
     floors: Vec<Floor>,
-    /// By S: not yet owed.
+    /// Classes that are not owed yet, by S.
     early: Tournament,
-    /// By F: owed.
+    /// Classes that are owed, by F.
     owed: Tournament,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Floor {
     share: Share,
-    /// What may be dispatched in all while a hundredth of the class's is, in 2^-32 of a hundredth.
+    /// Work of all classes that may be dispatched per hundredth of this class, in 2^-32 of a hundredth.
     stretch: u64,
     start: u128,
-    /// Of the next request, if it may go.
+    /// Cost of the next request, if the class is ready.
     cost: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Floor {
         Self { share, stretch: whole / u64::from(share.millionths().max(1)), start: 0, cost: None }
     }
 
-    /// How much may be dispatched in all while `cost` is.
+    /// Work of all classes that may be dispatched while `cost` of this class is.
     fn length(&self, cost: u64) -> u128 {
         u128::from(cost) * u128::from(self.stretch)
     }
@@ -75,22 +76,23 @@ impl Floors {
 
     pub(super) fn ready(&mut self, class: usize, cost: u64) {
         let floor = &mut self.floors[class];
-        if floor.share == Share::ZERO {
+        if floor.share == Share::ZERO || mutants::is(Mutant::GuaranteeIsIgnored) {
             return;
         }
         if floor.cost.is_none() {
             floor.start = floor.start.max(self.done);
         }
         floor.cost = Some(cost);
-        self.place(class);
+        self.file(class);
     }
 
     pub(super) fn unready(&mut self, class: usize) {
         self.floors[class].cost = None;
-        self.place(class);
+        self.file(class);
     }
 
-    fn place(&mut self, class: usize) {
+    /// Puts a class into the tree it belongs to.
+    fn file(&mut self, class: usize) {
         let floor = self.floors[class];
         let is_owed = floor.start <= self.done;
         let by = |when: u128, here: bool| floor.cost.filter(|_| here).map(|_| when);
@@ -98,12 +100,12 @@ impl Floors {
         self.owed.set(class, by(floor.start + floor.length(floor.cost.unwrap_or_default()), is_owed));
     }
 
-    /// Whose turn it is by its guarantee.
+    /// The class whose turn it is by its guarantee.
     pub(super) fn pick(&mut self) -> Option<usize> {
         while let Some((class, start)) = self.early.first()
             && start <= self.done
         {
-            self.place(class);
+            self.file(class);
         }
         self.owed.first().map(|(class, _)| class)
     }
@@ -117,7 +119,7 @@ impl Floors {
         }
         self.done += u128::from(cost) << SCALE;
         if self.floors[class].cost.is_some() {
-            self.place(class);
+            self.file(class);
         }
     }
 }

@@ -5,16 +5,16 @@
 //! a turn:   deficit += weight * unit;   requests are served while cost <= deficit;   deficit -= cost
 //! ```
 //!
-//! The classes of one priority take turns in the order of their ids. What a turn leaves is kept for the next one; a class
-//! that nobody waits for any more loses it. `unit` is the dearest request per weight seen, so that every turn serves at least
-//! one request and the choice costs O(1) (theorem 1 there); it changes between rounds only. Over any stretch in which classes
-//! i and j could both have gone all the time
+//! The classes of one priority take turns in the order of their ids. A class keeps the deficit that a turn leaves for its
+//! next turn, and loses it when its queue runs empty. `unit` is the dearest request per weight seen, so that every turn
+//! serves at least one request and the choice costs O(1) (theorem 1 of the paper); it changes between rounds only. Over any
+//! stretch of time in which classes i and j may both go
 //!
 //! ```text
 //! | served_i / weight_i - served_j / weight_j |  <=  unit + dearest_i / weight_i + dearest_j / weight_j
 //! ```
 //!
-//! Plain round-robin is the same with every request costing one and all weights and priorities alike.
+//! Plain round-robin is the special case in which every request costs one and all weights and priorities are equal.
 
 use crate::units::MAX_CLASSES;
 
@@ -24,9 +24,9 @@ pub(super) type Bits = [u64; MAX_CLASSES / 64];
 #[derive(Debug)]
 pub(super) struct Rounds {
     levels: Vec<Level>,
-    /// Levels with somebody in them.
+    /// Levels with a ready class.
     occupied: Bits,
-    lines: Vec<Line>,
+    classes: Vec<Class>,
     /// For the next round.
     unit: u64,
 }
@@ -35,78 +35,94 @@ pub(super) struct Rounds {
 #[derive(Clone, Debug)]
 struct Level {
     ready: Bits,
-    /// Whose turn it is, or was last.
+    /// The class whose turn it is, or was last.
     cursor: u8,
     is_turn: bool,
-    /// Of this round.
+    /// For this round.
     unit: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Line {
+struct Class {
     level: u8,
     weight: u64,
     deficit: u64,
-    /// Of the next request, if it may go.
+    /// Cost of the next request, if the class is ready.
     cost: Option<u64>,
-    /// The most a request has cost.
+    /// Cost of the dearest request seen.
     dearest: u64,
 }
 
 impl Default for Rounds {
     fn default() -> Self {
         let level = Level { ready: Bits::default(), cursor: u8::MAX, is_turn: false, unit: 0 };
-        let line = Line { level: 0, weight: 1, deficit: 0, cost: None, dearest: 0 };
-        Self { levels: vec![level; 256], occupied: Bits::default(), lines: vec![line; MAX_CLASSES], unit: 0 }
+        let class = Class { level: 0, weight: 1, deficit: 0, cost: None, dearest: 0 };
+        Self {
+            levels: vec![level; 256],
+            occupied: Bits::default(),
+            classes: vec![class; MAX_CLASSES],
+            unit: 0,
+        }
     }
 }
 
 impl Rounds {
     /// Changes a class that is not ready.
     pub(super) fn configure(&mut self, class: usize, level: u8, weight: u32) {
-        let line = &mut self.lines[class];
-        (line.level, line.weight) = (level, u64::from(weight.max(1)));
-        if line.deficit == 0 {
-            line.dearest = 0;
+        let state = &mut self.classes[class];
+        (state.level, state.weight) = (level, u64::from(weight.max(1)));
+        if state.deficit == 0 {
+            state.dearest = 0;
         }
     }
 
-    /// Weights have changed.
-    pub(super) fn reckon_unit(&mut self) {
+    /// To be called when weights have changed.
+    pub(super) fn update_unit(&mut self) {
         self.unit =
-            self.lines.iter().map(|line| line.dearest.div_ceil(line.weight)).max().unwrap_or_default();
+            self.classes.iter().map(|class| class.dearest.div_ceil(class.weight)).max().unwrap_or_default();
     }
 
     pub(super) fn ready(&mut self, class: usize, cost: u64) {
-        let line = &mut self.lines[class];
-        line.cost = Some(cost);
-        if cost > line.dearest {
-            line.dearest = cost;
-            self.unit = self.unit.max(cost.div_ceil(line.weight));
+        let state = &mut self.classes[class];
+        state.cost = Some(cost);
+        if cost > state.dearest {
+            state.dearest = cost;
+            self.unit = self.unit.max(cost.div_ceil(state.weight));
         }
-        let level = &mut self.levels[usize::from(line.level)];
+        let level = &mut self.levels[usize::from(state.level)];
         level.ready[class / 64] |= 1 << (class % 64);
-        self.occupied[usize::from(line.level) / 64] |= 1 << (line.level % 64);
+        self.occupied[usize::from(state.level) / 64] |= 1 << (state.level % 64);
     }
 
-    /// A class may not go; `is_empty`: nobody of it waits.
-    pub(super) fn unready(&mut self, class: usize, is_empty: bool) {
-        let line = &mut self.lines[class];
-        line.cost = None;
-        line.deficit = if is_empty { 0 } else { line.deficit.min(line.dearest) };
-        let level = &mut self.levels[usize::from(line.level)];
+    /// A class may not go although requests of it wait: it keeps its deficit.
+    pub(super) fn blocked(&mut self, class: usize) {
+        let state = &mut self.classes[class];
+        state.deficit = state.deficit.min(state.dearest);
+        self.remove(class);
+    }
+
+    /// The queue of a class is empty: it loses its deficit.
+    pub(super) fn emptied(&mut self, class: usize) {
+        self.classes[class].deficit = 0;
+        self.remove(class);
+    }
+
+    fn remove(&mut self, class: usize) {
+        let state = &mut self.classes[class];
+        state.cost = None;
+        let level = &mut self.levels[usize::from(state.level)];
         level.ready[class / 64] &= !(1 << (class % 64));
         level.is_turn &= usize::from(level.cursor) != class;
         if level.ready == Bits::default() {
-            self.occupied[usize::from(line.level) / 64] &= !(1 << (line.level % 64));
+            self.occupied[usize::from(state.level) / 64] &= !(1 << (state.level % 64));
         }
     }
 
     pub(super) fn pick(&mut self) -> Option<usize> {
         let level = &mut self.levels[first_from(&self.occupied, 0)?];
         loop {
-            let line = &mut self.lines[usize::from(level.cursor)];
-            if level.is_turn && line.cost.is_some_and(|cost| cost <= line.deficit) {
+            let state = &mut self.classes[usize::from(level.cursor)];
+            if level.is_turn && state.cost.is_some_and(|cost| cost <= state.deficit) {
                 return Some(level.cursor.into());
             }
             let next = first_from(&level.ready, usize::from(level.cursor) + 1);
@@ -118,16 +134,16 @@ impl Rounds {
                 }
             };
             (level.cursor, level.is_turn) = (next as u8, true);
-            let line = &mut self.lines[next];
-            line.deficit = line.deficit.saturating_add(line.weight.saturating_mul(level.unit));
+            let state = &mut self.classes[next];
+            state.deficit = state.deficit.saturating_add(state.weight.saturating_mul(level.unit));
         }
     }
 
-    /// One of a class that could go was served.
+    /// A request of a ready class was served.
     pub(super) fn charge(&mut self, class: usize, cost: u64) {
-        let line = &mut self.lines[class];
-        // Ahead of its turn, for the sake of a guarantee, more may be taken than is there.
-        line.deficit = line.deficit.saturating_sub(cost);
+        let state = &mut self.classes[class];
+        // A guarantee may serve a class ahead of its turn, beyond its deficit.
+        state.deficit = state.deficit.saturating_sub(cost);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which of the classes has the smallest key: a tournament tree (Knuth, TAOCP vol. 3, 5.4.1). The winner is known at once; a
-//! changed key is played up through eight rounds at most, and no class is looked at that it does not meet.
+//! A tournament tree over the classes (Knuth, TAOCP vol. 3, 5.4.1): finds the class with the smallest key. Reading the
+//! winner costs O(1), changing a key at most eight comparisons.
 
 use crate::units::MAX_CLASSES;
 
@@ -24,7 +24,7 @@ impl Default for Tournament {
 }
 
 impl Tournament {
-    /// Gives a class a key, or takes it away.
+    /// Sets the key of a class; `None` removes it.
     pub(crate) fn set(&mut self, class: usize, key: Option<u128>) {
         let key = key.unwrap_or(ABSENT);
         if self.keys[class] == key {
@@ -37,7 +37,7 @@ impl Tournament {
             let winner = if self.keys[usize::from(b)] < self.keys[usize::from(a)] { b } else { a };
             let before = std::mem::replace(&mut self.winners[node], winner);
             if before == winner && usize::from(winner) != class {
-                // It neither won nor wins here: nothing changes above.
+                // The class neither won nor wins here: nothing changes above.
                 return;
             }
             node /= 2;

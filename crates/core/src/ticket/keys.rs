@@ -10,6 +10,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use crate::mutants::{self, Mutant};
+
 /// Bytes of a tag: 128 bits.
 pub(super) const TAG_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
@@ -147,7 +149,8 @@ impl KeyRing {
         tag: &[u8; TAG_BYTES],
     ) -> Result<bool, super::TicketError> {
         let key = self.keys.iter().find(|k| k.id == id).ok_or(super::TicketError::UnknownKey)?;
-        Ok(key.tag(domain, payload, binding).ct_eq(tag).into())
+        let is_authentic = bool::from(key.tag(domain, payload, binding).ct_eq(tag));
+        Ok(is_authentic || mutants::is(Mutant::AnyTagIsAuthentic))
     }
 }
 

@@ -1,11 +1,10 @@
-//! Every interleaving of takes from a shared bucket and of its succession, by loom:
-//! `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p tidegate-core --test loom_bucket --release`
+//! Model check of the shared bucket: takes, reservations and succession in every interleaving (see `main.rs`).
 use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -43,7 +42,7 @@ fn two_takes_share_one_burst() {
 }
 
 #[test]
-fn a_take_and_a_place_in_advance() {
+fn a_take_and_a_reservation() {
     model(|| {
         let bucket = SharedBucket::new(&config(1.0, 100)).unwrap();
         let other = bucket.clone();

@@ -1,5 +1,4 @@
-//! Every interleaving of who takes a session's place, who gives one back and the tick that changes the bound, by loom:
-//! `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p tidegate-core --test loom_sessions --release`
+//! Model check of the session slot pool: takes, returns and changes of the bound in every interleaving (see `main.rs`).
 use std::sync::Arc;
 
 use loom::thread;
@@ -12,67 +11,67 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn the_last_place_goes_to_one() {
+fn the_last_slots_go_to_two_of_three_takers() {
     model(|| {
-        let places = Arc::new(Places::new(2));
+        let pool = Arc::new(SlotPool::new(2));
         let others: Vec<_> = (0..2)
             .map(|_| {
-                let places = places.clone();
-                thread::spawn(move || places.take())
+                let pool = pool.clone();
+                thread::spawn(move || pool.take())
             })
             .collect();
-        let mine = places.take();
+        let mine = pool.take();
         let taken =
             others.into_iter().map(|other| other.join().unwrap()).chain([mine]).filter(|t| *t).count();
-        assert_eq!((taken, places.filled().taken), (2, 2));
+        assert_eq!((taken, pool.filled().taken), (2, 2));
     });
 }
 
 #[test]
-fn nobody_takes_a_place_that_is_gone() {
+fn no_slot_is_taken_beyond_a_lowered_bound() {
     model(|| {
-        let places = Arc::new(Places::new(2));
-        assert!(places.take());
-        let other = places.clone();
+        let pool = Arc::new(SlotPool::new(2));
+        assert!(pool.take());
+        let other = pool.clone();
         let tick = thread::spawn(move || other.set(1, false));
-        let before = places.take();
+        let before = pool.take();
         tick.join().unwrap();
-        assert!(!places.take(), "beyond the new bound");
-        assert_eq!(places.filled(), Filled { taken: 1 + u32::from(before), bound: 1, is_closed: false });
+        assert!(!pool.take(), "beyond the new bound");
+        assert_eq!(pool.filled(), Filled { taken: 1 + u32::from(before), bound: 1, is_closed: false });
     });
 }
 
 #[test]
-fn a_place_that_comes_back_is_there_once() {
+fn a_returned_slot_is_taken_once() {
     model(|| {
-        let places = Arc::new(Places::new(1));
-        assert!(places.take());
-        let (giver, taker) = (places.clone(), places.clone());
+        let pool = Arc::new(SlotPool::new(1));
+        assert!(pool.take());
+        let (giver, taker) = (pool.clone(), pool.clone());
         let gives = thread::spawn(move || giver.give());
         let takes = thread::spawn(move || taker.take());
-        let mine = places.take();
+        let mine = pool.take();
         gives.join().unwrap();
         let theirs = takes.join().unwrap();
-        assert!(!(mine && theirs), "one place for two");
-        assert_eq!(places.filled().taken, u32::from(mine) + u32::from(theirs));
-        assert_eq!(places.take(), !mine && !theirs);
+        assert!(!(mine && theirs), "one slot was taken twice");
+        assert_eq!(pool.filled().taken, u32::from(mine) + u32::from(theirs));
+        assert_eq!(pool.take(), !mine && !theirs);
     });
 }
 
 #[test]
-fn while_closed_none_is_given_and_none_is_lost() {
+fn a_closed_pool_gives_no_slot_and_loses_none() {
     model(|| {
-        let places = Arc::new(Places::new(3));
-        let other = places.clone();
+        let pool = Arc::new(SlotPool::new(3));
+        let other = pool.clone();
         let tick = thread::spawn(move || {
             other.set(3, true);
             other.set(2, false);
         });
-        let first = places.take();
-        places.force();
+        let first = pool.take();
+        pool.force();
         tick.join().unwrap();
-        let filled = places.filled();
+        let filled = pool.filled();
         assert_eq!(filled, Filled { taken: 1 + u32::from(first), bound: 2, is_closed: false });
-        assert_eq!(places.take(), !first);
+        assert_eq!(pool.take(), !first);
     });
 }

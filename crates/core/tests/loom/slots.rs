@@ -1,5 +1,4 @@
-//! Every interleaving of the schedule's operations, by loom: `RUSTFLAGS="--cfg loom"
-//! CARGO_TARGET_DIR=target/loom cargo test -p tidegate-core --release --test loom slots`
+//! Model check of the schedule: two operations at once in every interleaving (see `main.rs`).
 use std::time::Duration;
 
 use loom::sync::Arc;

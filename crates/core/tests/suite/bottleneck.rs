@@ -395,7 +395,7 @@ fn an_operator_may_start_it_anew() {
     it.estimator.rediscover(Timestamp::from_micros(it.now));
     it.run(0.1);
     assert_eq!(it.estimate.phase, Phase::Searching);
-    assert_eq!(it.estimator.state().reason, "told to look anew");
+    assert_eq!(it.estimator.state().reason, "rediscovery requested");
     it.run(10.0);
     close(it.capacity(), 100.0, 0.05);
     it.estimator.set(Rate::per_second(500.0).expect("a rate"), Timestamp::from_micros(it.now));

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::{Bucket, SharedBucket};
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 const START_US: u64 = 1_800_000_000_000_000;

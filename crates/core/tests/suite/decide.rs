@@ -8,8 +8,7 @@ use tidegate_core::admission::{
     Position, Presented, Process, Progress, RETRY_DOWN, Requester, Role, SessionClaim, SessionRules,
     WhenFull, decide,
 };
-use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::BucketConfig;
+use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::ingress::{Ingress, IngressConfig, Refusal};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::*;

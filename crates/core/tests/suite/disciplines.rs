@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gate::{DisciplineKind, Lane, QueueConfig};
-use tidegate_core::queue::{CoDel, Discipline, Full, Queue, QueueHandle, Waiting};
+use tidegate_core::queue::{
+    CoDel, Discipline, DisciplineKind, Full, Lane, Queue, QueueConfig, QueueHandle, Waiting,
+};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 const TARGET: Duration = Duration::from_millis(20);
@@ -73,11 +74,11 @@ proptest! {
                     next += 1;
                     let full = list.len() >= MAX;
                     match queue.push(entry(next, now)) {
-                        Ok(spot) => {
+                        Ok(handle) => {
                             prop_assert!(!full);
-                            let is_taken = |(other, _): &(QueueHandle, _)| other.slot() == spot.slot();
-                            prop_assert!(spot.slot() < MAX && !list.iter().any(is_taken));
-                            list.push((spot, entry(next, now)));
+                            let is_taken = |(other, _): &(QueueHandle, _)| other.slot() == handle.slot();
+                            prop_assert!(handle.slot() < MAX && !list.iter().any(is_taken));
+                            list.push((handle, entry(next, now)));
                         }
                         Err(refused) => prop_assert_eq!((full, refused), (true, Full { len: list.len() })),
                     }
@@ -94,17 +95,17 @@ proptest! {
                     prop_assert_eq!(queue.peek(ms(now)).copied(), expected.map(|(_, w)| w));
                     prop_assert_eq!(queue.pop(ms(now)), expected);
                     list.retain(|left| Some(*left) != expected);
-                    stale.extend(expected.map(|(spot, _)| spot));
+                    stale.extend(expected.map(|(handle, _)| handle));
                 }
                 Op::PopOldest => {
                     let expected = (!list.is_empty()).then(|| list.remove(0));
                     prop_assert_eq!(queue.pop_oldest(), expected);
-                    stale.extend(expected.map(|(spot, _)| spot));
+                    stale.extend(expected.map(|(handle, _)| handle));
                 }
                 Op::Remove(n) if !list.is_empty() => {
-                    let (spot, gone) = list.remove(n % list.len());
-                    prop_assert_eq!(queue.remove(spot), Some(gone));
-                    stale.push(spot);
+                    let (handle, gone) = list.remove(n % list.len());
+                    prop_assert_eq!(queue.remove(handle), Some(gone));
+                    stale.push(handle);
                 }
                 Op::Remove(_) => {}
                 Op::Advance(by) => now += by,
@@ -115,8 +116,8 @@ proptest! {
             }
             prop_assert_eq!(queue.len(), list.len());
             prop_assert_eq!(queue.oldest(), list.first().map(|(_, w)| w));
-            for spot in &stale {
-                prop_assert_eq!(queue.remove(*spot), None);
+            for handle in &stale {
+                prop_assert_eq!(queue.remove(*handle), None);
             }
         }
     }
@@ -206,7 +207,7 @@ fn the_newest_are_served_in_time_when_nobody_else_can_be() {
 fn codel_holds_nothing_against_a_queue_that_has_run_empty() {
     codel_forgives(|queue, _| while queue.pop(ms(400)).is_some() {});
     codel_forgives(|queue, _| while queue.pop_oldest().is_some() {});
-    codel_forgives(|queue, spots| spots.iter().for_each(|spot| _ = queue.remove(*spot)));
+    codel_forgives(|queue, handles| handles.iter().for_each(|handle| _ = queue.remove(*handle)));
 }
 
 /// `empty` takes everybody out, by where they wait.
@@ -214,10 +215,10 @@ fn codel_forgives(empty: impl Fn(&mut Queue, &[QueueHandle])) {
     let mut queue = Queue::new(&config(DisciplineKind::CoDel), 100);
     let mut id = 0;
     // Somebody else waits all the time, so that it never runs empty: overloaded for two intervals.
-    let mut spots = vec![queue.push(entry(0, 0)).unwrap(), queue.push(entry(1_000, 0)).unwrap()];
+    let mut handles = vec![queue.push(entry(0, 0)).unwrap(), queue.push(entry(1_000, 0)).unwrap()];
     let mut serve = |queue: &mut Queue, since: u64, now: u64| {
         id += 1;
-        spots.push(queue.push(entry(id, since)).unwrap());
+        handles.push(queue.push(entry(id, since)).unwrap());
         let refused = queue.is_refused(ms(now));
         queue.pop(ms(now));
         refused
@@ -225,7 +226,7 @@ fn codel_forgives(empty: impl Fn(&mut Queue, &[QueueHandle])) {
     let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
     assert!(refused > 10, "{refused}");
     assert!(!queue.is_empty());
-    empty(&mut queue, &spots);
+    empty(&mut queue, &handles);
     assert!(queue.is_empty());
     // An hour later, a burst that waits for longer than two targets and is through within an interval.
     let hour = 3_600_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gate::*;
-use tidegate_core::queue::{Full, Queue, QueueHandle, Waiting};
+use tidegate_core::queue::{Full, Lane, Queue, QueueConfig, QueueHandle, Waiting};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 use super::heap;
@@ -93,7 +93,7 @@ struct Model {
     /// In order of arrival.
     waiting: Vec<Waits>,
     /// Where those who wait do, and where those who have left did; by id.
-    spots: HashMap<u64, QueueHandle>,
+    handles: HashMap<u64, QueueHandle>,
     in_flight: Vec<Request>,
     /// Arrived, finished, shed, abandoned.
     counts: [u64; 4],
@@ -109,7 +109,7 @@ impl Model {
             priorities: PRIORITIES,
             next_id: 0,
             waiting: Vec::new(),
-            spots: HashMap::new(),
+            handles: HashMap::new(),
             in_flight: Vec::new(),
             counts: [0; 4],
         }
@@ -129,14 +129,15 @@ impl Model {
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
                 let gone = self.waiting.remove(n % self.waiting.len()).request.id;
-                assert!(self.gate.abandon(self.spots[&gone], ms(self.now)));
-                assert!(!self.gate.abandon(self.spots[&gone], ms(self.now)), "twice");
+                assert!(self.gate.abandon(self.handles[&gone], ms(self.now)));
+                assert!(!self.gate.abandon(self.handles[&gone], ms(self.now)), "twice");
                 self.counts[3] += 1;
             }
             Op::AbandonGone => {
                 let waits = |id: &u64| self.waiting.iter().any(|w| w.request.id == *id);
-                let gone: Vec<_> = self.spots.iter().filter(|(id, _)| !waits(id)).map(|(_, s)| *s).collect();
-                gone.into_iter().for_each(|spot| assert!(!self.gate.abandon(spot, ms(self.now))));
+                let gone: Vec<_> =
+                    self.handles.iter().filter(|(id, _)| !waits(id)).map(|(_, s)| *s).collect();
+                gone.into_iter().for_each(|handle| assert!(!self.gate.abandon(handle, ms(self.now))));
             }
             Op::Advance(by) => self.advance(by),
             Op::Drain => self.drain(),
@@ -176,11 +177,11 @@ impl Model {
             assert_eq!(decision, QueueDecision::Forward);
         } else if lane == Lane::Admitted || self.waiting.len() < self.max_queue {
             self.waiting.push(Waits { request, lane, since: self.now });
-            let QueueDecision::Queued(spot) = decision else {
+            let QueueDecision::Queued(handle) = decision else {
                 panic!("{decision:?}, expected a place in the queue")
             };
-            assert_eq!(spot.class(), request.class);
-            self.spots.insert(request.id, spot);
+            assert_eq!(handle.class(), request.class);
+            self.handles.insert(request.id, handle);
         } else {
             self.counts[2] += 1;
             assert_eq!(decision, QueueDecision::Shed(ShedReason::QueueFull));
@@ -220,7 +221,7 @@ impl Model {
             let Waits { request, since, .. } = self.waiting.remove(best.expect("somebody waits"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
-            assert_eq!(woken, Woken { id, spot: self.spots[&id], class, cost, waited });
+            assert_eq!(woken, Woken { id, handle: self.handles[&id], class, cost, waited });
             self.in_flight.push(request);
         }
     }
@@ -332,14 +333,14 @@ fn a_warm_gate_does_not_allocate() {
         let mut left = 0;
         let mut third = [None; 1_000 / 3 + 1];
         for id in first..first + 1_000 {
-            if let QueueDecision::Queued(spot) = gate.arrive(request(id, (id % 4) as u8), ms(first))
+            if let QueueDecision::Queued(handle) = gate.arrive(request(id, (id % 4) as u8), ms(first))
                 && (id - first).is_multiple_of(3)
             {
-                third[((id - first) / 3) as usize] = Some(spot);
+                third[((id - first) / 3) as usize] = Some(handle);
             }
         }
-        for spot in third.into_iter().flatten() {
-            left += usize::from(gate.abandon(spot, ms(first)));
+        for handle in third.into_iter().flatten() {
+            left += usize::from(gate.abandon(handle, ms(first)));
         }
         assert!(left > 300, "the wave abandons");
         while gate.totals().in_flight > 0 {

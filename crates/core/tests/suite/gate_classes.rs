@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::bucket::Bucket;
+use tidegate_core::bucket::{Bucket, BucketConfig};
 use tidegate_core::gate::*;
-use tidegate_core::queue::QueueHandle;
+use tidegate_core::queue::{DisciplineKind, Lane, QueueHandle};
 use tidegate_core::units::{ClassId, Cost, Rate};
 
 use super::gates;
@@ -41,7 +41,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 struct Waits {
-    spot: QueueHandle,
+    handle: QueueHandle,
     class: ClassId,
     cost: Cost,
     since: u64,
@@ -138,8 +138,8 @@ impl Account {
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
                 let id = *self.waiting.keys().nth(n % self.waiting.len()).unwrap();
-                let Waits { spot, .. } = self.waiting.remove(&id).unwrap();
-                assert!(self.gate.abandon(spot, now) && !self.gate.abandon(spot, now));
+                let Waits { handle, .. } = self.waiting.remove(&id).unwrap();
+                assert!(self.gate.abandon(handle, now) && !self.gate.abandon(handle, now));
                 self.abandoned += 1;
             }
             Op::Finish(_) | Op::Abandon(_) => {}
@@ -171,18 +171,19 @@ impl Account {
         self.next_id += 1;
         self.arrived += 1;
         let (id, cost) = (self.next_id, cost(class));
-        let decision = self.gate.arrive_until(Request { id, class, cost }, until.map(ms), ms(self.now));
+        let decision =
+            self.gate.arrive_as(Request { id, class, cost }, Lane::Ordinary, until.map(ms), ms(self.now));
         match decision {
             QueueDecision::Forward => {
                 assert_eq!(self.queue(class).count(), 0, "ahead of its own class");
                 assert!(until.is_none_or(|until| until > self.now), "nobody waits for its answer");
                 self.forward(class, cost);
             }
-            QueueDecision::Queued(spot) => {
+            QueueDecision::Queued(handle) => {
                 assert!(self.queue(class).count() < bound(&self.config, class.index()));
                 self.longest[class.index()] = self.longest[class.index()].max(self.queue(class).count() + 1);
-                assert!(spot.slot() < self.longest[class.index()], "memory for more than ever waited");
-                self.waiting.insert(id, Waits { spot, class, cost, since: self.now, until });
+                assert!(handle.slot() < self.longest[class.index()], "memory for more than ever waited");
+                self.waiting.insert(id, Waits { handle, class, cost, since: self.now, until });
                 // Whom only their own class's limits hold are in nobody's way.
                 let others = self.waiting.values().filter(|waits| !self.gate.is_held(waits.class)).count();
                 assert!(others <= self.config.max_queue, "{others}");

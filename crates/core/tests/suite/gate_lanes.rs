@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tidegate_core::bucket::Bucket;
+use tidegate_core::bucket::{Bucket, BucketConfig};
 use tidegate_core::gate::*;
-use tidegate_core::queue::QueueHandle;
+use tidegate_core::queue::{Lane, QueueHandle};
 use tidegate_core::units::{ClassId, Cost, Rate};
 
 use super::gates;
@@ -40,7 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 struct Waits {
-    spot: QueueHandle,
+    handle: QueueHandle,
     class: ClassId,
     lane: Lane,
     until: Option<u64>,
@@ -82,8 +82,8 @@ impl Account {
             }
             Op::Abandon(n) if !self.waiting.is_empty() => {
                 let id = *self.waiting.keys().nth(n % self.waiting.len()).unwrap();
-                let Waits { spot, .. } = self.waiting.remove(&id).unwrap();
-                assert!(self.gate.abandon(spot, now) && !self.gate.abandon(spot, now));
+                let Waits { handle, .. } = self.waiting.remove(&id).unwrap();
+                assert!(self.gate.abandon(handle, now) && !self.gate.abandon(handle, now));
             }
             Op::Finish(_) | Op::Abandon(_) => {}
             Op::Advance(by) => self.now += by,
@@ -112,8 +112,8 @@ impl Account {
         let is_over = until.is_some_and(|until| until <= self.now);
         match self.gate.arrive_as(Request { id, class, cost }, lane, until.map(ms), ms(self.now)) {
             QueueDecision::Forward => self.forward(class, lane),
-            QueueDecision::Queued(spot) => {
-                let others = self.waiting.insert(id, Waits { spot, class, lane, until });
+            QueueDecision::Queued(handle) => {
+                let others = self.waiting.insert(id, Waits { handle, class, lane, until });
                 assert!(others.is_none());
             }
             QueueDecision::Shed(reason) if lane == Lane::Admitted => {
@@ -176,10 +176,10 @@ impl Account {
         let admitted = || self.waiting.values().filter(waits);
         let work = admitted().map(|w| cost(w.class)).fold(Cost::ZERO, |sum, cost| sum + cost);
         assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), work));
-        // Two requests of a class never have one spot, whatever their lanes.
+        // Two requests of a class never have one handle, whatever their lanes.
         for class in (0..CLASSES as u8).map(ClassId) {
-            let spots = || self.waiting.values().filter(|w| w.class == class).map(|w| w.spot.slot());
-            assert_eq!(spots().collect::<std::collections::BTreeSet<_>>().len(), spots().count());
+            let handles = || self.waiting.values().filter(|w| w.class == class).map(|w| w.handle.slot());
+            assert_eq!(handles().collect::<std::collections::BTreeSet<_>>().len(), handles().count());
         }
     }
 }

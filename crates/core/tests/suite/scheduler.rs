@@ -1,8 +1,7 @@
-//! The scheduler against its promises: order, shares, guarantees, in any stretch in which classes could go.
+//! Properties of the scheduler: order, shares and guarantees hold over any stretch in which the classes may go.
 
 use proptest::prelude::*;
-use tidegate_core::gate::{ClassConfig, GateConfig, Scheduling};
-use tidegate_core::scheduler::{Head, Scheduler};
+use tidegate_core::scheduler::{Head, Precedence, Scheduler, Scheduling};
 use tidegate_core::units::{ClassId, Cost, Share};
 
 /// Classes are spread over the ids, the last one included.
@@ -11,40 +10,38 @@ fn id(i: usize) -> ClassId {
 }
 
 #[derive(Clone, Debug)]
-struct Line {
+struct Class {
     priority: u8,
     weight: u32,
     /// Millionths.
     guarantee: u32,
 }
 
-fn config(kind: Scheduling, lines: &[Line]) -> GateConfig {
-    let mut classes = vec![ClassConfig::default(); 256];
-    for (i, line) in lines.iter().enumerate() {
-        classes[id(i).index()] = ClassConfig {
-            priority: line.priority,
-            weight: line.weight,
-            guarantee: Share::from_fraction(f64::from(line.guarantee) / 1e6).unwrap(),
-            ..ClassConfig::default()
-        };
-    }
-    GateConfig { scheduler: kind, classes, ..GateConfig::default() }
+fn configure(scheduler: &mut Scheduler, kind: Scheduling, classes: &[Class]) {
+    let other = Precedence { priority: 1, weight: 1, guarantee: Share::ZERO };
+    scheduler.configure(kind, |class| {
+        (0..classes.len()).find(|i| id(*i) == class).map_or(other, |i| Precedence {
+            priority: classes[i].priority,
+            weight: classes[i].weight,
+            guarantee: Share::from_fraction(f64::from(classes[i].guarantee) / 1e6).unwrap(),
+        })
+    });
 }
 
 fn kind() -> impl Strategy<Value = Scheduling> {
     prop::sample::select(vec![Scheduling::Priority, Scheduling::RoundRobin, Scheduling::Deficit])
 }
 
-fn line(priorities: u8) -> impl Strategy<Value = Line> {
-    (0..priorities, 1u32..10).prop_map(|(priority, weight)| Line { priority, weight, guarantee: 0 })
+fn class(priorities: u8) -> impl Strategy<Value = Class> {
+    (0..priorities, 1u32..10).prop_map(|(priority, weight)| Class { priority, weight, guarantee: 0 })
 }
 
-/// What happens next: most often the next one goes.
+/// Most often the next request is served.
 #[derive(Clone, Debug)]
 enum Op {
-    /// With the cost of the one after it.
+    /// The next request is served; the one after it costs so much.
     Serve(u64),
-    /// A class may not go any more, or may again, its next one costing so much.
+    /// A class is blocked, or may go again with a next request of that cost.
     Toggle(usize, u64),
     /// The queue of a class runs empty.
     Empty(usize),
@@ -59,7 +56,7 @@ fn ops(most: u64) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..600)
 }
 
-/// Plays `ops` on classes that all can go at first, and tells `watch` who was served, and who could go or not.
+/// A scheduler whose classes may all go at first, with the heads that it was told.
 struct Play {
     scheduler: Scheduler,
     heads: Vec<Option<Head>>,
@@ -67,11 +64,11 @@ struct Play {
 }
 
 impl Play {
-    fn new(config: &GateConfig, classes: usize) -> Self {
+    fn new(kind: Scheduling, classes: &[Class]) -> Self {
         let mut scheduler = Scheduler::default();
-        scheduler.configure(config);
-        let mut play = Self { scheduler, heads: vec![None; classes], turn: 0 };
-        (0..classes).for_each(|i| play.ready(i, 1));
+        configure(&mut scheduler, kind, classes);
+        let mut play = Self { scheduler, heads: vec![None; classes.len()], turn: 0 };
+        (0..classes.len()).for_each(|i| play.ready(i, 1));
         play
     }
 
@@ -82,26 +79,26 @@ impl Play {
         self.scheduler.ready(id(i), head);
     }
 
-    /// Who was served, and its cost.
+    /// The class that was served, and the request's cost.
     fn step(&mut self, op: &Op) -> Option<(usize, u64)> {
-        let classes = self.heads.len();
+        let count = self.heads.len();
         match *op {
-            Op::Toggle(i, cost) if self.heads[i % classes].is_none() => self.ready(i % classes, cost),
+            Op::Toggle(i, cost) if self.heads[i % count].is_none() => self.ready(i % count, cost),
             Op::Toggle(i, _) => {
-                self.heads[i % classes] = None;
-                self.scheduler.blocked(id(i % classes));
+                self.heads[i % count] = None;
+                self.scheduler.blocked(id(i % count));
             }
             Op::Empty(i) => {
-                self.heads[i % classes] = None;
-                self.scheduler.emptied(id(i % classes));
+                self.heads[i % count] = None;
+                self.scheduler.emptied(id(i % count));
             }
             Op::Serve(next) => {
                 let picked = self.scheduler.pick();
                 assert_eq!(picked.is_some(), self.heads.iter().any(Option::is_some));
-                assert_eq!(self.scheduler.is_anybody_ready(), picked.is_some());
+                assert_eq!(self.scheduler.is_any_ready(), picked.is_some());
                 assert_eq!(picked, self.scheduler.pick(), "the same until something changes");
                 let class = picked?;
-                let i = (0..classes).find(|i| id(*i) == class).expect("one of ours");
+                let i = (0..count).find(|i| id(*i) == class).expect("one of ours");
                 let cost = self.heads[i].expect("it may go").cost;
                 self.scheduler.charge(class, cost);
                 self.ready(i, next);
@@ -112,7 +109,7 @@ impl Play {
     }
 }
 
-/// How far a sum has moved in any stretch since the last reset.
+/// Least and greatest value of a sum since the last reset.
 #[derive(Clone, Copy, Default)]
 struct Range {
     sum: i128,
@@ -128,8 +125,8 @@ impl Range {
     }
 }
 
-/// Checks a bound on what two classes got, in every stretch in which both could always go: `of(i, cost)` is what a service
-/// counts, in comparable units.
+/// Checks a bound on the difference of the services of two classes, over every stretch in which both may always go.
+/// `of(i, j, cost)` is what a service of class i counts against class j, in comparable units.
 fn shares(
     play: &mut Play,
     ops: &[Op],
@@ -172,11 +169,11 @@ proptest! {
 
     /// | served_i / w_i - served_j / w_j | <= unit + dearest_i / w_i + dearest_j / w_j, in any stretch.
     #[test]
-    fn work_is_shared_by_weights(lines in prop::collection::vec(line(1), 2..=5), ops in ops(300)) {
-        let mut play = Play::new(&config(Scheduling::Deficit, &lines), lines.len());
-        let weight = |i: usize| i128::from(lines[i].weight);
+    fn work_is_shared_by_weights(classes in prop::collection::vec(class(1), 2..=5), ops in ops(300)) {
+        let mut play = Play::new(Scheduling::Deficit, &classes);
+        let weight = |i: usize| i128::from(classes[i].weight);
         let unit = |dearest: &[u64]| {
-            (0..lines.len()).map(|i| i128::from(dearest[i].div_ceil(lines[i].weight.into()))).max().unwrap()
+            (0..classes.len()).map(|i| i128::from(dearest[i].div_ceil(classes[i].weight.into()))).max().unwrap()
         };
         shares(
             &mut play,
@@ -191,45 +188,45 @@ proptest! {
 
     /// In any stretch no class gets more than one request ahead of another.
     #[test]
-    fn each_class_has_its_turn(lines in prop::collection::vec(line(5), 2..=5), ops in ops(300)) {
-        let mut play = Play::new(&config(Scheduling::RoundRobin, &lines), lines.len());
+    fn each_class_has_its_turn(classes in prop::collection::vec(class(5), 2..=5), ops in ops(300)) {
+        let mut play = Play::new(Scheduling::RoundRobin, &classes);
         shares(&mut play, &ops, |_, _, _| 1, |_, _, _| 1)?;
     }
 
-    /// Nobody goes before one of a lower number who may go; by strict priority, nor within one number before who came earlier.
+    /// No class goes before a ready one of a lower priority number; by strict priority, earlier arrivals of one number go first.
     #[test]
     fn priority_is_never_inverted(
-        lines in prop::collection::vec(line(3), 2..=5),
+        classes in prop::collection::vec(class(3), 2..=5),
         by_age in any::<bool>(),
         ops in ops(300),
     ) {
         let kind = if by_age { Scheduling::Priority } else { Scheduling::Deficit };
-        let mut play = Play::new(&config(kind, &lines), lines.len());
+        let mut play = Play::new(kind, &classes);
         for op in &ops {
             let waiting = play.heads.clone();
             let Some((served, _)) = play.step(op) else { continue };
-            let rank = |i: usize, head: &Head| (lines[i].priority, if by_age { head.turn } else { 0 });
+            let rank = |i: usize, head: &Head| (classes[i].priority, if by_age { head.turn } else { 0 });
             let best = waiting.iter().enumerate().filter_map(|(i, head)| head.as_ref().map(|h| rank(i, h))).min();
             prop_assert_eq!(Some(rank(served, &waiting[served].unwrap())), best);
         }
     }
 
-    /// A class that can go gets g V less g times the dearest of all and two of its own, in any stretch, whatever comes before it.
+    /// A class that may go gets g V less g times the dearest request of all and two of its own, over any stretch.
     #[test]
     fn a_guarantee_is_kept(
         kind in kind(),
-        mut lines in prop::collection::vec(line(3), 2..=5),
+        mut classes in prop::collection::vec(class(3), 2..=5),
         parts in prop::collection::vec(0u32..1_000_000, 5),
         ops in ops(300),
     ) {
-        let whole: u64 = parts[..lines.len()].iter().map(|p| u64::from(*p)).sum::<u64>().max(1_000_000);
-        for (line, part) in lines.iter_mut().zip(&parts) {
+        let whole: u64 = parts[..classes.len()].iter().map(|p| u64::from(*p)).sum::<u64>().max(1_000_000);
+        for (line, part) in classes.iter_mut().zip(&parts) {
             line.guarantee = (u64::from(*part) * 1_000_000 / whole) as u32;
         }
-        let mut play = Play::new(&config(kind, &lines), lines.len());
-        // Ahead of the guarantee, in 10^-8 of a unit of work; how far behind its best so far.
-        let mut ahead = vec![(0i128, 0i128); lines.len()];
-        let mut dearest = vec![1i128; lines.len()];
+        let mut play = Play::new(kind, &classes);
+        // Work ahead of the guarantee, in 10^-8 of a unit, and its maximum so far.
+        let mut ahead = vec![(0i128, 0i128); classes.len()];
+        let mut dearest = vec![1i128; classes.len()];
         for op in &ops {
             let served = play.step(op);
             for (i, head) in play.heads.iter().enumerate() {
@@ -237,7 +234,7 @@ proptest! {
             }
             let most = *dearest.iter().max().unwrap();
             for (i, (ahead, best)) in ahead.iter_mut().enumerate() {
-                let share = i128::from(lines[i].guarantee);
+                let share = i128::from(classes[i].guarantee);
                 if let Some((k, cost)) = served {
                     let got = if k == i { i128::from(cost) * 1_000_000 } else { 0 };
                     *ahead += got - share * i128::from(cost);
@@ -248,7 +245,7 @@ proptest! {
                 *best = (*best).max(*ahead);
                 let behind = *best - *ahead;
                 let bound = share * most + 2 * dearest[i] * 1_000_000;
-                prop_assert!(behind <= bound, "class {i} of {lines:?}: {behind} of {bound}");
+                prop_assert!(behind <= bound, "class {i} of {classes:?}: {behind} of {bound}");
             }
         }
     }
@@ -257,42 +254,41 @@ proptest! {
 /// A low class with a guarantee is not starved by a high one, and does not starve it either.
 #[test]
 fn a_guarantee_is_a_floor_and_no_more() {
-    let high = Line { priority: 0, weight: 1, guarantee: 0 };
-    let low = Line { priority: 9, weight: 1, guarantee: 100_000 };
+    let high = Class { priority: 0, weight: 1, guarantee: 0 };
+    let low = Class { priority: 9, weight: 1, guarantee: 100_000 };
     for kind in [Scheduling::Priority, Scheduling::Deficit] {
-        let mut play = Play::new(&config(kind, &[high.clone(), low.clone()]), 2);
+        let mut play = Play::new(kind, &[high.clone(), low.clone()]);
         let served: Vec<_> = (0..1_000).filter_map(|_| play.step(&Op::Serve(1))).collect();
         let low = served.iter().filter(|(i, _)| *i == 1).count();
         assert!((100..=101).contains(&low), "{kind:?}: {low} of 1000");
     }
-    // Without one it is.
-    let mut play = Play::new(&config(Scheduling::Priority, &[high.clone(), high]), 2);
-    let mut starved = config(Scheduling::Priority, &[Line { priority: 9, weight: 1, guarantee: 0 }]);
-    starved.classes[id(1).index()].priority = 0;
-    play.scheduler.configure(&starved);
+    // Without a guarantee it is starved.
+    let mut play = Play::new(Scheduling::Priority, &[high.clone(), high.clone()]);
+    let starved = Class { priority: 9, weight: 1, guarantee: 0 };
+    configure(&mut play.scheduler, Scheduling::Priority, &[starved, high]);
     assert!((0..1_000).filter_map(|_| play.step(&Op::Serve(1))).all(|(i, _)| i == 1));
 }
 
-/// Another set-up while classes wait: it holds from the next request on.
+/// A configuration that changes while classes wait holds from the next request on.
 #[test]
-fn a_change_holds_at_once() {
-    let line = |priority, weight| Line { priority, weight, guarantee: 0 };
-    let lines = [line(0, 1), line(1, 3), line(1, 1)];
-    let mut play = Play::new(&config(Scheduling::Priority, &lines), 3);
+fn a_new_configuration_holds_at_once() {
+    let class = |priority, weight| Class { priority, weight, guarantee: 0 };
+    let classes = [class(0, 1), class(1, 3), class(1, 1)];
+    let mut play = Play::new(Scheduling::Priority, &classes);
     (0..3).for_each(|i| play.ready(i, 100));
-    let count = |play: &mut Play, kind, lines: &[Line]| {
-        play.scheduler.configure(&config(kind, lines));
+    let count = |play: &mut Play, kind, classes: &[Class]| {
+        configure(&mut play.scheduler, kind, classes);
         let mut counts = [0; 3];
         for (i, _) in (0..400).filter_map(|_| play.step(&Op::Serve(100))) {
             counts[i] += 1;
         }
         counts
     };
-    assert_eq!(count(&mut play, Scheduling::Priority, &lines), [400, 0, 0]);
-    let equal = [line(1, 1), line(1, 3), line(1, 1)];
+    assert_eq!(count(&mut play, Scheduling::Priority, &classes), [400, 0, 0]);
+    let equal = [class(1, 1), class(1, 3), class(1, 1)];
     let [a, b, c] = count(&mut play, Scheduling::Deficit, &equal);
     assert!((79..=81).contains(&a) && (238..=242).contains(&b) && (79..=81).contains(&c), "{a} {b} {c}");
     let [a, b, c] = count(&mut play, Scheduling::RoundRobin, &equal);
     assert!([a, b, c].iter().all(|n| (133..=134).contains(n)), "{a} {b} {c}");
-    assert_eq!(count(&mut play, Scheduling::Deficit, &lines), [400, 0, 0]);
+    assert_eq!(count(&mut play, Scheduling::Deficit, &classes), [400, 0, 0]);
 }

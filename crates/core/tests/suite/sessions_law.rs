@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tidegate_core::gate::*;
 use tidegate_core::policies::TierId;
+use tidegate_core::queue::Lane;
 use tidegate_core::session::*;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 

@@ -1,9 +1,9 @@
-//! Rules of the import graph, read from the tokens of the sources: which folder may import which, where a type's methods may
-//! stand, and that no two files import each other, directly or through others.
+//! Rules of the import graph, read from the tokens of the sources: which folder may import which, where a
+//! type's methods may stand, and that no two files import each other, directly or through others.
 //!
-//! An import is a `use` or a path in the code, resolved to the file that defines its target: through re-exports, and through what
-//! an ancestor module has imported. Code that is only compiled for tests is left out. A file may use its own ancestor modules, of
-//! which it is a part; that is no arrow in the graph.
+//! An import is a `use` or a path in the code, resolved to the file that defines its target: through
+//! re-exports, and through what an ancestor module has imported. Code that is only compiled for tests is left
+//! out. A file may use its own ancestor modules, of which it is a part; that is no arrow in the graph.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::Finding;
 
-/// Folders of a crate, with the folders that each may import. Whatever lies beside a folder counts by its own name.
+/// Folders of a crate, with the folders that each may import. Whatever lies beside a folder counts by its own
+/// name.
 pub struct Layers {
     pub krate: &'static str,
     pub allowed: &'static [(&'static str, &'static [&'static str])],
@@ -53,7 +54,8 @@ struct File {
 }
 
 impl File {
-    /// The folder in which methods of this file's types may stand. That of a file beside the crate's root is its own.
+    /// The folder in which methods of this file's types may stand. That of a file beside the crate's root is
+    /// its own.
     fn folder(&self) -> &[String] {
         let is_folder = self.path.ends_with("/mod.rs") || self.module.len() < 2;
         if is_folder { &self.module } else { &self.module[..self.module.len() - 1] }
@@ -115,7 +117,8 @@ impl Graph {
             for (line, path) in &file.uses {
                 let Some((to, rest)) = self.resolve(path, 8) else { continue };
                 let is_ancestor = file.module.starts_with(&self.files[to].module);
-                // The root declares the crate's modules and re-exports: nothing is defined there to depend on.
+                // The root declares the crate's modules and re-exports: nothing is defined there to depend
+                // on.
                 if to != from && !is_ancestor && !self.files[to].module.is_empty() {
                     arrows.entry((from, to)).or_insert((*line, rest.join("::")));
                 }
@@ -394,7 +397,8 @@ fn tree(tokens: &[TokenTree], before: &[String], leaves: &mut Vec<(Vec<String>, 
     }
 }
 
-/// A path in the code: of more than one word, or a name that was imported from a module (which the import has noted).
+/// A path in the code: of more than one word, or a name that was imported from a module (which the import has
+/// noted).
 fn path(file: &mut File, module: &[String], tokens: &[TokenTree], at: usize) -> usize {
     let (words, end) = words(tokens, at);
     if words.len() > 1
@@ -436,7 +440,8 @@ fn implementation(file: &mut File, module: &[String], tokens: &[TokenTree], at: 
     at + 1
 }
 
-/// Whether what begins at `at` stands where items stand: at the beginning, or after another item or an attribute.
+/// Whether what begins at `at` stands where items stand: at the beginning, or after another item or an
+/// attribute.
 fn is_item(tokens: &[TokenTree], at: usize) -> bool {
     match at.checked_sub(1).map(|before| &tokens[before]) {
         None => true,

@@ -47,6 +47,21 @@ pub fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
+/// Lines of more columns than `max`. The insides of strings do not count: `rustfmt` does not break them
+/// either.
+pub fn check_width(source: &Source, max: usize) -> Vec<Finding> {
+    let lines = (1..).zip(&source.widths).filter(|(_, width)| **width > max);
+    lines
+        .map(|(line, width)| Finding::new(&source.path, line, format!("{width} columns, {max} are allowed")))
+        .collect()
+}
+
+/// `max_width` of `rustfmt.toml`.
+pub fn max_width(rustfmt: &str) -> usize {
+    let value = rustfmt.lines().find_map(|line| line.strip_prefix("max_width = "));
+    value.and_then(|value| value.parse().ok()).expect("rustfmt.toml sets max_width")
+}
+
 /// Line and length of every function with a body.
 fn functions(source: &Source) -> impl Iterator<Item = (usize, usize)> {
     let starts = source.code.iter().enumerate().filter(|(_, code)| is_function(code)).map(|(i, _)| i);

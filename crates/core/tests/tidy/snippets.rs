@@ -1,7 +1,8 @@
 //! The rules on small snippets: each must find what it is for, and nothing in what is allowed.
 
+use super::graph::Graph;
 use super::source::Source;
-use super::{layers, limits, text};
+use super::{layers, limits, programs, text};
 
 const CORE: &str = "crates/core/src/slots.rs";
 const GATEWAY: &str = "crates/gateway/src/proxy/serve.rs";
@@ -21,6 +22,8 @@ const RUST: &[(&str, &str, usize)] = &[
     (CORE, "//! Doc.\nasync fn f() {}\n", 1),
     (CORE, "//! Doc.\nfn f() { my_tokio(); }\n", 0),
     (CORE, "//! Doc.\nfn f() {}\n#[cfg(test)]\nmod tests { use std::fs; }\n", 0),
+    (CORE, "//! Doc.\nfn f() { std::env::var(x); }\n", 1),
+    ("crates/core/src/mutants.rs", "//! Doc.\nfn f() { std::env::var(x); std::fs::read(x); }\n", 1),
     (CORE, "//! Doc.\nfn f() { todo!() }\n", 1),
     (CORE, "//! Doc.\nfn f() { dbg!(1); unimplemented!() }\n", 2),
     (GATEWAY, "//! Doc.\nuse std::time::Instant;\nfn f() { Instant::now(); }\n", 1),
@@ -74,6 +77,9 @@ fn size_rules_find_the_long_and_accept_a_reason() {
 
 #[test]
 fn manifest_rules_keep_the_direction() {
+    let faults = |section: &str| {
+        format!("[{section}]\ntidegate-core = {{ workspace = true, features = [\"mutants\"] }}\n")
+    };
     let cases = [
         (
             "crates/core/Cargo.toml",
@@ -86,6 +92,8 @@ fn manifest_rules_keep_the_direction() {
         ("crates/gateway/Cargo.toml", "[dependencies]\ntidegate-core.workspace = true\ntokio = \"1\"\n", 0),
         ("crates/gateway/Cargo.toml", "[dependencies]\ntidegate-lab.workspace = true\n", 1),
         ("crates/cli/Cargo.toml", "[dependencies]\ntidegate-lab.workspace = true\n", 0),
+        ("crates/lab/Cargo.toml", &faults("dependencies"), 1),
+        ("crates/lab/Cargo.toml", &faults("dev-dependencies"), 0),
         ("crates/extra/Cargo.toml", "[dependencies]\n", 1),
     ];
     for (path, manifest, expected) in cases {
@@ -144,5 +152,144 @@ fn text_rules_find_white_space_and_machine_paths() {
     for (path, snippet, expected) in cases {
         let findings: Vec<String> = text::check(path, &snippet).iter().map(ToString::to_string).collect();
         assert_eq!(findings.len(), expected, "{snippet:?}: {findings:?}");
+    }
+}
+
+#[test]
+fn the_width_rule_counts_comments_and_not_strings() {
+    let max = limits::max_width("edition = \"2024\"\nmax_width = 20\n");
+    let cases = [
+        ("// 20 columns, häöü!\n", 0),
+        ("// one more than that\n", 1),
+        ("f(1); // one more too\n", 1),
+        ("let long_name = 1234;\n", 1),
+        ("f(\"a text of many words\");\n", 0),
+        ("f(r#\"so \"long\" is a text\"#);\n", 0),
+        ("f(\"a text\"); // and more\n", 0),
+        ("f(\"a text\"); // and more, 1\n", 1),
+    ];
+    for (snippet, expected) in cases {
+        assert_eq!(limits::check_width(&Source::new(CORE, snippet), max).len(), expected, "{snippet}");
+    }
+}
+
+#[test]
+fn the_rule_of_programs_finds_what_nobody_installs() {
+    let script = "f() { g:h; }\n\npackages() {\n  local list=(git:git sh:dash)\n  list+=(nginx:nginx c++:gcc)\n\
+                  need_packages \"${list[@]}\"\n}\n\nother() { i:j; }\n";
+    let installed = programs::installed(script);
+    assert_eq!(installed.iter().map(String::as_str).collect::<Vec<_>>(), ["c++", "git", "nginx", "sh"]);
+    let cases = [
+        ("fn f() { Command::new(\"git\"); }\n", 0),
+        ("fn f() { std::process::Command::new(\"dash\"); }\n", 1),
+        ("fn f(é: u8) { g('é', \"é\"); Command::new(\"sh\"); Command::new(\"openssl\"); }\n", 1),
+        ("fn f() { Command::new(program); Command::new(env!(\"CARGO_BIN_EXE_x\")); }\n", 0),
+        ("// Command::new(\"g\")\nconst A: &str = \"Command::new(\\\"g\\\")\";\n", 0),
+    ];
+    for (snippet, expected) in cases {
+        assert_eq!(programs::check(&Source::new(TEST, snippet), &installed).len(), expected, "{snippet}");
+    }
+}
+
+/// What the graph of these files of the crate, by their paths below `src`, is found to break.
+fn graph(krate: &str, files: &[(&str, &str)]) -> Vec<String> {
+    let paths: Vec<_> =
+        files.iter().map(|(path, text)| (format!("crates/{krate}/src/{path}"), *text)).collect();
+    let graph = Graph::new(krate, paths.iter().map(|(path, text)| (path.as_str(), *text)));
+    graph.check().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_circle_of_files_is_found_through_imports_paths_and_re_exports() {
+    let root = ("lib.rs", "pub mod a;\nmod b;\nmod c;\n");
+    let a = ("a.rs", "use crate::b::B;\npub struct A(B);\n");
+    let free = [root, a, ("b.rs", "pub use crate::c::C;\npub struct B(C);\n"), ("c.rs", "pub struct C;\n")];
+    assert_eq!(graph("lab", &free), [""; 0]);
+    let direct = [root, a, ("b.rs", "pub struct B;\nfn f() { crate::a::g(); }\n")];
+    assert_eq!(
+        graph("lab", &direct),
+        [
+            "crates/lab/src/a.rs:1: in a circle of 2 files: imports B from crates/lab/src/b.rs",
+            "crates/lab/src/b.rs:2: in a circle of 2 files: imports g from crates/lab/src/a.rs",
+        ]
+    );
+    let through = [
+        root,
+        a,
+        ("b.rs", "use crate::c::C;\npub struct B(C);\n"),
+        ("c.rs", "use super::a::A;\npub struct C(A);\n"),
+    ];
+    let found = graph("lab", &through);
+    assert!(
+        found.len() == 3 && found.iter().all(|finding| finding.contains("a circle of 3 files")),
+        "{found:?}"
+    );
+    // `a` names what `b` re-exports: that is `c`'s, which imports nothing of `a`'s.
+    let re_exported = [
+        root,
+        ("a.rs", "use crate::b::C;\npub struct A(C);\n"),
+        ("b.rs", "pub use crate::c::C;\nuse crate::a::A;\n"),
+        ("c.rs", "pub struct C;\n"),
+    ];
+    assert_eq!(graph("lab", &re_exported), [""; 0]);
+    // A child is a part of its parent, and tests may import what they like.
+    let parts = [
+        ("lib.rs", "mod a;\n"),
+        ("a.rs", "mod b;\nuse b::B;\npub struct A(B);\n#[cfg(test)]\nmod tests { use crate::c::C; }\n"),
+        ("a/b.rs", "use super::A;\npub struct B;\n"),
+        ("c.rs", "use crate::a::A;\npub struct C;\n"),
+    ];
+    assert_eq!(graph("lab", &parts), [""; 0]);
+}
+
+#[test]
+fn an_import_from_a_layer_above_is_found() {
+    let files = |base: &'static str| {
+        [
+            ("lib.rs", "mod base;\nmod proxy;\nmod control;\n"),
+            ("base/mod.rs", "pub mod clock;\n"),
+            ("base/clock.rs", base),
+            ("proxy/mod.rs", "use crate::base::clock::Clock;\npub struct Proxy(Clock);\n"),
+            ("control/mod.rs", "use crate::base::clock::Clock;\npub struct Tick(Clock);\n"),
+        ]
+    };
+    assert_eq!(graph("gateway", &files("pub struct Clock;\n")), [""; 0]);
+    let upwards = graph("gateway", &files("pub struct Clock;\nfn f() -> crate::control::Tick { todo() }\n"));
+    let finding = "crates/gateway/src/base/clock.rs:2: base must not import control (Tick of crates/gateway/src/control/mod.rs)";
+    assert!(upwards.iter().any(|found| found == finding), "{upwards:?}");
+    let mut sideways = files("pub struct Clock;\n");
+    sideways[4].1 = "use crate::proxy::Proxy;\npub struct Tick(Proxy);\n";
+    let finding = "crates/gateway/src/control/mod.rs:1: control must not import proxy (Proxy of crates/gateway/src/proxy/mod.rs)";
+    assert_eq!(graph("gateway", &sideways), [finding]);
+    // Folders of another crate have no layers.
+    assert_eq!(graph("lab", &sideways), [""; 0]);
+}
+
+#[test]
+fn methods_far_from_their_type_are_found() {
+    let files = |path: &'static str, text: &'static str| {
+        [
+            ("lib.rs", "mod room;\nmod gate;\n"),
+            ("room.rs", "mod slots;\npub struct Room;\n"),
+            ("room/slots.rs", "pub struct Slots;\n"),
+            (path, text),
+        ]
+    };
+    let far =
+        graph("core", &files("gate.rs", "use crate::room::Room;\nimpl Room {\n    fn f(&self) {}\n}\n"));
+    assert_eq!(far, ["crates/core/src/gate.rs:2: methods of Room stand outside crates/core/src/room.rs"]);
+    let by_path = graph("core", &files("gate.rs", "impl<T: Fn() -> u8> crate::room::slots::Slots {}\n"));
+    assert_eq!(
+        by_path,
+        ["crates/core/src/gate.rs:1: methods of Slots stand outside crates/core/src/room/slots.rs"]
+    );
+    for (path, text) in [
+        // In the type's own folder, a trait's methods, and `impl` as a type.
+        ("room/tick.rs", "use super::Room;\nimpl Room {}\n"),
+        ("room/tick.rs", "use super::slots::Slots;\nimpl Slots {}\n"),
+        ("gate.rs", "use crate::room::Room;\nimpl Clone for Room {}\nfn f() -> impl Iterator {}\n"),
+        ("gate.rs", "pub struct Gate;\nimpl Gate {}\n"),
+    ] {
+        assert_eq!(graph("core", &files(path, text)), [""; 0], "{path}: {text}");
     }
 }

@@ -8,13 +8,20 @@ pub struct Source {
     pub lines: Vec<String>,
     /// The same lines, with comments and the insides of strings and characters blanked out.
     pub code: Vec<String>,
+    /// Columns of the same lines, the insides of strings not counted.
+    pub widths: Vec<usize>,
 }
+
+/// Stands for a character of a string while columns are counted: no source holds it.
+const IN_STRING: char = '\0';
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Self {
         let lines = text.lines().map(str::to_owned).collect();
-        let code = blank(text).lines().map(str::to_owned).collect();
-        Self { path: path.into(), lines, code }
+        let code = blank(text, ' ').lines().map(str::to_owned).collect();
+        let columns = |line: &str| line.chars().filter(|c| *c != IN_STRING).count();
+        let widths = blank(text, IN_STRING).lines().map(columns).collect();
+        Self { path: path.into(), lines, code, widths }
     }
 
     /// `core` for `crates/core/...`; empty outside `crates`.
@@ -58,8 +65,9 @@ enum State {
     RawText(usize),
 }
 
-/// Blanks comments and the insides of strings and characters; keeps every line break.
-fn blank(text: &str) -> String {
+/// Blanks comments and the insides of strings, which become `in_string`, and characters; keeps every line
+/// break.
+fn blank(text: &str, in_string: char) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut state = State::Code;
@@ -70,7 +78,8 @@ fn blank(text: &str) -> String {
             // A delimiter belongs to the code on both of its sides.
             let quote = c == '"' && k + 1 == step;
             let keep = c == '\n' || (state == State::Code && next == State::Code && step == 1) || quote;
-            out.push(if keep { c } else { ' ' });
+            let blank = if matches!(state, State::Text | State::RawText(_)) { in_string } else { ' ' };
+            out.push(if keep { c } else { blank });
         }
         state = next;
         i += step;

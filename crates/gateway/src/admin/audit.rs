@@ -3,17 +3,14 @@
 use serde_json::{Value, json};
 
 use super::answer::{Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place};
-use super::schema::{a, list, maybe, object, whole_number};
+use super::call::Call;
+use super::route::{Param, Place};
+use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
 
 /// Records of one answer, if nobody says otherwise.
 const USUAL: usize = 100;
 /// Most records of one answer: some 200 kB.
 const MOST: usize = 1000;
-
-/// Largest whole number that every reader of JSON keeps exactly (RFC 8259, 6).
-const MOST_EXACT: u64 = (1 << 53) - 1;
 
 pub(super) const LIMIT: Param = Param {
     name: "limit",
@@ -30,11 +27,11 @@ pub(super) const BEFORE: Param = Param {
 };
 
 pub(super) fn get(call: &Call) -> Outcome {
-    // 5.0 is an integer too.
-    let number = |name| call.query(name).and_then(Value::as_f64).map(|number| number as u64);
-    let limit = number("limit").map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
-    let before = number("before").unwrap_or(u64::MAX);
-    let page = call.control.audit.page(before, limit);
+    let limit = call
+        .query_integer("limit")
+        .map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
+    let before = call.query_integer("before").unwrap_or(u64::MAX);
+    let page = call.store().audit().page(before, limit);
     let page = page.map_err(|e| Problem::internal(format!("the record of changes cannot be read: {e}")))?;
     let next = if page.len() == limit { page.last().map(|record| record["id"].clone()) } else { None };
     Ok(document(&json!({ "changes": page, "next": next })))

@@ -7,22 +7,22 @@ use tidegate_core::control::{Bounds, Change, Tunables};
 use tidegate_core::units::Rate;
 
 use super::answer::{Outcome, Problem, document};
-use super::dispatch::Call;
-use super::finite;
+use super::call::Call;
 use super::schema::{a, exactly, list, maybe, object, why};
+use crate::control::capacity::finite;
 use crate::control::driver::Control;
 use tidegate_settings::Role;
 
 /// `GET /v1/capacity`.
 pub(super) fn get(call: &Call) -> Outcome {
-    Ok(document(&show(&call.control)))
+    Ok(document(&show(call.control())))
 }
 
 /// `PUT /v1/capacity`.
 pub(super) fn put(call: &Call) -> Outcome {
     let rate = call.body["rate"].as_f64().and_then(Rate::per_second);
     let rate = rate.ok_or_else(|| Problem::bad_request("the rate is not a number"))?;
-    match call.control.set_capacity(rate, call.by()) {
+    match call.control().set_capacity(rate, call.by()) {
         Ok(()) => get(call),
         Err(why) => Err(Problem::conflict(why.to_string())),
     }
@@ -30,7 +30,7 @@ pub(super) fn put(call: &Call) -> Outcome {
 
 /// `POST /v1/capacity/rediscover`: accepted, for the finding takes its time.
 pub(super) fn rediscover(call: &Call) -> Outcome {
-    match call.control.rediscover(call.by()) {
+    match call.control().rediscover(call.by()) {
         Ok(()) => {
             let mut answer = get(call)?;
             *answer.status_mut() = StatusCode::ACCEPTED;
@@ -79,7 +79,7 @@ pub(super) fn schema() -> Value {
 }
 
 fn show(control: &Control) -> Value {
-    let live = control.shared.config.load();
+    let live = control.shared().config.load();
     let (settings, bounds) = (&live.settings, live.bounds());
     let capacity = control.capacity();
     let mut state = capacity.state();

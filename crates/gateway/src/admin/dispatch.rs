@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_LENGTH, HeaderName};
+use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -15,10 +15,11 @@ use serde_json::Value;
 
 use super::access::{self, Access, Rank};
 use super::answer::{Answer, Outcome, Problem, empty};
-use super::routes::{Handler, Named, Param, Place, ROUTES, Route};
+use super::call::{Api, Call};
+use super::route::{Handler, Named, Param, Place, Route};
+use super::routes::ROUTES;
 use super::schema;
-use crate::base::audit::By;
-use crate::control::driver::Control;
+use crate::http::hygiene::content_length;
 use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
@@ -26,65 +27,19 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Longest wait for one.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers that read a disk at once. Those who ask may leave and ask again: their number alone bounds nothing.
-static SLOW: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(4);
-
-/// A request, understood: all that a handler may look at.
-pub(super) struct Call {
-    pub control: Arc<Control>,
-    /// The token's name and the peer's address.
-    pub who: String,
-    /// The connection has reached its age: an answer without end is to end.
-    pub aged: Arc<AtomicBool>,
-    /// By the names in the template.
-    path: Vec<(&'static str, String)>,
-    /// As the table has them, typed and within bounds.
-    query: Vec<(&'static str, Value)>,
-    headers: HeaderMap,
-    /// As the table's schema has it; `Null` if it takes none.
-    pub body: Value,
-}
-
-impl Call {
-    /// Who asks, and why, if they say so.
-    pub fn by(&self) -> By<'_> {
-        By { who: &self.who, why: self.body["why"].as_str().unwrap_or_default() }
-    }
-
-    /// What stands in the path for `{name}`.
-    pub fn path(&self, name: &str) -> &str {
-        self.path.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
-    }
-
-    /// A query parameter, if it was given.
-    pub fn query(&self, name: &str) -> Option<&Value> {
-        self.query.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
-    }
-
-    /// Whether a field was given that is no text.
-    pub fn is_illegible(&self, name: &HeaderName) -> bool {
-        self.headers.get_all(name).iter().any(|value| value.to_str().is_err())
-    }
-
-    /// A field of the head as text, if it was given.
-    pub fn header(&self, name: HeaderName) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
-    }
-}
-
 /// Answers one request.
 pub(super) async fn answer(
-    control: &Arc<Control>,
+    api: &Arc<Api>,
     peer: SocketAddr,
     aged: Arc<AtomicBool>,
     request: Request<Incoming>,
 ) -> Answer {
     let (parts, body) = request.into_parts();
-    perform(control, peer, aged, &parts, body).await.unwrap_or_else(Answer::from)
+    perform(api, peer, aged, &parts, body).await.unwrap_or_else(Answer::from)
 }
 
 async fn perform(
-    control: &Arc<Control>,
+    api: &Arc<Api>,
     peer: SocketAddr,
     aged: Arc<AtomicBool>,
     parts: &request::Parts,
@@ -97,7 +52,7 @@ async fn perform(
     let rank = if is_open {
         Rank::Local
     } else {
-        let live = control.shared.config.load();
+        let live = api.control.shared().config.load();
         access::of_no_foreign_page(&live.settings.listen, parts)?;
         access::rank(&live.settings.listen, &parts.headers)?
     };
@@ -106,7 +61,7 @@ async fn perform(
     };
     access::may(rank, route.access)?;
     let call = Call {
-        control: control.clone(),
+        api: api.clone(),
         who: format!("{}@{peer}", rank.name()),
         aged,
         path: path.iter().map(|(name, value)| (*name, value.to_string())).collect(),
@@ -121,12 +76,11 @@ async fn perform(
     match route.handler {
         Handler::Quick(handle) => handle(&call),
         Handler::Slow(handle) => {
-            let place = SLOW.acquire().await.map_err(ended)?;
+            let place = api.slow.clone().acquire_owned().await.map_err(ended)?;
             apart(place, move || handle(&call)).await
         }
         Handler::Change(handle) => {
-            // Those behind it wait here, without a thread.
-            let place = control.next_change.clone().acquire_owned().await.map_err(ended)?;
+            let place = api.next_change.clone().acquire_owned().await.map_err(ended)?;
             apart(place, move || handle(&call)).await
         }
         Handler::Urgent(handle) => apart((), move || handle(&call)).await,
@@ -211,7 +165,7 @@ fn decoded(text: &str) -> Result<String, Problem> {
 
 /// The body, if it is what the table says; `Null` for none where none is needed.
 async fn read(needed: bool, schema: &Value, headers: &HeaderMap, body: Incoming) -> Result<Value, Problem> {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let announced = content_length(headers).map_err(|e| Problem::bad_request(e.to_string()))?;
     if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::answer::{Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place, Reply};
+use super::call::Call;
+use super::route::{Param, Place, Reply};
 use super::schema::{a, maybe, object};
 use crate::shared::policies::refusals::KEPT;
 
@@ -21,7 +21,7 @@ pub(super) const UNKNOWN: Reply =
     Reply::problem(http::StatusCode::NOT_FOUND, "The request is not among the last refused.");
 
 pub(super) fn get(call: &Call) -> Outcome {
-    let shared = &call.control.shared;
+    let shared = call.shared();
     match shared.policies.refusals.find(call.path("id")) {
         Some(refusal) => Ok(document(&refusal.json(&shared.config.load()))),
         None => {

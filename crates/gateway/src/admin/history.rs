@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::{self, Answer, Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place};
+use super::call::Call;
+use super::route::{Param, Place};
 use super::schema::{a, list as list_of, maybe, object};
 use crate::control::driver::Control;
 use crate::history::archive::{ARCHIVES, Series};
@@ -43,11 +43,11 @@ pub(super) const PARAMS: &[Param] = &[
 
 /// `GET /v1/history`.
 pub(super) fn get(call: &Call) -> Outcome {
-    let control = &*call.control;
+    let control = call.control();
     if !control.history().health().enabled {
         return Err(Problem::not_found("no history is kept: history.enabled is false"));
     }
-    let now = control.shared.clock.now().second();
+    let now = control.shared().clock.now().second();
     let accept = call.header(ACCEPT).unwrap_or_default();
     let query = PARAMS.iter().filter_map(|param| {
         let value = call.query(param.name)?.as_str()?;

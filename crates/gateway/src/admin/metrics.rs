@@ -1,24 +1,23 @@
-//! Figures for programs: Prometheus text and the state document. People get the same numbers.
+//! `GET /metrics`: all figures in Prometheus's text form.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-use serde_json::{Value, json};
 use tidegate_core::capacity::Phase;
+use tidegate_core::detect::{Judgement, Level};
 use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::Event;
 
-use crate::admin::finite;
-use crate::admin::{show_congestion, show_sessions};
+use super::sessions::{endings, tier_name};
 use crate::config::Config;
 use crate::control::driver::Control;
 use crate::shared::Shared;
-use crate::shared::coalesce::Coalescer;
-use crate::shared::figures::{ClassShown, Figures};
+use crate::shared::figures::Figures;
+use crate::shared::sessions::counted;
+use tidegate_settings::{Detector, Watched};
 
 /// Everything in Prometheus's text form (version 0.0.4). Times in seconds, work in cost units.
-pub fn prometheus(control: &Control) -> String {
+pub(super) fn prometheus(control: &Control) -> String {
     let figures = control.figures();
     let mut out = String::with_capacity(16 << 10);
     for event in Event::ALL {
@@ -28,7 +27,7 @@ pub fn prometheus(control: &Control) -> String {
             "# HELP tidegate_{name}_total {}\n# TYPE tidegate_{name}_total counter",
             event.help()
         );
-        let count = figures.total.event(*event) + of_dispatch(&control.shared, *event);
+        let count = figures.total.event(*event) + of_dispatch(control.shared(), *event);
         let _ = writeln!(out, "tidegate_{name}_total {count}");
     }
     extra_counters(&mut out, control, &figures);
@@ -36,15 +35,15 @@ pub fn prometheus(control: &Control) -> String {
     classes(&mut out, control, &figures);
     replicas(&mut out, control);
     tuners(&mut out, control);
-    control.shared.policies.ledger.prometheus(&mut out, label);
+    control.shared().policies.ledger.prometheus(&mut out, label);
     applications(&mut out, control);
-    show_sessions::prometheus(&mut out, &control.shared);
-    show_congestion::prometheus(&mut out, control);
+    sessions(&mut out, control.shared());
+    congestion(&mut out, control);
     out
 }
 
 fn applications(out: &mut String, control: &Control) {
-    let live = control.shared.config.load();
+    let live = control.shared().config.load();
     let name = "tidegate_application_verdicts_total";
     let _ = writeln!(out, "# HELP {name} What other applications said.\n# TYPE {name} counter");
     for one in &live.applications {
@@ -70,7 +69,7 @@ fn of_dispatch(shared: &Shared, event: Event) -> u64 {
 }
 
 fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
-    let shared = &control.shared;
+    let shared = control.shared();
     let mut counter = |name: &str, help: &str, value: u64| {
         let _ = writeln!(
             out,
@@ -107,7 +106,7 @@ fn extra_counters(out: &mut String, control: &Control, figures: &Figures) {
 }
 
 fn gauges(out: &mut String, control: &Control, f: &Figures) {
-    let connections = control.shared.connections.load(std::sync::atomic::Ordering::Relaxed);
+    let connections = control.shared().connections.load(Relaxed);
     let mut gauge = |name: &str, help: &str, value: f64| {
         let _ = writeln!(
             out,
@@ -119,7 +118,7 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
     gauge(
         "open_tunnels",
         "Upgraded connections open now.",
-        control.shared.upstream(|s| &s.tunnels_open) as f64,
+        control.shared().upstream(|s| &s.tunnels_open) as f64,
     );
     gauge("capacity", "Capacity in force, in cost units per second.", f.tunables.capacity.get());
     gauge(
@@ -173,12 +172,12 @@ fn gauges(out: &mut String, control: &Control, f: &Figures) {
 }
 
 /// As the text form writes it.
-pub(crate) fn number(value: f64) -> String {
+fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
 fn classes(out: &mut String, control: &Control, f: &Figures) {
-    let live = control.shared.config.load();
+    let live = control.shared().config.load();
     let known = || f.classes(&live).filter_map(|class| Some((class.facts, class.totals?)));
     let mut family = |name: &str, help: &str, get: &dyn Fn(&tidegate_core::measure::ClassTotals) -> u64| {
         let _ = writeln!(
@@ -249,7 +248,7 @@ fn histogram(out: &mut String, name: &str, class: &str, h: &Histogram) {
 }
 
 fn replicas(out: &mut String, control: &Control) {
-    let list = control.shared.replicas.list();
+    let list = control.shared().replicas.list();
     for (name, kind, help) in [
         ("replica_in_flight", "gauge", "Requests at the replica."),
         ("replica_requests_total", "counter", "Requests sent to the replica."),
@@ -270,7 +269,7 @@ fn replicas(out: &mut String, control: &Control) {
 }
 
 fn tuners(out: &mut String, control: &Control) {
-    let all = control.tuners.all();
+    let all = control.tuners().all();
     for (name, help) in [("runs", "Runs of the tuner."), ("errors", "Runs that failed and changed nothing.")]
     {
         let _ = writeln!(
@@ -285,79 +284,120 @@ fn tuners(out: &mut String, control: &Control) {
 }
 
 /// Escaped as the text form asks.
-pub(crate) fn label(text: &str) -> String {
+fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `GET /v1/state`: everything at a glance.
-pub fn state(control: &Control) -> Value {
-    let f = control.figures();
-    let live = control.shared.config.load();
-    let total = f.window.total();
-    let classes: Vec<Value> = f
-        .classes(&live)
-        .filter_map(|class| {
-            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
-            let now = f.window.class(*id);
-            Some(json!({
-                "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
-                "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
-                "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
-                "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
-                "queued": queued, "in_flight": in_flight,
-            }))
-        })
-        .collect();
-    let replicas: Vec<Value> = control
-        .shared
-        .replicas
-        .list()
-        .iter()
-        .map(|r| {
-            json!({
-                "address": r.authority(), "healthy": r.is_healthy(), "in_flight": r.in_flight(),
-                "requests": r.requests(), "errors": r.errors(),
-            })
-        })
-        .collect();
-    json!({
-        "at_ms": f.at.as_millis(),
-        "draining": control.shared.is_draining(),
-        "overloaded": f.is_overloaded,
-        "offered_per_s": total.offered_per_s,
-        "admitted_per_s": total.admitted_per_s,
-        "goodput_per_s": total.goodput_per_s,
-        "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
-        "capacity": {
-            "rate": finite(f.tunables.capacity), "outflow": finite(f.tunables.outflow),
-            "max_in_flight": f.tunables.max_in_flight, "estimator": live.settings.estimator(),
-            "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence,
-        },
-        "room": {
-            "waiting": f.room.waiting, "promised": f.room.promised.units(),
-            "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
-            "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
-        },
-        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued, "held": f.gate.held },
-        "connections": control.shared.connections.load(std::sync::atomic::Ordering::Relaxed),
-        "classes": classes,
-        "replicas": replicas,
-        "detectors": show_congestion::detectors(&control.congestion(), &control.board, f.at),
-        "rules": show_congestion::rules(&control.congestion()),
-        "enforced": control.shared.policies.ledger.json(),
-        "multicast": multicast(&control.shared.coalescer),
-        "sessions": show_sessions::state(&control.shared),
-    })
+/// Nothing where sessions are not counted.
+fn sessions(out: &mut String, shared: &Shared) {
+    let Some(table) = counted(shared) else { return };
+    let (live, s) = (shared.config.load(), table.state());
+    let mut one = |name: &str, kind: &str, help: &str, value: f64| {
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}\ntidegate_{name} {}",
+            number(value)
+        );
+    };
+    one("sessions", "gauge", "Admitted sessions open now.", s.count.open as f64);
+    one(
+        "sessions_known",
+        "gauge",
+        "Sessions kept in memory, those ended early among them.",
+        s.entries as f64,
+    );
+    one("sessions_begun_total", "counter", "Sessions admitted.", s.count.begun as f64);
+    let help = "Sessions taken in by a pass that this process did not know.";
+    one("sessions_readmitted_total", "counter", help, s.readmitted as f64);
+    one("sessions_freed_per_second", "gauge", "Places that become free, as learned.", s.per_s);
+    let help = "1 while no place is given because requests of sessions wait at the gate.";
+    one("sessions_held", "gauge", help, f64::from(u8::from(s.is_held)));
+    one(
+        "session_correction",
+        "gauge",
+        "What the gate's queue makes of the learned number of places.",
+        s.correction,
+    );
+    if let Some(length) = s.length_s {
+        one("session_length_seconds", "gauge", "How long a place is held, as learned.", length);
+    }
+    if let Some(work) = s.work {
+        one("session_work", "gauge", "Work of a whole session in cost units, as learned.", work);
+    }
+    let name = "tidegate_sessions_ended_total";
+    let _ = writeln!(out, "# HELP {name} Sessions that ended, by what ended them.\n# TYPE {name} counter");
+    for (how, n) in endings(&s) {
+        let _ = writeln!(out, "{name}{{how=\"{how}\"}} {n}");
+    }
+    for (name, help) in [
+        ("tidegate_session_places_taken", "Places taken, by whose they are."),
+        ("tidegate_session_places", "Places there are; +Inf: no bound."),
+    ] {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for pool in &s.pools {
+            let value = match name.ends_with("taken") {
+                true => f64::from(pool.open),
+                false => pool.cap.map_or(f64::INFINITY, f64::from),
+            };
+            let _ =
+                writeln!(out, "{name}{{tier=\"{}\"}} {}", label(tier_name(&live, pool.tier)), number(value));
+        }
+    }
 }
 
-fn multicast(m: &Coalescer) -> Value {
-    let (urls, bytes) = m.size();
-    json!({
-        "urls": urls, "bytes": bytes, "upstream": m.upstream.load(Relaxed),
-        "shared": m.shared.load(Relaxed), "alone": m.alone.load(Relaxed),
-    })
+fn has_source(detector: &Detector) -> bool {
+    matches!(detector.kind, Watched::Host | Watched::Signal)
 }
 
-fn ms(time: Option<Duration>) -> Option<f64> {
-    time.map(|t| t.as_secs_f64() * 1000.0)
+fn congestion(out: &mut String, control: &Control) {
+    let (readings, congestion) = (control.congestion().readings(), control.congestion().lock());
+    let name = "tidegate_detector_level";
+    let _ = writeln!(out, "# HELP {name} 1 for the detector's level.\n# TYPE {name} gauge");
+    for (detector, verdict, _) in congestion.detectors() {
+        for level in Level::ALL {
+            let (is, detector) = (u8::from(level == verdict.level), label(&detector.name));
+            let _ = writeln!(out, "{name}{{detector=\"{detector}\",level=\"{}\"}} {is}", level.name());
+        }
+    }
+    type Of = fn(&Judgement) -> Option<f64>;
+    let gauges: [(&str, &str, Of); 3] = [
+        ("figure", "The detector's figure, in its own unit; absent: unknown.", |v| v.figure),
+        ("fraction", "The figure as a share of what is red, from 0 to 1; absent: unknown.", |v| v.fraction),
+        ("red", "From this figure on the level is red; absent: not learned yet.", |v| v.red),
+    ];
+    for (name, help, of) in gauges {
+        let name = format!("tidegate_detector_{name}");
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (detector, verdict, _) in congestion.detectors() {
+            if let Some(value) = of(&verdict) {
+                let _ = writeln!(out, "{name}{{detector=\"{}\"}} {}", label(&detector.name), number(value));
+            }
+        }
+    }
+    let name = "tidegate_detector_checks_total";
+    let _ = writeln!(out, "# HELP {name} How often the criterion was checked.\n# TYPE {name} counter");
+    for (detector, _, checks) in congestion.detectors() {
+        let _ = writeln!(out, "{name}{{detector=\"{}\"}} {checks}", label(&detector.name));
+    }
+    let name = "tidegate_detector_source_failures_total";
+    let _ = writeln!(out, "# HELP {name} How often the source could not be read.\n# TYPE {name} counter");
+    for (detector, ..) in congestion.detectors().filter(|(detector, ..)| has_source(detector)) {
+        let failures = readings.failures(&detector.name);
+        let _ = writeln!(out, "{name}{{detector=\"{}\"}} {failures}", label(&detector.name));
+    }
+    for (name, kind, help) in [
+        ("tidegate_rule_in_force", "gauge", "1 while the rule is in force."),
+        ("tidegate_rule_shadow", "gauge", "1 if the rule is in shadow: decided and counted only."),
+        ("tidegate_rule_times_total", "counter", "How often the rule came in force."),
+    ] {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (rule, standing) in congestion.rules() {
+            let value = match name {
+                "tidegate_rule_in_force" => u64::from(standing.in_force),
+                "tidegate_rule_shadow" => u64::from(rule.policy.is_shadow),
+                _ => standing.times,
+            };
+            let _ = writeln!(out, "{name}{{rule=\"{}\"}} {value}", label(&rule.name));
+        }
+    }
 }

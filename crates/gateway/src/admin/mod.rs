@@ -16,33 +16,35 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tidegate_core::units::Rate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::control::driver::Control;
-
-pub mod metrics;
-pub mod show_congestion;
-pub mod show_sessions;
+use crate::shared::{Drain, reached};
 
 mod access;
 mod answer;
-mod dispatch;
-mod routes;
+mod call;
+mod listeners;
+mod route;
 mod schema;
 
 mod audit;
 mod capacity;
-pub(crate) mod events;
 mod explain;
 mod history;
-mod openapi;
+mod metrics;
 mod sessions;
 mod signals;
 mod state;
 mod tunables;
 mod tuners;
+
+mod dispatch;
+mod openapi;
+mod routes;
+
+use call::Api;
 
 /// Connections at once: people, a scraper, a peer; far below what could hurt the control thread.
 const MAX_CONNECTIONS: usize = 64;
@@ -60,6 +62,8 @@ pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut o
         Ok(listener) => listener,
         Err(e) => return tracing::error!(error = %e, "no admin API"),
     };
+    let api = Arc::new(Api::new(control));
+    tokio::spawn(tell_listeners(api.clone()));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
@@ -67,9 +71,9 @@ pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut o
             _ = over.changed() => break,
         };
         let Some((place, stream, peer)) = accepted else { continue };
-        let (control, over) = (control.clone(), over.clone());
+        let (api, over) = (api.clone(), over.clone());
         tokio::spawn(async move {
-            converse(control, stream, peer, over).await;
+            converse(api, stream, peer, over).await;
             drop(place);
         });
     }
@@ -77,6 +81,21 @@ pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut o
     // Once all places are free, nobody is left. Whoever does not take his answer is not waited for.
     let all = places.acquire_many(MAX_CONNECTIONS as u32);
     let _ = tokio::time::timeout(LAST_ANSWER_AT_THE_END, all).await;
+}
+
+/// Sends every second's state to those who listen, until the gate drains.
+async fn tell_listeners(api: Arc<Api>) {
+    let mut figures = api.control.watch_figures();
+    let mut drain = api.control.shared().drain.subscribe();
+    loop {
+        tokio::select! {
+            changed = figures.changed() => match changed {
+                Ok(()) => api.listeners.publish(|| state::document_of(&api.control)),
+                Err(_) => return,
+            },
+            () = reached(&mut drain, Drain::Accepting) => return api.listeners.close(),
+        }
+    }
 }
 
 /// The next connection, once there is a place for it.
@@ -96,13 +115,13 @@ async fn accept(
 }
 
 /// One connection.
-async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
+async fn converse(api: Arc<Api>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
     // Answers are small and each is waited for.
     let _ = stream.set_nodelay(true);
     let aged = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
-        let (control, aged) = (control.clone(), aged.clone());
-        async move { Ok::<_, Infallible>(dispatch::answer(&control, peer, aged, request).await) }
+        let (api, aged) = (api.clone(), aged.clone());
+        async move { Ok::<_, Infallible>(dispatch::answer(&api, peer, aged, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
@@ -124,9 +143,4 @@ async fn converse(control: Arc<Control>, stream: TcpStream, peer: SocketAddr, mu
     if let Err(e) = ended {
         tracing::debug!(error = %e, "admin connection ended");
     }
-}
-
-/// "Unlimited" is `null` in JSON.
-pub(crate) fn finite(rate: Rate) -> serde_json::Value {
-    if rate < Rate::MAX { serde_json::json!(rate.get()) } else { serde_json::Value::Null }
 }

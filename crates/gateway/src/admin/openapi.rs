@@ -1,36 +1,19 @@
-//! `GET /v1/openapi.json`: the table of routes as an OpenAPI 3.1 document.
+//! The table of routes as an OpenAPI 3.1 document.
 
-use std::sync::LazyLock;
-
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::access::Access;
-use super::answer::{Outcome, whole};
-use super::dispatch::Call;
-use super::routes::{Param, Place, ROUTES, Reply, Route};
+use super::route::{Param, Place, Reply, Route};
 use super::schema::{a, list, maybe, object};
 
-/// Made once: nothing in it changes while the process lives.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(format!("{:#}\n", document())));
-
-pub(super) fn get(_: &Call) -> Outcome {
-    Ok(whole("application/json", DOCUMENT.clone()))
-}
-
-/// What is said of the document itself.
+/// Of the document itself.
 pub(super) fn schema() -> Value {
     object(&[("openapi", a("string", "The version of the form.")), ("paths", a("object", "Every route."))])
 }
 
-/// A problem (RFC 9457); in the document there is one of it.
-pub(super) fn problem() -> Value {
-    json!({ "$ref": "#/components/schemas/Problem" })
-}
-
-fn document() -> Value {
+pub(super) fn document(routes: &[Route]) -> Value {
     let mut paths = Map::<String, Value>::new();
-    for route in ROUTES {
+    for route in routes {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.verb.name().to_lowercase()] = operation(route);
     }
@@ -141,24 +124,4 @@ fn operation_id(route: &Route) -> String {
     let words = route.path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty() && *word != "v1");
     let words: Vec<&str> = words.collect();
     format!("{}_{}", route.verb.name().to_lowercase(), words.join("_"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_document_names_every_route_and_every_answer_is_described() {
-        let document: Value = serde_json::from_slice(&DOCUMENT).unwrap();
-        assert_eq!(document["openapi"], "3.1.0");
-        let mut ids = std::collections::HashSet::new();
-        for route in ROUTES {
-            let operation = &document["paths"][route.path][route.verb.name().to_lowercase()];
-            assert_eq!(operation["summary"], route.summary, "{} {}", route.verb.name(), route.path);
-            assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
-            let replies = operation["responses"].as_object().unwrap();
-            assert!(replies.values().all(|reply| reply["description"].is_string()), "{replies:?}");
-            assert!(replies.keys().any(|status| status.starts_with('2')), "{replies:?}");
-        }
-    }
 }

@@ -1,195 +1,16 @@
-//! The table of routes, from which come the dispatch, `405` with `Allow`, `OPTIONS`, who may, and `/v1/openapi.json`. A
-//! route is one entry here and one function.
+//! The table of routes. The dispatch, `405` with `Allow`, `OPTIONS`, access control and `/v1/openapi.json` all follow from it:
+//! a route is one entry here and one handler.
 
-use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use bytes::Bytes;
 use http::StatusCode;
-use percent_encoding::percent_decode_str;
-use serde_json::Value;
 
-use super::access::Access::{self, Open, Read, Write};
-use super::answer::Outcome;
-use super::dispatch::Call;
-use super::{
-    audit, capacity, events, explain, history, openapi, schema, sessions, signals, state, tunables, tuners,
-};
-
-/// A method of the API (`http::Method` cannot stand in a constant table).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Verb {
-    Get,
-    Put,
-    Post,
-    Patch,
-    Delete,
-}
-
-impl Verb {
-    /// As on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Put => "PUT",
-            Self::Post => "POST",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
-}
-
-/// Makes a schema: a function, for a `Value` cannot stand in a constant table.
-pub(super) type Schema = fn() -> Value;
-
-/// What the names of a template stand for.
-pub(super) type Named<'p> = Vec<(&'static str, Cow<'p, str>)>;
-
-/// A handler.
-#[derive(Clone, Copy)]
-pub(super) enum Handler {
-    /// Runs on the control thread, between two ticks: well below a millisecond.
-    Quick(fn(&Call) -> Outcome),
-    /// Runs on a thread of its own: whatever reads a disk.
-    Slow(fn(&Call) -> Outcome),
-    /// The same for what is recorded on a disk, one after another.
-    Change(fn(&Call) -> Outcome),
-    /// The same for what waits for no other.
-    Urgent(fn(&Call) -> Outcome),
-}
-
-/// Where a parameter stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// `{name}` in the path.
-    Path,
-    /// After the `?`.
-    Query,
-    /// A field of the head.
-    Header,
-}
-
-/// A parameter; those of the query and the head may be left out.
-pub(super) struct Param {
-    pub name: &'static str,
-    pub place: Place,
-    pub about: &'static str,
-    pub schema: Schema,
-}
-
-/// One answer that a route gives, beside those that follow from the rest of its entry (400, 401, 403, 408, 413).
-pub(super) struct Reply {
-    pub status: StatusCode,
-    pub about: &'static str,
-    /// Media type and schema.
-    pub content: Option<(&'static str, Schema)>,
-}
-
-impl Reply {
-    /// A document.
-    pub const fn json(status: StatusCode, about: &'static str, schema: Schema) -> Self {
-        Self { status, about, content: Some(("application/json", schema)) }
-    }
-
-    /// A text of this type.
-    pub const fn text(status: StatusCode, about: &'static str, media: &'static str) -> Self {
-        Self { status, about, content: Some((media, words)) }
-    }
-
-    /// A problem.
-    pub const fn problem(status: StatusCode, about: &'static str) -> Self {
-        Self { status, about, content: Some(("application/problem+json", openapi::problem)) }
-    }
-}
-
-fn words() -> Value {
-    serde_json::json!({ "type": "string" })
-}
-
-/// One method on one path.
-pub(super) struct Route {
-    pub verb: Verb,
-    /// With `{name}` for a segment that may be anything.
-    pub path: &'static str,
-    pub access: Access,
-    pub summary: &'static str,
-    pub params: &'static [Param],
-    /// Whether there must be a body, and what it has to be; `None`: it takes none.
-    pub body: Option<(bool, Schema)>,
-    pub replies: &'static [Reply],
-    pub handler: Handler,
-}
-
-impl Route {
-    const fn new(
-        verb: Verb,
-        path: &'static str,
-        access: Access,
-        summary: &'static str,
-        handler: fn(&Call) -> Outcome,
-    ) -> Self {
-        let handler = Handler::Quick(handler);
-        Self { verb, path, access, summary, params: &[], body: None, replies: &[], handler }
-    }
-
-    const fn params(self, params: &'static [Param]) -> Self {
-        Self { params, ..self }
-    }
-
-    /// It reads a disk.
-    const fn slow(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Slow(handler),
-            other => other,
-        };
-        Self { handler, ..self }
-    }
-
-    /// It changes something, and waits for the disk that it is recorded on. One at a time.
-    const fn change(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Change(handler),
-            other => other,
-        };
-        Self { handler, ..self }
-    }
-
-    /// As [`Route::change`], but behind nobody.
-    const fn urgent(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Urgent(handler),
-            other => other,
-        };
-        Self { handler, ..self }
-    }
-
-    const fn body(self, schema: Schema) -> Self {
-        Self { body: Some((true, schema)), ..self }
-    }
-
-    /// A body may say why.
-    const fn why(self) -> Self {
-        Self { body: Some((false, schema::reason)), ..self }
-    }
-
-    const fn replies(self, replies: &'static [Reply]) -> Self {
-        Self { replies, ..self }
-    }
-
-    /// What the template's names stand for, if `path` is of this form.
-    pub fn matches<'p>(&self, path: &'p str) -> Option<Named<'p>> {
-        let (mut names, mut segments) = (Vec::new(), path.split('/'));
-        for wanted in self.path.split('/') {
-            let segment = segments.next()?;
-            match wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-                Some(name) if !segment.is_empty() => {
-                    names.push((name, percent_decode_str(segment).decode_utf8().ok()?));
-                }
-                None if wanted == segment => {}
-                _ => return None,
-            }
-        }
-        segments.next().is_none().then_some(names)
-    }
-}
+use super::access::Access::{Open, Read, Write};
+use super::answer::{Outcome, whole};
+use super::call::Call;
+use super::route::{Reply, Route, Verb};
+use super::{audit, capacity, explain, history, openapi, sessions, signals, state, tunables, tuners};
 
 const OK: StatusCode = StatusCode::OK;
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -204,11 +25,8 @@ pub(super) static ROUTES: &[Route] = &[
     ]),
     Route::new(Verb::Get, "/metrics", Read, "All figures, for Prometheus", state::metrics)
         .replies(&[Reply::text(OK, "Text format 0.0.4.", state::PROMETHEUS)]),
-    Route::new(Verb::Get, "/v1/openapi.json", Read, "This document", openapi::get).replies(&[Reply::json(
-        OK,
-        "OpenAPI 3.1.",
-        openapi::schema,
-    )]),
+    Route::new(Verb::Get, "/v1/openapi.json", Read, "This document", openapi_document)
+        .replies(&[Reply::json(OK, "OpenAPI 3.1.", openapi::schema)]),
     Route::new(Verb::Get, "/v1/state", Read, "Everything at a glance, of the last second", state::state)
         .replies(&[Reply::json(OK, "The state.", state::schema)]),
     Route::new(Verb::Get, "/v1/capacity", Read, "The capacity, and how it was found", capacity::get)
@@ -343,10 +161,10 @@ pub(super) static ROUTES: &[Route] = &[
             Reply::json(OK, "A page of changes.", audit::schema),
             Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "The record cannot be read."),
         ]),
-    Route::new(Verb::Get, "/v1/events", Read, "The state of every second, as it passes", events::get)
-        .params(&[events::EVERY])
+    Route::new(Verb::Get, "/v1/events", Read, "The state of every second, as it passes", state::events)
+        .params(&[state::EVERY])
         .replies(&[
-            Reply::text(OK, "Server-sent events named `state`; `end` before a drain.", events::STREAM),
+            Reply::text(OK, "Server-sent events named `state`; `end` before a drain.", state::EVENT_STREAM),
             Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "Too many listen, or the gate drains."),
         ]),
     Route::new(Verb::Post, "/v1/reload", Write, "Reads the configuration again, as SIGHUP", state::reload)
@@ -363,10 +181,72 @@ pub(super) static ROUTES: &[Route] = &[
         .urgent()
         .why()
         .replies(&[Reply::json(OK, "It has begun.", state::draining)]),
-    Route::new(Verb::Post, "/v1/feedback", Write, "What a tokencheck process has seen", state::feedback)
+    Route::new(Verb::Post, "/v1/feedback", Write, "What a tokencheck process has seen", state::take_feedback)
         .body(state::report)
         .replies(&[Reply::json(OK, "What to go by.", state::orders)]),
 ];
 
+/// `GET /v1/openapi.json`. Made once: nothing in it changes while the process lives.
+fn openapi_document(_: &Call) -> Outcome {
+    static DOCUMENT: LazyLock<Bytes> =
+        LazyLock::new(|| Bytes::from(format!("{:#}\n", openapi::document(ROUTES))));
+    Ok(whole("application/json", DOCUMENT.clone()))
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::admin::route::{Handler, Place};
+
+    #[test]
+    fn every_route_stands_once_and_is_described() {
+        let mut seen = HashSet::new();
+        for route in ROUTES {
+            assert!(seen.insert((route.verb, route.path)), "{} {} twice", route.verb.name(), route.path);
+            assert!(
+                !route.summary.is_empty() && !route.replies.is_empty(),
+                "{} {}",
+                route.verb.name(),
+                route.path
+            );
+            assert!(route.path.starts_with('/') && !route.path.ends_with('/'), "{}", route.path);
+            let is_safe = route.verb == Verb::Get;
+            assert_eq!(
+                is_safe,
+                route.access != Write,
+                "{} {}: a read-only token reads",
+                route.verb.name(),
+                route.path
+            );
+            // What is recorded waits for a disk.
+            let is_recorded = route.access == Write && route.path != "/v1/feedback";
+            let is_apart = matches!(route.handler, Handler::Change(_) | Handler::Urgent(_));
+            assert_eq!(is_recorded, is_apart, "{} {}", route.verb.name(), route.path);
+            for param in route.params.iter().filter(|param| param.place == Place::Path) {
+                assert!(
+                    route.path.contains(&format!("{{{}}}", param.name)),
+                    "{}: {}",
+                    route.path,
+                    param.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_names_every_route_and_every_answer_is_described() {
+        let document = openapi::document(ROUTES);
+        assert_eq!(document["openapi"], "3.1.0");
+        let mut ids = HashSet::new();
+        for route in ROUTES {
+            let operation = &document["paths"][route.path][route.verb.name().to_lowercase()];
+            assert_eq!(operation["summary"], route.summary, "{} {}", route.verb.name(), route.path);
+            assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
+            let replies = operation["responses"].as_object().unwrap();
+            assert!(replies.values().all(|reply| reply["description"].is_string()), "{replies:?}");
+            assert!(replies.keys().any(|status| status.starts_with('2')), "{replies:?}");
+        }
+    }
+}

@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 
 use tidegate_settings::did_you_mean;
 
+/// Largest whole number that every reader of JSON keeps exactly (RFC 8259, 6).
+pub(super) const MOST_EXACT: u64 = (1 << 53) - 1;
+
 /// An object whose fields are all there; others may be added in later versions.
 pub(super) fn object(fields: &[(&str, Value)]) -> Value {
     let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
@@ -53,6 +56,11 @@ pub(super) fn why() -> Value {
 /// A body that only says why; it may be left out.
 pub(super) fn reason() -> Value {
     exactly(&[("why", why())], &[])
+}
+
+/// A problem (RFC 9457): the document describes it once, among its components.
+pub(super) fn problem() -> Value {
+    json!({ "$ref": "#/components/schemas/Problem" })
 }
 
 /// Points out what in `value`, found at `at`, is not as `schema` has it.

@@ -2,22 +2,23 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate_core::session::{Ender, Sessions};
+use tidegate_core::policies::TierId;
+use tidegate_core::session::{Ender, SessionLine, Sessions, SessionsState};
 
 use super::answer::{Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place, Reply};
-use super::schema::{a, list, maybe, object, whole_number};
-use crate::admin::show_sessions;
+use super::call::Call;
+use super::route::{Param, Place, Reply};
+use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
 use crate::base::audit::Entry;
-use crate::shared::sessions;
+use crate::config::Config;
+use crate::shared::Shared;
+use crate::shared::sessions::{self, written};
+use tidegate_settings::DEFAULT;
 
 /// Sessions of one answer, if nobody says otherwise.
 const USUAL: usize = 100;
 /// Most sessions of one answer: some 150 kB.
 const MOST: usize = 1000;
-/// Largest whole number that every reader of JSON keeps exactly (RFC 8259, 6).
-const MOST_EXACT: u64 = (1 << 53) - 1;
 
 pub(super) const LIMIT: Param = Param {
     name: "limit",
@@ -49,27 +50,26 @@ pub(super) const UNKNOWN: Reply =
     Reply::problem(StatusCode::NOT_FOUND, "There is no open session of this key.");
 
 fn counted(call: &Call) -> Result<&Sessions, Problem> {
-    sessions::counted(&call.control.shared).ok_or_else(|| {
+    sessions::counted(call.shared()).ok_or_else(|| {
         Problem::conflict("sessions are not counted here: room.unit = \"session\" has them counted, by the gate or tokencheck")
     })
 }
 
 pub(super) fn get(call: &Call) -> Outcome {
     let table = counted(call)?;
-    let shared = &call.control.shared;
-    // 5.0 is an integer too.
-    let number = |name| call.query(name).and_then(Value::as_f64).map(|number| number as u64);
-    let limit = number("limit").map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
-    let page = table.list(number("after").unwrap_or_default(), limit);
+    let shared = call.shared();
+    let limit = call
+        .query_integer("limit")
+        .map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
+    let page = table.list(call.query_integer("after").unwrap_or_default(), limit);
     let live = shared.config.load();
-    let lines: Vec<Value> = page.sessions.iter().map(|line| show_sessions::line(&live, line)).collect();
-    Ok(document(&json!({ "state": show_sessions::state(shared), "sessions": lines, "next": page.next })))
+    let lines: Vec<Value> = page.sessions.iter().map(|line| line_of(&live, line)).collect();
+    Ok(document(&json!({ "state": state(shared), "sessions": lines, "next": page.next })))
 }
 
 pub(super) fn delete(call: &Call) -> Outcome {
     let table = counted(call)?;
-    let (control, text) = (&call.control, call.path("key"));
-    let now = control.shared.clock.now();
+    let (now, text) = (call.shared().clock.now(), call.path("key"));
     let is_ended = sessions::read(text).is_some_and(|key| table.end(key, Ender::Operator, now));
     if !is_ended {
         let detail = format!("there is no open session {}", tidegate_settings::tree::quoted(text));
@@ -77,18 +77,61 @@ pub(super) fn delete(call: &Call) -> Outcome {
     }
     let key = Some(format!("session.{}", text.to_ascii_lowercase()));
     let entry = Entry { action: "end-session", key, old: json!("open"), new: json!("ended") };
-    control.audit.record(call.by(), &[entry], now);
+    call.record(entry, now);
     Ok(document(&json!({ "ended": 1 })))
 }
 
 pub(super) fn delete_all(call: &Call) -> Outcome {
     let table = counted(call)?;
-    let control = &call.control;
-    let now = control.shared.clock.now();
+    let now = call.shared().clock.now();
     let n = table.end_all(now);
     let entry = Entry { action: "end-sessions", key: None, old: json!(n), new: json!(0) };
-    control.audit.record(call.by(), &[entry], now);
+    call.record(entry, now);
     Ok(document(&json!({ "ended": n })))
+}
+
+/// A service level's name; `default`: everybody's.
+pub(super) fn tier_name(live: &Config, tier: TierId) -> &str {
+    live.tiers.get(tier).map_or(DEFAULT, |tier| &*tier.name)
+}
+
+/// Everything; null: sessions are not counted here.
+pub(super) fn state(shared: &Shared) -> Value {
+    let Some(table) = sessions::counted(shared) else { return Value::Null };
+    let (live, s) = (shared.config.load(), table.state());
+    let pools: Vec<Value> = s
+        .pools
+        .iter()
+        .map(|pool| json!({ "tier": tier_name(&live, pool.tier), "open": pool.open, "places": pool.cap }))
+        .collect();
+    let ended: serde_json::Map<String, Value> =
+        endings(&s).into_iter().map(|(how, n)| (how.to_owned(), n.into())).collect();
+    json!({
+        "open": s.count.open, "begun": s.count.begun, "readmitted": s.readmitted, "refused": s.refused,
+        "ended": ended, "pools": pools, "entries": s.entries, "free_per_s": s.per_s,
+        "length_s": s.length_s, "work": s.work, "held": s.is_held, "correction": s.correction,
+    })
+}
+
+/// One session, for operators.
+fn line_of(live: &Config, line: &SessionLine) -> Value {
+    json!({
+        "key": written(line.key), "tier": tier_name(live, line.tier),
+        "begun_ms": line.begun.as_millis(), "last_ms": line.last.as_millis(), "requests": line.requests,
+        "under_way": line.under_way,
+    })
+}
+
+pub(super) fn endings(s: &SessionsState) -> [(&'static str, u64); 6] {
+    let e = &s.ended;
+    [
+        ("idle", e.idle),
+        ("age", e.age),
+        ("origin", e.origin),
+        ("operator", e.operator),
+        ("left", e.left),
+        ("void", e.void),
+    ]
 }
 
 /// Of both.
@@ -107,14 +150,14 @@ pub(super) fn schema() -> Value {
         ("under_way", a("integer", "How many of them are under way, open tunnels among them.")),
     ]);
     object(&[
-        ("state", state()),
+        ("state", schema_of_state()),
         ("sessions", list(line, "A page of those open, in no order that means anything.")),
         ("next", maybe("integer", "`after` of the next page; null: there is none.")),
     ])
 }
 
-/// All sessions in figures.
-pub(super) fn state() -> Value {
+/// Of [`state`].
+pub(super) fn schema_of_state() -> Value {
     let pool = object(&[
         ("tier", a("string", "Whose places; `default`: everybody's.")),
         ("open", a("integer", "Places taken.")),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::answer::{Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place, Reply};
+use super::call::Call;
+use super::route::{Param, Place, Reply};
 use super::schema::{a, exactly, object, why};
 use crate::base::audit::Entry;
 use crate::control::congestion::look::as_figure;
@@ -48,7 +48,7 @@ pub(super) fn delete(call: &Call) -> Outcome {
 }
 
 fn find(call: &Call) -> Result<Detector, Problem> {
-    let (live, name) = (call.control.shared.config.load(), call.path("name"));
+    let (live, name) = (call.shared().config.load(), call.path("name"));
     let signals = || live.plan.detectors.iter().filter(|detector| detector.kind == Watched::Signal);
     signals().find(|detector| detector.name == name).cloned().ok_or_else(|| {
         let hint = did_you_mean(name, signals().map(|detector| detector.name.as_str()));
@@ -67,17 +67,17 @@ fn beyond(detector: &Detector, value: f64) -> [bool; 2] {
 
 /// Only what crosses a threshold goes on record: a figure that moves all the time would fill it.
 fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outcome {
-    let (control, name) = (&call.control, detector.name.as_str());
-    let now = control.shared.clock.now();
+    let (readings, name) = (call.control().congestion().readings(), detector.name.as_str());
+    let now = call.shared().clock.now();
     let holds = |reading: tidegate_core::detect::Reading| now.since(reading.at) < reading.good_for;
-    let before = control.board.reading(name).filter(|reading| holds(*reading)).map(|reading| reading.value);
-    control.board.say(name, value, now, good_for);
+    let before = readings.reading(name).filter(|reading| holds(*reading)).map(|reading| reading.value);
+    readings.say(name, value, now, good_for);
     let after = (!good_for.is_zero()).then_some(value);
     let news = |value: Option<f64>| value.map(|value| beyond(detector, value));
     if news(before) != news(after) {
         let key = Some(format!("signal.{name}"));
         let entry = Entry { action: "signal", key, old: json!(before), new: json!(after) };
-        control.audit.record(call.by(), &[entry], now);
+        call.record(entry, now);
     }
     Ok(document(&json!({ "name": name, "value": after, "good_for_s": good_for.as_secs_f64() })))
 }

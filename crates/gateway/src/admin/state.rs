@@ -1,13 +1,29 @@
 //! Health, figures, and what ends or renews the process's work.
 
-use serde_json::{Value, json};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use super::answer::{Outcome, Problem, document, text, whole};
-use super::dispatch::Call;
-use super::schema::{a, list, maybe, object};
+use serde_json::{Value, json};
+use tidegate_core::detect::Judgement;
+use tidegate_core::rules::{RuleConfig, RuleState, Truth};
+use tidegate_core::units::Timestamp;
+
+use super::answer::{Outcome, Problem, document, stream, text, whole};
+use super::call::Call;
+use super::listeners::{MAX_LISTENERS, event};
+use super::metrics;
+use super::route::{Param, Place};
+use super::schema::{a, list, maybe, object, whole_number};
 use super::sessions;
-use crate::admin::metrics;
-use tidegate_settings::Change;
+use crate::control::capacity::finite;
+use crate::control::congestion::Congestion;
+use crate::control::congestion::readings::Readings;
+use crate::control::driver::Control;
+use crate::control::feedback;
+use crate::shared::coalesce::Coalescer;
+use crate::shared::figures::ClassShown;
+use tidegate_settings::kind::Named as _;
+use tidegate_settings::{Change, Detector, Watched};
 
 /// Prometheus's media type.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -17,7 +33,7 @@ pub(super) fn healthz(_: &Call) -> Outcome {
 }
 
 pub(super) fn readyz(call: &Call) -> Outcome {
-    let shared = &call.control.shared;
+    let shared = call.shared();
     if shared.is_draining() {
         Err(Problem::unavailable("draining"))
     } else if !shared.has_somewhere_to_go(&shared.config.load().settings.role) {
@@ -28,11 +44,148 @@ pub(super) fn readyz(call: &Call) -> Outcome {
 }
 
 pub(super) fn metrics(call: &Call) -> Outcome {
-    Ok(whole(PROMETHEUS, metrics::prometheus(&call.control)))
+    Ok(whole(PROMETHEUS, metrics::prometheus(call.control())))
 }
 
 pub(super) fn state(call: &Call) -> Outcome {
-    Ok(document(&metrics::state(&call.control)))
+    Ok(document(&document_of(call.control())))
+}
+
+pub(super) const EVERY: Param = Param {
+    name: "every",
+    place: Place::Query,
+    about: "Seconds between two events; 1 if not given.",
+    schema: || whole_number(1, 3600, "Seconds."),
+};
+
+/// The media type of the events.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+pub(super) fn events(call: &Call) -> Outcome {
+    if call.shared().is_draining() {
+        return Err(Problem::unavailable("draining"));
+    }
+    let every = call.query_integer("every").map_or(1, |every| every as u32).max(1);
+    let now = event(&document_of(call.control()));
+    let parts = call.api.listeners.listen(every, call.aged.clone(), now);
+    let parts = parts.ok_or_else(|| Problem::unavailable(format!("{MAX_LISTENERS} listen already")))?;
+    Ok(stream(EVENT_STREAM, parts))
+}
+
+/// Everything at a glance.
+pub(super) fn document_of(control: &Control) -> Value {
+    let f = control.figures();
+    let live = control.shared().config.load();
+    let total = f.window.total();
+    let congestion = control.congestion().lock();
+    let classes: Vec<Value> = f
+        .classes(&live)
+        .filter_map(|class| {
+            let (ClassShown { id, facts, queued, in_flight, .. }, counts) = (&class, class.totals.as_ref()?);
+            let now = f.window.class(*id);
+            Some(json!({
+                "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
+                "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
+                "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
+                "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
+                "queued": queued, "in_flight": in_flight,
+            }))
+        })
+        .collect();
+    let replicas: Vec<Value> = control
+        .shared()
+        .replicas
+        .list()
+        .iter()
+        .map(|r| {
+            json!({
+                "address": r.authority(), "healthy": r.is_healthy(), "in_flight": r.in_flight(),
+                "requests": r.requests(), "errors": r.errors(),
+            })
+        })
+        .collect();
+    json!({
+        "at_ms": f.at.as_millis(),
+        "draining": control.shared().is_draining(),
+        "overloaded": f.is_overloaded,
+        "offered_per_s": total.offered_per_s,
+        "admitted_per_s": total.admitted_per_s,
+        "goodput_per_s": total.goodput_per_s,
+        "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
+        "capacity": {
+            "rate": finite(f.tunables.capacity), "outflow": finite(f.tunables.outflow),
+            "max_in_flight": f.tunables.max_in_flight, "estimator": live.settings.estimator(),
+            "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence,
+        },
+        "room": {
+            "waiting": f.room.waiting, "promised": f.room.promised.units(),
+            "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
+            "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
+        },
+        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued, "held": f.gate.held },
+        "connections": control.shared().connections.load(Relaxed),
+        "classes": classes,
+        "replicas": replicas,
+        "detectors": detectors(&congestion, control.congestion().readings(), f.at),
+        "rules": rules(&congestion),
+        "enforced": control.shared().policies.ledger.json(),
+        "multicast": multicast(&control.shared().coalescer),
+        "sessions": sessions::state(control.shared()),
+    })
+}
+
+fn multicast(m: &Coalescer) -> Value {
+    let (urls, bytes) = m.size();
+    json!({
+        "urls": urls, "bytes": bytes, "upstream": m.upstream.load(Relaxed),
+        "shared": m.shared.load(Relaxed), "alone": m.alone.load(Relaxed),
+    })
+}
+
+fn ms(time: Option<Duration>) -> Option<f64> {
+    time.map(|t| t.as_secs_f64() * 1000.0)
+}
+
+/// A detector's kind as the configuration has it.
+fn kind_name(detector: &Detector) -> &'static str {
+    Watched::NAMES.iter().find(|(_, kind)| *kind == detector.kind).map_or("", |(name, _)| *name)
+}
+
+/// What detectors say.
+fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Value {
+    let show = |(detector, verdict, checks): (&Detector, Judgement, u64)| {
+        let said = readings.reading(&detector.name);
+        json!({
+            "name": detector.name, "kind": kind_name(detector), "level": verdict.level.name(),
+            "fraction": verdict.fraction, "figure": verdict.figure, "orange": verdict.orange, "red": verdict.red,
+            "checks": checks, "heard_s": said.map(|said| now.since(said.at).as_secs_f64()),
+            "trouble": readings.trouble(&detector.name),
+        })
+    };
+    congestion.detectors().map(show).collect()
+}
+
+/// How rules stand.
+fn rules(congestion: &Congestion) -> Value {
+    let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
+        json!({
+            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.policy.is_shadow,
+            "priority": rule.priority, "in_force": standing.in_force,
+            "since_ms": standing.since.map(Timestamp::as_millis), "times": standing.times,
+            "when": truth(standing.heard.when),
+            "until": rule.has_until.then(|| truth(standing.heard.until)),
+            "figures": congestion.figures_of(id),
+        })
+    };
+    congestion.rules().enumerate().map(show).collect()
+}
+
+fn truth(truth: Truth) -> &'static str {
+    match truth {
+        Truth::Unknown => "unknown",
+        Truth::False => "false",
+        Truth::True => "true",
+    }
 }
 
 /// Of [`state`].
@@ -92,14 +245,14 @@ pub(super) fn schema() -> Value {
                 "URLs and bytes kept; requests that shared an answer, that could not, and those made for all.",
             ),
         ),
-        ("sessions", sessions::state()),
-        ("detectors", list(detector(), "What may be congested: docs/rules.md.")),
-        ("rules", list(rule(), "What follows, in the order of the file.")),
+        ("sessions", sessions::schema_of_state()),
+        ("detectors", list(schema_of_detector(), "What may be congested: docs/rules.md.")),
+        ("rules", list(schema_of_rule(), "What follows, in the order of the file.")),
     ])
 }
 
 /// One of the detectors.
-fn detector() -> Value {
+fn schema_of_detector() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
         ("kind", a("string", "What it looks at.")),
@@ -115,7 +268,7 @@ fn detector() -> Value {
 }
 
 /// One of the rules.
-fn rule() -> Value {
+fn schema_of_rule() -> Value {
     object(&[
         ("name", a("string", "Its name.")),
         ("enabled", a("boolean", "Whether it may hold.")),
@@ -134,7 +287,7 @@ fn rule() -> Value {
 }
 
 pub(super) fn reload(call: &Call) -> Outcome {
-    match call.control.reload_by(call.by()) {
+    match call.store().reload_by(call.by()) {
         Ok(changes) => Ok(document(&json!({ "changed": changes.iter().map(change).collect::<Vec<_>>() }))),
         Err(e) => Err(Problem::refused(e.to_string())),
     }
@@ -156,7 +309,7 @@ pub(super) fn reloaded() -> Value {
 }
 
 pub(super) fn drain(call: &Call) -> Outcome {
-    call.control.drain_by(call.by());
+    call.control().drain_by(call.by());
     Ok(document(&json!({ "draining": true })))
 }
 
@@ -165,8 +318,8 @@ pub(super) fn draining() -> Value {
     object(&[("draining", a("boolean", "True."))])
 }
 
-pub(super) fn feedback(call: &Call) -> Outcome {
-    match crate::control::feedback::receive(&call.control, &call.body) {
+pub(super) fn take_feedback(call: &Call) -> Outcome {
+    match feedback::receive(call.shared(), &call.body) {
         Ok(orders) => Ok(document(&orders)),
         Err(e) => Err(Problem::bad_request(e)),
     }
@@ -183,7 +336,7 @@ pub(super) fn report() -> Value {
     report
 }
 
-/// Of [`feedback`].
+/// Of [`take_feedback`].
 pub(super) fn orders() -> Value {
     object(&[
         ("capacity", a("number", "Cost units per second.")),

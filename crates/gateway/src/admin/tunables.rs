@@ -6,11 +6,10 @@ use http::{HeaderValue, header};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Problem, document};
-use super::dispatch::Call;
-use super::routes::{Param, Place, Reply};
+use super::call::Call;
+use super::route::{Param, Place, Reply};
 use super::schema::{a, exactly, list, object, why};
-use crate::control::driver::Control;
-use crate::control::tune::{ChangeLock, TuneError, Tuning};
+use crate::control::config_store::{ChangeLock, TuneError, Tuning};
 use tidegate_settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
 
 /// Which one.
@@ -40,8 +39,8 @@ pub(super) const UNKNOWN: Reply = Reply::problem(StatusCode::NOT_FOUND, "There i
 
 /// `GET /v1/tunables`.
 pub(super) fn get_all(call: &Call) -> Outcome {
-    call.control.with_tuning(|tuning| {
-        let live = call.control.shared.config.load();
+    call.store().with_tuning(|tuning| {
+        let live = call.shared().config.load();
         let file: Map<String, Value> = tuning.file().tunables().into_iter().map(of_file).collect();
         let shown = live.settings.tunables().into_iter().map(|tunable| {
             let file = file.get(&tunable.name).cloned().unwrap_or_default();
@@ -49,25 +48,25 @@ pub(super) fn get_all(call: &Call) -> Outcome {
         });
         let shown: Vec<Value> = shown.collect();
         let generation = tuning.generation();
-        Ok(tagged(&call.control, generation, &json!({ "generation": generation, "tunables": shown })))
+        Ok(tagged(call, generation, &json!({ "generation": generation, "tunables": shown })))
     })
 }
 
 /// `GET /v1/tunables/{name}`.
 pub(super) fn get(call: &Call) -> Outcome {
-    call.control.with_tuning(|tuning| one(call, tuning))
+    call.store().with_tuning(|tuning| one(call, tuning))
 }
 
 fn one(call: &Call, tuning: &Tuning) -> Outcome {
     let name = call.path("name");
-    let live = call.control.shared.config.load();
+    let live = call.shared().config.load();
     let Some(tunable) = live.settings.tunable(name) else { return Err(unknown(call)) };
     let file = tuning.file().tunable(name).map_or(Value::Null, |tunable| of_file(tunable).1);
-    Ok(tagged(&call.control, tuning.generation(), &show(tunable, file, tuning)))
+    Ok(tagged(call, tuning.generation(), &show(tunable, file, tuning)))
 }
 
 fn unknown(call: &Call) -> Problem {
-    let (live, name) = (call.control.shared.config.load(), call.path("name"));
+    let (live, name) = (call.shared().config.load(), call.path("name"));
     let tunables = live.settings.tunables();
     let hint = did_you_mean(name, tunables.iter().map(|tunable| tunable.name.as_str()));
     let hint = hint.unwrap_or_else(|| "`GET /v1/tunables` lists them.".into());
@@ -77,9 +76,9 @@ fn unknown(call: &Call) -> Problem {
 /// `PUT /v1/tunables/{name}`.
 pub(super) fn put(call: &Call) -> Outcome {
     // Until it is answered: what is shown is what was made, not what the next one has made of it.
-    let alone = call.control.alone();
+    let alone = call.store().lock_changes();
     let name = call.path("name");
-    if call.control.shared.config.load().settings.value_of(name).is_none() {
+    if call.shared().config.load().settings.value_of(name).is_none() {
         return Err(unknown(call));
     }
     tune(call, &alone, &[(name, &call.body["value"])])?;
@@ -89,9 +88,9 @@ pub(super) fn put(call: &Call) -> Outcome {
 /// `DELETE /v1/tunables/{name}`: back to what the file says.
 pub(super) fn delete(call: &Call) -> Outcome {
     // Nor does a reload change the file's value under it.
-    let alone = call.control.alone();
+    let alone = call.store().lock_changes();
     let name = call.path("name");
-    let file = call.control.with_tuning(|tuning| tuning.file().value_of(name));
+    let file = call.store().with_tuning(|tuning| tuning.file().value_of(name));
     let Some(value) = file else { return Err(unknown(call)) };
     tune(call, &alone, &[(name, &json_of(&value))])?;
     get(call)
@@ -101,9 +100,9 @@ pub(super) fn delete(call: &Call) -> Outcome {
 pub(super) fn patch(call: &Call) -> Outcome {
     let changes = call.body["changes"].as_object().into_iter().flatten();
     let changes: Vec<_> = changes.map(|(name, value)| (name.as_str(), value)).collect();
-    let (applied, generation) = tune(call, &call.control.alone(), &changes)?;
+    let (applied, generation) = tune(call, &call.store().lock_changes(), &changes)?;
     let changed: Vec<_> = applied.iter().map(change).collect();
-    Ok(tagged(&call.control, generation, &json!({ "generation": generation, "changed": changed })))
+    Ok(tagged(call, generation, &json!({ "generation": generation, "changed": changed })))
 }
 
 fn tune(
@@ -115,20 +114,19 @@ fn tune(
         .iter()
         .map(|(name, value)| toml_of(value).map(|text| (*name, text)).ok_or_else(|| no_value(name)))
         .collect();
-    let control = &call.control;
     if call.is_illegible(&IF_MATCH) {
         return Err(Problem::bad_request("If-Match: expected tags in visible ASCII; got others"));
     }
     let expected = call.header(IF_MATCH);
     let expects = |generation| match expected {
-        Some(tags) => tags.split(',').map(str::trim).any(|t| t == "*" || t == tag(control, generation)),
+        Some(tags) => tags.split(',').map(str::trim).any(|t| t == "*" || t == tag(call, generation)),
         None => true,
     };
     alone.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
         TuneError::Mistakes(mistakes) => refused(&mistakes),
         TuneError::Stale(now) => {
             Problem::precondition("the settings have changed since; read them again before you change them")
-                .with(ETAG, &tag(control, now))
+                .with(ETAG, &tag(call, now))
         }
     })
 }
@@ -149,13 +147,13 @@ pub(super) fn refused(mistakes: &[Mistake]) -> Problem {
 }
 
 /// Unlike any other process's, and any other state of this one.
-fn tag(control: &Control, generation: u64) -> String {
-    format!("\"{:x}-{generation}\"", control.born.as_micros())
+fn tag(call: &Call, generation: u64) -> String {
+    format!("\"{:x}-{generation}\"", call.api.started.as_micros())
 }
 
-fn tagged(control: &Control, generation: u64, value: &Value) -> Answer {
+fn tagged(call: &Call, generation: u64, value: &Value) -> Answer {
     let mut answer = document(value);
-    let tag = HeaderValue::from_str(&tag(control, generation)).ok();
+    let tag = HeaderValue::from_str(&tag(call, generation)).ok();
     answer.headers_mut().extend(tag.map(|tag| (header::ETAG, tag)));
     answer
 }

@@ -4,13 +4,14 @@ use serde_json::{Map, Value, json};
 use tidegate_core::units::Timestamp;
 
 use super::answer::{Outcome, document};
-use super::dispatch::Call;
+use super::call::Call;
 use super::schema::{a, list, maybe, object};
 use crate::control::tuners::Status;
 use tidegate_settings::json_of;
 
 pub(super) fn get(call: &Call) -> Outcome {
-    let all: Vec<Value> = call.control.tuners.all().iter().map(|(name, status)| show(name, status)).collect();
+    let all: Vec<Value> =
+        call.control().tuners().all().iter().map(|(name, status)| show(name, status)).collect();
     Ok(document(&json!({ "tuners": all })))
 }
 

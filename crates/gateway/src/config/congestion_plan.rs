@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::bucket::SharedBucket;
 use tidegate_core::classify::Paths;
 use tidegate_core::detect::{Criterion, SourceId};
-use tidegate_core::gate::BucketConfig;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
 use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
@@ -105,7 +105,7 @@ impl Plan {
         for rule in &mut self.rules {
             let before = old.rules.iter().find(|before| before.name == rule.name);
             if let (Policy::Limit(bucket), Some(Policy::Limit(before))) =
-                (&mut rule.order.policy, before.map(|before| &before.order.policy))
+                (&mut rule.policy.policy, before.map(|before| &before.policy.policy))
             {
                 let rate = bucket.gcra().rate();
                 *bucket = before.succeed(&bucket_config(rate), now).unwrap_or_else(|| bucket.clone());
@@ -115,10 +115,10 @@ impl Plan {
 
     /// Whether a rule may end what is already being answered (WAC 3.3 e, f).
     pub fn may_cut(&self) -> bool {
-        let cuts = |order: &ActivePolicy| {
-            matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
+        let cuts = |policy: &ActivePolicy| {
+            matches!(policy.policy, Policy::Refuse) && matches!(policy.action, Action::End | Action::Stop)
         };
-        self.rules.iter().any(|rule| cuts(&rule.order))
+        self.rules.iter().any(|rule| cuts(&rule.policy))
     }
 }
 
@@ -197,6 +197,6 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         hold: rule.hold,
         has_until: !rule.until.is_empty(),
         unknown: rule.unknown,
-        order: ActivePolicy { rule: RuleId::default(), scope, policy, action, is_shadow: rule.shadow },
+        policy: ActivePolicy { rule: RuleId::default(), scope, policy, action, is_shadow: rule.shadow },
     })
 }

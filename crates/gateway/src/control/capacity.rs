@@ -53,7 +53,7 @@ impl Capacity {
         let usable = shared.has_somewhere_to_go(&shared.config.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.admission, &gate, usable, samples, now);
         // What all usable replicas together may work on.
-        shared.gate.set_limit(seated(self.tunables.max_in_flight, shared));
+        shared.gate.set_limit(usable_limit(self.tunables.max_in_flight, shared));
         self.count();
         gate
     }
@@ -128,7 +128,7 @@ impl Capacity {
         match self.steering.reapply(&shared.admission, now) {
             Some(tunables) => {
                 self.tunables = tunables;
-                shared.gate.set_limit(seated(tunables.max_in_flight, shared));
+                shared.gate.set_limit(usable_limit(tunables.max_in_flight, shared));
             }
             None => drop(self.tick(shared, &mut Vec::new(), now)),
         }
@@ -165,8 +165,13 @@ impl Capacity {
     }
 }
 
-/// No more than all usable replicas together may work on.
-pub(crate) fn seated(limit: Option<u32>, shared: &Shared) -> Option<u32> {
+/// A rate as JSON has it: `null` where it is unlimited.
+pub(crate) fn finite(rate: Rate) -> serde_json::Value {
+    if rate < Rate::MAX { serde_json::json!(rate.get()) } else { serde_json::Value::Null }
+}
+
+/// `limit`, or the in-flight limit of all usable replicas together if that is less.
+pub(crate) fn usable_limit(limit: Option<u32>, shared: &Shared) -> Option<u32> {
     [limit, shared.replicas.seats()].into_iter().flatten().min()
 }
 

@@ -1,27 +1,28 @@
-//! Runs detectors and rules on the control tick (WAC 3.1, 3.2) and publishes the orders in force.
+//! Runs detectors and rules on the control tick (WAC 3.1, 3.2) and publishes the policies in force.
 //!
 //! ```text
-//! counters ──────────────┐
-//! sources, signals ─► board ─► detectors ─► facts ─► conditions ─► rulebook ─► orders ─► publish ─► workers
-//! figures of the gate ───┘
+//! counters ─────────────────┐
+//! sources, signals ─► readings ─► detectors ─► facts ─► conditions ─► rulebook ─► policies ─► publish ─► workers
+//! figures of the gate ──────┘
 //! ```
 //!
-//! The decisions are `tidegate_core::detect`'s and `tidegate_core::rules`'. Nothing here waits: sources are read by tasks of
-//! their own (`sources.rs`), and what they have said stands on the board.
+//! `tidegate_core::detect` and `tidegate_core::rules` decide. Nothing here waits: tasks of their own (`sources.rs`) ask the
+//! sources and leave the answers in [`Readings`].
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::detect::{DetectorInputs, Judgement, Level, Reading, Resource, SessionCount};
 use tidegate_core::measure::Snapshot;
 use tidegate_core::rules::{Change, RuleConfig, RuleInput, RuleState, Rulebook, Truth};
 use tidegate_core::session::Sessions;
-use tidegate_core::units::Timestamp;
+use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::watch;
 
-pub mod figures;
 pub mod look;
 pub mod readings;
 pub mod sources;
@@ -30,18 +31,17 @@ use crate::config::congestion_plan::{self, Plan};
 use readings::Readings;
 use tidegate_settings::condition::{Condition, Evaluator, Facts};
 
-use crate::control::driver::{Control, lock};
-use crate::shared::Drain;
 use crate::shared::figures::Figures;
 use crate::shared::policies::{PolicyRecord, PublishedPolicies};
 use crate::shared::sessions;
+use crate::shared::{Drain, Shared};
 use tidegate_settings::Detector;
-use tidegate_settings::figures::GateFigure;
+use tidegate_settings::figures::{GateFigure, TIMES};
 
-/// What is told of rules in force is renewed this often: their figures change, the orders do not.
+/// The published record of a rule in force is renewed this often: its figures change, its policy does not.
 const RENEW: Duration = Duration::from_secs(1);
 
-/// Detectors, rules, and how they stand.
+/// Detectors and rules with their present state.
 pub struct Congestion {
     plan: Arc<Plan>,
     watches: Vec<Watch>,
@@ -49,15 +49,13 @@ pub struct Congestion {
     facts: Facts,
     evaluator: Evaluator,
     published_at: Timestamp,
-    /// Some rule is in force.
-    is_any: bool,
+    any_in_force: bool,
 }
 
-/// A detector at work.
 struct Watch {
     settings: Detector,
     resource: Box<dyn Resource + Send>,
-    /// The level that the log knows.
+    /// The level logged last.
     logged: Level,
 }
 
@@ -84,15 +82,15 @@ impl Watch {
     }
 }
 
-/// Where orders go.
+/// Where policies are published.
 pub struct Publish<'a> {
     /// What workers read.
     pub enforcement: &'a PublishedPolicies,
-    /// Wakes connections that an order ends.
+    /// Wakes connections that a policy ends.
     pub wake: &'a watch::Sender<Drain>,
 }
 
-/// What is measured by others, on a tick.
+/// What detectors judge on one tick.
 pub struct Measured<'a> {
     /// All counters.
     pub snapshot: &'a Snapshot,
@@ -100,12 +98,12 @@ pub struct Measured<'a> {
     pub connections: u64,
     /// Sessions, if they are counted.
     pub sessions: Option<SessionCount>,
-    /// What sources and signals have said.
-    pub board: &'a Readings,
+    /// What sources and other applications reported.
+    pub readings: &'a Readings,
 }
 
 impl Congestion {
-    /// Of a gate that starts.
+    /// Detectors that have seen nothing, and rules that are not in force.
     pub fn new(plan: Arc<Plan>) -> Self {
         Self {
             watches: (0..plan.detectors.len()).map(|at| Watch::new(&plan, at)).collect(),
@@ -114,19 +112,19 @@ impl Congestion {
             facts: Facts::default(),
             evaluator: Evaluator::default(),
             published_at: Timestamp::default(),
-            is_any: false,
+            any_in_force: false,
         }
     }
 
-    /// The gate's figures of the last second.
+    /// Takes in the gate's figures of the last second.
     pub fn second(&mut self, figures: &Figures) {
         self.facts.figures =
-            GateFigure::ALL.into_iter().map(|figure| figures::value(figure, figures)).collect();
+            GateFigure::ALL.into_iter().map(|figure| figure_value(figure, figures)).collect();
     }
 
     /// One tick.
     pub fn tick(&mut self, plan: &Arc<Plan>, measured: &Measured<'_>, publish: &Publish<'_>, now: Timestamp) {
-        let mut changes = self.follow(plan, measured.board, now);
+        let mut changes = self.follow(plan, measured.readings, now);
         let is_other = !changes.is_empty();
         if !self.watches.is_empty() {
             self.look(measured, now);
@@ -135,33 +133,33 @@ impl Congestion {
         for change in &changes {
             self.log(change);
         }
-        let is_stale = self.is_any && now.since(self.published_at) >= RENEW;
+        let is_stale = self.any_in_force && now.since(self.published_at) >= RENEW;
         if is_other || !changes.is_empty() || is_stale {
             self.publish(publish, now);
         }
     }
 
-    /// Goes over to another plan at once.
-    pub fn go_over(&mut self, plan: &Arc<Plan>, board: &Readings, publish: &Publish<'_>, now: Timestamp) {
+    /// Goes over to another plan at once, if it is another.
+    pub fn go_over(&mut self, plan: &Arc<Plan>, readings: &Readings, publish: &Publish<'_>, now: Timestamp) {
         if Arc::ptr_eq(plan, &self.plan) {
             return;
         }
-        for change in self.follow(plan, board, now) {
+        for change in self.follow(plan, readings, now) {
             self.log(&change);
         }
         self.publish(publish, now);
     }
 
-    /// Goes over to another plan, if it is another: detectors that are the same keep what they know, and rules go on where they
-    /// stood.
-    fn follow(&mut self, plan: &Arc<Plan>, board: &Readings, now: Timestamp) -> Vec<Change> {
+    /// Goes over to another plan, if it is another. Unchanged detectors keep what they have learned, and unchanged rules
+    /// keep their state.
+    fn follow(&mut self, plan: &Arc<Plan>, readings: &Readings, now: Timestamp) -> Vec<Change> {
         if Arc::ptr_eq(plan, &self.plan) {
             return Vec::new();
         }
         let mut old = std::mem::take(&mut self.watches);
         let watches = plan.detectors.iter().enumerate().map(|(at, settings)| {
             let is_same = |watch: &Watch| watch.settings == *settings;
-            // A detector that looks at a class, or at its place on the board, does so by number.
+            // A criterion names classes and readings by index, so equal settings alone are not enough.
             let same = |i: &usize| is_same(&old[*i]) && self.plan.criteria.get(*i) == plan.criteria.get(at);
             match (0..old.len()).find(same) {
                 Some(i) => std::mem::replace(&mut old[i], Watch::new(plan, at)),
@@ -169,31 +167,31 @@ impl Congestion {
             }
         });
         self.watches = watches.collect();
-        // What was said of something else under the same name is no reading of this.
+        // A reading taken for another detector of the same name is not a reading of this one.
         let named = |plan: &Plan, name: &str| {
             let detector = plan.detectors.iter().find(|detector| detector.name == name)?;
             Some((detector.kind, detector.source.clone(), detector.figure.clone()))
         };
-        board.retain(|name| {
+        readings.retain(|name| {
             let (new, old) = (named(plan, name), named(&self.plan, name));
             new.is_some() && (old.is_none() || new == old)
         });
-        // What is told before the next look.
+        // What is shown until detectors judge again.
         let verdicts = || self.watches.iter().map(|watch| watch.resource.verdict());
         self.facts.levels = verdicts().map(|verdict| verdict.level).collect();
         self.facts.detectors = verdicts().map(|verdict| verdict.figure).collect();
         let mut book = Rulebook::new(plan.rules.clone());
         let changes = book.succeed(&self.book, now);
         (self.book, self.plan) = (book, plan.clone());
-        // Orders in force may be others, though no rule came or went.
+        // Policies may differ although no rule came in force or ended.
         self.published_at = Timestamp::default();
-        self.is_any = true;
+        self.any_in_force = true;
         changes
     }
 
     fn look(&mut self, measured: &Measured<'_>, now: Timestamp) {
         let readings: Vec<Option<Reading>> =
-            self.plan.detectors.iter().map(|detector| measured.board.reading(&detector.name)).collect();
+            self.plan.detectors.iter().map(|detector| measured.readings.reading(&detector.name)).collect();
         let seen = DetectorInputs::new(measured.snapshot, measured.connections, measured.sessions, &readings);
         let facts = &mut self.facts;
         (facts.levels, facts.detectors) = (Vec::new(), Vec::new());
@@ -210,21 +208,21 @@ impl Congestion {
         if self.plan.rules.is_empty() {
             return Vec::new();
         }
-        self.facts.times = figures::times(now);
+        self.facts.times = times(now);
         let conditions = &self.plan.conditions;
-        let heard: Vec<RuleInput> = self.evaluator.with(&self.facts, |holds| {
-            let heard = |c: &congestion_plan::Conditions| RuleInput {
+        let inputs: Vec<RuleInput> = self.evaluator.with(&self.facts, |holds| {
+            let input = |c: &congestion_plan::Conditions| RuleInput {
                 when: holds(&c.when),
                 until: c.until.as_ref().map_or(Truth::Unknown, holds),
             };
-            conditions.iter().map(heard).collect()
+            conditions.iter().map(input).collect()
         });
-        self.book.tick(&heard, now)
+        self.book.tick(&inputs, now)
     }
 
     fn publish(&mut self, publish: &Publish<'_>, now: Timestamp) {
-        let orders = self.book.orders();
-        self.is_any = !orders.is_empty();
+        let orders = self.book.policies();
+        self.any_in_force = !orders.is_empty();
         self.published_at = now;
         let told = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
             standing.in_force.then(|| self.told(id, rule, publish.enforcement))
@@ -234,14 +232,14 @@ impl Congestion {
         publish.enforcement.publish(orders, told, publish.wake);
     }
 
-    /// A rule in words, with its figures now.
+    /// What is recorded of a rule in force: its worst level and its figures now.
     fn told(&self, id: usize, rule: &RuleConfig, enforcement: &PublishedPolicies) -> Arc<PolicyRecord> {
         let conditions = self.plan.conditions.get(id).into_iter().flat_map(congestion_plan::Conditions::each);
         let worst = conditions.map(|condition| self.worst(condition)).max().unwrap_or_default();
         enforcement.told(&rule.name, worst.name(), &self.figures_of(id))
     }
 
-    /// The figures that a rule goes by.
+    /// The figures that a rule's conditions name, as text.
     pub fn figures_of(&self, rule: usize) -> String {
         let mut shown = Vec::new();
         if let Some(conditions) = self.plan.conditions.get(rule) {
@@ -287,47 +285,96 @@ impl Congestion {
         }
     }
 
-    /// Every detector with its verdict and how often it was checked.
+    /// Every detector with its judgement and how often it was checked.
     pub fn detectors(&self) -> impl Iterator<Item = (&Detector, Judgement, u64)> {
         self.watches.iter().map(|watch| (&watch.settings, watch.resource.verdict(), watch.resource.checks()))
     }
 
-    /// Every rule and how it stands.
+    /// Every rule with its state.
     pub fn rules(&self) -> impl Iterator<Item = (&RuleConfig, &RuleState)> {
         self.book.iter()
     }
 }
 
-impl Control {
-    /// Looks what is congested, and puts in force what rules order. On the control tick.
-    pub(crate) fn detect(&self, snapshot: &Snapshot, now: Timestamp) {
+/// The detectors and rules of a running gate, and the readings they go by.
+pub struct CongestionMonitor {
+    shared: Arc<Shared>,
+    readings: Arc<Readings>,
+    congestion: Mutex<Congestion>,
+}
+
+impl CongestionMonitor {
+    /// The monitor of a gate that starts: no rule is in force yet.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let plan = shared.config.load().plan.clone();
+        // Before the first request.
+        shared.policies.watch(plan.may_cut());
+        Self { shared, readings: Arc::default(), congestion: Mutex::new(Congestion::new(plan)) }
+    }
+
+    /// What sources and other applications reported.
+    pub fn readings(&self) -> &Arc<Readings> {
+        &self.readings
+    }
+
+    /// Detectors and rules with their present state.
+    pub fn lock(&self) -> MutexGuard<'_, Congestion> {
+        self.congestion.lock()
+    }
+
+    /// One control tick: judges the detectors, and puts in force what the rules order.
+    pub(crate) fn tick(&self, snapshot: &Snapshot, now: Timestamp) {
         let shared = &self.shared;
         let measured = Measured {
             snapshot,
             connections: shared.connections.load(Ordering::Relaxed) as u64,
             sessions: sessions::counted(shared).map(Sessions::count),
-            board: &self.board,
+            readings: &self.readings,
         };
-        lock(&self.congestion).tick(&shared.config.load().plan, &measured, &self.publish(), now);
+        self.lock().tick(&shared.config.load().plan, &measured, &self.publish(), now);
     }
 
-    /// Puts the orders of another configuration in force with it: what they name by number is that configuration's.
-    pub(crate) fn follow_rules(&self, now: Timestamp) {
-        let shared = &self.shared;
-        lock(&self.congestion).go_over(&shared.config.load().plan, &self.board, &self.publish(), now);
+    /// Publishes the policies of a new configuration together with it: they name its parts by index.
+    pub(crate) fn follow_config(&self, now: Timestamp) {
+        let plan = self.shared.config.load().plan.clone();
+        self.lock().go_over(&plan, &self.readings, &self.publish(), now);
     }
 
     fn publish(&self) -> Publish<'_> {
         Publish { enforcement: &self.shared.policies, wake: &self.shared.drain }
     }
+}
 
-    /// Detectors and rules, and how they stand.
-    pub fn congestion(&self) -> MutexGuard<'_, Congestion> {
-        lock(&self.congestion)
+/// The value of a figure that conditions may name; `None`: not known.
+fn figure_value(figure: GateFigure, f: &Figures) -> Option<f64> {
+    let total = || f.window.total();
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    match figure {
+        GateFigure::OfferedPerS => Some(total().offered_per_s),
+        GateFigure::AdmittedPerS => Some(total().admitted_per_s),
+        GateFigure::GoodputPerS => Some(total().goodput_per_s),
+        GateFigure::ErrorsPerS => Some(total().errors_per_s),
+        GateFigure::ResponseMean => seconds(total().response.mean),
+        GateFigure::ResponseP95 => seconds(total().response.p95),
+        GateFigure::ResponseP99 => seconds(total().response.p99),
+        GateFigure::InFlight => Some(f.gate.in_flight.into()),
+        GateFigure::Queued => Some(f.gate.queued as f64),
+        GateFigure::Waiting => Some(f.room.waiting as f64),
+        GateFigure::NewcomerWait => Some(f.room.wait.as_secs_f64()),
+        GateFigure::Capacity => Some(f.tunables.capacity).filter(|rate| *rate < Rate::MAX).map(Rate::get),
+        GateFigure::Overloaded => Some(f64::from(u8::from(f.is_overloaded))),
     }
 }
 
-/// Four digits that count.
+/// The parts of the time of day and date, in the order of [`TIMES`].
+fn times(now: Timestamp) -> [f64; TIMES.len()] {
+    let us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    // A time beyond the calendar (after the year 9999) counts as the calendar's beginning.
+    let at = jiff::Timestamp::from_microsecond(us).unwrap_or_default().to_zoned(TimeZone::UTC);
+    [at.hour(), at.minute(), at.weekday().to_monday_one_offset(), at.day(), at.month()].map(f64::from)
+}
+
+/// Rounded to four significant digits.
 fn rounded(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;

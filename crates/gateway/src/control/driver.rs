@@ -1,13 +1,12 @@
-//! The control side: one thread that ticks, answers the admin API, checks the replicas' health and ends the
-//! process in good order. Nothing here is on a request's path.
+//! The control thread: ticks, and ends the process in good order. Nothing here is on a request's path.
 
 use std::io;
-use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::capacity::Sample;
 use tidegate_core::control::TICK;
 use tidegate_core::measure::{Snapshot, Window};
@@ -15,122 +14,115 @@ use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 use tokio::sync::{Notify, watch};
 
-use crate::admin;
-use crate::admin::events::Events;
-use crate::admin::finite;
-use crate::admin::metrics;
-use crate::base::audit::{Audit, By, Entry};
-use crate::base::log::LogHandle;
+use crate::base::audit::{By, Entry};
 use crate::base::state_dir::{Saver, StateDir};
 use crate::config::Config;
-use crate::control::capacity::{Capacity, NotHere};
-use crate::control::congestion::Congestion;
-use crate::control::congestion::readings::Readings;
+use crate::control::capacity::{Capacity, NotHere, finite};
+use crate::control::config_store::{ConfigStore, Source};
+use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::feedback;
 use crate::control::health;
 use crate::control::observe::Observer;
-use crate::control::tune::Tuning;
-use crate::control::tuners::Tuners;
+use crate::control::tuners::{TunedGate, Tuners};
 use crate::history::History;
-use crate::server::Source;
 use crate::shared::figures::Figures;
 use crate::shared::{Drain, Shared};
 
-/// Promises are saved this often: what a crash may lose.
+/// The room's promises are saved this often: a crash loses at most those made since.
 pub const SAVE: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for changes and answers that wait for a disk.
 const LAST_CHANGES: Duration = Duration::from_secs(5);
 /// On shutdown, idle keep-alive connections get this long for a last request before they are closed.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 
-/// The control side, shared with the admin API and the command line.
+/// The parts of the control side, as the control thread, the admin API and the command line hold them.
 pub struct Control {
-    /// What all threads share.
-    pub shared: Arc<Shared>,
-    pub(crate) source: Source,
-    pub(crate) state: StateDir,
+    shared: Arc<Shared>,
+    store: Arc<ConfigStore>,
+    capacity: Arc<Mutex<Capacity>>,
+    congestion: Arc<CongestionMonitor>,
+    tuners: Arc<Tuners>,
+    history: Arc<History>,
+    figures: watch::Sender<Arc<Figures>>,
     saver: Saver,
-    pub(crate) capacity: Mutex<Capacity>,
-    pub(crate) congestion: Mutex<Congestion>,
-    /// What sources and other applications have said.
-    pub board: Readings,
-    /// Held by whoever changes something, until it is on record: see [`crate::control::tune::Alone`].
-    pub(crate) changing: Mutex<()>,
-    /// A place for the admin API's next change: those behind it wait without a thread.
-    pub(crate) next_change: Arc<tokio::sync::Semaphore>,
-    /// What was changed while running. Never held while a disk is waited for.
-    pub(crate) tuning: Mutex<Tuning>,
-    /// Who changed what.
-    pub audit: Audit,
-    /// Who listens to the state of every second.
-    pub(crate) events: Events,
-    /// When the process started: tells its ETags from those of others.
-    pub(crate) born: Timestamp,
-    /// The scripts that run, and how they do.
-    pub tuners: Tuners,
-    figures: Mutex<Figures>,
-    history: History,
     ended: AtomicBool,
     wake: Notify,
-    pub(crate) log: OnceLock<LogHandle>,
 }
 
 impl Control {
     /// The control side of a gate that is about to start.
     pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
         let at = shared.clock.now();
-        let plan = shared.config.load().plan.clone();
-        // Before the first request.
-        shared.policies.watch(plan.may_cut());
-        let capacity = Capacity::new(&shared.config.load(), at);
-        // Nobody is at the origin yet, and nobody is to get there before there is a limit.
+        let live = shared.config.load_full();
+        let capacity = Capacity::new(&live, at);
+        // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
-        let window = Window::between(&total, &total);
         let figures = Figures {
             at,
-            window,
+            window: Window::between(&total, &total),
             total,
             room: shared.admission.state(at),
             gate: shared.gate.totals(),
-            lines: shared.gate.by_class(shared.config.load().classes.len()),
+            lines: shared.gate.by_class(live.classes.len()),
             tunables: capacity.tunables(),
             estimate: capacity.estimate(),
             rediscoveries: 0,
             is_overloaded: false,
         };
+        let capacity = Arc::new(Mutex::new(capacity));
+        let congestion = Arc::new(CongestionMonitor::new(shared.clone()));
+        let history = History::start(&live.settings.history, state.path(), shared.clock.clone());
+        let saver = Saver::start(state.clone());
+        let store = ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state);
         Self {
-            tuners: Tuners::default(),
-            history: History::of(&shared, &state),
-            capacity: Mutex::new(capacity),
-            congestion: Mutex::new(Congestion::new(plan)),
-            board: Readings::default(),
-            changing: Mutex::default(),
-            next_change: Arc::new(tokio::sync::Semaphore::new(1)),
-            tuning: Mutex::new(Tuning::new(shared.config.load().settings.clone())),
-            audit: Audit::open(state.path()),
-            events: Events::default(),
-            born: at,
-            saver: Saver::start(state.clone()),
             shared,
-            source,
-            state,
-            figures: Mutex::new(figures),
+            store: Arc::new(store),
+            capacity,
+            congestion,
+            tuners: Arc::default(),
+            history: Arc::new(history),
+            figures: watch::Sender::new(Arc::new(figures)),
+            saver,
             ended: AtomicBool::new(false),
             wake: Notify::new(),
-            log: OnceLock::new(),
         }
     }
 
-    /// Lets reloads change the level of the process's log.
-    pub fn steer_log(&self, log: LogHandle) {
-        _ = self.log.set(log);
+    /// What all threads share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The settings, and every way to change them.
+    pub fn store(&self) -> &ConfigStore {
+        &self.store
+    }
+
+    /// The estimator at work.
+    pub fn capacity(&self) -> MutexGuard<'_, Capacity> {
+        self.capacity.lock()
+    }
+
+    /// Detectors, rules, and the readings they go by.
+    pub fn congestion(&self) -> &CongestionMonitor {
+        &self.congestion
+    }
+
+    /// The state of the tuner scripts.
+    pub fn tuners(&self) -> &Tuners {
+        &self.tuners
     }
 
     /// The figures of the last second.
-    pub fn figures(&self) -> Figures {
-        lock(&self.figures).clone()
+    pub fn figures(&self) -> Arc<Figures> {
+        self.figures.borrow().clone()
+    }
+
+    /// The figures of every second, as it passes.
+    pub fn watch_figures(&self) -> watch::Receiver<Arc<Figures>> {
+        self.figures.subscribe()
     }
 
     /// What was measured, back to a year ago.
@@ -138,49 +130,55 @@ impl Control {
         &self.history
     }
 
+    /// What tuner scripts see and change.
+    pub fn tuned_gate(&self) -> TunedGate {
+        TunedGate {
+            shared: self.shared.clone(),
+            figures: self.figures.subscribe(),
+            history: self.history.clone(),
+            store: self.store.clone(),
+            tuners: self.tuners.clone(),
+        }
+    }
+
     /// Sets the capacity while running.
     ///
     /// # Errors
-    /// It is kept elsewhere.
+    /// Another process keeps the capacity.
     pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
-        let _alone = self.alone();
+        let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
-        let mut capacity = lock(&self.capacity);
+        let mut capacity = self.capacity();
         let old = finite(capacity.tunables().capacity);
         capacity.set(&self.shared, rate, now)?;
         let new = finite(capacity.tunables().capacity);
         drop(capacity);
         let key = Some("capacity".into());
-        self.audit.record(by, &[Entry { action: "capacity", key, old, new }], now);
+        self.store.audit().record(by, &[Entry { action: "capacity", key, old, new }], now);
         tracing::info!(per_second = rate.get(), "capacity set");
         Ok(())
     }
 
-    /// Has the capacity looked for anew.
+    /// Makes the estimator search for the capacity again.
     ///
     /// # Errors
-    /// It is not discovered, or not here.
+    /// The capacity is given, or another process keeps it.
     pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
-        let _alone = self.alone();
+        let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
-        lock(&self.capacity).rediscover(&self.shared.config.load(), now)?;
-        self.audit.record(by, &[Entry::act("rediscover")], now);
+        self.capacity().rediscover(&self.shared.config.load(), now)?;
+        self.store.audit().record(by, &[Entry::act("rediscover")], now);
         tracing::info!("the capacity is looked for anew");
         Ok(())
     }
 
-    /// The estimator at work, for `/v1/capacity`.
-    pub fn capacity(&self) -> MutexGuard<'_, Capacity> {
-        lock(&self.capacity)
-    }
-
-    /// As [`Control::drain`], on somebody's word.
+    /// As [`Control::drain`], and records who asked for it.
     pub fn drain_by(&self, by: By<'_>) {
         let is_first = !self.shared.is_draining();
-        // First of all: the record's disk may hang.
+        // Before the audit record: its disk may hang.
         self.drain();
         if is_first {
-            self.audit.record(by, &[Entry::act("drain")], self.shared.clock.now());
+            self.store.audit().record(by, &[Entry::act("drain")], self.shared.clock.now());
         }
     }
 
@@ -210,7 +208,7 @@ impl Control {
         shared.gate.tick(now);
         shared.coalescer.sweep(now);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);
-        let mut capacity = lock(&self.capacity);
+        let mut capacity = self.capacity();
         ticker.samples.clear();
         let gate = capacity.tick(shared, &mut ticker.samples, now);
         let (tunables, estimate, rediscoveries) =
@@ -224,7 +222,7 @@ impl Control {
             since.store(now.as_micros(), Ordering::Relaxed);
         }
         ticker.last = total;
-        // Figures are those of the clock's last second: none is left out, and none kept twice.
+        // Figures are published once for each second of the clock.
         if now.second() > ticker.shown_at.second() {
             let window = Window::between(&ticker.shown, &ticker.last);
             let room = shared.admission.state(now);
@@ -246,14 +244,13 @@ impl Control {
                 estimate,
                 rediscoveries,
             };
-            lock(&self.congestion).second(&figures);
+            self.congestion.lock().second(&figures);
             ticker.observer.observe(&figures, shared, |second| self.history.record(second));
-            *lock(&self.figures) = figures;
+            self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
-            self.events.publish(|| metrics::state(self));
         }
-        self.detect(&ticker.last, now);
+        self.congestion.tick(&ticker.last, now);
         if now.since(ticker.saved_at) >= SAVE {
             self.save(now);
             ticker.saved_at = now;
@@ -325,32 +322,38 @@ struct Ticker {
     samples: Vec<Sample>,
 }
 
-/// Starts the control thread.
+/// Starts the control thread, which also runs `api` until the other end of its receiver is gone.
 ///
 /// # Errors
 /// The thread or its runtime cannot be started.
-pub fn spawn(control: Arc<Control>, admin: TcpListener) -> io::Result<JoinHandle<()>> {
+pub fn spawn<A>(
+    control: Arc<Control>,
+    api: impl FnOnce(watch::Receiver<()>) -> A + Send + 'static,
+) -> io::Result<JoinHandle<()>>
+where
+    A: Future<Output = ()> + Send + 'static,
+{
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("control".into()).spawn(move || {
         runtime.block_on(async move {
-            tokio::spawn(feedback::run(control.clone()));
+            tokio::spawn(feedback::run(control.shared.clone()));
             let gate = control.shared.gate.clone();
             tokio::spawn(async move { gate.wake_for_egress().await });
-            let (over, told) = watch::channel(());
-            let api = tokio::spawn(admin::serve(control.clone(), admin, told));
+            let (end, ended) = watch::channel(());
+            let api = tokio::spawn(api(ended));
             run(control).await;
-            drop(over);
-            // Had it panicked, there would be nobody to wait for.
+            drop(end);
+            // An error is a panic of the API; there is nothing to wait for then.
             let _ = api.await;
         });
-        // Not for ever: a record whose disk hangs is waited for by a thread of this runtime.
+        // Bounded: a thread of this runtime may wait for a disk that hangs.
         runtime.shutdown_timeout(LAST_CHANGES);
     })
 }
 
 async fn run(control: Arc<Control>) {
     let now = control.shared.clock.now();
-    let first = control.figures().total;
+    let first = control.figures().total.clone();
     let mut ticker = Ticker {
         last: first.clone(),
         shown: first,
@@ -367,14 +370,13 @@ async fn run(control: Arc<Control>) {
     let mut sources = Sources::default();
     while !control.ended() {
         health.follow(&control.shared);
-        sources.follow(&control);
+        sources.follow(&control.shared, control.congestion.readings());
         tokio::select! {
             _ = interval.tick() => control.tick(&mut ticker),
             () = control.wake.notified() => {}
         }
         if control.shared.is_draining() && !draining {
             draining = true;
-            control.events.close();
             tokio::spawn(control.clone().finish_drain());
         }
     }
@@ -386,9 +388,4 @@ async fn run(control: Arc<Control>) {
 /// What a request of each class costs.
 fn costs(live: &Config) -> Vec<Cost> {
     live.classes.iter().map(|class| class.cost).collect()
-}
-
-/// A poisoned lock guards figures, not invariants: go on.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -21,7 +21,7 @@ use tidegate_core::units::ClassId;
 use tokio::net::TcpStream;
 
 use crate::config::ClassTag;
-use crate::control::driver::Control;
+use crate::shared::Shared;
 use tidegate_core::admission::Admission;
 use tidegate_settings::Role;
 
@@ -36,15 +36,15 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// The report is not of the expected form, or this process keeps no schedule.
-pub fn receive(control: &Control, report: &Value) -> Result<Value, String> {
-    let Admission::Room(room) = &control.shared.admission else {
+pub fn receive(shared: &Shared, report: &Value) -> Result<Value, String> {
+    let Admission::Room(room) = &shared.admission else {
         return Err("this process keeps no schedule: report to the tokengen process".into());
     };
     let mut feedback = wire::parse(report).ok_or_else(|| {
         format!("expected {{\"admitted\": N, \"over_ms\": MS, \"queued\": N, \"shown\": [[SECOND, N], ...]}} with N in hundredths; \
              got {report}")
     })?;
-    let live = control.shared.config.load();
+    let live = shared.config.load();
     // Ids are this process's own.
     let named = |mark: ClassId| live.marked(ClassTag(mark.0)).unwrap_or(ClassId(u8::MAX));
     feedback.samples.iter_mut().for_each(|sample| sample.class = named(sample.class));
@@ -52,24 +52,24 @@ pub fn receive(control: &Control, report: &Value) -> Result<Value, String> {
 }
 
 /// Tokencheck's side: reports until the process ends. Does nothing in the other roles.
-pub async fn run(control: Arc<Control>) {
-    let Admission::Checker { checker, capacity } = &control.shared.admission else { return };
+pub async fn run(shared: Arc<Shared>) {
+    let Admission::Checker { checker, capacity } = &shared.admission else { return };
     // One tokengen may have several tokenchecks: no two of them start in the same microsecond.
-    let from = control.shared.clock.now().as_micros();
+    let from = shared.clock.now().as_micros();
     let mut unsent = Feedback::default();
     let mut reachable = true;
     loop {
         tokio::time::sleep(REPORT_EVERY).await;
-        let live = control.shared.config.load_full();
+        let live = shared.config.load_full();
         let Role::TokenCheck { feedback_url, feedback_token, .. } = &live.settings.role else { return };
-        let mut report = checker.report(&control.shared.gate.totals(), control.shared.clock.now());
+        let mut report = checker.report(&shared.gate.totals(), shared.clock.now());
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
         let sent = tokio::time::timeout(TIMEOUT, exchange(feedback_url, feedback_token, &unsent));
         match sent.await.unwrap_or_else(|_| Err("no answer in time".into())) {
             Ok(orders) => {
                 unsent = Feedback::default();
-                checker.follow(orders, control.shared.clock.now());
+                checker.follow(orders, shared.clock.now());
                 *capacity.lock().unwrap_or_else(|e| e.into_inner()) = orders.capacity;
                 if !reachable {
                     tracing::info!("tokengen is back");

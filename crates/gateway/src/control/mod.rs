@@ -3,11 +3,11 @@
 pub mod driver;
 
 pub mod capacity;
+pub mod config_store;
 pub mod congestion;
 pub mod health;
 pub mod observe;
 
-pub mod tune;
 pub mod tuners;
 
 pub mod feedback;

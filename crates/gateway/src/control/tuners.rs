@@ -1,7 +1,7 @@
 //! Tuners that run inside the gate (MASTH, section 2 and Figure 2(b)): scripts of a directory, on one thread of their own.
 //!
 //! ```text
-//! *.rhai ─► script (compiled; the last good one goes on) ─► run ─► changes ─► Control::tune, all or none ─► status
+//! *.rhai ─► script (compiled; the last good one goes on) ─► run ─► changes ─► ConfigStore::tune, all or none ─► status
 //! ```
 //!
 //! A script cannot hurt the gate: a run is bounded, what fails changes nothing, and neither a worker nor the control thread
@@ -10,16 +10,21 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tidegate_core::tune::{Change, Seen, Tuner as _, TunerError};
 use tidegate_core::units::Timestamp;
+use tokio::sync::watch;
 
 pub mod script;
 pub mod view;
 
-use crate::control::driver::Control;
+use crate::control::config_store::ConfigStore;
+use crate::history::History;
+use crate::shared::Shared;
+use crate::shared::figures::Figures;
 use script::Script;
 use view::LiveView;
 
@@ -88,26 +93,51 @@ impl State {
 impl Tuners {
     /// By name.
     pub fn all(&self) -> BTreeMap<String, Status> {
-        lock(&self.all).clone()
+        self.all.lock().clone()
     }
 
     /// Ends their thread after the present run.
     pub fn end(&self) {
-        *lock(&self.ended) = true;
+        *self.ended.lock() = true;
         self.wake.notify_all();
     }
 
     /// Waits for `time` or the end; whether it is the end.
     fn nap(&self, time: Duration) -> bool {
-        let ended = lock(&self.ended);
-        let waited = self.wake.wait_timeout_while(ended, time, |ended| !*ended);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let mut ended = self.ended.lock();
+        self.wake.wait_while_for(&mut ended, |ended| !*ended, time);
+        *ended
+    }
+}
+
+/// What scripts see of the gate and change in it.
+#[derive(Clone)]
+pub struct TunedGate {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) figures: watch::Receiver<Arc<Figures>>,
+    pub(crate) history: Arc<History>,
+    pub(crate) store: Arc<ConfigStore>,
+    pub(crate) tuners: Arc<Tuners>,
+}
+
+impl TunedGate {
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    fn view(&self) -> Seen {
+        Arc::new(LiveView {
+            clock: self.shared.clock.clone(),
+            config: self.shared.config.load_full(),
+            figures: self.figures.borrow().clone(),
+            history: self.history.clone(),
+        })
     }
 }
 
 /// The scripts of a directory.
-#[derive(Default)]
 pub struct Keeper {
+    gate: TunedGate,
     kept: BTreeMap<String, Kept>,
     /// Why the directory could not be read.
     trouble: Option<String>,
@@ -125,9 +155,14 @@ struct Kept {
 }
 
 impl Keeper {
+    /// Of a gate whose scripts have not been read yet.
+    pub fn new(gate: TunedGate) -> Self {
+        Self { gate, kept: BTreeMap::new(), trouble: None }
+    }
+
     /// One round: looks at the directory, and runs every script once.
-    pub fn round(&mut self, dir: Option<&Path>, control: &Arc<Control>) {
-        let now = control.shared.clock.now();
+    pub fn round(&mut self, dir: Option<&Path>) {
+        let now = self.gate.now();
         match dir.map_or(Ok(BTreeMap::new()), files) {
             Ok(files) => {
                 self.trouble = None;
@@ -141,10 +176,10 @@ impl Keeper {
                 }
             }
         }
-        lock(&control.tuners.all).retain(|name, _| self.kept.contains_key(name));
+        self.gate.tuners.all.lock().retain(|name, _| self.kept.contains_key(name));
         for (name, kept) in &mut self.kept {
-            kept.run(name, control);
-            lock(&control.tuners.all).insert(name.clone(), kept.status.clone());
+            kept.run(name, &self.gate);
+            self.gate.tuners.all.lock().insert(name.clone(), kept.status.clone());
         }
     }
 
@@ -183,13 +218,12 @@ impl Kept {
         self.text = Some(text);
     }
 
-    fn run(&mut self, name: &str, control: &Arc<Control>) {
+    fn run(&mut self, name: &str, gate: &TunedGate) {
         let Some(script) = &mut self.script else { return };
-        let now = control.shared.clock.now();
+        let now = gate.now();
         self.status.runs += 1;
         self.status.ran_at = Some(now);
-        let view: Seen = Arc::new(LiveView::new(control));
-        let news = script.tune(&view).and_then(|changes| apply(name, &changes, script, control));
+        let news = script.tune(&gate.view()).and_then(|changes| apply(name, &changes, script, &gate.store));
         let is_stale = self.status.state == State::Stale;
         match news {
             Ok(news) => {
@@ -224,12 +258,12 @@ fn apply(
     name: &str,
     changes: &[Change],
     script: &Script,
-    control: &Control,
+    store: &ConfigStore,
 ) -> Result<Vec<Change>, TunerError> {
     if changes.is_empty() {
         return Ok(Vec::new());
     }
-    let applied = control.tune(changes, &format!("tuner:{name}"), "").map_err(|mistakes| TunerError {
+    let applied = store.tune(changes, &format!("tuner:{name}"), "").map_err(|mistakes| TunerError {
         at: mistakes.iter().find_map(|mistake| script.place_of(&mistake.key)),
         what: mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
     })?;
@@ -273,32 +307,27 @@ fn read(path: &Path) -> Result<String, String> {
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn spawn(control: Arc<Control>) -> io::Result<()> {
+pub fn spawn(gate: TunedGate) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("tuners".into()).stack_size(STACK);
     thread.spawn(move || {
-        let mut keeper = Keeper::default();
+        let mut keeper = Keeper::new(gate.clone());
         let mut last = None;
         loop {
-            let live = control.shared.config.load_full();
+            let live = gate.shared.config.load_full();
             let settings = &live.settings.tuners;
-            let since = |last| control.shared.clock.now().since(last);
+            let since = |last| gate.now().since(last);
             let left = last.map_or(Duration::ZERO, |last| settings.every.saturating_sub(since(last)));
             if left.is_zero() {
-                last = Some(control.shared.clock.now());
-                keeper.round(settings.dir.as_deref(), &control);
+                last = Some(gate.now());
+                keeper.round(settings.dir.as_deref());
             }
             let pause = if left.is_zero() { settings.every } else { left };
-            if control.tuners.nap(pause.min(NAP)) {
+            if gate.tuners.nap(pause.min(NAP)) {
                 return;
             }
         }
     })?;
     Ok(())
-}
-
-/// A poisoned lock guards figures, not invariants: go on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

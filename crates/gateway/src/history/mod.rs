@@ -34,8 +34,6 @@ use query::{Points, Query, QueryError};
 use store::{Reader, StoreError};
 
 use crate::base::clock::Clock;
-use crate::base::state_dir::StateDir;
-use crate::shared::Shared;
 
 /// Seconds that may wait for the writer: a minute of a disk that does not answer.
 const QUEUE: usize = 60;
@@ -85,11 +83,6 @@ pub struct Health {
 }
 
 impl History {
-    /// That of a gate that is about to start.
-    pub(crate) fn of(shared: &Shared, state: &StateDir) -> Self {
-        Self::start(&shared.config.load().settings.history, state.path(), shared.clock.clone())
-    }
-
     /// Starts the writer; the file lies in `settings.dir`, or else in `state`. Whatever is wrong with the file is told in the
     /// log and tried again later.
     pub fn start(settings: &tidegate_settings::History, state: &Path, clock: Arc<Clock>) -> Self {

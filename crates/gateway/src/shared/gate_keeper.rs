@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::{
-    Gate, GateConfig, Lane, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
+    Gate, GateConfig, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
 };
-use tidegate_core::queue::QueueHandle;
+use tidegate_core::queue::{Lane, QueueHandle};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
@@ -99,7 +99,7 @@ impl GateKeeper {
     pub fn tick(&self, now: Timestamp) {
         let mut inner = self.lock();
         while let Some((late, reason)) = inner.gate.tick(now) {
-            inner.refuse(late.spot, reason);
+            inner.refuse(late.handle, reason);
         }
         inner.take_back_streams(now);
     }
@@ -234,12 +234,12 @@ impl Inner {
             let woken = match leaving {
                 Leaving::Forward(woken) => woken,
                 Leaving::Shed(woken, reason) => {
-                    self.refuse(woken.spot, reason);
+                    self.refuse(woken.handle, reason);
                     continue;
                 }
             };
             let in_flight = self.gate.in_flight_now();
-            let told = self.queued.take(woken.spot).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
+            let told = self.queued.take(woken.handle).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
                 // It left between its place and the news of it: the place goes to the next.
                 self.gate.finish(woken.class, woken.cost, now);

@@ -30,6 +30,7 @@ use crate::shared::{Shared, Worker};
 use tidegate_settings::{Role, SessionBy};
 
 pub mod key;
+mod set_cookie;
 
 use key::Keys;
 
@@ -88,7 +89,7 @@ impl VisitorSessions {
 pub struct SessionLink {
     pub(crate) number: u64,
     worker: Rc<Worker>,
-    pub(crate) session: RefCell<Option<SessionKey>>,
+    session: RefCell<Option<SessionKey>>,
 }
 
 impl SessionLink {
@@ -96,6 +97,13 @@ impl SessionLink {
     pub fn new(worker: Rc<Worker>) -> Self {
         let number = worker.shared.sessions.connections.fetch_add(1, Relaxed);
         Self { number, worker, session: RefCell::default() }
+    }
+
+    /// The session `key` was begun on this connection. Where connections tell sessions apart, it ends with it.
+    pub(crate) fn ends_with(&self, by: SessionBy, key: SessionKey) {
+        if by == SessionBy::Connection {
+            self.session.replace(Some(key));
+        }
     }
 }
 

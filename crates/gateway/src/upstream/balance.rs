@@ -32,8 +32,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 
-use crate::upstream::dispatch::retry::Miss;
-
 pub use self::replica::{InFlight, Replica};
 
 use self::replica::Seats;
@@ -46,6 +44,37 @@ pub const MAX_EJECTION_FACTOR: u32 = 10;
 const REFUSED_US: u64 = 1_000_000;
 /// A trial that is not answered for so long does not keep others from trying. (Its visitor may have left, and nobody tells.)
 const TRIAL_US: u64 = 1_000_000;
+
+/// How an attempt ended without an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// The connection was refused: nothing listens there. Nothing was sent, and no time lost.
+    Refused,
+    /// No connection: nothing was sent.
+    NoConnection,
+    /// The connection was lost before the first byte.
+    Lost,
+    /// No first byte in time.
+    Silent,
+    /// An answer that may not be passed on.
+    Bad,
+    /// The visitor's body failed.
+    Body,
+}
+
+impl Miss {
+    /// Whether it counts towards the replica's ejection.
+    pub fn speaks_against_replica(self) -> bool {
+        matches!(self, Self::Refused | Self::NoConnection | Self::Lost | Self::Silent)
+    }
+
+    /// Whether another attempt may be made, budget permitting. `is_repeatable`: sending the request twice does no harm.
+    ///
+    /// A silent origin may still be working on it: a second copy adds load to overload.
+    pub fn may_be_repeated(self, is_repeatable: bool, was_repeated: bool) -> bool {
+        is_repeatable && !was_repeated && !matches!(self, Self::Silent | Self::Bad)
+    }
+}
 
 /// All replicas of the origin, shared by all workers.
 pub struct Replicas {

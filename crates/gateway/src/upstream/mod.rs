@@ -5,4 +5,5 @@ pub mod body;
 pub mod deadline;
 pub mod dispatch;
 pub mod pool;
+pub mod stats;
 pub mod tunnel;

@@ -22,7 +22,7 @@ use crate::http::socket::Socket;
 use crate::upstream::balance::Replica;
 use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::{Slot, Ticks};
-use crate::upstream::dispatch::stats::{Stats, bump};
+use crate::upstream::stats::{Stats, bump};
 
 /// 1xx responses kept for one request. An origin sends 103 once or twice; a flood of them must cost no memory.
 const MAX_INFORMATIONAL: usize = 16;

@@ -1,10 +1,11 @@
 //! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and whatever else upgrades.
 //!
-//! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both directions
-//! have ended, when nothing has flowed in either direction for `origin.read_timeout` (as nginx's
-//! `proxy_read_timeout` does; WebSocket applications ping), when either side fails, at the drain deadline, or when an order
-//! ends or stops what its connection has in hand (WAC 3.3 (e), (f)).
+//! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both directions have
+//! ended, when nothing has flowed in either direction for `origin.read_timeout` (as with nginx's `proxy_read_timeout`;
+//! WebSocket applications ping), when either side fails, at the drain deadline, or when a policy ends the visitor's
+//! connection (WAC 3.3 (e), (f)).
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -17,12 +18,11 @@ use hyper::rt::{Read, ReadBuf, Write};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use tokio::sync::Notify;
 
-use crate::shared::sessions::SessionGuard;
 use crate::upstream::balance::InFlight;
 use crate::upstream::deadline::Slot;
-use crate::upstream::dispatch::stats::{Stats, add, bump};
+use crate::upstream::stats::{Stats, add, bump};
 
-/// Bytes carried at once and direction: what a socket usually has ready; two of them are a tunnel's memory.
+/// Size of the buffer of one direction: about what a socket has ready at once. A tunnel's memory is two of them.
 const BUFFER: usize = 16 << 10;
 
 /// The two connections to be joined, as soon as both have switched.
@@ -31,18 +31,19 @@ pub(crate) struct Ends {
     pub(crate) origin: OnUpgrade,
 }
 
-/// A connection's tunnel, as the connection's task sees it: hyper has given it away, and orders still reach it from there.
+/// A tunnel as the task of the visitor's connection sees it. hyper has given the connection away; through this handle
+/// policies still reach it.
 #[derive(Default)]
 pub struct TunnelHandle {
-    state: Cell<LineState>,
+    state: Cell<TunnelState>,
     notify: Notify,
-    /// What keeps its visitor's session alive as long as it is open.
-    stay: RefCell<Option<SessionGuard>>,
+    /// Dropped when the tunnel ends.
+    keep_alive: RefCell<Option<Box<dyn Any>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum LineState {
-    /// Nobody has switched, or no more.
+enum TunnelState {
+    /// Not opened yet, or over.
     #[default]
     Closed,
     Open,
@@ -51,54 +52,61 @@ enum LineState {
 }
 
 impl TunnelHandle {
-    /// Whether there is a tunnel: until then its socket is open.
+    /// Whether the tunnel is open. Until then the connection's own socket is.
     pub(crate) fn is_open(&self) -> bool {
-        self.state.get() == LineState::Open
+        self.state.get() == TunnelState::Open
     }
 
-    /// Its visitor's session is kept alive until it is over; it must be open.
-    pub(crate) fn hold(&self, stay: Option<SessionGuard>) {
+    /// Keeps `guard` (that of the visitor's session) until the tunnel is over; the tunnel must be open.
+    pub(crate) fn hold(&self, guard: Option<impl Any>) {
         debug_assert!(self.is_open());
-        self.stay.replace(stay);
+        self.keep_alive.replace(guard.map(|guard| Box::new(guard) as _));
     }
 
     /// Closes it, both ways.
     pub(crate) fn cut(&self) {
-        self.change(LineState::Cut);
+        self.change(TunnelState::Cut);
     }
 
     /// Completes when it is over.
     pub(crate) async fn over(&self) {
-        self.until(|state| state == LineState::Closed).await;
+        self.until(TunnelState::Closed).await;
     }
 
-    fn change(&self, state: LineState) {
+    fn change(&self, state: TunnelState) {
         self.state.set(state);
         self.notify.notify_waiters();
     }
 
-    // One thread: nothing changes between the look and the wait.
-    async fn until(&self, is: impl Fn(LineState) -> bool) {
-        while !is(self.state.get()) {
+    // All users share one thread: the state cannot change between the check and the wait.
+    async fn until(&self, state: TunnelState) {
+        while self.state.get() != state {
             self.notify.notified().await;
         }
     }
 }
 
-/// Keeps a line's state right however a tunnel's task ends.
-struct OnLine(Rc<TunnelHandle>);
+/// Keeps the handle's state and `tunnels_open` right, however the tunnel's task ends.
+struct OpenTunnel {
+    handle: Rc<TunnelHandle>,
+    stats: Arc<Stats>,
+    _flight: InFlight,
+}
 
-impl OnLine {
-    fn new(line: Rc<TunnelHandle>) -> Self {
-        line.change(LineState::Open);
-        Self(line)
+impl OpenTunnel {
+    fn new(handle: Rc<TunnelHandle>, stats: Arc<Stats>, flight: InFlight) -> Self {
+        bump(&stats.tunnels);
+        bump(&stats.tunnels_open);
+        handle.change(TunnelState::Open);
+        Self { handle, stats, _flight: flight }
     }
 }
 
-impl Drop for OnLine {
+impl Drop for OpenTunnel {
     fn drop(&mut self) {
-        self.0.stay.take();
-        self.0.change(LineState::Closed);
+        add(&self.stats.tunnels_open, 1u64.wrapping_neg());
+        self.handle.keep_alive.take();
+        self.handle.change(TunnelState::Closed);
     }
 }
 
@@ -114,23 +122,6 @@ struct Closing {
     notify: Notify,
 }
 
-/// Keeps `tunnels_open` right however a tunnel's task ends.
-struct Open(Arc<Stats>);
-
-impl Open {
-    fn new(stats: Arc<Stats>) -> Self {
-        bump(&stats.tunnels);
-        bump(&stats.tunnels_open);
-        Self(stats)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        add(&self.0.tunnels_open, 1u64.wrapping_neg());
-    }
-}
-
 impl Tunnels {
     pub(crate) fn new(stats: Arc<Stats>) -> Self {
         Self { closing: Rc::default(), stats }
@@ -142,31 +133,21 @@ impl Tunnels {
         self.closing.notify.notify_waiters();
     }
 
-    /// Joins `ends` in a task of its own, until `line` is cut.
-    pub(crate) fn open(
-        &self,
-        ends: Ends,
-        slot: Rc<Slot>,
-        idle_ticks: u64,
-        flight: InFlight,
-        line: Rc<TunnelHandle>,
-    ) {
-        let (closing, stats) = (self.closing.clone(), self.stats.clone());
-        // From now on, not from the task's first turn on: the visitor's connection may be told to end before that.
-        let on_line = OnLine::new(line);
+    /// Joins `ends` in a task of its own, until `handle` is cut.
+    pub(crate) fn open(&self, ends: Ends, idle: IdleLimit, flight: InFlight, handle: Rc<TunnelHandle>) {
+        let closing = self.closing.clone();
+        // Marked as open here, not in the task: the visitor's connection may be told to end before the task first runs.
+        let open = OpenTunnel::new(handle, self.stats.clone(), flight);
         tokio::task::spawn_local(async move {
-            // What is declared first is dropped last: the socket is closed before the line says so.
-            let on_line = on_line;
-            let _open = Open::new(stats.clone());
-            let _flight = flight;
+            // Locals are dropped in reverse order: the sockets are closed before the handle says so.
+            let open = open;
             let mut closed = pin!(closing.notify.notified());
             closed.as_mut().enable();
             if closing.closed.get() {
                 return;
             }
-            let idle = Idle { slot, ticks: idle_ticks };
-            let mut joined = pin!(join(ends, &idle, &stats));
-            let mut cut = pin!(on_line.0.until(|state| state == LineState::Cut));
+            let mut joined = pin!(join(ends, &idle, &open.stats));
+            let mut cut = pin!(open.handle.until(TunnelState::Cut));
             let outcome = poll_fn(|cx| match joined.as_mut().poll(cx) {
                 Poll::Ready(outcome) => Poll::Ready(outcome),
                 Poll::Pending if closed.as_mut().poll(cx).is_ready() => Poll::Ready(Ok(())),
@@ -180,12 +161,13 @@ impl Tunnels {
     }
 }
 
-struct Idle {
-    slot: Rc<Slot>,
-    ticks: u64,
+/// How long a tunnel may be idle.
+pub(crate) struct IdleLimit {
+    pub(crate) slot: Rc<Slot>,
+    pub(crate) ticks: u64,
 }
 
-impl Idle {
+impl IdleLimit {
     fn renew(&self) {
         self.slot.arm(self.ticks);
     }
@@ -198,15 +180,21 @@ impl Idle {
     }
 }
 
-async fn join(ends: Ends, idle: &Idle, stats: &Stats) -> io::Result<()> {
+async fn join(ends: Ends, idle: &IdleLimit, stats: &Stats) -> io::Result<()> {
     idle.renew();
     let mut visitor = switch(ends.visitor, idle).await?;
     let mut origin = switch(ends.origin, idle).await?;
-    let (mut up, mut down) = (Half::new(), Half::new());
+    let carried = |counter| {
+        move |n| {
+            idle.renew();
+            add(counter, n);
+        }
+    };
+    let mut up = Half::new(carried(&stats.tunnel_bytes_up));
+    let mut down = Half::new(carried(&stats.tunnel_bytes_down));
     poll_fn(|cx| {
-        let upward = up.poll(cx, &mut visitor, &mut origin, idle, |n| add(&stats.tunnel_bytes_up, n))?;
-        let downward =
-            down.poll(cx, &mut origin, &mut visitor, idle, |n| add(&stats.tunnel_bytes_down, n))?;
+        let upward = up.poll(cx, &mut visitor, &mut origin)?;
+        let downward = down.poll(cx, &mut origin, &mut visitor)?;
         if upward.is_ready() && downward.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -216,7 +204,7 @@ async fn join(ends: Ends, idle: &Idle, stats: &Stats) -> io::Result<()> {
 }
 
 /// Waits for one side to have switched; the visitor may leave before the 101 reaches it.
-async fn switch(mut side: OnUpgrade, idle: &Idle) -> io::Result<Upgraded> {
+async fn switch(mut side: OnUpgrade, idle: &IdleLimit) -> io::Result<Upgraded> {
     poll_fn(|cx| match Pin::new(&mut side).poll(cx) {
         Poll::Ready(upgraded) => Poll::Ready(upgraded.map_err(io::Error::other)),
         Poll::Pending => idle.poll(cx).map(Err),
@@ -224,33 +212,30 @@ async fn switch(mut side: OnUpgrade, idle: &Idle) -> io::Result<Upgraded> {
     .await
 }
 
-/// One direction.
-struct Half {
+/// One direction of a tunnel.
+struct Half<F> {
     buffer: Box<[u8]>,
-    /// What was read and not yet written.
+    /// `from..to` of the buffer was read and not yet written.
     from: usize,
     to: usize,
     unflushed: bool,
-    state: State,
+    state: HalfState,
+    /// Called with the number of bytes carried; 0: something was read.
+    carried: F,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum HalfState {
     Flowing,
-    /// The reader has ended, the writer is to be told.
+    /// The reader has ended; the writer is still to be shut down.
     Ending,
     Ended,
 }
 
-impl Half {
-    fn new() -> Self {
-        Self {
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            from: 0,
-            to: 0,
-            unflushed: false,
-            state: State::Flowing,
-        }
+impl<F: Fn(u64)> Half<F> {
+    fn new(carried: F) -> Self {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Self { buffer, from: 0, to: 0, unflushed: false, state: HalfState::Flowing, carried }
     }
 
     fn poll(
@@ -258,23 +243,6 @@ impl Half {
         cx: &mut Context<'_>,
         reader: &mut Upgraded,
         writer: &mut Upgraded,
-        idle: &Idle,
-        count: impl Fn(u64),
-    ) -> Result<Poll<()>, io::Error> {
-        match self.step(cx, reader, writer, idle, count) {
-            Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
-            Poll::Ready(Err(e)) => Err(e),
-            Poll::Pending => Ok(Poll::Pending),
-        }
-    }
-
-    fn step(
-        &mut self,
-        cx: &mut Context<'_>,
-        reader: &mut Upgraded,
-        writer: &mut Upgraded,
-        idle: &Idle,
-        count: impl Fn(u64),
     ) -> Poll<io::Result<()>> {
         loop {
             while self.from < self.to {
@@ -285,18 +253,17 @@ impl Half {
                 }
                 self.from += n;
                 self.unflushed = true;
-                idle.renew();
-                count(n as u64);
+                (self.carried)(n as u64);
             }
-            if self.state == State::Flowing {
+            if self.state == HalfState::Flowing {
                 let mut buf = ReadBuf::new(&mut self.buffer);
                 match Pin::new(&mut *reader).poll_read(cx, buf.unfilled()) {
                     Poll::Ready(read) => {
                         read?;
-                        idle.renew();
+                        (self.carried)(0);
                         (self.from, self.to) = (0, buf.filled().len());
                         if self.to == 0 {
-                            self.state = State::Ending;
+                            self.state = HalfState::Ending;
                         }
                         continue;
                     }
@@ -308,9 +275,9 @@ impl Half {
                     Poll::Pending => return Poll::Pending,
                 }
             }
-            if self.state == State::Ending {
+            if self.state == HalfState::Ending {
                 ready!(Pin::new(&mut *writer).poll_shutdown(cx))?;
-                self.state = State::Ended;
+                self.state = HalfState::Ended;
             }
             return Poll::Ready(Ok(()));
         }

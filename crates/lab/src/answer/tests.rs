@@ -21,11 +21,11 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 
 fn page(status: u16, fields: &[(&str, &str)], body: &str) -> Reading {
     let status = StatusCode::from_u16(status).expect("status");
-    read(Ask::Page, status, &headers(fields), body.as_bytes(), NOW)
+    read(RequestKind::Page, status, &headers(fields), body.as_bytes(), NOW)
 }
 
-fn wait(news: bool, after: Option<Duration>, refresh: Option<Duration>) -> Answer {
-    Answer::Wait { news, after, refresh, poll: None, full: false }
+fn wait(has_status: bool, after: Option<Duration>, refresh: Option<Duration>) -> Answer {
+    Answer::Wait { has_status, after, refresh, poll: None, full: false }
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn pages_by_their_head() {
     for (status, fields, expected) in cases {
         let reading = page(*status, fields, "");
         assert_eq!(reading.answer, *expected, "{status} {fields:?}");
-        let news = matches!(reading.answer, Answer::Wait { news: true, .. });
-        assert_eq!(reading.status_path.is_some(), news, "{status} {fields:?}");
+        let has_status = matches!(reading.answer, Answer::Wait { has_status: true, .. });
+        assert_eq!(reading.status_path.is_some(), has_status, "{status} {fields:?}");
         assert_eq!(reading.redirect, None);
     }
 }
@@ -107,8 +107,8 @@ fn sent(view: &View<'_>, pages: &Pages, html: bool) -> (HeaderMap, Vec<u8>) {
 fn answers_of_the_gate() {
     let pages = Pages::new(&Settings::default().room).expect("the built-in page");
     let after = Some(12_345 * MS);
-    let place = |poll, refresh| Answer::Wait { news: true, after, refresh, poll, full: false };
-    let full = |poll, refresh| Answer::Wait { news: false, after, refresh, poll, full: true };
+    let place = |poll, refresh| Answer::Wait { has_status: true, after, refresh, poll, full: false };
+    let full = |poll, refresh| Answer::Wait { has_status: false, after, refresh, poll, full: true };
     let turned_away = |refresh| Answer::TurnedAway { after, refresh };
     let (poll, refresh) = (Some(1_500 * MS), Some(13 * S));
     let cases = [
@@ -128,11 +128,11 @@ fn answers_of_the_gate() {
         for (html, expected) in [(true, to_browsers), (false, to_programs)] {
             let (headers, body) = sent(&view(kind), &pages, html);
             let status = StatusCode::from_u16(status).expect("status");
-            assert_eq!(wants_body(Ask::Page, &headers), kind != Kind::Forbidden);
-            let reading = read(Ask::Page, status, &headers, &body, NOW);
+            assert_eq!(wants_body(RequestKind::Page, &headers), kind != Kind::Forbidden);
+            let reading = read(RequestKind::Page, status, &headers, &body, NOW);
             assert_eq!(reading.answer, expected, "{kind:?} {status} html: {html}");
-            let path =
-                matches!(expected, Answer::Wait { news: true, .. }).then(|| view(kind).status_path.into());
+            let path = matches!(expected, Answer::Wait { has_status: true, .. })
+                .then(|| view(kind).status_path.into());
             assert_eq!(reading.status_path, path, "{kind:?} {status} html: {html}");
         }
     }
@@ -143,7 +143,7 @@ fn programs_without_the_field_find_the_status_document_in_the_answer() {
     let pages = Pages::new(&Settings::default().room).expect("the built-in page");
     let (mut headers, body) = sent(&View { ticket: Some("abc"), ..view(Kind::Waiting) }, &pages, false);
     headers.remove("x-tidegate-status");
-    let reading = read(Ask::Page, StatusCode::SERVICE_UNAVAILABLE, &headers, &body, NOW);
+    let reading = read(RequestKind::Page, StatusCode::SERVICE_UNAVAILABLE, &headers, &body, NOW);
     assert_eq!(reading.status_path.as_deref(), Some("/.tidegate/status?c=3&tg=abc"));
 }
 
@@ -151,7 +151,7 @@ fn programs_without_the_field_find_the_status_document_in_the_answer() {
 fn bodies_that_say_less_or_nonsense() {
     let html = [("content-type", "text/html"), ("x-tidegate-status", "/s"), ("retry-after", "9")];
     let told =
-        |after, poll| Answer::Wait { news: true, after: Some(after), refresh: None, poll, full: false };
+        |after, poll| Answer::Wait { has_status: true, after: Some(after), refresh: None, poll, full: false };
     for (body, expected) in [
         ("", told(9 * S, None)),
         ("<main data-poll=700>", told(9 * S, None)),
@@ -163,8 +163,8 @@ fn bodies_that_say_less_or_nonsense() {
     ] {
         assert_eq!(page(503, &html, body).answer, expected, "{body}");
     }
-    // A room that is full has no news, whatever its head says.
-    let full = Answer::Wait { news: false, after: Some(9 * S), refresh: None, poll: None, full: true };
+    // A room that is full has no status document, whatever its head says.
+    let full = Answer::Wait { has_status: false, after: Some(9 * S), refresh: None, poll: None, full: true };
     let reading = page(503, &html, "<main data-kind=full >");
     assert_eq!((reading.answer, reading.status_path), (full, None));
     let problem = [("content-type", "application/problem+json"), ("retry-after", "9")];
@@ -209,11 +209,12 @@ fn redirects() {
 }
 
 #[test]
-fn news() {
-    let read = |body: &[u8]| read(Ask::News, StatusCode::CONFLICT, &HeaderMap::new(), body, NOW).answer;
+fn status_documents() {
+    let read =
+        |body: &[u8]| read(RequestKind::Status, StatusCode::CONFLICT, &HeaderMap::new(), body, NOW).answer;
     let full = br#"{"state":"waiting","wait_ms":1500,"place":3,"poll_ms":700,"waited_ms":9,"ticket":""}"#;
-    let expected = News { state: State::Waiting, poll: 700 * MS, wait: 1_500 * MS };
-    assert_eq!(read(full), Answer::News(expected));
+    let expected = RoomStatus { state: State::Waiting, poll: 700 * MS, wait: 1_500 * MS };
+    assert_eq!(read(full), Answer::Status(expected));
     for (name, state) in [
         ("ready", State::Ready),
         ("expired", State::Expired),
@@ -223,8 +224,8 @@ fn news() {
         ("asleep", State::Other),
     ] {
         let body = format!(r#"{{"state":"{name}"}}"#);
-        let expected = News { state, poll: 2 * S, wait: Duration::ZERO };
-        assert_eq!(read(body.as_bytes()), Answer::News(expected));
+        let expected = RoomStatus { state, poll: 2 * S, wait: Duration::ZERO };
+        assert_eq!(read(body.as_bytes()), Answer::Status(expected));
     }
     for body in [&b""[..], b"{}", b"[]", br#"{"state":7}"#, b"\xff\x00"] {
         assert_eq!(read(body), Answer::Refused(409), "{body:?}");
@@ -233,7 +234,7 @@ fn news() {
         let body = format!(r#"{{"state":"waiting","poll_ms":{poll_ms},"wait_ms":{poll_ms}}}"#);
         let wait = (poll_ms as u128 * MS.as_nanos()).min(MAX_DELAY.as_nanos());
         let wait = Duration::from_nanos(wait as u64);
-        assert_eq!(read(body.as_bytes()), Answer::News(News { state: State::Waiting, poll, wait }));
+        assert_eq!(read(body.as_bytes()), Answer::Status(RoomStatus { state: State::Waiting, poll, wait }));
     }
 }
 
@@ -253,8 +254,11 @@ fn the_gates_status_document() {
         let status =
             page::Status { state, wait_ms: 61, place: 2, poll_ms: 350, waited_ms: 5, ticket: Some("x") };
         pages.status(&status, &mut body);
-        let reading = read(Ask::News, StatusCode::OK, &HeaderMap::new(), &body, NOW);
-        assert_eq!(reading.answer, Answer::News(News { state: expected, poll: 350 * MS, wait: 61 * MS }));
+        let reading = read(RequestKind::Status, StatusCode::OK, &HeaderMap::new(), &body, NOW);
+        assert_eq!(
+            reading.answer,
+            Answer::Status(RoomStatus { state: expected, poll: 350 * MS, wait: 61 * MS })
+        );
     }
 }
 
@@ -264,7 +268,7 @@ proptest::proptest! {
         status in 100_u16..1000,
         fields in proptest::collection::vec((0_usize..6, ".{0,40}"), 0..6),
         body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
-        ask in proptest::sample::select(vec![Ask::Page, Ask::News]),
+        ask in proptest::sample::select(vec![RequestKind::Page, RequestKind::Status]),
     ) {
         let names = ["x-tidegate-status", "retry-after", "refresh", "location", "content-type", "set-cookie"];
         let mut headers = HeaderMap::new();
@@ -280,9 +284,9 @@ proptest::proptest! {
         for body in [&body, &page] {
             let reading = read(ask, status, &headers, body, NOW);
             let bounded = |time: Option<Duration>| time.is_none_or(|time| time <= MAX_DELAY);
-            if let Answer::Wait { after, refresh, poll, news, .. } = reading.answer {
+            if let Answer::Wait { after, refresh, poll, has_status, .. } = reading.answer {
                 proptest::prop_assert!(bounded(after) && bounded(refresh) && bounded(poll));
-                proptest::prop_assert_eq!(news, reading.status_path.is_some());
+                proptest::prop_assert_eq!(has_status, reading.status_path.is_some());
             }
             proptest::prop_assert!(reading.status_path.is_none_or(|path| is_local(&path)));
         }

@@ -13,9 +13,11 @@ pub(super) fn exponential(rng: &mut SmallRng) -> f64 {
     Exp1.sample(rng)
 }
 
-/// The time after `from_us` at which the next one arrives; `None`: nobody comes any more, or the feed has no times.
+/// The time after `from_us` at which the next one arrives; `None`: nobody comes any more, or the feed has no
+/// times.
 ///
-/// Lewis and Shedler's thinning: arrivals at the highest rate, of which as many are dropped as the present rate is lower.
+/// Lewis and Shedler's thinning: arrivals at the highest rate, of which as many are dropped as the present
+/// rate is lower.
 pub(super) fn next_arrival(feed: &Feed, from_us: f64, until_us: f64, rng: &mut SmallRng) -> Option<f64> {
     let Feed::Arrivals(points) = feed else { return None };
     let most = points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);

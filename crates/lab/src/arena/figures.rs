@@ -1,6 +1,7 @@
 //! How good a run was, against the truth of each stretch.
 //!
-//! With C the oracle's goodput in a stretch, R0 and P0 mean and 99th percentile of its unloaded response time:
+//! With C the oracle's goodput in a stretch, R0 and P0 mean and 99th percentile of its unloaded response
+//! time:
 //!
 //! | figure | meaning |
 //! |---|---|
@@ -13,13 +14,15 @@
 //! | `overshoot_pct` | most that the mean capacity of a second exceeds C; in a stretch which begins above C, from when it first is down within 5 % |
 //! | `oscillation_pct` | 1.96 standard deviations of the capacity over its mean, last third |
 //!
-//! A stretch is *saturated* from the second in which a queue served at rate C would hold half a second's work. Where that never
-//! happens the origin's capacity cannot be seen, and the figures of the capacity are absent.
+//! A stretch is *saturated* from the second in which a queue served at rate C would hold half a second's
+//! work. Where that never happens the origin's capacity cannot be seen, and the figures of the capacity are
+//! absent.
 //!
-//! The 5 s of `settle_s` lie ahead, not behind: the mean of those behind would still remember the time before a change.
+//! The 5 s of `settle_s` lie ahead, not behind: the mean of those behind would still remember the time before
+//! a change.
 
 use super::{Stretch, Trace};
-use crate::arena::trace::percentile;
+use crate::arena::trace::p99_s;
 
 /// Settled: within this share of the truth.
 const WITHIN: f64 = 0.05;
@@ -56,7 +59,6 @@ pub struct Figures {
 /// The figures of a run: those of every stretch, and goodput and response time of the whole.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Score {
-    /// Stretch by stretch.
     pub stretches: Vec<Figures>,
     /// Cost units served in the whole run, over the oracle's.
     pub goodput_share: f64,
@@ -96,7 +98,7 @@ pub fn score(trace: &Trace, truth: &[Stretch]) -> Score {
 fn figures(trace: &Trace, stretch: &Stretch, belief: Option<Belief<'_>>) -> Figures {
     let to = stretch.to_s.min(trace.seconds.len());
     let last_third = to - (to - stretch.from_s) / 3;
-    let p99 = percentile(&mut trace.responses_us(last_third, to).to_vec(), 0.99);
+    let p99 = p99_s(trace.responses_us(last_third, to));
     let seconds = &trace.seconds[stretch.from_s..to];
     let (served, took_s) = seconds.iter().fold((0, 0.0), |(n, sum), s| (n + s.served, sum + s.response_s));
     Figures {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use tidegate_core::units::{Rate, Timestamp};
 
-use super::trace::percentile;
+use super::trace::p99_s;
 use super::{ArenaSpec, Feed};
 use crate::scenario::{Change, OriginSpec};
 
@@ -153,10 +153,10 @@ fn play(spec: &ArenaSpec, limit: u32, at_least_s: f64, response_s: f64) -> Found
     let served: u64 = counted.iter().map(|s| s.served).sum();
     let response_s: f64 = counted.iter().map(|s| s.response_s).sum();
     let goodput: f64 = counted.iter().map(|s| s.goodput).sum();
-    let mut responses = trace.responses_us(from, trace.seconds.len()).to_vec();
+    let responses = trace.responses_us(from, trace.seconds.len());
     Found {
         goodput: goodput / counted.len().max(1) as f64,
         mean_s: response_s / served as f64,
-        p99_s: percentile(&mut responses, 0.99).unwrap_or(f64::NAN),
+        p99_s: p99_s(responses).unwrap_or(f64::NAN),
     }
 }

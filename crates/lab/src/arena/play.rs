@@ -19,10 +19,11 @@ use crate::slab::Slab;
 
 /// The clock's reading at the start of a run: any, but not the epoch, which is no time a gate ever sees.
 const START: Timestamp = Timestamp::from_secs(1_000_000);
-/// Requests kept waiting at the gate where there are always more: enough for any estimator to see that some wait.
+/// Requests kept waiting at the gate where there are always more: enough for any estimator to see that some
+/// wait.
 const STANDING: usize = 32;
 const NEVER: u64 = u64::MAX;
-/// Who is at no replica, for there was none.
+/// A request at no replica, because there was none.
 const NOWHERE: u32 = u32::MAX;
 
 struct Job {
@@ -37,7 +38,6 @@ pub(super) struct Play<'a> {
     estimator: &'a mut dyn Estimator,
     gate: Gate,
     farm: ReplicaPool,
-    /// Requests at each replica.
     busy: Vec<u32>,
     jobs: Slab<Job>,
     /// Between gate and origin, by the time they are there.
@@ -251,7 +251,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// To the replica with the fewest in flight; of equals the next after the one last chosen does not matter to a model.
+    /// To the replica with the fewest in flight; of equals the next after the one last chosen does not matter
+    /// to a model.
     fn submit(&mut self, id: u32) {
         let up = (0..self.busy.len()).filter(|r| self.farm.is_up(*r));
         let job = self.jobs.held(id);
@@ -303,7 +304,7 @@ impl<'a> Play<'a> {
         self.admit();
     }
 
-    /// Who was half let in at the old rate has the other half to go at the new one.
+    /// An arrival that had half its time left at the old rate has half its time left at the new one.
     fn set_outflow(&mut self, outflow: f64) {
         let now = self.now_us as f64;
         if self.outflow > 0.0 && outflow > 0.0 && self.release_us > now {

@@ -30,7 +30,8 @@ const PLAIN: Named =
 /// Two classes of equal configured cost.
 const TWO_CLASSES: &[(u8, f64, usize)] = &[(0, 1.0, 0), (1, 1.0, 1)];
 
-/// All of them. Ten workers at 100 ms unless the name says otherwise; service is exponential in what is not about service.
+/// All of them. Ten workers at 100 ms unless the name says otherwise; service is exponential in what is not
+/// about service.
 pub const ALL: &[Named] = &[
     Named { name: "deterministic", origin: "contention = 0", ..PLAIN },
     Named { name: "normal", origin: "contention = 0\nservice = 'normal(100ms, 20ms)'", ..PLAIN },

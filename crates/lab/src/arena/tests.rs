@@ -33,7 +33,8 @@ fn one_seed_is_one_run() {
 
 #[test]
 fn a_closed_loop_obeys_littles_law() {
-    // Ten workers at 100 ms: L / 100 ms below ten in flight, 100 per second from there on, and the response time L / 100.
+    // Ten workers at 100 ms: L / 100 ms below ten in flight, 100 per second from there on, and the response
+    // time L / 100.
     for (limit, rate, response_s) in [(1, 10.0, 0.1), (5, 50.0, 0.1), (10, 100.0, 0.1), (20, 100.0, 0.2)] {
         let trace = spec("deterministic", 20).run(&mut Held(limit));
         let last = &trace.seconds[19];
@@ -53,7 +54,7 @@ fn a_rate_is_released_as_it_says() {
         assert!((served as f64 / 200.0 / 60.0 - 1.0).abs() < 0.03, "{release:?}: {served}");
         assert_eq!(trace.seconds[100].limit, None);
     }
-    // Of arrivals no more than come, and no more than may.
+    // No more is served than arrives, and no more than the capacity.
     for (rate, expected) in [(100.0, 60.0), (40.0, 40.0)] {
         let trace = spec("low-load", 200).run(&mut Fixed::new(Rate::per_second(rate)));
         let served: u64 = trace.seconds.iter().map(|s| s.served).sum();

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidegate_core::capacity::Estimate;
 use tidegate_core::units::Cost;
 
+use crate::stats::percentile;
+
 /// One second of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
@@ -14,11 +16,9 @@ pub struct Second {
     pub capacity: f64,
     /// Mean of the in-flight limit; `None`: there was none.
     pub limit: Option<f64>,
-    /// Requests served well.
     pub served: u64,
     /// Cost units served well.
     pub goodput: f64,
-    /// Requests that failed.
     pub failed: u64,
     /// Cost units that arrived; `None`: there were always more.
     pub offered: Option<f64>,
@@ -39,14 +39,12 @@ impl Second {
     }
 }
 
-/// A run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
     /// Between two ticks.
     pub tick: Duration,
     /// The capacity believed after every tick, the first at the start, in cost units per second.
     pub capacity: Vec<f64>,
-    /// Second by second.
     pub seconds: Vec<Second>,
     /// Response times in microseconds of all served well, in order of their ends.
     pub responses_us: Vec<u32>,
@@ -60,7 +58,6 @@ impl Trace {
     }
 }
 
-/// Writes a trace.
 pub(super) struct Scribe {
     trace: Trace,
     now: Second,
@@ -110,7 +107,6 @@ impl Scribe {
         self.now.phase = estimate.phase.name();
     }
 
-    /// A second is over.
     pub(super) fn turn(&mut self, queued: usize) {
         let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
         let before = self.trace.seconds.last().map_or(0.0, |s| s.capacity);
@@ -121,7 +117,7 @@ impl Scribe {
         second.limit = mean(std::mem::take(&mut self.limits));
         second.queued = queued;
         let responses = &self.trace.responses_us[self.first_response..];
-        second.p99_s = percentile(&mut responses.to_vec(), 0.99).unwrap_or(0.0);
+        second.p99_s = p99_s(responses).unwrap_or(0.0);
         self.first_response = self.trace.responses_us.len();
         self.now.phase = phase;
         self.trace.seconds.push(second);
@@ -148,12 +144,7 @@ fn blank(t: f64, endless: bool) -> Second {
     }
 }
 
-/// The value of rank ⌈share·n⌉, in seconds; `None` of none. Reorders them.
-pub(super) fn percentile(times_us: &mut [u32], share: f64) -> Option<f64> {
-    let rank = ((share * times_us.len() as f64).ceil() as usize).max(1);
-    if times_us.is_empty() {
-        return None;
-    }
-    let (_, value, _) = times_us.select_nth_unstable(rank - 1);
-    Some(f64::from(*value) / 1e6)
+/// 99th percentile of these times in microseconds, in seconds.
+pub(super) fn p99_s(times_us: &[u32]) -> Option<f64> {
+    percentile(&mut times_us.to_vec(), 0.99).map(|us| f64::from(us) / 1e6)
 }

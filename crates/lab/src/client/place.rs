@@ -1,8 +1,9 @@
 //! The one host that requests are sent to, as the user wrote it.
 //!
-//! The name is resolved once, before the run: a resolver must not be part of what is measured. `Host` is sent as written.
-//! A redirect is followed to the same host name only, on any port (which is how the two halves of a gate send visitors
-//! to each other): whoever points the bench at a host answers for that host, not for what it may point at.
+//! The name is resolved once, before the run: a resolver must not be part of what is measured. `Host` is sent
+//! as written. A redirect is followed to the same host name only, on any port (which is how the two halves of
+//! a gate send visitors to each other): whoever points the bench at a host answers for that host, not for
+//! what it may point at.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -29,36 +30,22 @@ pub enum TargetError {
     /// Not the URL of a host.
     #[error("target: expected http://HOST[:PORT][/PATH], got {url:?} ({why})")]
     Url {
-        /// What was written.
         url: String,
         /// What is wrong with it.
         why: &'static str,
     },
     /// No address for the name.
     #[error("target {url}: no address for {host:?}: {source}")]
-    Resolve {
-        /// What was written.
-        url: String,
-        /// The name in it.
-        host: String,
-        /// What the resolver said.
-        source: io::Error,
-    },
+    Resolve { url: String, host: String, source: io::Error },
     /// Nobody accepts connections there.
     #[error("target {url}: no connection to {address}: {source}")]
-    Connect {
-        /// What was written.
-        url: String,
-        /// The last address tried.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    Connect { url: String, address: SocketAddr, source: io::Error },
 }
 
 impl Place {
-    /// Reads the URL, resolves its host and connects once, to see that somebody accepts: a mistyped target is told
-    /// before a crowd is sent. Nothing is asked. Blocks, up to five seconds for every address of the host.
+    /// Reads the URL, resolves its host and connects once, to see that somebody accepts: a mistyped target is
+    /// told before a crowd is sent. Nothing is asked. Blocks, up to five seconds for every address of the
+    /// host.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -89,7 +76,6 @@ impl Place {
         Self { name, ip: address.ip(), port: address.port(), field }
     }
 
-    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Client, Connections, Order, Place, TargetError};
-use crate::visitor::Ask;
+use crate::visitor::RequestKind;
 
 #[test]
 fn what_is_no_target_is_refused_with_a_reason() {
@@ -68,9 +68,10 @@ fn redirects_stay_on_the_host() {
 #[test]
 fn a_request_says_who_asks() {
     let client = Client::new(Place::at(SocketAddr::from(([127, 0, 0, 1], 8080))), Connections::Fresh);
-    let page = Order::get(Ask::Page, "/a?b".parse().expect("path"));
+    let page = Order::get(RequestKind::Page, "/a?b".parse().expect("path"));
     let form = Order { form: Some("x=1".into()), method: http::Method::POST, ..page.clone() };
-    let news = Order { ask: Ask::News, cookies: Some("tg=1".into()), port: Some(81), ..page.clone() };
+    let status =
+        Order { ask: RequestKind::Status, cookies: Some("tg=1".into()), port: Some(81), ..page.clone() };
     let program = Order { program: true, ..page.clone() };
     for (order, name, value) in [
         (&page, "host", Some("127.0.0.1:8080")),
@@ -79,9 +80,9 @@ fn a_request_says_who_asks() {
         (&page, "content-type", None),
         (&page, "connection", Some("close")),
         (&form, "content-type", Some("application/x-www-form-urlencoded")),
-        (&news, "host", Some("127.0.0.1:81")),
-        (&news, "sec-fetch-mode", Some("same-origin")),
-        (&news, "cookie", Some("tg=1")),
+        (&status, "host", Some("127.0.0.1:81")),
+        (&status, "sec-fetch-mode", Some("same-origin")),
+        (&status, "cookie", Some("tg=1")),
         (&program, "accept", Some("application/json, application/problem+json")),
         (&program, "sec-fetch-mode", None),
     ] {

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Names a table holds: a number of one byte. A gate has at most 256 classes, a service a few dozen cookies; a target
-/// that makes up a new name for every visitor fills the table and no more.
+/// Names a table holds: a number of one byte. A gate has at most 256 classes, a service a few dozen cookies;
+/// a target that makes up a new name for every visitor fills the table and no more.
 const MAX_NAMES: usize = 256;
 
-/// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Cookie,
@@ -34,8 +33,8 @@ impl Part {
 const TEXT_NAME: u8 = 1 << 3;
 const BASE64_VALUE: u8 = 1 << 4;
 
-/// Names of cookies and paths of status documents, each kept once for all visitors that share this. What it tells by
-/// number it tells only to luggage that was packed with it.
+/// Names of cookies and paths of status documents, each kept once for all visitors that share this. What it
+/// tells by number it tells only to a jar that was packed with it.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     cookies: Vec<Box<str>>,
@@ -92,7 +91,6 @@ enum Value<'a> {
     Base64(Cow<'a, [u8]>),
 }
 
-/// One of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) part: Part,
@@ -117,7 +115,6 @@ impl<'a> Entry<'a> {
         Self { part, ..self }
     }
 
-    /// The value.
     pub(super) fn text(&self) -> Cow<'a, str> {
         match &self.value {
             Value::Text(text) => (*text).into(),
@@ -141,7 +138,8 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// As bytes if it is base64url that comes back exactly as it was: decoding refuses padding and spare bits.
+    /// As bytes if it is base64url that comes back exactly as it was: decoding refuses padding and spare
+    /// bits.
     fn shortest(text: &'a str) -> Self {
         match URL_SAFE_NO_PAD.decode(text) {
             Ok(bytes) if !bytes.is_empty() => Self::Base64(bytes.into()),
@@ -150,7 +148,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed(Box<[u8]>);
 

@@ -50,7 +50,7 @@ fn set_text(values: &[&str]) -> HeaderMap {
 }
 
 fn waits(path: &str) -> Reading {
-    let answer = Answer::Wait { news: true, after: None, refresh: None, poll: None, full: false };
+    let answer = Answer::Wait { has_status: true, after: None, refresh: None, poll: None, full: false };
     Reading { answer, status_path: Some(path.into()), redirect: None }
 }
 
@@ -69,10 +69,10 @@ fn url_ticket() -> String {
 }
 
 fn waiting(names: &mut Names, keeps_cookies: bool) -> CookieJar {
-    let mut luggage = CookieJar::default();
+    let mut jar = CookieJar::default();
     let (headers, reading) = first_answer();
-    luggage.absorb(names, Ask::Page, &headers, &reading, keeps_cookies);
-    luggage
+    jar.absorb(names, RequestKind::Page, &headers, &reading, keeps_cookies);
+    jar
 }
 
 fn shown(target: &str, cookies: Option<String>) -> Option<Shown> {
@@ -92,12 +92,12 @@ fn opens(field: &str) -> bool {
 #[test]
 fn a_waiting_visitor_is_small() {
     let mut names = Names::default();
-    let luggage = waiting(&mut names, true);
-    // Each entry: tag, name's number, length. The binding cookie stands for 16 bytes, the ticket for 45, the status
-    // path for its number.
-    assert_eq!(luggage.heap_bytes(), (3 + 16) + (3 + Ticket::TEXT_LEN / 4 * 3) + 3);
+    let jar = waiting(&mut names, true);
+    // Each entry: tag, name's number, length. The binding cookie stands for 16 bytes, the ticket for 45, the
+    // status path for its number.
+    assert_eq!(jar.heap_bytes(), (3 + 16) + (3 + Ticket::TEXT_LEN / 4 * 3) + 3);
     // As allocators round: 8 bytes of their own, then to a multiple of 16.
-    let block = (luggage.heap_bytes() + 8).next_multiple_of(16);
+    let block = (jar.heap_bytes() + 8).next_multiple_of(16);
     let visitor = size_of::<crate::visitor::Visitor>() + size_of::<CookieJar>() + block;
     assert!(visitor <= 200, "{visitor} bytes");
     // With a slab's tag and a timer of 24 bytes: a million of them in a quarter of a gibibyte.
@@ -107,43 +107,43 @@ fn a_waiting_visitor_is_small() {
 #[test]
 fn who_keeps_cookies_shows_them_and_clean_paths() {
     let mut names = Names::default();
-    let luggage = waiting(&mut names, true);
-    let cookies = luggage.cookies(&names).expect("cookies");
+    let jar = waiting(&mut names, true);
+    let cookies = jar.cookies(&names).expect("cookies");
     assert_eq!(cookies.len(), "tgid=; tg3=".len() + 22 + Ticket::TEXT_LEN);
     assert!(opens(&cookies), "{cookies}");
-    assert_eq!(luggage.show(&names, Ask::Page, "/buy", 0), shown("/buy", Some(cookies.clone())));
-    assert_eq!(luggage.show(&names, Ask::News, "/buy", 0), shown(STATUS, Some(cookies)));
+    assert_eq!(jar.show(&names, RequestKind::Page, "/buy", 0), shown("/buy", Some(cookies.clone())));
+    assert_eq!(jar.show(&names, RequestKind::Status, "/buy", 0), shown(STATUS, Some(cookies)));
 }
 
 #[test]
 fn who_keeps_none_shows_the_ticket_in_the_url() {
     let mut names = Names::default();
-    let mut luggage = waiting(&mut names, false);
+    let mut jar = waiting(&mut names, false);
     let ticket = url_ticket();
     let with = |path: &str| format!("{path}tg={ticket}");
-    assert_eq!(luggage.show(&names, Ask::Page, "/buy", 0), shown(&with("/buy?"), None));
-    assert_eq!(luggage.show(&names, Ask::Page, "/buy?n=1", 0), shown(&with("/buy?n=1&"), None));
-    assert_eq!(luggage.show(&names, Ask::News, "/buy", 0), shown(&with(&format!("{STATUS}&")), None));
-    let tampered = luggage.show(&names, Ask::Tampered, "/buy", 61).expect("a ticket");
+    assert_eq!(jar.show(&names, RequestKind::Page, "/buy", 0), shown(&with("/buy?"), None));
+    assert_eq!(jar.show(&names, RequestKind::Page, "/buy?n=1", 0), shown(&with("/buy?n=1&"), None));
+    assert_eq!(jar.show(&names, RequestKind::Status, "/buy", 0), shown(&with(&format!("{STATUS}&")), None));
+    let tampered = jar.show(&names, RequestKind::Tampered, "/buy", 61).expect("a ticket");
     assert_eq!((tampered.target.len(), &tampered.cookies), (with("/buy?").len(), &None));
     assert_ne!(tampered.target, with("/buy?"));
     // Once let in, the ticket is gone with the page that named it; a copy is kept for one attack.
-    luggage.keep_used(&names);
-    luggage.absorb(&mut names, Ask::Page, &HeaderMap::new(), &served(), false);
-    assert_eq!(luggage.show(&names, Ask::Page, "/buy", 0), shown("/buy", None));
-    assert_eq!(luggage.show(&names, Ask::Replayed, "/buy", 0), shown(&with("/buy?"), None));
-    luggage.absorb(&mut names, Ask::Replayed, &HeaderMap::new(), &waits(STATUS), false);
-    assert_eq!(luggage, CookieJar::default());
-    assert_eq!(luggage.show(&names, Ask::Replayed, "/buy", 0), None);
+    jar.keep_used(&names);
+    jar.absorb(&mut names, RequestKind::Page, &HeaderMap::new(), &served(), false);
+    assert_eq!(jar.show(&names, RequestKind::Page, "/buy", 0), shown("/buy", None));
+    assert_eq!(jar.show(&names, RequestKind::Replayed, "/buy", 0), shown(&with("/buy?"), None));
+    jar.absorb(&mut names, RequestKind::Replayed, &HeaderMap::new(), &waits(STATUS), false);
+    assert_eq!(jar, CookieJar::default());
+    assert_eq!(jar.show(&names, RequestKind::Replayed, "/buy", 0), None);
 }
 
 #[test]
 fn every_altered_ticket_differs_in_one_character_and_is_refused() {
     let mut names = Names::default();
-    let luggage = waiting(&mut names, true);
-    let genuine = luggage.cookies(&names).expect("cookies");
+    let jar = waiting(&mut names, true);
+    let genuine = jar.cookies(&names).expect("cookies");
     for alter in 0..200 {
-        let tampered = luggage.tampered(&names, alter).expect("a ticket");
+        let tampered = jar.tampered(&names, alter).expect("a ticket");
         let differ = tampered.bytes().zip(genuine.bytes()).filter(|(a, b)| a != b).count();
         assert_eq!((tampered.len(), differ), (genuine.len(), 1), "{alter}");
         assert!(!opens(&tampered), "{alter}");
@@ -151,52 +151,52 @@ fn every_altered_ticket_differs_in_one_character_and_is_refused() {
     assert!(opens(&genuine));
     // A pass would let the attacker in.
     let set = set(&[cookies::set_pass(&pass(), KEEP, false)]);
-    let mut luggage = luggage;
-    luggage.absorb(&mut names, Ask::News, &set, &served(), true);
-    assert!(luggage.cookies(&names).is_some_and(|field| field.contains("tgp=")));
-    assert!(luggage.tampered(&names, 7).is_some_and(|field| !field.contains("tgp=")));
+    let mut jar = jar;
+    jar.absorb(&mut names, RequestKind::Status, &set, &served(), true);
+    assert!(jar.cookies(&names).is_some_and(|field| field.contains("tgp=")));
+    assert!(jar.tampered(&names, 7).is_some_and(|field| !field.contains("tgp=")));
 }
 
 #[test]
 fn the_answer_to_an_attack_leaves_no_trace() {
     let mut names = Names::default();
-    let mut luggage = waiting(&mut names, true);
-    let before = luggage.clone();
+    let mut jar = waiting(&mut names, true);
+    let before = jar.clone();
     // The gate takes the cookie away from whoever shows a forged one.
     let headers = set(&[cookies::clear_ticket(MARK, false)]);
-    luggage.absorb(&mut names, Ask::Tampered, &headers, &waits("/elsewhere"), true);
-    assert_eq!(luggage, before);
+    jar.absorb(&mut names, RequestKind::Tampered, &headers, &waits("/elsewhere"), true);
+    assert_eq!(jar, before);
 }
 
 #[test]
 fn a_used_ticket_is_shown_without_the_pass_it_brought() {
     let mut names = Names::default();
-    let mut luggage = waiting(&mut names, true);
-    luggage.absorb(&mut names, Ask::Page, &set_text(&["basket=7"]), &waits(STATUS), true);
-    let before = luggage.cookies(&names).expect("cookies");
-    assert_eq!(luggage.show(&names, Ask::Replayed, "/buy", 0), None, "not used yet");
-    luggage.keep_used(&names);
+    let mut jar = waiting(&mut names, true);
+    jar.absorb(&mut names, RequestKind::Page, &set_text(&["basket=7"]), &waits(STATUS), true);
+    let before = jar.cookies(&names).expect("cookies");
+    assert_eq!(jar.show(&names, RequestKind::Replayed, "/buy", 0), None, "not used yet");
+    jar.keep_used(&names);
     let entry = [cookies::clear_ticket(MARK, false), cookies::set_pass(&pass(), KEEP, false)];
-    luggage.absorb(&mut names, Ask::Page, &set(&entry), &served(), true);
+    jar.absorb(&mut names, RequestKind::Page, &set(&entry), &served(), true);
     assert!(opens(&before), "{before}");
-    let after = luggage.cookies(&names).expect("cookies");
+    let after = jar.cookies(&names).expect("cookies");
     assert!(after.contains(&format!("tgp={}", pass())) && !after.contains("tg3="), "{after}");
-    assert_eq!(luggage.status_path(&names), None);
-    assert_eq!(luggage.tampered(&names, 0), None, "a pass is no ticket");
-    assert_eq!(luggage.show(&names, Ask::Tampered, "/buy", 0), None);
-    let replay = luggage.show(&names, Ask::Replayed, "/buy", 0).expect("a used ticket");
+    assert_eq!(jar.status_path(&names), None);
+    assert_eq!(jar.tampered(&names, 0), None, "a pass is no ticket");
+    assert_eq!(jar.show(&names, RequestKind::Tampered, "/buy", 0), None);
+    let replay = jar.show(&names, RequestKind::Replayed, "/buy", 0).expect("a used ticket");
     let used = replay.cookies.expect("cookies");
     assert!(opens(&used) && used.contains("basket=7") && !used.contains("tgp="), "{used}");
-    luggage.absorb(&mut names, Ask::Replayed, &set(&entry), &waits(STATUS), true);
-    assert_eq!(luggage.cookies(&names), Some(after));
-    assert_eq!(luggage.used(&names), None);
+    jar.absorb(&mut names, RequestKind::Replayed, &set(&entry), &waits(STATUS), true);
+    assert_eq!(jar.cookies(&names), Some(after));
+    assert_eq!(jar.used(&names), None);
 }
 
 #[test]
 fn cookies_come_and_go() {
     let mut names = Names::default();
-    let mut luggage = CookieJar::default();
-    assert_eq!(luggage.cookies(&names), None);
+    let mut jar = CookieJar::default();
+    assert_eq!(jar.cookies(&names), None);
     for (set, field) in [
         ("tg1=1; Path=/; HttpOnly", Some("tg1=1")),
         ("nonce=a=b", Some("tg1=1; nonce=a=b")),
@@ -209,33 +209,33 @@ fn cookies_come_and_go() {
         ("nonce=; Max-Age=-1", Some("tg1=2")),
         ("tg1=x; max-age=0; Path=/", None),
     ] {
-        luggage.absorb(&mut names, Ask::News, &set_text(&[set]), &served(), true);
-        assert_eq!(luggage.cookies(&names).as_deref(), field, "after {set}");
+        jar.absorb(&mut names, RequestKind::Status, &set_text(&[set]), &served(), true);
+        assert_eq!(jar.cookies(&names).as_deref(), field, "after {set}");
     }
     let mut dated = set_text(&["a=1", "b=2; Expires=Sun, 06 Nov 1994 08:49:37 GMT"]);
     let date = HeaderName::from_static("date");
     dated.insert(date.clone(), HeaderValue::from_static("Sun, 06 Nov 1994 08:49:36 GMT"));
-    luggage.absorb(&mut names, Ask::Page, &dated, &served(), true);
-    assert_eq!(luggage.cookies(&names).as_deref(), Some("a=1; b=2"), "a second left");
+    jar.absorb(&mut names, RequestKind::Page, &dated, &served(), true);
+    assert_eq!(jar.cookies(&names).as_deref(), Some("a=1; b=2"), "a second left");
     dated.insert(date, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
-    luggage.absorb(&mut names, Ask::Page, &dated, &served(), true);
-    assert_eq!(luggage.cookies(&names).as_deref(), Some("a=1"), "over");
-    luggage.absorb(&mut names, Ask::Page, &set_text(&["c=3"]), &served(), false);
-    assert_eq!(luggage.cookies(&names).as_deref(), Some("a=1"), "who keeps no cookies takes none");
+    jar.absorb(&mut names, RequestKind::Page, &dated, &served(), true);
+    assert_eq!(jar.cookies(&names).as_deref(), Some("a=1"), "over");
+    jar.absorb(&mut names, RequestKind::Page, &set_text(&["c=3"]), &served(), false);
+    assert_eq!(jar.cookies(&names).as_deref(), Some("a=1"), "who keeps no cookies takes none");
 }
 
 #[test]
 fn what_grows_without_bound_is_not_taken() {
     let mut names = Names::default();
-    let mut luggage = CookieJar::default();
-    luggage.absorb(&mut names, Ask::Page, &set_text(&["a=1"]), &served(), true);
+    let mut jar = CookieJar::default();
+    jar.absorb(&mut names, RequestKind::Page, &set_text(&["a=1"]), &served(), true);
     let large = format!("b={}", "x".repeat(MAX_COOKIES));
-    luggage.absorb(&mut names, Ask::Page, &set_text(&[&large]), &served(), true);
-    assert_eq!(luggage.cookies(&names).as_deref(), Some("a=1"));
+    jar.absorb(&mut names, RequestKind::Page, &set_text(&[&large]), &served(), true);
+    assert_eq!(jar.cookies(&names).as_deref(), Some("a=1"));
     for n in 0..1000 {
-        luggage.absorb(&mut names, Ask::Page, &set_text(&[&format!("c{n}=1")]), &served(), true);
+        jar.absorb(&mut names, RequestKind::Page, &set_text(&[&format!("c{n}=1")]), &served(), true);
     }
-    let field = luggage.cookies(&names).expect("cookies");
+    let field = jar.cookies(&names).expect("cookies");
     assert!(field.len() <= MAX_COOKIES, "{} bytes", field.len());
     assert!(field.starts_with("a=1; c0=1; c1=1"), "{field}");
 }
@@ -245,14 +245,14 @@ fn a_target_that_makes_up_names_for_everybody() {
     let mut names = Names::default();
     let mut visitors = Vec::new();
     for n in 0..600 {
-        let mut luggage = CookieJar::default();
+        let mut jar = CookieJar::default();
         let reading = waits(&format!("/status/{n}"));
-        luggage.absorb(&mut names, Ask::Page, &set_text(&[&format!("id{n}=x{n}")]), &reading, true);
-        visitors.push(luggage);
+        jar.absorb(&mut names, RequestKind::Page, &set_text(&[&format!("id{n}=x{n}")]), &reading, true);
+        visitors.push(jar);
     }
-    for (n, luggage) in visitors.iter().enumerate() {
+    for (n, jar) in visitors.iter().enumerate() {
         let expected = shown(&format!("/status/{n}"), Some(format!("id{n}=x{n}")));
-        assert_eq!(luggage.show(&names, Ask::News, "/", 0), expected);
+        assert_eq!(jar.show(&names, RequestKind::Status, "/", 0), expected);
     }
 }
 
@@ -283,18 +283,18 @@ proptest::proptest! {
         if crowded {
             (0..300).for_each(|n| _ = names.intern_cookie(&n.to_string()));
         }
-        let mut luggage = CookieJar::default();
-        let mut jar: Vec<(String, String)> = Vec::new();
+        let mut jar = CookieJar::default();
+        let mut expected: Vec<(String, String)> = Vec::new();
         for (name, value, removed) in sets {
-            jar.retain(|(other, _)| *other != name);
+            expected.retain(|(other, _)| *other != name);
             let age = if removed { "; Max-Age=0" } else { "" };
             let set = set_text(&[&format!("{name}={value}{age}")]);
-            luggage.absorb(&mut names, Ask::Page, &set, &waits(STATUS), true);
+            jar.absorb(&mut names, RequestKind::Page, &set, &waits(STATUS), true);
             if !removed {
-                jar.push((name, value));
+                expected.push((name, value));
             }
         }
-        let field = jar.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join("; ");
-        proptest::prop_assert_eq!(luggage.cookies(&names).unwrap_or_default(), field);
+        let field = expected.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join("; ");
+        proptest::prop_assert_eq!(jar.cookies(&names).unwrap_or_default(), field);
     }
 }

@@ -1,8 +1,9 @@
-//! One line of an access log: Apache's and nginx's combined form (the common form and those with a virtual host in front
-//! too), or a JSON object with the fields that nginx, Caddy, Traefik, Envoy, logstash and Tidegate itself use.
+//! One line of an access log: Apache's and nginx's combined form (the common form and those with a virtual
+//! host in front too), or a JSON object with the fields that nginx, Caddy, Traefik, Envoy, logstash and
+//! Tidegate itself use.
 //!
-//! Only what a visitor needs is looked at: the time and the request. Quoted texts are taken apart with their escapes, so
-//! that a quote inside a URL or a user agent does not end a field.
+//! Only what a visitor needs is looked at: the time and the request. Quoted texts are taken apart with their
+//! escapes, so that a quote inside a URL or a user agent does not end a field.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,6 @@ use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
-/// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// When, in microseconds of Unix time.
@@ -20,7 +20,6 @@ pub(super) struct Line {
     /// The time has no fraction: it may have been any instant of its second.
     pub whole_second: bool,
     pub method: String,
-    /// Path and query.
     pub target: String,
 }
 
@@ -49,7 +48,6 @@ const TIMES: [&str; 10] = [
 const METHODS: [&str; 3] = ["method", "request_method", "RequestMethod"];
 const TARGETS: [&str; 6] = ["target", "request_uri", "uri", "RequestPath", "path", "url"];
 
-/// Reads a line.
 pub(super) fn read(line: &str) -> Result<Line, Reason> {
     if line.trim_start().starts_with('{') { json(line) } else { combined(line) }
 }
@@ -168,8 +166,8 @@ fn json_time(value: &Value) -> Option<(i64, bool)> {
     }
 }
 
-/// Unix time in seconds, or in milli-, micro- or nanoseconds: its magnitude tells, as no log is from after the year 5138
-/// or from before 1973.
+/// Unix time in seconds, or in milli-, micro- or nanoseconds: its magnitude tells, as no log is from after
+/// the year 5138 or from before 1973.
 fn number_time(number: f64, fraction: bool) -> Option<(i64, bool)> {
     let (unit, whole) = match number {
         0.0..1e11 => (1e6, !fraction),

@@ -1,8 +1,8 @@
 //! The crowd of an access log: each request a visitor of its own, at the log's own times.
 //!
-//! A log is written when answers end, so its lines are sorted by time first. Most logs tell times to the second: what
-//! falls into the same second is spread evenly over it, in the order of the lines. Sent in one instant, it would be a
-//! burst that never was. What a body held, no log tells: requests are sent without.
+//! A log is written when answers end, so its lines are sorted by time first. Most logs tell times to the
+//! second: what falls into the same second is spread evenly over it, in the order of the lines. Sent in one
+//! instant, it would be a burst that never was. What a body held, no log tells: requests are sent without.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,11 +27,10 @@ const MAX_TOLD: usize = 10;
 pub struct Arrival {
     /// When, in microseconds since the first.
     pub at_us: u64,
-    /// Index into the cast.
+    /// Index into the mix.
     pub kind: u32,
 }
 
-/// What a log holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
     /// In order of time.
@@ -45,7 +44,6 @@ pub struct Log {
 /// Lines that hold no request that could be played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many.
     pub lines: u64,
     /// Number, from 1, and reason of the first ten of them.
     pub first: Vec<(u64, String)>,
@@ -72,43 +70,21 @@ pub enum ReplayError {
     /// No log, and no phase in which somebody comes.
     #[error("arrivals: expected a phase with a rate above 0 or a log to replay; got none: nobody would come")]
     Nobody,
-    /// The file.
     #[error("{}: expected a readable access log; got: {source}", log.display())]
     Unreadable {
-        /// The file.
         log: PathBuf,
-        /// What the system says.
         #[source]
         source: io::Error,
     },
     /// It has no request that could be played.
     #[error("{}: expected an access log in combined form or one JSON object a line; could not read {skipped}", log.display())]
-    Nothing {
-        /// The file.
-        log: PathBuf,
-        /// Its lines.
-        skipped: Skipped,
-    },
+    Nothing { log: PathBuf, skipped: Skipped },
     /// It is larger than memory should be.
     #[error("{}: expected at most {most} {what}; got more by line {line}", log.display())]
-    TooMany {
-        /// The file.
-        log: PathBuf,
-        /// Requests, or distinct ones.
-        what: &'static str,
-        /// The bound.
-        most: usize,
-        /// Where it was passed.
-        line: u64,
-    },
+    TooMany { log: PathBuf, what: &'static str, most: usize, line: u64 },
     /// Its times are more than a year apart.
     #[error("{}: expected the requests of at most a year; got {days} days from the first to the last", log.display())]
-    TooLong {
-        /// The file.
-        log: PathBuf,
-        /// How long it is.
-        days: u64,
-    },
+    TooLong { log: PathBuf, days: u64 },
 }
 
 /// A request while the log is read.
@@ -119,21 +95,27 @@ struct Entry {
 }
 
 impl Log {
-    /// Reads a log whose visitors are like `manners` but for what they ask for. Their kinds are numbered from `first`.
+    /// Reads a log whose visitors are like `behaviour` but for what they ask for. Their kinds are numbered
+    /// from `first`.
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn load(log: &Path, manners: &Kind, first: u32) -> Result<Self, ReplayError> {
+    pub fn load(log: &Path, behaviour: &Kind, first: u32) -> Result<Self, ReplayError> {
         let unreadable = |source| ReplayError::Unreadable { log: log.into(), source };
         let file = BufReader::with_capacity(1 << 16, File::open(log).map_err(unreadable)?);
-        Self::read(file, log, manners, first)
+        Self::read(file, log, behaviour, first)
     }
 
     /// As [`Log::load`], from memory or a pipe; `log` is its name in errors.
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn read(mut from: impl BufRead, log: &Path, manners: &Kind, first: u32) -> Result<Self, ReplayError> {
+    pub fn read(
+        mut from: impl BufRead,
+        log: &Path,
+        behaviour: &Kind,
+        first: u32,
+    ) -> Result<Self, ReplayError> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut known: HashMap<(String, String), u32> = HashMap::new();
         let mut new = Self::default();
@@ -162,7 +144,7 @@ impl Log {
             };
             let next = first + new.kinds.len() as u32;
             let kind = *known.entry((said.method, said.target)).or_insert_with_key(|(method, path)| {
-                new.kinds.push(kind(manners, method, path));
+                new.kinds.push(kind(behaviour, method, path));
                 next
             });
             entries.push(Entry { at_us: said.at_us, kind, whole_second: said.whole_second });
@@ -185,8 +167,8 @@ impl Log {
     }
 }
 
-/// The next line into `bytes`, without its end; `false`: there is none. Of a line that is too long, just enough to see
-/// that it is.
+/// The next line into `bytes`, without its end; `false`: there is none. Of a line that is too long, just
+/// enough to see that it is.
 fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
     bytes.clear();
     if from.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', bytes)? == 0 {
@@ -201,9 +183,9 @@ fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 /// Somebody who makes one request of the log.
-fn kind(manners: &Kind, method: &str, path: &str) -> Kind {
+fn kind(behaviour: &Kind, method: &str, path: &str) -> Kind {
     let step = Step { method: method.into(), path: path.into(), ..Step::default() };
-    Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..manners.clone() }
+    Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..behaviour.clone() }
 }
 
 /// Times since the first, whole seconds spread. Sorting is stable: within an instant the log's order counts.

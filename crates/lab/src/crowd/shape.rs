@@ -1,9 +1,9 @@
-//! The course of a rate over a phase, and when arrivals come that follow it.
+//! The curve of a rate over a phase, and when arrivals come that follow it.
 //!
-//! With rate r(t), its integral is R(t) = ∫₀ᵗ r. Arrivals of a Poisson process with that rate are those of a process
-//! of rate 1, seen through the inverse of R (Çinlar: Introduction to Stochastic Processes, 1975, 4.7); evenly spaced
-//! ones are the points where R passes 0.5, 1.5, 2.5, ... A constant rate and a ramp have their inverse in closed form:
-//! ```text
+//! With rate r(t), its integral is R(t) = ∫₀ᵗ r. Arrivals of a Poisson process with that rate are those of a
+//! process of rate 1, seen through the inverse of R (Çinlar: Introduction to Stochastic Processes, 1975,
+//! 4.7); evenly spaced ones are the points where R passes 0.5, 1.5, 2.5, ... A constant rate and a ramp have
+//! their inverse in closed form: ```text
 //!   r(t) = a + s t     R(t) = a t + s t²/2     R⁻¹(m) = 2m / (a + √(a² + 2 s m))
 //! ```
 //! which, unlike the textbook's root, loses no digits for small s. Nothing accumulates: an arrival's time is computed
@@ -30,7 +30,7 @@ const MIN_PER_CELL: f64 = 8.0;
 
 /// A shape over a phase, and how far it has been played. Times in seconds since the phase's begin.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct RateCurve {
     law: Law,
     /// Length of the phase; infinite if it does not end.
     lasts: f64,
@@ -38,7 +38,6 @@ pub(super) struct Course {
     now: f64,
     /// R(now), where it is needed.
     mass: f64,
-    /// R(lasts).
     whole: f64,
 }
 
@@ -49,7 +48,7 @@ enum Law {
     Day(Day),
 }
 
-impl Course {
+impl RateCurve {
     /// Where nobody comes.
     pub(super) const NOBODY: Self = Self {
         law: Law::Flat { rate: 0.0, gap: f64::INFINITY },
@@ -169,8 +168,9 @@ impl Day {
         if self.high > 0.0 { f64::INFINITY } else { 0.0 }
     }
 
-    /// Goes to the `number`th cell. The rate is monotonous within: cells come in even numbers to a day, so that its
-    /// top and its bottom lie on borders. A hair is added for the rounding of the border's own place.
+    /// Goes to the `number`th cell. The rate is monotonous within: cells come in even numbers to a day, so
+    /// that its top and its bottom lie on borders. A hair is added for the rounding of the border's own
+    /// place.
     fn enter(&mut self, number: f64) {
         if self.cell == f64::INFINITY {
             self.cell_ends = f64::INFINITY;
@@ -202,8 +202,8 @@ impl Day {
         f64::INFINITY
     }
 
-    /// When the integral reaches `mass`, which it does between `now` and `end`. Newton's method from the last arrival,
-    /// kept between bounds for the nights in which nobody comes; to a ten-thousandth of a gap.
+    /// When the integral reaches `mass`, which it does between `now` and `end`. Newton's method from the last
+    /// arrival, kept between bounds for the nights in which nobody comes; to a ten-thousandth of a gap.
     fn inverse(&self, mass: f64, now: f64, end: f64) -> f64 {
         let (mut below, mut above) = (now, if end.is_finite() { end } else { self.surely_by(mass) });
         let mut t = (now + 1.0 / self.rate(now)).clamp(below, above);

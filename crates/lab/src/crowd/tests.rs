@@ -119,7 +119,8 @@ fn kinds_come_as_the_mix_says() {
     for (from, kind, expected) in
         [(0.0, 0, 0.75), (0.0, 1, 0.0), (0.0, 2, 0.25), (1.0, 0, 0.0), (1.0, 1, 0.5), (1.0, 2, 0.5)]
     {
-        // Five standard deviations of a share of 10,000 are 0.025 at most, and nothing for those who never come.
+        // Five standard deviations of a share of 10,000 are 0.025 at most, and nothing for those who never
+        // come.
         let off = (share(from, kind) - expected).abs();
         assert!(off <= if expected == 0.0 { 0.0 } else { 0.025 }, "{from} {kind}: {off}");
     }

@@ -7,12 +7,11 @@ use tidegate_settings::{Found, Mistake, place};
 
 use super::formula::Names;
 use super::read::{self, Draft, Placed};
-use super::{Experiment, Run, Stage, play};
+use super::{Experiment, Run, ScenarioText, play};
 use crate::outcome::Way;
 use crate::scenario::{Arrivals, Mistakes, Scenario};
 use crate::tally::served_key;
 
-/// Largest file read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 macro_rules! embedded {
@@ -21,8 +20,8 @@ macro_rules! embedded {
     };
 }
 
-/// Name and text of the project's own, in the order in which they are listed and played. A test compares the list with
-/// the folder.
+/// Name and text of the project's own, in the order in which they are listed and played. A test compares the
+/// list with the folder.
 pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-fig2",
     "webq-fig3",
@@ -93,13 +92,13 @@ pub fn parse(
 ) -> Result<Experiment, Mistakes> {
     let draft = read::read(text);
     let Draft { mut found, formulas, .. } = draft;
-    let mut stage = Stage { name: name.into(), text: text.into(), dir: dir.into() };
+    let mut source = ScenarioText { name: name.into(), text: text.into(), dir: dir.into() };
     let mut runs = Vec::new();
     if let Some((at, other)) = &draft.runs_of {
         match beside(other).map(|text| (read::read(&text), text)) {
             Some((theirs, text)) if theirs.runs_of.is_none() && theirs.found.is_empty() => {
                 runs.extend(theirs.runs.into_iter().map(|(_, run)| run));
-                stage = Stage { name: other.clone(), text, dir: dir.into() };
+                source = ScenarioText { name: other.clone(), text, dir: dir.into() };
             }
             _ => found.push(read::found(
                 Some(*at),
@@ -111,12 +110,12 @@ pub fn parse(
     }
     for (at, run) in &draft.runs {
         if runs.iter().any(|other: &Run| other.name == run.name) {
-            let got = format!("another {} beside the one of {}", run.name, stage.name);
+            let got = format!("another {} beside the one of {}", run.name, source.name);
             found.push(read::found(Some(*at), "experiment.run", "runs of different names", got));
         }
         runs.push(run.clone());
     }
-    check_formulas(&formulas, &runs, &stage, &mut found);
+    check_formulas(&formulas, &runs, &source, &mut found);
     // A formula that cannot be read might have used any of them.
     let is_read = found.is_empty();
     for (at, run) in draft.runs.iter().filter(|(_, run)| is_read && !uses(&formulas, &run.name)) {
@@ -137,10 +136,11 @@ pub fn parse(
         figure: draft.figure,
         about: draft.about,
         ways: draft.ways,
-        stage,
+        source,
         runs,
         quantities: draft.quantities,
         plots: draft.plots,
+        expectations: draft.expectations,
         tournament: draft.tournament,
     };
     check_scenarios(&experiment)?;
@@ -152,11 +152,11 @@ fn uses(formulas: &[Placed], run: &str) -> bool {
 }
 
 /// Looks up the names in all formulas.
-fn check_formulas(formulas: &[Placed], runs: &[Run], stage: &Stage, found: &mut Vec<Found>) {
+fn check_formulas(formulas: &[Placed], runs: &[Run], source: &ScenarioText, found: &mut Vec<Found>) {
     let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
     let (mut keys, columns) = (play::keys(), play::columns());
     // One that has mistakes is complained of later.
-    if let Ok(scenario) = Scenario::parse(&stage.text, &stage.name, &stage.dir, &[]) {
+    if let Ok(scenario) = Scenario::parse(&source.text, &source.name, &source.dir, &[]) {
         keys.extend(scenario.visitors.iter().map(|kind| served_key(&kind.name)));
     }
     let names = Names { runs: &runs, keys: &as_strs(&keys), columns: &as_strs(&columns) };
@@ -176,10 +176,11 @@ fn as_strs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// Every run must make a scenario, and one over real processes must have an end, as must those of a tournament.
+/// Every run must make a scenario, and one over real processes must have an end, as must those of a
+/// tournament.
 fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
-    for arena in experiment.tournament.iter().flat_map(|tournament| &tournament.scenarios) {
-        let scenario = arena.scenario(&experiment.stage)?;
+    for setting in experiment.tournament.iter().flat_map(|tournament| &tournament.scenarios) {
+        let scenario = setting.scenario(&experiment.source)?;
         let what = [
             ("deadline", "a deadline", scenario.deadline.is_none()),
             ("gate", "a [gate], whose estimator the tournament sets", scenario.gate.is_none()),
@@ -187,8 +188,8 @@ fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
         ];
         let mut missing = what.into_iter().filter(|(.., is_missing)| *is_missing);
         if let Some((key, expected, _)) = missing.next() {
-            let found = read::found(None, key, expected, format!("none in scenario {}", arena.name));
-            return Err(Mistakes(placed(vec![found], &experiment.stage.name, &experiment.stage.text)));
+            let found = read::found(None, key, expected, format!("none in scenario {}", setting.name));
+            return Err(Mistakes(placed(vec![found], &experiment.source.name, &experiment.source.text)));
         }
     }
     for run in &experiment.runs {
@@ -197,7 +198,7 @@ fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
             let scenario = experiment.scenario(run, value)?;
             if ways.contains(&Way::Real) && scenario.deadline.is_none() {
                 let found = read::found(None, "deadline", "a deadline, since a run is real", "none");
-                return Err(Mistakes(placed(vec![found], &experiment.stage.name, &experiment.stage.text)));
+                return Err(Mistakes(placed(vec![found], &experiment.source.name, &experiment.source.text)));
             }
         }
     }

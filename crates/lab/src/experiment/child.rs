@@ -1,8 +1,8 @@
 //! Processes of this very program, started for an experiment and ended with it, whatever happens.
 //!
-//! A child is asked to end by SIGTERM, given time to do so, and killed if it does not; dropping it does the same. If
-//! this process is killed outright, the kernel ends its children (`PR_SET_PDEATHSIG`): an experiment that was broken
-//! off must not leave a load generator behind.
+//! A child is asked to end by SIGTERM, given time to do so, and killed if it does not; dropping it does the
+//! same. If this process is killed outright, the kernel ends its children (`PR_SET_PDEATHSIG`): an experiment
+//! that was broken off must not leave a load generator behind.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,7 +41,6 @@ pub(super) fn pause() {
     std::thread::sleep(LOOK_EVERY);
 }
 
-/// A running child.
 pub(super) struct Child {
     name: String,
     process: std::process::Child,
@@ -51,8 +50,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in `dir`, so that no pipe can
-    /// fill up and stop it.
+    /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in `dir`, so that no
+    /// pipe can fill up and stop it.
     ///
     /// # Errors
     /// The files cannot be made or the program cannot be started.
@@ -66,7 +65,6 @@ impl Child {
         Ok(Self { name: name.into(), process: command.spawn()?, ended: None, out, log })
     }
 
-    /// Its name, in messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -91,7 +89,7 @@ impl Child {
     }
 
     /// One sentence on how it ended, with the last lines of its log.
-    pub(super) fn obituary(&self) -> String {
+    pub(super) fn ending(&self) -> String {
         let how =
             self.ended.map_or_else(|| "is still running".into(), |status| format!("ended with {status}"));
         let log = self.log();
@@ -122,7 +120,8 @@ impl Child {
     /// Sends SIGTERM and does not wait.
     pub(super) fn ask_to_end(&mut self) {
         if self.ended().is_none() {
-            // SAFETY: a call without memory. The child has not been waited for, so its number is still its own.
+            // SAFETY: a call without memory. The child has not been waited for, so its number is still its
+            // own.
             unsafe { libc::kill(self.process.id() as libc::pid_t, libc::SIGTERM) };
         }
     }
@@ -134,8 +133,8 @@ impl Drop for Child {
     }
 }
 
-/// The kernel sends SIGTERM when the thread that starts the child ends. Experiments are run on one thread, which
-/// lives as long as they do.
+/// The kernel sends SIGTERM when the thread that starts the child ends. Experiments are run on one thread,
+/// which lives as long as they do.
 fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec, only a system call without memory is made.
     unsafe {

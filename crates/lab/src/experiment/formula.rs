@@ -8,9 +8,9 @@
 //! argmax(steps.goodput_rps / steps.response_mean_ms)  where it is
 //! ```
 //!
-//! A formula is parsed and checked before anything runs: an experiment of five minutes must not end in a typing
-//! mistake. A quantity must come to a number, a line of a plot to a curve; the operations are these and no others, so
-//! that whoever reads the file knows how a figure came about.
+//! A formula is parsed and checked before anything runs: an experiment of five minutes must not end in a
+//! typing mistake. A quantity must come to a number, a line of a plot to a curve; the operations are these
+//! and no others, so that whoever reads the file knows how a figure came about.
 
 use std::fmt;
 
@@ -34,7 +34,6 @@ pub struct Formula {
 /// What a formula comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One figure.
     Number,
     /// Figures over something: the values of a sweep, or the seconds of a run.
     Curve,
@@ -53,9 +52,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got}")]
 pub struct Mistake {
-    /// What would be right.
     pub expected: String,
-    /// What stands there.
     pub got: String,
 }
 
@@ -95,13 +92,9 @@ enum Operator {
 /// What can be done with a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
-    /// Largest value.
     Max,
-    /// Smallest value.
     Min,
-    /// Mean of the values.
     Mean,
-    /// Sum of the values.
     Sum,
     /// Where the largest value is; the first of several.
     Argmax,
@@ -115,7 +108,8 @@ enum Function {
     Shift,
     /// At each place the mean over so much before it, the place included.
     Smooth,
-    /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a share of it.
+    /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a
+    /// share of it.
     Settled,
     /// The greater of two figures.
     Greater,

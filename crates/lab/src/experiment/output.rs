@@ -1,5 +1,5 @@
-//! Reports for people (a table), for programs (JSON), and as a folder: figures and series as CSV, plots as SVG, and a
-//! page with everything.
+//! Reports for people (a table), for programs (JSON), and as a folder: figures and series as CSV, plots as
+//! SVG, and a page with everything.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,8 +9,9 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 
 use super::page;
-use super::play::{Played, word};
-use super::report::{Report, Table};
+use super::report::{Figure, Played, Report};
+use crate::report::terminal_table;
+use crate::report::units::cell;
 
 /// Size of a plot's file, in CSS pixels.
 const PLOT_SIZE: (u32, u32) = (860, 420);
@@ -31,14 +32,15 @@ pub fn table(reports: &[Report]) -> String {
             report.name,
             report.paper,
             report.figure,
-            word(report.way),
+            report.way.name(),
             report.seconds,
         );
         for table in &report.tables {
-            text_table(&mut out, table);
+            let text = terminal_table(table.head.clone(), table.rows.clone());
+            let _ = writeln!(out, "\n  {}\n{text}\n  {}", table.title, table.note);
         }
         if report.tables.is_empty() {
-            quantities(&mut out, report);
+            let _ = writeln!(out, "{}", quantities(report));
         }
         for missing in report.missing() {
             let _ = writeln!(out, "  PARTIAL: {missing}");
@@ -48,44 +50,13 @@ pub fn table(reports: &[Report]) -> String {
 }
 
 /// Every quantity in a line.
-fn quantities(out: &mut String, report: &Report) {
-    let wide = report.figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0).max(8);
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "  {:wide$}  {:>10}  {:>10}  {:>8}  unit", "quantity", "ours", "paper", "ratio");
-    for figure in &report.figures {
+fn quantities(report: &Report) -> String {
+    let head = ["quantity", "ours", "paper", "ratio", "unit"].map(str::to_owned).to_vec();
+    let row = |figure: &Figure| {
         let (ours, paper, ratio) = (cell(figure.ours), cell(figure.paper), cell(figure.ratio()));
-        let _ =
-            writeln!(out, "  {:wide$}  {ours:>10}  {paper:>10}  {ratio:>8}  {}", figure.name, figure.unit);
-    }
-}
-
-/// Columns as wide as they need be; the first to the left, the others to the right.
-fn text_table(out: &mut String, table: &Table) {
-    let lines = || std::iter::once(&table.head).chain(&table.rows);
-    let wide = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.len()).max();
-    let widths: Vec<usize> = (0..table.head.len()).map(|column| wide(column).unwrap_or(0)).collect();
-    let _ = writeln!(out, "\n  {}", table.title);
-    for line in lines() {
-        let cells = line.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, wide))| match column {
-            0 => format!("{cell:wide$}"),
-            _ => format!("{cell:>wide$}"),
-        });
-        let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    let _ = writeln!(out, "  {}", table.note);
-}
-
-/// A figure with three significant digits, or a dash.
-pub fn cell(figure: Option<f64>) -> String {
-    let Some(figure) = figure else { return "-".into() };
-    if figure == 0.0 {
-        return "0".into();
-    }
-    let before_point = figure.abs().log10().floor() as i32 + 1;
-    let decimals = (3 - before_point).clamp(0, 6) as usize;
-    let text = format!("{figure:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        vec![figure.name.clone(), ours, paper, ratio, figure.unit.clone()]
+    };
+    terminal_table(head, report.figures.iter().map(row).collect())
 }
 
 /// Writes everything below `dir`, which is made if it is not there:
@@ -118,7 +89,7 @@ pub fn results_csv(reports: &[Report]) -> String {
     for report in reports {
         for figure in &report.figures {
             let (paper, ours, ratio) = (number(figure.paper), number(figure.ours), number(figure.ratio()));
-            let fields = [&report.name, word(report.way), &figure.name, &figure.unit, &paper, &ours, &ratio];
+            let fields = [&report.name, report.way.name(), &figure.name, &figure.unit, &paper, &ours, &ratio];
             let _ = writeln!(out, "{}", fields.map(field).join(","));
         }
     }

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::output::cell;
-use super::play::word;
 use super::report::{Figure, Report, Table};
-use crate::html::escape;
+use crate::plot::escape;
+use crate::report::units::cell;
 
 /// Size of a plot within the page, in CSS pixels; it shrinks with the window.
 const PLOT_SIZE: (u32, u32) = (860, 420);
@@ -38,7 +37,6 @@ const HEAD: &str = r#"<!doctype html>
 </style>
 "#;
 
-/// The page.
 pub(super) fn page(reports: &[Report]) -> String {
     let mut out = String::from(HEAD);
     // Writing to a String cannot fail.
@@ -98,7 +96,7 @@ fn section(out: &mut String, report: &Report) {
         out.push_str("</section>\n");
         return;
     }
-    let _ = write!(out, "<p>Data ({}):", word(report.way));
+    let _ = write!(out, "<p>Data ({}):", report.way.name());
     for run in &report.runs {
         let file = escape(&format!("{}/{}.csv", report.name, run.name));
         let _ = write!(out, " <a href=\"{file}\">{}</a>", escape(&run.name));

@@ -1,5 +1,5 @@
-//! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs (WebQ's 5, 6
-//! and 7 are one measurement) are made from the same ones.
+//! Plays an experiment's runs, one after another, and keeps what came of them: figures that share runs
+//! (WebQ's 5, 6 and 7 are one measurement) are made from the same ones.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -9,25 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_gateway::base::clock::Clock;
 
-use super::formula::{Source, Value};
-use super::output::cell;
-use super::report::Report;
-use super::{Experiment, Run, Stage, given, real, standings};
+use super::report::{Played, Report};
+use super::{Experiment, Run, ScenarioText, known, real, standings};
 use crate::outcome::{Outcome, Second, Way};
+use crate::report::units::cell;
 use crate::scenario::Scenario;
 use crate::sim::{self, SimOptions};
 use crate::tally::Tally;
 use crate::tournament::{self, Tournament};
 
 /// Figures that are known before a run begins and that formulas may use beside those of the run.
-const GIVEN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
+const KNOWN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
 /// Figures that only simulations have.
 const OF_SIM: [&str; 2] = ["events", "violations"];
 
 /// Keys of a run's summary that formulas may use.
 pub fn keys() -> Vec<String> {
     let empty = Tally::default().outcome("", Way::Sim, 0, None);
-    let others = GIVEN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
+    let others = KNOWN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
     empty.summary.into_keys().chain(others).collect()
 }
 
@@ -39,18 +38,6 @@ pub fn columns() -> Vec<String> {
     }
 }
 
-/// A run as it was played: once, or once for every value of its sweep.
-#[derive(Clone, Debug)]
-pub struct Played {
-    /// Its name in the experiment.
-    pub name: String,
-    /// The sweep's values, if it is one, and what came of each.
-    pub points: Vec<(Option<f64>, Outcome)>,
-    /// What is missing, and why.
-    pub missing: Vec<String>,
-}
-
-/// Plays experiments.
 pub struct Player<'a> {
     /// This program, which real runs start.
     pub program: PathBuf,
@@ -73,7 +60,7 @@ pub struct Player<'a> {
 /// What makes two runs the same.
 #[derive(PartialEq)]
 struct Part {
-    stage: Stage,
+    source: ScenarioText,
     way: Way,
     run: Run,
 }
@@ -91,7 +78,8 @@ impl<'a> Player<'a> {
         Self { program, seed, seeds: None, plays_all: false, threads, stop, say, clock, kept }
     }
 
-    /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the reason.
+    /// Plays the runs that the experiment's figures need. What fails is missing in the report, with the
+    /// reason.
     pub fn play(&mut self, experiment: &Experiment, way: Way) -> Report {
         let begun = self.clock.now();
         let name = experiment.name_as(way);
@@ -117,13 +105,13 @@ impl<'a> Player<'a> {
         let order = tournament::play::Order { seeds, threads: self.threads, stop: &self.stop };
         let say = &mut self.say;
         let mut line = |line: &str| say(&format!("{name}: {line}"));
-        let played = tournament::play::play(tournament, &experiment.stage, &order, &mut line);
+        let played = tournament::play::play(tournament, &experiment.source, &order, &mut line);
         let seconds = self.clock.now().since(begun).as_secs_f64();
         standings::report(experiment, way, seconds, &shown, played)
     }
 
     fn run(&mut self, name: &str, experiment: &Experiment, run: &Run, way: Way) -> Rc<Played> {
-        let part = Part { stage: experiment.stage.clone(), way, run: run.clone() };
+        let part = Part { source: experiment.source.clone(), way, run: run.clone() };
         if let Some((_, played)) = self.kept.iter().find(|(kept, _)| *kept == part) {
             (self.say)(&format!("{name}: run {} as already played", run.name));
             return Rc::clone(played);
@@ -138,7 +126,7 @@ impl<'a> Player<'a> {
                 played.missing.push(format!("{title}: interrupted"));
                 continue;
             }
-            (self.say)(&format!("{name}: run {title} ({})", word(way)));
+            (self.say)(&format!("{name}: run {title} ({})", way.name()));
             match self.point(experiment, run, value, way) {
                 Ok(outcome) => {
                     played.missing.extend(outcome.partial.iter().map(|why| format!("{title}: {why}")));
@@ -176,7 +164,7 @@ impl<'a> Player<'a> {
                 let order = real::Order {
                     program: &self.program,
                     scenario: &scenario,
-                    text: &experiment.stage.text,
+                    text: &experiment.source.text,
                     set: &set,
                     stop: &self.stop,
                     clock: &self.clock,
@@ -184,15 +172,15 @@ impl<'a> Player<'a> {
                 real::play(&order).map_err(|trouble| trouble.to_string())?
             }
         };
-        add_given(&mut outcome, &scenario);
+        add_known(&mut outcome, &scenario);
         Ok(outcome)
     }
 }
 
-/// What is known beforehand.
-fn add_given(outcome: &mut Outcome, scenario: &Scenario) {
-    let figures = [given::origin_capacity_rps(scenario), given::gate_capacity_rps(scenario)];
-    for (key, figure) in GIVEN.into_iter().zip(figures) {
+/// Adds the figures that follow from the scenario.
+fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
+    let figures = [known::origin_capacity_rps(scenario), known::gate_capacity_rps(scenario)];
+    for (key, figure) in KNOWN.into_iter().zip(figures) {
         outcome.summary.insert(key.into(), figure);
     }
 }
@@ -208,41 +196,4 @@ fn in_short(outcome: &Outcome) -> String {
         cell(Some(outcome.figure("wait_max_s"))),
         if outcome.partial.is_some() { " (partial)" } else { "" },
     )
-}
-
-/// How a way is written.
-pub fn word(way: Way) -> &'static str {
-    match way {
-        Way::Real => "real",
-        Way::Sim => "sim",
-    }
-}
-
-impl Played {
-    /// A column of an outcome's series, by its name.
-    fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
-        let value = |second: &Second| match serde_json::to_value(second) {
-            Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),
-            Err(_) => f64::NAN,
-        };
-        outcome.series.iter().map(|second| (second.t as f64, value(second))).collect()
-    }
-}
-
-impl Source for [Rc<Played>] {
-    fn key(&self, run: &str, key: &str) -> Option<Value> {
-        let played = self.iter().find(|played| played.name == run)?;
-        let figure = |outcome: &Outcome| outcome.summary.get(key).copied().unwrap_or(f64::NAN);
-        Some(match played.points.as_slice() {
-            [(None, outcome)] => Value::Number(figure(outcome)),
-            points => Value::Curve(
-                points.iter().filter_map(|(x, outcome)| x.map(|x| (x, figure(outcome)))).collect(),
-            ),
-        })
-    }
-
-    fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
-        let played = self.iter().find(|played| played.name == run)?;
-        played.points.first().map(|(_, outcome)| Played::column(outcome, column))
-    }
 }

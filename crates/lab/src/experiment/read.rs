@@ -1,16 +1,18 @@
 //! The `[experiment]` section of a file, read and checked: all mistakes at once, each with its line.
 //!
-//! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means and the
-//! words of a mistake are those of a gate's configuration.
+//! The rest of the file is a scenario, read by the scenario's own reader when the runs are made. The means
+//! and the words of a mistake are those of a gate's configuration.
 
 use tidegate_settings::tree;
 use tidegate_settings::tree::{At, Entry, Node, Table, Value};
 use tidegate_settings::{Found, did_you_mean};
 
+use super::expect::Expectation;
 use super::formula::{Formula, Kind, Mistake};
 use super::{PlotSpec, Quantity, Run, Sweep};
 use crate::outcome::Way;
 use crate::tournament::Tournament;
+use crate::tournament::summary::figure_names;
 
 mod tournament;
 
@@ -32,6 +34,7 @@ pub(super) struct Draft {
     pub runs: Vec<(At, Run)>,
     pub quantities: Vec<Quantity>,
     pub plots: Vec<PlotSpec>,
+    pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
     pub formulas: Vec<Placed>,
     /// What is wrong so far.
@@ -48,7 +51,6 @@ pub(super) struct Placed {
     pub kind: Kind,
 }
 
-/// Reads the section.
 pub(super) fn read(text: &str) -> Draft {
     let mut reader = Reader { text, found: Vec::new(), formulas: Vec::new() };
     let (root, syntax) = tree::parse(0, text);
@@ -102,7 +104,18 @@ impl Reader<'_> {
     fn section(&mut self, keys: &Keys) -> Draft {
         self.only(
             keys,
-            &["paper", "figure", "about", "runs_of", "ways", "run", "quantity", "plot", "tournament"],
+            &[
+                "paper",
+                "figure",
+                "about",
+                "runs_of",
+                "ways",
+                "run",
+                "quantity",
+                "plot",
+                "expect",
+                "tournament",
+            ],
         );
         let mut draft = Draft {
             paper: self.text(keys, "paper"),
@@ -113,8 +126,9 @@ impl Reader<'_> {
             tournament: self.tournament(keys),
             ..Draft::default()
         };
-        if draft.tournament.is_some() {
+        if let Some(tournament) = &draft.tournament {
             self.tournament_alone(keys, &draft.ways);
+            draft.expectations = self.expectations(keys, &draft.ways, &figure_names(tournament));
             return draft;
         }
         for (name, keys) in self.tables(keys, "run") {
@@ -142,6 +156,8 @@ impl Reader<'_> {
                 "none",
             );
         }
+        let names: Vec<String> = draft.quantities.iter().map(|quantity| quantity.name.clone()).collect();
+        draft.expectations = self.expectations(keys, &draft.ways, &names);
         draft
     }
 
@@ -219,13 +235,7 @@ impl Reader<'_> {
 
     fn quantity(&mut self, name: String, keys: &Keys) -> Quantity {
         self.only(keys, &["unit", "paper", "of"]);
-        let paper = keys.get("paper").and_then(|node| {
-            let found = number(&node.value);
-            if found.is_none() {
-                self.wrong(Some(node.at), &keys.key("paper"), "a number", node.value.describe());
-            }
-            found
-        });
+        let paper = self.number(keys, "paper");
         let of = self.formula(keys, "of", Kind::Number);
         Quantity { name, unit: self.text(keys, "unit"), paper, of }
     }
@@ -253,6 +263,53 @@ impl Reader<'_> {
         entries.into_iter().map(|e| (e.name.clone(), self.formula(&table, &e.name, kind))).collect()
     }
 
+    /// `[experiment.expect]`, and inside it those of one mode alone.
+    fn expectations(&mut self, keys: &Keys, ways: &[Way], quantities: &[String]) -> Vec<Expectation> {
+        let mut expectations = Vec::new();
+        let Some(expect) = self.table(keys, "expect") else { return expectations };
+        for entry in expect.in_order() {
+            match WAYS.into_iter().find(|(name, _)| *name == entry.name) {
+                Some((_, way)) if ways.contains(&way) => {
+                    let Some(inside) = self.table(&expect, &entry.name) else { continue };
+                    for entry in inside.in_order() {
+                        expectations.extend(self.expectation(&inside, entry, Some(way), quantities));
+                    }
+                }
+                Some((name, _)) => {
+                    let expected = "a mode that `ways` names";
+                    self.wrong(Some(entry.at), &expect.key(name), expected, tree::quoted(name));
+                }
+                None => expectations.extend(self.expectation(&expect, entry, None, quantities)),
+            }
+        }
+        expectations
+    }
+
+    fn expectation(
+        &mut self,
+        keys: &Keys,
+        entry: &Entry,
+        way: Option<Way>,
+        quantities: &[String],
+    ) -> Option<Expectation> {
+        let name = &entry.name;
+        if !quantities.contains(name) {
+            self.found.push(Found {
+                hint: did_you_mean(name, quantities.iter().map(String::as_str)),
+                ..found(Some(entry.at), &keys.key(name), "the name of a quantity", tree::quoted(name))
+            });
+            return None;
+        }
+        let bounds = self.table(keys, name)?;
+        self.only(&bounds, &["min", "max"]);
+        let [min, max] = ["min", "max"].map(|side| self.number(&bounds, side));
+        if min.or(max).is_none() || min.zip(max).is_some_and(|(min, max)| min > max) {
+            let expected = "bounds like { min = 0.95 } or { min = 1, max = 3 }";
+            self.wrong(Some(entry.node.at), &keys.key(name), expected, entry.node.value.describe());
+        }
+        Some(Expectation { quantity: name.clone(), way, min, max })
+    }
+
     fn formula(&mut self, keys: &Keys, name: &str, kind: Kind) -> Formula {
         let text = self.text(keys, name);
         let at = keys.get(name).map_or(keys.at, |node| node.at);
@@ -262,7 +319,7 @@ impl Reader<'_> {
                 formula
             }
             Err(Mistake { expected, got }) => {
-                // Of no text at all it has been said already.
+                // A missing text has been reported already.
                 if !text.is_empty() {
                     self.wrong(Some(at), &keys.key(name), &expected, got);
                 }
@@ -311,6 +368,15 @@ impl Reader<'_> {
                 String::new()
             }
         }
+    }
+
+    fn number(&mut self, keys: &Keys, name: &str) -> Option<f64> {
+        let node = keys.get(name)?;
+        let found = number(&node.value);
+        if found.is_none() {
+            self.wrong(Some(node.at), &keys.key(name), "a number", node.value.describe());
+        }
+        found
     }
 
     fn boolean(&mut self, keys: &Keys, name: &str, default: bool) -> bool {

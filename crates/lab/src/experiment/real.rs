@@ -1,9 +1,11 @@
-//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and a load
-//! generator, each started from this very program. Afterwards what the origin saw is laid beside what the visitors did.
+//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and
+//! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
+//! the visitors did.
 //!
-//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an origin's
-//! second is put beside the second of the load in which it ends, so that nothing is lost at the beginning, and shows
-//! up to a second late. What is counted at the origin's door in one of its own seconds is exact.
+//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an
+//! origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
+//! beginning, and shows up to a second late. What is counted at the origin's door in one of its own seconds
+//! is exact.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,7 +18,7 @@ use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 
 use super::child::{Child, Deadline, pause};
-use super::told::{self, Listener};
+use super::gate_watch::{self, GateWatch};
 use crate::outcome::{DoorSecond, Outcome};
 use crate::scenario::{GateSpec, Scenario};
 
@@ -29,17 +31,14 @@ const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is to be played.
 pub(super) struct Order<'a> {
-    /// This program.
     pub program: &'a Path,
     /// The scenario, whose deadline is set.
     pub scenario: &'a Scenario,
-    /// Its file's text.
     pub text: &'a str,
     /// Keys to be set over the file.
     pub set: &'a [(String, String)],
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
-    /// For deadlines.
     pub clock: &'a Clock,
 }
 
@@ -48,12 +47,7 @@ pub(super) struct Order<'a> {
 pub(super) enum Trouble {
     /// Files or processes could not be made.
     #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// What the system says.
-        error: io::Error,
-    },
+    System { what: String, error: io::Error },
     /// A process ended that should not have, or did not do its work.
     #[error("{0}")]
     Process(String),
@@ -92,7 +86,7 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let mut load = start(order, "load", &arguments, &scratch.0)?;
     let trouble = watch(order, &mut load, &mut others.0, &mut listener);
     let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
-        let why = trouble.clone().unwrap_or_else(|| load.obituary());
+        let why = trouble.clone().unwrap_or_else(|| load.ending());
         Trouble::Process(format!("the load generator left no outcome ({error}); {why}"))
     })?;
     outcome.partial = trouble.or(outcome.partial);
@@ -108,8 +102,8 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     Ok(outcome)
 }
 
-/// The processes beside the load generator, in the order in which they were started. They end in reverse: a gate would
-/// report an origin that vanishes.
+/// The processes beside the load generator, in the order in which they were started. They end in reverse: a
+/// gate would report an origin that vanishes.
 struct Others(Vec<Child>);
 
 impl Drop for Others {
@@ -120,12 +114,13 @@ impl Drop for Others {
     }
 }
 
-/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not live until then.
+/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not
+/// live until then.
 fn watch(
     order: &Order,
     load: &mut Child,
     others: &mut [Child],
-    listener: &mut Option<Listener>,
+    listener: &mut Option<GateWatch>,
 ) -> Option<String> {
     let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
     let deadline = Deadline::after(order.clock, lasts);
@@ -134,7 +129,7 @@ fn watch(
         if load.ended().is_some() {
             return trouble;
         }
-        let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.obituary()));
+        let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.ending()));
         let late = deadline.is_past(order.clock);
         let why = died.or_else(|| late.then(|| format!("load did not end within {} s", lasts.as_secs())));
         let why = why.or_else(|| order.stop.load(Ordering::Relaxed).then(|| Trouble::Stopped.to_string()));
@@ -181,7 +176,7 @@ struct OriginReady {
 /// A gate that accepts connections: where visitors go, and who listens to what it tells.
 struct GateProcess {
     http: SocketAddr,
-    listener: Listener,
+    listener: GateWatch,
 }
 
 /// Starts the gate, or both halves of it.
@@ -223,7 +218,7 @@ fn start_gate(
     };
     if !gate.split {
         let GateReady { http, admin } = begin("gate", &common("gate", any, any))?;
-        return Ok(GateProcess { http, listener: Listener::new(admin, admin) });
+        return Ok(GateProcess { http, listener: GateWatch::new(admin, admin) });
     }
     let [generator, generator_admin, check] =
         free_addresses().map_err(system("free ports for the gate's halves"))?;
@@ -239,7 +234,7 @@ fn start_gate(
     arguments.extend(set("tokencheck.gen_url", &format!("\"http://{generator}\"")));
     arguments.extend(set("tokencheck.feedback_url", &format!("\"http://{generator_admin}\"")));
     let ready = begin("tokencheck", &arguments)?;
-    Ok(GateProcess { http: generator, listener: Listener::new(generator_admin, ready.admin) })
+    Ok(GateProcess { http: generator, listener: GateWatch::new(generator_admin, ready.admin) })
 }
 
 /// The gate's line when it is ready.
@@ -249,8 +244,8 @@ struct GateReady {
     admin: SocketAddr,
 }
 
-/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the system
-/// cannot choose them at the start.
+/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the
+/// system cannot choose them at the start.
 fn free_addresses() -> io::Result<[SocketAddr; 3]> {
     let bind = || std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
     // Held all at once, so that they differ.
@@ -271,7 +266,7 @@ fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Opti
             return Ok(ready);
         }
         if child.ended().is_some() {
-            return Err(Trouble::Process(child.obituary()));
+            return Err(Trouble::Process(child.ending()));
         }
         if order.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
@@ -318,10 +313,11 @@ struct OriginSecond {
 
 /// Asks the origin's admin port for its series.
 fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
-    serde_json::from_str(&told::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
+    serde_json::from_str(&gate_watch::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }
 
-/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is nothing.
+/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is
+/// nothing.
 pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
     let Some(load_us) = outcome.started_us else { return };
     let ahead_us = i128::from(origin.started_us) - i128::from(load_us);

@@ -4,26 +4,32 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::play::{Played, word};
+use super::formula::{Formula, Source, Value};
 use super::{Experiment, PlotSpec};
-use crate::outcome::Way;
+use crate::outcome::{Outcome, Second, Way};
 use crate::plot::{Line, Plot, Style};
 
 /// Points beyond which a curve is drawn as steps: a run's seconds, not a sweep's few values.
 const STEPS_FROM: usize = 30;
 
-/// An experiment, played.
+/// A run as it was played: once, or once for every value of its sweep.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// Its name in the experiment.
+    pub name: String,
+    /// The sweep's values, if it is one, and what came of each.
+    pub points: Vec<(Option<f64>, Outcome)>,
+    /// What is missing, and why.
+    pub missing: Vec<String>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The experiment's name when played this way.
     pub name: String,
-    /// The paper.
     pub paper: String,
-    /// Its figure or section.
     pub figure: String,
-    /// What it shows.
     pub about: String,
-    /// How it was played.
     pub way: Way,
     /// How long that took, in seconds of this world.
     pub seconds: f64,
@@ -33,9 +39,9 @@ pub struct Report {
     pub plots: Vec<(String, Plot)>,
     /// What they were made from.
     pub runs: Vec<Rc<Played>>,
-    /// Of a tournament: what people are shown in place of hundreds of quantities.
+    /// In a tournament: tables in place of hundreds of quantities.
     pub tables: Vec<Table>,
-    /// Of a tournament: who was first, by scenario.
+    /// In a tournament: which estimator was first, by scenario.
     pub verdicts: Vec<(String, Json)>,
     /// What is missing beside what the runs say.
     pub broken: Vec<String>,
@@ -44,11 +50,8 @@ pub struct Report {
 /// A table for people: the first column is text, the others are figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
     pub title: String,
-    /// How to read it.
     pub note: String,
-    /// Names of the columns.
     pub head: Vec<String>,
     /// As many cells each as there are columns.
     pub rows: Vec<Vec<String>>,
@@ -57,7 +60,6 @@ pub struct Table {
 /// A quantity, ours and the paper's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name.
     pub name: String,
     /// Its unit; `1` for shares and ratios.
     pub unit: String,
@@ -65,7 +67,6 @@ pub struct Figure {
     pub paper: Option<f64>,
     /// Ours; `None` if the runs did not give it.
     pub ours: Option<f64>,
-    /// The formula.
     pub of: String,
 }
 
@@ -117,7 +118,7 @@ impl Report {
             ("name".to_owned(), json!(self.name)),
             ("paper".to_owned(), json!(self.paper)),
             ("figure".to_owned(), json!(self.figure)),
-            ("mode".to_owned(), json!(word(self.way))),
+            ("mode".to_owned(), json!(self.way.name())),
             ("seconds".to_owned(), json!(self.seconds)),
             ("quantities".to_owned(), Json::Object(self.figures.iter().map(figure).collect())),
         ]);
@@ -132,14 +133,42 @@ impl Report {
     }
 }
 
+impl Played {
+    /// A column of an outcome's series, by its name.
+    fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
+        let value = |second: &Second| match serde_json::to_value(second) {
+            Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),
+            Err(_) => f64::NAN,
+        };
+        outcome.series.iter().map(|second| (second.t as f64, value(second))).collect()
+    }
+}
+
+impl Source for [Rc<Played>] {
+    fn key(&self, run: &str, key: &str) -> Option<Value> {
+        let played = self.iter().find(|played| played.name == run)?;
+        let figure = |outcome: &Outcome| outcome.summary.get(key).copied().unwrap_or(f64::NAN);
+        Some(match played.points.as_slice() {
+            [(None, outcome)] => Value::Number(figure(outcome)),
+            points => Value::Curve(
+                points.iter().filter_map(|(x, outcome)| x.map(|x| (x, figure(outcome)))).collect(),
+            ),
+        })
+    }
+
+    fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
+        let played = self.iter().find(|played| played.name == run)?;
+        played.points.first().map(|(_, outcome)| Played::column(outcome, column))
+    }
+}
+
 fn plot(spec: &PlotSpec, runs: &[Rc<Played>]) -> Plot {
-    let line = |(name, of): &(String, super::formula::Formula)| {
+    let line = |(name, of): &(String, Formula)| {
         let points = of.evaluate(runs).curve();
         let style = if points.len() > STEPS_FROM { Style::Steps } else { Style::Line };
         Line { name: name.clone(), points, style }
     };
-    let level =
-        |(name, of): &(String, super::formula::Formula)| Some((name.clone(), of.evaluate(runs).number()?));
+    let level = |(name, of): &(String, Formula)| Some((name.clone(), of.evaluate(runs).number()?));
     Plot {
         title: spec.title.clone(),
         x_label: spec.x.clone(),

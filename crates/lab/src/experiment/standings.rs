@@ -5,8 +5,11 @@ use serde_json::{Map, Value as Json, json};
 use super::Experiment;
 use super::report::{Figure, Report, Table};
 use crate::outcome::Way;
+use crate::report::units::cell;
 use crate::tournament::play::Played;
-use crate::tournament::summary::{NEAR_FIRST, OURS, Standing, Told, Verdict, names, overall, verdicts};
+use crate::tournament::summary::{
+    NEAR_FIRST, NamedFigure, OURS, Standing, Verdict, names, near_first, overall, verdicts,
+};
 use crate::tournament::truth::MOST_RESPONSE;
 
 /// Puts a tournament's results into a report. `seeds`: how they were chosen, in words.
@@ -15,7 +18,7 @@ pub(super) fn report(experiment: &Experiment, way: Way, seconds: f64, seeds: &st
     let verdicts = verdicts(standings);
     let told =
         standings.iter().flat_map(Standing::told).chain(overall(standings)).chain(near_first(&verdicts));
-    let figure = |told: Told| Figure {
+    let figure = |told: NamedFigure| Figure {
         unit: told.unit.into(),
         paper: None,
         // A figure that most seeds never got is none.
@@ -37,14 +40,6 @@ pub(super) fn report(experiment: &Experiment, way: Way, seconds: f64, seeds: &st
         runs: Vec::new(),
         broken: played.missing,
     }
-}
-
-/// In how many of the scenarios the rule holds.
-fn near_first(verdicts: &[Verdict]) -> Option<Told> {
-    let holds = verdicts.iter().filter(|verdict| verdict.holds).count() as f64;
-    let name = format!("{OURS}.all.near_first_pct");
-    let value = (!verdicts.is_empty()).then(|| holds / verdicts.len() as f64 * 100.0);
-    verdicts.iter().any(|verdict| verdict.ours.is_some()).then_some(Told { name, unit: "%", value })
 }
 
 /// A scenario and its verdict.
@@ -165,7 +160,7 @@ fn truths(played: &Played) -> Table {
         for (stretch, truth) in known {
             let time = format!("{}-{}", stretch.from.as_secs(), stretch.to.as_secs());
             let figures = [truth.capacity, truth.response_ms, truth.unloaded_ms, truth.unloaded_p99_ms];
-            let [capacity, response, unloaded, p99] = figures.map(|figure| super::output::cell(Some(figure)));
+            let [capacity, response, unloaded, p99] = figures.map(|figure| cell(Some(figure)));
             rows.push(vec![
                 scenario.clone(),
                 time,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::play::Played;
+use super::report::Played;
 use super::report::{Figure, Report};
 use super::*;
 use crate::outcome::{Outcome, Second};
@@ -63,8 +63,8 @@ fn a_file_says_what_is_played_and_computed() {
     assert_eq!(names, ["zeta", "alpha"]);
 
     let scenario = experiment.scenario(with, None).expect("scenario");
-    assert_eq!(given::gate_capacity_rps(&scenario), 80.0);
-    assert_eq!(given::origin_capacity_rps(&scenario), 500.0);
+    assert_eq!(known::gate_capacity_rps(&scenario), 80.0);
+    assert_eq!(known::origin_capacity_rps(&scenario), 500.0);
     let scenario = experiment.scenario(steps, Some(2.5)).expect("scenario");
     assert!(scenario.gate.is_none());
     let crate::scenario::Arrivals::Phases { phases, .. } = scenario.arrivals else { panic!("phases") };
@@ -86,7 +86,7 @@ fn runs_may_be_those_of_another_experiment() {
         of = "with.served_share / model.served_share"
     "#;
     let experiment = parse(text).expect("experiment");
-    assert_eq!(experiment.stage.name, "other");
+    assert_eq!(experiment.source.name, "other");
     let needed: Vec<&str> = experiment.needed_runs().iter().map(|run| run.name.as_str()).collect();
     assert_eq!(needed, ["with", "model"], "a run that nothing uses is not played");
     let mistakes = parse(&text.replace("\"other\"", "\"nowhere\"")).expect_err("no such experiment");
@@ -148,13 +148,68 @@ fn the_projects_own_are_whole_and_embedded() {
     assert_eq!(files, embedded);
     for name in embedded {
         let experiment = catalog::embedded(&name).expect("known").unwrap_or_else(|m| panic!("{m}"));
-        let written = if experiment.stage.name == name { &experiment.stage.text } else { "" };
+        let written = if experiment.source.name == name { &experiment.source.text } else { "" };
         assert!(
             written.is_empty() || written.contains(&format!("name = \"{name}\"")),
             "{name} says its name"
         );
+        assert!(!experiment.expectations.is_empty(), "{name} states no bound");
     }
     assert!(catalog::embedded("webq-fig99").is_none());
+}
+
+#[test]
+fn mistakes_in_bounds_are_told_with_their_line() {
+    for (bounds, expected) in [
+        ("zata = { min = 1 }", "zata: expected the name of a quantity; got \"zata\". Did you mean `zeta`?"),
+        ("zeta = 1", "experiment.expect.zeta: expected a table; got 1"),
+        ("zeta = {}", "experiment.expect.zeta: expected bounds like { min = 0.95 }"),
+        ("zeta = { min = 2, max = 1 }", "expected bounds like { min = 0.95 }"),
+        ("zeta = { min = \"1\" }", "experiment.expect.zeta.min: expected a number"),
+        ("zeta = { mim = 1, max = 2 }", "Did you mean `min`?"),
+        ("sim.zata = { min = 1 }", "experiment.expect.sim.zata: expected the name of a quantity"),
+    ] {
+        let said = parse(&format!("{FILE}[experiment.expect]\n{bounds}\n")).expect_err(bounds).to_string();
+        assert!(said.contains(expected) && said.contains("small.toml:34:"), "{bounds}: {said}");
+    }
+    let text = format!("{FILE}[experiment.expect.sim]\nzeta = {{ min = 1 }}\n");
+    let said = parse(&text.replace("[\"real\", \"sim\"]", "[\"real\"]")).expect_err("not played").to_string();
+    assert!(said.contains("expected a mode that `ways` names; got \"sim\""), "{said}");
+    let own = catalog::embedded("estimator-tournament").expect("known").unwrap_or_else(|m| panic!("{m}"));
+    let said = catalog::parse(
+        &own.source.text.replace("\"bottleneck.all.mean_rt_ratio\"", "\"bottleneck.all.mean_rt\""),
+        "estimator-tournament",
+        Path::new(""),
+        &|_| None,
+    );
+    let said = said.expect_err("no such figure").to_string();
+    assert!(said.contains("Did you mean `bottleneck.all.mean_rt_ratio`?"), "{said}");
+}
+
+#[test]
+fn bounds_that_do_not_hold_are_named_with_their_values() {
+    let broken = |bounds: &str| {
+        let experiment = parse(&format!("{FILE}[experiment.expect]\n{bounds}\n")).expect("experiment");
+        let shown = |breach: expect::Breach| breach.to_string();
+        expect::breaches(&experiment, &report()).into_iter().map(shown).collect::<Vec<_>>()
+    };
+    // zeta is 0.25 and alpha is 9, played over real processes.
+    let held = "zeta = { min = 0.25, max = 0.25 }\nalpha = { max = 9 }\nsim.alpha = { max = 1 }";
+    assert_eq!(broken(held), Vec::<String>::new());
+    assert_eq!(
+        broken("alpha = { max = 8 }\nzeta = { min = 0.95 }\nreal.zeta = { min = 0.5, max = 3 }"),
+        [
+            "small: alpha: expected at most 8; got 9",
+            "small: zeta: expected at least 0.95; got 0.25",
+            "small: zeta: expected 0.5 to 3; got 0.25",
+        ]
+    );
+    let mut empty = report();
+    empty.figures[0].ours = None;
+    let experiment =
+        parse(&format!("{FILE}[experiment.expect]\nzeta = {{ max = 1 }}\n")).expect("experiment");
+    let breaches = expect::breaches(&experiment, &empty);
+    assert_eq!(breaches[0].to_string(), "small: zeta: expected at most 1; got no value");
 }
 
 fn outcome(figures: &[(&str, f64)], door: &[u64]) -> Outcome {
@@ -232,7 +287,7 @@ fn tables_show_three_digits() {
         (Some(100_000.0), "100000"),
         (Some(-2.5), "-2.5"),
     ] {
-        assert_eq!(output::cell(figure), text);
+        assert_eq!(crate::report::units::cell(figure), text);
     }
     let csv = output::results_csv(&[report()]);
     assert_eq!(csv.lines().nth(1), Some("small,real,zeta,1,0.5,0.25,0.5"));
@@ -287,10 +342,10 @@ fn a_gate_tells_what_it_believes() {
 
     let state =
         json!({ "response_ms": { "mean": 12.5, "p50": 1.0, "p99": 40.0 }, "capacity": { "rate": 1.0 } });
-    let told = told::read(&json!({ "rate": 81.5, "max_in_flight": 12 }), &state);
+    let told = gate_watch::read(&json!({ "rate": 81.5, "max_in_flight": 12 }), &state);
     assert_eq!((told.capacity_rps, told.limit), (81.5, 12));
     assert_eq!((told.response_mean_ms, told.response_p99_ms), (12.5, 40.0));
-    let nothing = told::read(&json!({ "rate": null }), &json!({ "response_ms": { "mean": null } }));
+    let nothing = gate_watch::read(&json!({ "rate": null }), &json!({ "response_ms": { "mean": null } }));
     assert_eq!(nothing, crate::outcome::GateSecond::default());
 }
 

@@ -1,5 +1,5 @@
-//! Which figures a report has: each kind once per outcome, side by side, and where there are several, what matters
-//! most in one.
+//! Which figures a report has: each kind once per outcome, side by side, and where there are several, what
+//! matters most in one.
 
 use crate::outcome::{Outcome, Second};
 use crate::plot::{Line, Plot, Style};
@@ -106,7 +106,8 @@ impl Scale {
         outcome: &Outcome,
         value: impl Fn(&Second) -> Option<f64>,
     ) -> Line {
-        // A level or a mean of a second is drawn at its end and over it, respectively: both as steps from its start.
+        // A level or a mean of a second is drawn at its end and over it, respectively: both as steps from its
+        // start.
         let point = |second: &Second| (second.t as f64 / self.unit.0, value(second).unwrap_or(f64::NAN));
         Line { name: name.into(), style, points: outcome.series.iter().map(point).collect() }
     }

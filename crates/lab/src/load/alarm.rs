@@ -1,5 +1,6 @@
-//! A timer that rings on time: `timerfd`, some 50 µs late, where tokio's own timer counts in milliseconds. A request sent
-//! a millisecond late is a millisecond too slow, and the latency that a proxy adds is a tenth of that.
+//! A timer that rings on time: `timerfd`, some 50 µs late, where tokio's own timer counts in milliseconds. A
+//! request sent a millisecond late is a millisecond too slow, and the latency that a proxy adds is a tenth of
+//! that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 /// Longest time it is set to; whoever waits longer is woken in between.
 const MAX_SLEEP: Duration = Duration::from_secs(3600);
 
-/// One timer.
 pub(super) struct Alarm(AsyncFd<OwnedFd>);
 
 impl Alarm {

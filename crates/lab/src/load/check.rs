@@ -12,25 +12,23 @@ const MAX_THREADS: usize = 256;
 /// A value that makes no sense.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{name}: expected {expected}, got {got}")]
-pub struct Silly {
+pub struct Implausible {
     /// Which.
     pub name: &'static str,
-    /// What would make sense.
     pub expected: &'static str,
-    /// What it is.
     pub got: f64,
 }
 
 /// Whether the bench can play this, whatever the target can take.
-pub(super) fn plausible(scenario: &Scenario, threads: usize) -> Result<(), Silly> {
+pub(super) fn plausible(scenario: &Scenario, threads: usize) -> Result<(), Implausible> {
     if threads > MAX_THREADS {
-        return Err(Silly { name: "threads", expected: "1 to 256", got: threads as f64 });
+        return Err(Implausible { name: "threads", expected: "1 to 256", got: threads as f64 });
     }
     if let Arrivals::Phases { phases, .. } = &scenario.arrivals {
         for phase in phases {
             rate(phase.rate)?;
             if phase.lasts.is_zero() {
-                return Err(Silly { name: "for", expected: "a time above 0", got: 0.0 });
+                return Err(Implausible { name: "for", expected: "a time above 0", got: 0.0 });
             }
         }
     }
@@ -41,15 +39,17 @@ pub(super) fn plausible(scenario: &Scenario, threads: usize) -> Result<(), Silly
 }
 
 /// The same of how many are expected to come; `None`: no end.
-pub(super) fn plausible_crowd(visitors: Option<f64>) -> Result<(), Silly> {
+pub(super) fn plausible_crowd(visitors: Option<f64>) -> Result<(), Implausible> {
     let expected = "at most 50,000,000 visitors in all (rate × time)";
     match visitors {
-        Some(got) if !(0.0..=MAX_VISITORS).contains(&got) => Err(Silly { name: "arrivals", expected, got }),
+        Some(got) if !(0.0..=MAX_VISITORS).contains(&got) => {
+            Err(Implausible { name: "arrivals", expected, got })
+        }
         _ => Ok(()),
     }
 }
 
-fn rate(shape: Shape) -> Result<(), Silly> {
+fn rate(shape: Shape) -> Result<(), Implausible> {
     let rates = match shape {
         Shape::Flat(rate) => [rate, rate],
         Shape::Ramp(from, to) => [from, to],
@@ -57,7 +57,7 @@ fn rate(shape: Shape) -> Result<(), Silly> {
     };
     let expected = "0 to 1,000,000 visitors per second";
     match rates.into_iter().find(|rate| !(0.0..=MAX_RATE).contains(rate)) {
-        Some(got) => Err(Silly { name: "rate", expected, got }),
+        Some(got) => Err(Implausible { name: "rate", expected, got }),
         None => Ok(()),
     }
 }
@@ -67,16 +67,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::crowd::Crowd;
 
-    fn check(rate: f64, lasts: Duration, threads: usize) -> Result<(), Silly> {
+    fn check(rate: f64, lasts: Duration, threads: usize) -> Result<(), Implausible> {
         let scenario = Scenario::short("http://127.0.0.1/", rate, lasts);
         plausible(&scenario, threads)?;
-        let (_, crowd) = scenario.cast().expect("somebody comes");
+        let (_, crowd) = Crowd::of(&scenario).expect("somebody comes");
         plausible_crowd(crowd.size_hint_visitors())
     }
 
     #[test]
-    fn silly_values() {
+    fn implausible_values() {
         let second = Duration::from_secs(1);
         assert_eq!(check(600.0, 4 * second, 1), Ok(()));
         assert_eq!(check(1e6, 50 * second, 256), Ok(()));
@@ -90,8 +91,8 @@ mod tests {
             (600.0, Duration::ZERO, 1, "for"),
             (600.0, second, 257, "threads"),
         ] {
-            let silly = check(rate, lasts, threads).expect_err(name);
-            assert_eq!(silly.name, name, "{silly}");
+            let implausible = check(rate, lasts, threads).expect_err(name);
+            assert_eq!(implausible.name, name, "{implausible}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One thread of a run: arrivals, timers and answers in, requests out.
 //!
-//! A visitor is either in the wheel, until the time of its next request, or has a request under way, never both:
-//! whoever comes out of the wheel or out of a request is there.
+//! A visitor is either in the wheel, until the time of its next request, or has a request under way, never
+//! both: whoever comes out of the wheel or out of a request is there.
 
 use std::io;
 use std::iter::Peekable;
@@ -23,15 +23,16 @@ use crate::cookie_jar::{CookieJar, Names};
 use crate::crowd::Person;
 use crate::slab::Slab;
 use crate::tally::Tally;
-use crate::visitor::{Ask, End, Failure, Next, Noted, Reaction, Visitor};
+use crate::visitor::{End, Failure, Next, Noted, Reaction, RequestKind, Visitor};
 use crate::wheel::Wheel;
 
 /// Outcomes handled between two looks at the timers: bounds the delay of a due request.
 const BATCH: usize = 128;
-/// Requests handed to the runtime that it has not begun yet. A bench that is too slow must fall behind here, where its
-/// lateness is measured and the crowd costs nothing, and not in a queue of tasks that nobody sees.
+/// Requests handed to the runtime that it has not begun yet. A bench that is too slow must fall behind here,
+/// where its lateness is measured and the crowd costs nothing, and not in a queue of tasks that nobody sees.
 const MAX_FRESH: usize = 128;
-/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too late.
+/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too
+/// late.
 const MAX_REDIRECTS: u8 = 3;
 
 /// A thread's figures on their way to the watcher.
@@ -43,14 +44,14 @@ pub(super) struct Report {
     pub(super) partial: Option<String>,
 }
 
-/// A visitor and what it carries.
-struct Guest {
+/// A visitor and its cookies.
+struct Browser {
     visitor: Visitor,
-    luggage: CookieJar,
+    jar: CookieJar,
 }
 
 // With a timer of 16 bytes and some 100 of cookies on the heap, a gate's waiting visitor stays below 256.
-const _: () = assert!(size_of::<Option<Guest>>() <= 80, "a million of them wait at once");
+const _: () = assert!(size_of::<Option<Browser>>() <= 80, "a million of them wait at once");
 
 /// How far redirects have led a request.
 #[derive(Clone, Copy, Default)]
@@ -62,7 +63,7 @@ struct Hop {
 
 /// What a request came to.
 struct Done {
-    guest: u32,
+    browser: u32,
     hop: Hop,
     reply: Result<Reply, Failure>,
     at: Duration,
@@ -77,7 +78,7 @@ pub(super) struct Engine<'r, C: Iterator<Item = Person>> {
     done: mpsc::UnboundedSender<Done>,
     /// See [`MAX_FRESH`].
     fresh: Arc<AtomicUsize>,
-    guests: Slab<Guest>,
+    browsers: Slab<Browser>,
     names: Names,
     wheel: Wheel<u32>,
     tally: Tally,
@@ -104,7 +105,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             client: Client::new(run.place.clone(), run.connections),
             done,
             fresh: Arc::default(),
-            guests: Slab::default(),
+            browsers: Slab::default(),
             names: Names::default(),
             wheel: Wheel::new(),
             tally: run.tally.clone(),
@@ -158,8 +159,8 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 
     fn arrive(&mut self, person: Person) {
         self.tally.arrived(person.at);
-        let guest = Guest { visitor: Visitor::new(person, &self.run.cast), luggage: CookieJar::default() };
-        let number = self.guests.insert(guest);
+        let browser = Browser { visitor: Visitor::new(person, &self.run.mix), jar: CookieJar::default() };
+        let number = self.browsers.insert(browser);
         self.send(number);
     }
 
@@ -190,17 +191,17 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     /// Puts a visitor's next request under way.
     fn send(&mut self, number: u32) {
         let now = self.run.start.elapsed();
-        let guest = self.guests.held(number);
-        let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
-        match order(self.run, &self.names, guest) {
+        let browser = self.browsers.held(number);
+        let (ask, intended) = (browser.visitor.ask(), browser.visitor.at());
+        match order(self.run, &self.names, browser) {
             Some(order) => {
                 self.tally.sent(ask, intended, now);
                 self.put_under_way(number, order, Hop::default());
             }
             // Only an attack can lack what it takes: a ticket.
             None => {
-                let was_in_room = guest.visitor.in_room();
-                let reaction = guest.visitor.skip_attack(&self.run.cast, now);
+                let was_in_room = browser.visitor.in_room();
+                let reaction = browser.visitor.skip_attack(&self.run.mix, now);
                 self.react(number, was_in_room, reaction, now);
             }
         }
@@ -209,7 +210,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     fn put_under_way(&mut self, number: u32, order: Order, hop: Hop) {
         let start = self.run.start;
         // `None`: patience beyond the end of time.
-        let gives_up = start.checked_add(self.guests.held(number).visitor.gives_up_at(&self.run.cast));
+        let gives_up = start.checked_add(self.browsers.held(number).visitor.gives_up_at(&self.run.mix));
         let (client, done) = (Arc::clone(&self.client), self.done.clone());
         let fresh = Arc::clone(&self.fresh);
         fresh.fetch_add(1, Relaxed);
@@ -221,15 +222,15 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
                 Some(at) => timeout_at(at, client.send(order)).await.unwrap_or(Err(Failure::Patience)),
                 None => client.send(order).await,
             };
-            // Nobody listens any more after the end of the run.
-            let _ = done.send(Done { guest: number, hop, reply, at: start.elapsed() });
+            // The receiver is gone after the end of the run.
+            let _ = done.send(Done { browser: number, hop, reply, at: start.elapsed() });
         });
     }
 
     /// Lets the visitor react to what its request came to.
-    fn settle(&mut self, Done { guest: number, hop, reply, at }: Done) {
-        let guest = self.guests.held(number);
-        let (ask, intended) = (guest.visitor.ask(), guest.visitor.at());
+    fn settle(&mut self, Done { browser: number, hop, reply, at }: Done) {
+        let browser = self.browsers.held(number);
+        let (ask, intended) = (browser.visitor.ask(), browser.visitor.at());
         let mut received = None;
         let outcome = match reply {
             Ok(reply) => {
@@ -251,29 +252,30 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
                 Err(failure)
             }
         };
-        if outcome == Err(Failure::Patience) && ask == Ask::Page {
+        if outcome == Err(Failure::Patience) && ask == RequestKind::Page {
             self.tally.gave_up(intended, at);
         } else {
             self.tally.ended(at);
         }
-        let Guest { visitor, luggage } = self.guests.held(number);
+        let Browser { visitor, jar } = self.browsers.held(number);
         let was_in_room = visitor.in_room();
-        let reaction = visitor.receive(&self.run.cast, outcome, at);
-        if visitor.ask() == Ask::Replayed && ask == Ask::Page {
-            luggage.keep_used(&self.names);
+        let reaction = visitor.receive(&self.run.mix, outcome, at);
+        if visitor.ask() == RequestKind::Replayed && ask == RequestKind::Page {
+            jar.keep_used(&self.names);
         }
         if let Some((reply, reading)) = received {
-            let cookies = self.run.cast.kinds[visitor.kind() as usize].cookies;
-            luggage.absorb(&mut self.names, ask, &reply.headers, &reading, cookies);
+            let cookies = self.run.mix.kinds[visitor.kind() as usize].cookies;
+            jar.absorb(&mut self.names, ask, &reply.headers, &reading, cookies);
         }
         self.react(number, was_in_room, reaction, at);
     }
 
-    /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the bench does not go.
+    /// The request that follows a redirect to the same host; `None`: there is none, or it leads where the
+    /// bench does not go.
     fn redirected(&mut self, number: u32, hop: Hop, reply: &Reply, reading: &Reading) -> Option<Order> {
         let Redirect { authority, path, same_method } = reading.redirect.as_ref()?;
-        let Guest { visitor, luggage } = self.guests.held(number);
-        if visitor.ask() != Ask::Page || hop.redirects >= MAX_REDIRECTS {
+        let Browser { visitor, jar } = self.browsers.held(number);
+        if visitor.ask() != RequestKind::Page || hop.redirects >= MAX_REDIRECTS {
             return None;
         }
         let port = match authority {
@@ -281,10 +283,10 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             None => hop.port,
         };
         let line = self.run.script.line(visitor.kind(), visitor.step());
-        let order = line.order(Ask::Page, local(path)?, visitor.path_number());
-        let cookies = self.run.cast.kinds[visitor.kind() as usize].cookies;
-        luggage.absorb(&mut self.names, Ask::Page, &reply.headers, reading, cookies);
-        let order = Order { port, cookies: luggage.cookies(&self.names), ..order };
+        let order = line.order(RequestKind::Page, local(path)?, visitor.path_number());
+        let cookies = self.run.mix.kinds[visitor.kind() as usize].cookies;
+        jar.absorb(&mut self.names, RequestKind::Page, &reply.headers, reading, cookies);
+        let order = Order { port, cookies: jar.cookies(&self.names), ..order };
         Some(match same_method {
             true => order,
             false => Order { method: http::Method::GET, form: None, ..order },
@@ -292,7 +294,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     }
 
     fn react(&mut self, number: u32, was_in_room: bool, reaction: Reaction, at: Duration) {
-        let visitor = &self.guests.held(number).visitor;
+        let visitor = &self.browsers.held(number).visitor;
         let (kind, in_room) = (visitor.kind(), visitor.in_room());
         self.tally.noted(&reaction.noted, was_in_room, in_room, at);
         if matches!(reaction.noted, Noted::Served { .. }) {
@@ -303,16 +305,16 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),
             Next::Leave(end) => {
                 self.tally.left(end, in_room, at);
-                self.guests.remove(number);
+                self.browsers.remove(number);
             }
         }
     }
 
-    /// Who is still there at the deadline has not been served.
+    /// Counts those who are still there at the deadline as not served.
     fn close(&mut self) {
         let now = self.run.start.elapsed();
-        for guest in self.guests.drain() {
-            self.tally.left(End::Failed(Failure::Patience), guest.visitor.in_room(), now);
+        for browser in self.browsers.drain() {
+            self.tally.left(End::Failed(Failure::Patience), browser.visitor.in_room(), now);
         }
     }
 
@@ -324,13 +326,14 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 }
 
 /// The visitor's next request; `None`: an attack without the ticket that it takes.
-fn order(run: &Run, names: &Names, guest: &Guest) -> Option<Order> {
-    let Guest { visitor, luggage } = guest;
+fn order(run: &Run, names: &Names, browser: &Browser) -> Option<Order> {
+    let Browser { visitor, jar } = browser;
     let (ask, number) = (visitor.ask(), visitor.path_number());
     let line = run.script.line(visitor.kind(), visitor.step());
     let page = line.page(number);
-    let shown = luggage.show(names, ask, &page, number)?;
-    // Besides the page's own, paths come from answers; one that cannot be asked for is as good as none: the page again.
+    let shown = jar.show(names, ask, &page, number)?;
+    // Besides the page's own, paths come from answers; one that cannot be asked for is as good as none: the
+    // page again.
     let uri = local(&shown.target).or_else(|| local(&page)).expect("the page's path has been checked");
     Some(Order { cookies: shown.cookies, ..line.order(ask, uri, number) })
 }

@@ -10,17 +10,17 @@ use super::LoadError;
 use super::script::local;
 use crate::answer::{self, Answer};
 use crate::client::{Client, Connections, Order, Place, Reply};
-use crate::visitor_events::{Ask, Failure};
+use crate::visitor_events::{Failure, RequestKind};
 
-/// Response times of `n` requests for `path` at `url`, one after another over one connection: what an unloaded service
-/// takes. Blocks; asks on a thread of its own.
+/// Response times of `n` requests for `path` at `url`, one after another over one connection: what an
+/// unloaded service takes. Blocks; asks on a thread of its own.
 ///
 /// # Errors
 /// The target cannot be reached, or an answer is not the page.
 pub fn probe(url: &str, path: &str, n: usize) -> Result<Vec<Duration>, LoadError> {
     let client = Client::new(Place::find(url)?, Connections::Keep);
     let uri = local(path).ok_or_else(|| LoadError::Probe(format!("{path:?} is no path")))?;
-    let order = Order::get(Ask::Page, uri);
+    let order = Order::get(RequestKind::Page, uri);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     // The caller may be inside another runtime, where this one could not run.
     std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn check(outcome: Result<Reply, Failure>) -> Result<(), LoadError> {
     let wrong = |what: String| Err(LoadError::Probe(what));
     match outcome {
         Ok(Reply { status, headers, body }) => {
-            match answer::read(Ask::Page, status, &headers, &body, 0).answer {
+            match answer::read(RequestKind::Page, status, &headers, &body, 0).answer {
                 Answer::Served => Ok(()),
                 Answer::Wait { .. } | Answer::TurnedAway { .. } => {
                     wrong("a waiting room instead of the page".into())

@@ -9,7 +9,7 @@ use http::{Method, Uri};
 use crate::client::Order;
 use crate::crowd::VisitorMix;
 use crate::scenario::{Kind, Step};
-use crate::visitor::Ask;
+use crate::visitor::RequestKind;
 
 /// What stands for a visitor's own number.
 const NUMBER: &str = "{n}";
@@ -26,10 +26,9 @@ pub struct BadStep {
     got: String,
 }
 
-/// All that the cast sends.
+/// All that the mix sends.
 pub(super) struct Script(Vec<Vec<Line>>);
 
-/// One step.
 pub(super) struct Line {
     program: bool,
     method: Method,
@@ -46,8 +45,8 @@ struct Text {
 impl Script {
     /// # Errors
     /// The first step that cannot be sent.
-    pub(super) fn new(cast: &VisitorMix) -> Result<Self, BadStep> {
-        let kinds = cast.kinds.iter().map(|kind| {
+    pub(super) fn new(mix: &VisitorMix) -> Result<Self, BadStep> {
+        let kinds = mix.kinds.iter().map(|kind| {
             let steps = kind.steps.iter().enumerate();
             steps.map(|(i, step)| Line::new(kind, i + 1, step)).collect::<Result<_, _>>()
         });
@@ -97,10 +96,10 @@ impl Line {
         self.path.with(number)
     }
 
-    /// The request for the page, at a path that may also carry a ticket; or for news about it.
-    pub(super) fn order(&self, ask: Ask, uri: Uri, number: u32) -> Order {
+    /// The request for the page, at a path that may also carry a ticket; or for its status document.
+    pub(super) fn order(&self, ask: RequestKind, uri: Uri, number: u32) -> Order {
         let program = self.program;
-        if ask == Ask::News {
+        if ask == RequestKind::Status {
             return Order { program, ..Order::get(ask, uri) };
         }
         let form = self.form.as_ref().map(|form| Bytes::from(form.with(number).into_owned()));
@@ -118,7 +117,7 @@ pub(super) fn local(path: &str) -> Option<Uri> {
 mod tests {
     use super::*;
 
-    fn cast(steps: Vec<Step>) -> VisitorMix {
+    fn mix(steps: Vec<Step>) -> VisitorMix {
         VisitorMix { kinds: vec![Kind { steps, name: "buyer".into(), ..Kind::default() }] }
     }
 
@@ -133,10 +132,10 @@ mod tests {
             step("POST", "/bid/{n}?again={n}", Some("item={n}")),
             step("POST", "/a", Some("x=1")),
         ];
-        let script = Script::new(&cast(steps)).expect("a script");
+        let script = Script::new(&mix(steps)).expect("a script");
         let told = |step| {
             let line = script.line(0, step);
-            let order = line.order(Ask::Page, local(&line.page(42)).expect("a path"), 42);
+            let order = line.order(RequestKind::Page, local(&line.page(42)).expect("a path"), 42);
             (order.method.to_string(), order.uri.to_string(), order.form)
         };
         assert_eq!(told(0), ("GET".into(), "/".into(), None));
@@ -156,7 +155,7 @@ mod tests {
             (step("GET", "http://elsewhere/", None), "a path"),
             (step("GET", "", None), "a path"),
         ] {
-            let error = Script::new(&cast(vec![step("GET", "/", None), bad])).err().expect("refused");
+            let error = Script::new(&mix(vec![step("GET", "/", None), bad])).err().expect("refused");
             let text = error.to_string();
             assert!(text.starts_with("visitor \"buyer\", step 2: expected"), "{text}");
             assert!(text.contains(expected), "{text}");

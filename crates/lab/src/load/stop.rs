@@ -20,7 +20,8 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Ends the runs that have this stop, those to come included. `why` is what their outcomes say; the first counts.
+    /// Ends the runs that have this stop, those to come included. `why` is what their outcomes say; the first
+    /// counts.
     pub fn now(&self, why: &str) {
         self.0.send_if_modified(|reason| {
             let first = reason.is_none();
@@ -29,7 +30,8 @@ impl Stop {
         });
     }
 
-    /// A stop for Ctrl-C and SIGTERM. A second one ends the process at once. Watches for as long as the process lives.
+    /// A stop for Ctrl-C and SIGTERM. A second one ends the process at once. Watches for as long as the
+    /// process lives.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -68,7 +70,7 @@ impl Stop {
 pub(super) async fn stopped(stop: &mut watch::Receiver<Option<String>>) -> String {
     match stop.wait_for(Option::is_some).await {
         Ok(why) => why.clone().unwrap_or_default(),
-        // Nobody is left who could.
+        // No sender is left.
         Err(_) => std::future::pending().await,
     }
 }

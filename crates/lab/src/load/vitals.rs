@@ -1,9 +1,10 @@
 //! Whether the target still lives.
 //!
-//! A target is given up when connections have failed for ten seconds and nothing has answered in that time: a restart
-//! takes less, and what is measured after it is of no use. Requests that break or take too long prove nothing: an
-//! overloaded service does that, and is exactly what a bench is for. A crowd that has left before the ten seconds are
-//! over, as a short one does, has met a dead target all the same if nothing answered any more.
+//! A target is given up when connections have failed for ten seconds and nothing has answered in that time: a
+//! restart takes less, and what is measured after it is of no use. Requests that break or take too long prove
+//! nothing: an overloaded service does that, and is exactly what a bench is for. A crowd that has left before
+//! the ten seconds are over, as a short one does, has met a dead target all the same if nothing answered any
+//! more.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -27,7 +28,6 @@ impl Default for Vitals {
 }
 
 impl Vitals {
-    /// Something answered.
     pub(super) fn answered(&self) {
         // Reading first keeps the cache line shared: this is called for every answer.
         if self.failing_since_us.load(Relaxed) != NEVER {
@@ -42,7 +42,8 @@ impl Vitals {
         self.failed_last_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Why the run should end, if it should. Counted up to the last failure: a time in which nobody asked proves nothing.
+    /// Why the run should end, if it should. Counted up to the last failure: a time in which nobody asked
+    /// proves nothing.
     pub(super) fn given_up(&self) -> Option<String> {
         let since_us = self.failing_since_us.load(Relaxed);
         let lasted = Duration::from_micros(self.failed_last_us.load(Relaxed).saturating_sub(since_us));

@@ -1,15 +1,18 @@
-//! What comes over a replica's servers from time to time: pauses in which they stand still, neighbours who slow them.
+//! What comes over a replica's servers from time to time: pauses in which they stand still, neighbours who
+//! slow them.
 //!
 //! ```text
 //! speed  1 ──────┐     ┌────────────────┐     ┌──────        every: from begin to begin
 //!              0 └─────┘                └─────┘              lasts: from begin to end
 //! ```
 //!
-//! Both times are drawn anew each time. A spell that is due while the last one still lasts begins when that ends. The first one
-//! comes after a part of `every` that is drawn evenly, so that replicas with the same fixed times do not pause in step.
-//! A replica has a generator of its own for this: its demands are the same with and without spells.
+//! Both times are drawn anew each time. A spell that is due while the last one still lasts begins when that
+//! ends. The first one comes after a part of `every` that is drawn evenly, so that replicas with the same
+//! fixed times do not pause in step. A replica has a generator of its own for this: its demands are the same
+//! with and without spells.
 //!
-//! While nobody is served, spells go by unseen: nothing is due for their sake, so an idle replica costs nothing.
+//! While nobody is served, spells go by unseen: nothing is due for their sake, so an idle replica costs
+//! nothing.
 
 use std::time::Duration;
 
@@ -19,7 +22,8 @@ use rand::{Rng, SeedableRng};
 use crate::dist::Dist;
 use crate::scenario::{OriginSpec, Spell};
 
-/// Shortest time from begin to begin: what comes more often than a timer ticks is a slower server, not a pause.
+/// Shortest time from begin to begin: what comes more often than a timer ticks is a slower server, not a
+/// pause.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Sets the draws here apart from those of demands.
 const SALT: u64 = 0x7765_6174_6865_7221;
@@ -52,7 +56,6 @@ impl Disturbances {
         (!courses.is_empty()).then_some(Self { courses, rng })
     }
 
-    /// When something changes.
     pub fn next_us(&self) -> u64 {
         self.courses.iter().map(|course| course.next_us).min().unwrap_or(u64::MAX)
     }

@@ -82,7 +82,6 @@ impl Model {
         self.end_of_stage(slot, work, at_us, done);
     }
 
-    /// The error is sent.
     fn end_of_error(&mut self, slot: u32, at_us: u64, done: &mut impl FnMut(Done)) {
         let job = self.jobs.get(slot);
         let (id, wasted) = (job.id, job.gone);
@@ -186,7 +185,7 @@ impl Model {
     }
 
     fn free_server(&mut self, stage: usize, work: u64) {
-        // Who shares servers has given up its share by ending.
+        // A request that shared servers gave up its share when it ended.
         if self.stages[stage].shared.is_some() {
             return;
         }

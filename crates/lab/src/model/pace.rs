@@ -1,8 +1,9 @@
 //! How much work a server does in a time: the model's clock.
 //!
-//! Events are kept in nanoseconds of *work* of one server since the start, W(t) = ∫ speed dt. A change of speed then
-//! moves every completion, also of what is in service, without touching one of them: only the conversion to time
-//! changes. Finer than the microseconds of the interface, so that a chain of short demands does not round up.
+//! Events are kept in nanoseconds of *work* of one server since the start, W(t) = ∫ speed dt. A change of
+//! speed then moves every completion, also of what is in service, without touching one of them: only the
+//! conversion to time changes. Finer than the microseconds of the interface, so that a chain of short demands
+//! does not round up.
 
 /// Nanoseconds of work in a microsecond at speed 1.
 const NS_PER_US: u64 = 1000;

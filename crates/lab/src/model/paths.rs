@@ -1,5 +1,5 @@
-//! Which of an origin's path entries a request belongs to: the core's own classifier, so that a glob means the same
-//! in `[[origin.path]]` as in a gate's `class.match.path`.
+//! Which of an origin's path entries a request belongs to: the core's own classifier, so that a glob means
+//! the same in `[[origin.path]]` as in a gate's `class.match.path`.
 
 use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, RequestHead, Rules};
 use tidegate_core::units::MAX_CLASSES;
@@ -9,7 +9,6 @@ use crate::scenario::{OriginSpec, PathSpec};
 /// Entries that one classifier takes: it numbers its classes by a byte, and one is the default.
 const MAX_RULES: usize = MAX_CLASSES - 1;
 
-/// Compiled path entries.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// Each knows the next [`MAX_RULES`] entries.

@@ -4,15 +4,17 @@
 //! c servers, n requests present: each is served at rate min(1, c/n)
 //! ```
 //!
-//! Egalitarian processor sharing (Kleinrock, "Queueing Systems" II, 4.4, 1976): what threads on the cores of a host,
-//! or statements in a database, come close to. All requests present are served at the same rate, so one clock tells
-//! what each has attained since it came: V, which runs at min(1, c/n) of a server's work. A request of demand s that comes
-//! at V is over at V + s, whoever comes and goes meanwhile; a heap by that instant costs O(log n) per arrival and
-//! departure, and no request is touched in between. V and the instants at which the ratio changes have 32 bits below the
-//! nanosecond, so that a long busy period loses nothing of the capacity to rounding.
+//! Egalitarian processor sharing (Kleinrock, "Queueing Systems" II, 4.4, 1976): what threads on the cores of
+//! a host, or statements in a database, come close to. All requests present are served at the same rate, so
+//! one clock tells what each has attained since it came: V, which runs at min(1, c/n) of a server's work. A
+//! request of demand s that comes at V is over at V + s, whoever comes and goes meanwhile; a heap by that
+//! instant costs O(log n) per arrival and departure, and no request is touched in between. V and the instants
+//! at which the ratio changes have 32 bits below the nanosecond, so that a long busy period loses nothing of
+//! the capacity to rounding.
 //!
-//! What it cannot do: weights, and a demand that is more than one server can give (a request is served by at most one).
-//! The last server ends what is there before it goes: a stage without servers would hold its requests for ever.
+//! What it cannot do: weights, and a demand that is more than one server can give (a request is served by at
+//! most one). The last server ends what is there before it goes: a stage without servers would hold its
+//! requests for ever.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,7 +43,6 @@ impl Shared {
         Self { servers, attained: 0, since: 0, ends: BinaryHeap::new(), joined: 0, due: NEVER }
     }
 
-    /// Requests present.
     pub fn len(&self) -> u32 {
         self.ends.len() as u32
     }
@@ -63,8 +64,8 @@ impl Shared {
         self.plan();
     }
 
-    /// The next request ends, at the instant it is due: that may lie a part of a nanosecond before [`Shared::due`], and those
-    /// who stay have the servers from then on.
+    /// The next request ends, at the instant it is due: that may lie a part of a nanosecond before
+    /// [`Shared::due`], and those who stay have the servers from then on.
     pub fn pop(&mut self) -> Option<u32> {
         let rest = self.rest()?;
         let Reverse((end, _, slot)) = self.ends.pop()?;
@@ -81,7 +82,6 @@ impl Shared {
         self.plan();
     }
 
-    /// All requests go.
     pub fn clear(&mut self, work: u64) {
         self.settle(work);
         self.ends.clear();
@@ -106,7 +106,7 @@ impl Shared {
         let passed = now - std::mem::replace(&mut self.since, now);
         let (servers, present) = self.ratio();
         self.attained = match present {
-            // Nobody remembers V: it stays small.
+            // No request holds an old V, so it may start again at a small one.
             0 => 0,
             _ if present <= servers => self.attained.saturating_add(passed),
             _ => self.attained.saturating_add(passed.saturating_mul(servers) / present),

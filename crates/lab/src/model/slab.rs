@@ -1,16 +1,14 @@
 //! The requests present, in one array with a free list, and the lines they stand in.
 //!
-//! A line is a doubly linked list through the array, so that whoever leaves from its middle costs as little as whoever
-//! is served from its front, and nothing is allocated once the array has grown to the most requests present at once.
-//! A slot freed last is used first: it is still in the cache.
+//! A line is a doubly linked list through the array, so that whoever leaves from its middle costs as little
+//! as whoever is served from its front, and nothing is allocated once the array has grown to the most
+//! requests present at once. A slot freed last is used first: it is still in the cache.
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// Where a request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// The slot is free.
     Nowhere,
     /// In the backlog, without a worker.
     Backlog,
@@ -24,7 +22,6 @@ pub(super) enum Place {
     Streaming,
 }
 
-/// A request present.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// The caller's name for it.
@@ -36,7 +33,6 @@ pub(super) struct Job {
     /// Which of its path's stages it is at.
     pub step: u32,
     pub place: Place,
-    /// The visitor has left.
     pub gone: bool,
     /// How often this slot was used before: tells an old ticket from a new one.
     pub generation: u32,
@@ -44,7 +40,6 @@ pub(super) struct Job {
     prev: u32,
 }
 
-/// All requests present.
 #[derive(Default)]
 pub(super) struct Slab {
     jobs: Vec<Job>,
@@ -96,7 +91,6 @@ impl Slab {
             .filter(|job| job.generation == generation && job.place != Place::Nowhere)
     }
 
-    /// The slots in use.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         (0u32..).zip(&self.jobs).filter(|(_, job)| job.place != Place::Nowhere).map(|(slot, _)| slot)
     }

@@ -1,9 +1,9 @@
 //! One stage of the service: its servers, the line for them, and the integral of how many were busy.
 //!
-//! The integral is kept without a sum per change: a request that occupies a server from work instant a to b adds b − a,
-//! so starts subtract their instant and ends add theirs; those still in service add the present one each. A server
-//! that passes from one request to the next changes nothing. A stage whose servers are shared has no line: as many of them
-//! are busy as there are requests.
+//! The integral is kept without a sum per change: a request that occupies a server from work instant a to b
+//! adds b − a, so starts subtract their instant and ends add theirs; those still in service add the present
+//! one each. A server that passes from one request to the next changes nothing. A stage whose servers are
+//! shared has no line: as many of them are busy as there are requests.
 
 use serde::Serialize;
 
@@ -12,19 +12,16 @@ use super::share::Shared;
 use super::slab::Line;
 use crate::scenario::{Discipline, Stage};
 
-/// A stage's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageStats {
-    /// Its name.
     pub name: String,
-    /// Servers it has now.
     pub servers: u32,
-    /// Servers at work now.
     pub busy: u32,
     /// Requests in line for a server now; where servers are shared: requests beyond one for each.
     pub queued: u32,
-    /// Time that each server has been busy since the start, in microseconds, with as many entries as there have ever been
-    /// servers. The model's servers are alike: what they did together is spread evenly over those there were.
+    /// Time that each server has been busy since the start, in microseconds, with as many entries as there
+    /// have ever been servers. The model's servers are alike: what they did together is spread evenly over
+    /// those there were.
     pub busy_us: Vec<u64>,
     /// Time that each server has been idle.
     pub idle_us: Vec<u64>,
@@ -44,7 +41,7 @@ pub(super) struct StageState {
     pub follows_workers: bool,
     pub busy: u32,
     pub line: Line,
-    /// Who shares the servers; `None`: first come, first served.
+    /// The requests that share the servers; `None`: first come, first served.
     pub shared: Option<Shared>,
     /// Work since `flushed_us` is `ended + busy · now`; see above.
     ended: i128,
@@ -76,7 +73,6 @@ impl StageState {
         self.ended -= i128::from(work);
     }
 
-    /// A server ends.
     pub fn release(&mut self, work: u64) {
         self.busy -= 1;
         self.ended += i128::from(work);
@@ -105,7 +101,6 @@ impl StageState {
         self.balance(work);
     }
 
-    /// All requests are gone.
     pub fn empty(&mut self, work: u64) {
         self.line = Line::default();
         if let Some(shared) = &mut self.shared {
@@ -170,8 +165,8 @@ impl StageState {
         }
     }
 
-    /// Busy and idle server-nanoseconds since the last flush. Servers that end what they had when their number was
-    /// lowered count as busy beyond it, and none as idle.
+    /// Busy and idle server-nanoseconds since the last flush. Servers that end what they had when their
+    /// number was lowered count as busy beyond it, and none as idle.
     fn since_flush(&self, pace: &Pace, now_us: u64) -> (u128, u128) {
         let work = self.ended + i128::from(self.busy) * i128::from(pace.work(now_us));
         let busy = pace.duration_ns(work.max(0) as u128);

@@ -5,8 +5,8 @@ use serde::Serialize;
 /// What a replica has done and is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
-    /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming` are those
-    /// still there.
+    /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming`
+    /// are those still there.
     pub submitted: u64,
     /// Requests served to visitors who still waited for the answer.
     pub served: u64,
@@ -63,7 +63,6 @@ impl Stats {
     }
 }
 
-/// The backlog was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the origin's backlog is full")]
 pub struct Full;

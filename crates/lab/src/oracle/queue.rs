@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tidegate_core::gate::{ClassConfig, DisciplineKind, Gate, GateConfig, QueueDecision, Scheduling};
+use tidegate_core::gate::{ClassConfig, Gate, GateConfig, QueueDecision};
+use tidegate_core::queue::DisciplineKind;
+use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Share};
 
 use super::slots::{RequestSlots, Where};

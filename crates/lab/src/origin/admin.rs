@@ -35,7 +35,8 @@ const JSON: &str = "application/json";
 /// As node_exporter sends it.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Takes the admin address; to be called within a runtime. Not async: whoever starts an origin may be inside a runtime.
+/// Takes the admin address; to be called within a runtime. Not async: whoever starts an origin may be inside
+/// a runtime.
 pub(super) fn bind(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(addr)?;
     listener.set_nonblocking(true)?;

@@ -1,7 +1,7 @@
 //! Bodies of answers: ready at once, or a chunk every 100 ms until the model says that the answer ends.
 //!
-//! The head and the first byte go at once, the last one at the end and not before; in between, as much as the time that has
-//! passed. Whoever closes the connection meanwhile is noticed: hyper drops the body.
+//! The head and the first byte go at once, the last one at the end and not before; in between, as much as the
+//! time that has passed. Whoever closes the connection meanwhile is noticed: hyper drops the body.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,12 +14,12 @@ use http_body_util::Full as Whole;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::modelled::Leaving;
+use super::reply::Leaving;
 
-/// Time between two chunks: short enough to keep every timeout of an idle connection away, long enough to cost nothing.
+/// Time between two chunks: short enough to keep every timeout of an idle connection away, long enough to
+/// cost nothing.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A body.
 pub struct Body(Kind);
 
 enum Kind {
@@ -39,7 +39,6 @@ struct Slow {
 }
 
 impl Body {
-    /// Lies ready.
     pub fn whole(body: impl Into<Bytes>) -> Self {
         Self(Kind::Whole(Whole::new(body.into())))
     }

@@ -20,11 +20,9 @@ pub enum ChangeError {
     /// Out of range; nothing was changed.
     #[error("{name}: expected {expected}, got {got}")]
     Value {
-        /// What.
         name: &'static str,
         /// What would have been right.
         expected: String,
-        /// What it was.
         got: f64,
     },
     /// The service cannot; other replicas may have changed.
@@ -63,7 +61,6 @@ impl Control {
         &self.meter
     }
 
-    /// Replicas in service.
     pub fn replicas(&self) -> usize {
         self.doors.iter().filter(|door| *door.open.borrow()).count()
     }

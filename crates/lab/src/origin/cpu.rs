@@ -1,12 +1,15 @@
-//! Burns CPU time: a demand is what the thread's own CPU clock says, so that a crowded machine takes longer in real time.
+//! Burns CPU time: a demand is what the thread's own CPU clock says, so that a crowded machine takes longer
+//! in real time.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Turns of the loop between two looks at the clock: about a microsecond of work for some 200 ns of system call.
+/// Turns of the loop between two looks at the clock: about a microsecond of work for some 200 ns of system
+/// call.
 const TURNS: u32 = 2000;
 
-/// Burns `demand` of this thread's CPU time, or until `stop` says so; looks at both at least every few microseconds.
+/// Burns `demand` of this thread's CPU time, or until `stop` says so; looks at both at least every few
+/// microseconds.
 pub(super) fn burn(demand: Duration, stop: impl Fn() -> bool) {
     let end = thread_time().saturating_add(demand);
     let mut x = 1u64;

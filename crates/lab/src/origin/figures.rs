@@ -1,7 +1,8 @@
 //! The origin's figures as text: in node_exporter's format for whoever scrapes hosts, and as JSON.
 //!
-//! Each stage is shown as a host whose CPUs are the stage's servers: `user` is time at work, `idle` the rest. So whatever
-//! computes the utilisation of real hosts does the same here: 1 − rate(idle) / rate(all), the mean over the CPUs.
+//! Each stage is shown as a host whose CPUs are the stage's servers: `user` is time at work, `idle` the rest.
+//! So whatever computes the utilisation of real hosts does the same here: 1 − rate(idle) / rate(all), the
+//! mean over the CPUs.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! A replica's door: a listener that opens and closes with the replica, and its connections.
 //!
-//! The port stays the replica's while it is out of service: a socket that is bound but never listens keeps it, and
-//! whoever connects meanwhile is refused, as at a host whose service is down.
+//! The port stays the replica's while it is out of service: a socket that is bound but never listens keeps
+//! it, and whoever connects meanwhile is refused, as at a host whose service is down.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,7 +23,6 @@ const LISTEN_BACKLOG: u32 = 4096;
 /// Pause after a failed accept: keeps a lasting shortage of descriptors from becoming a busy loop.
 const SHORTAGE: Duration = Duration::from_millis(5);
 
-/// One replica's door.
 pub(super) struct Door {
     addr: SocketAddr,
     _seat: TcpSocket,
@@ -47,8 +46,8 @@ impl Door {
         bind(self.addr)?.listen(LISTEN_BACKLOG)
     }
 
-    /// Accepts while in service, for as long as it is polled. `first`: the listener of a replica that is in service from
-    /// the start, so that a port that cannot be had is known before anything runs.
+    /// Accepts while in service, for as long as it is polled. `first`: the listener of a replica that is in
+    /// service from the start, so that a port that cannot be had is known before anything runs.
     pub async fn serve(&self, first: Option<TcpListener>, service: Arc<dyn Service>, meter: Arc<Meter>) {
         let mut open = self.open.subscribe();
         let mut listener = first;
@@ -73,7 +72,8 @@ impl Door {
 
 fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Lets the listener share the address with the seat, which never listens; a second listener is still refused.
+    // Lets the listener share the address with the seat, which never listens; a second listener is still
+    // refused.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     Ok(socket)
@@ -92,7 +92,8 @@ async fn accept(
                 tokio::spawn(connection(stream, open.subscribe(), Arc::clone(service), Arc::clone(meter)));
             }
             Err(error) => {
-                // Out of descriptors or a visitor gone before the handshake ended: neither may end the origin.
+                // Out of descriptors or a visitor gone before the handshake ended: neither may end the
+                // origin.
                 tracing::debug!(%error, "accept");
                 tokio::time::sleep(SHORTAGE).await;
             }
@@ -100,7 +101,8 @@ async fn accept(
     }
 }
 
-/// One connection, until either side ends it. A replica that goes out of service answers what it has and closes.
+/// One connection, until either side ends it. A replica that goes out of service answers what it has and
+/// closes.
 async fn connection(
     stream: TcpStream,
     mut open: watch::Receiver<bool>,

@@ -1,7 +1,8 @@
 //! What happened at the origin's door, second by second of the wall clock.
 //!
-//! Seconds are whole ones of Unix time, so that several origins' series, and a load generator's, can be laid over one
-//! another. The first second is the one in which the origin started. A second in which nothing happened is there too.
+//! Seconds are whole ones of Unix time, so that several origins' series, and a load generator's, can be laid
+//! over one another. The first second is the one in which the origin started. A second in which nothing
+//! happened is there too.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,14 +90,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts counting now.
     pub fn new() -> Arc<Self> {
         let clock = Clock::new();
         let counts = Mutex::new(Counts::new(clock.now().as_micros()));
         Arc::new(Self { clock, counts })
     }
 
-    /// A request has come.
     pub fn arrive(self: &Arc<Self>) -> Visit {
         self.note(|second| {
             second.arrived += 1;
@@ -105,7 +104,6 @@ impl Meter {
         Visit { meter: Arc::clone(self), outcome: |second| second.wasted += 1 }
     }
 
-    /// The seconds so far.
     pub fn series(&self) -> Series {
         let mut counts = self.lock();
         counts.roll(self.clock.now().as_micros());
@@ -138,8 +136,8 @@ impl Meter {
     }
 }
 
-/// A request that is there. To be kept for as long as it is worked on; dropped without an outcome, its visitor has left
-/// and the work was in vain.
+/// A request that is there. To be kept for as long as it is worked on; dropped without an outcome, its
+/// visitor has left and the work was in vain.
 #[must_use]
 pub struct Visit {
     meter: Arc<Meter>,

@@ -1,14 +1,14 @@
-//! A replica of the model behind HTTP: which path entry a request belongs to, the pool that takes it, and a page.
+//! A replica of the model behind HTTP: which path entry a request belongs to, the pool that takes it, and a
+//! page.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::body::Body;
+use super::reply::{Reply, Taken};
 use super::service::{Answer, Answering, Service, answer};
 use super::sleep::SleepPool;
 use super::spin::SpinPool;
@@ -31,35 +31,6 @@ pub(super) enum Pool {
     Spin(Arc<SpinPool>),
 }
 
-/// A request that a pool has taken. Dropped before its end: the visitor has left.
-pub(super) struct Taken {
-    pub reply: oneshot::Receiver<Reply>,
-    /// Tells a pool that cannot see it by itself.
-    pub leaving: Option<Leaving>,
-}
-
-/// What a pool made of a request.
-pub(super) enum Reply {
-    /// It has been served.
-    Whole,
-    /// It has been served, and the answer takes until then.
-    Until(Instant),
-    /// The path's error.
-    Error,
-}
-
-/// Says that a visitor has left, when dropped.
-pub(super) struct Leaving {
-    pub pool: Arc<SleepPool>,
-    pub id: u64,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.pool.leave(self.id);
-    }
-}
-
 impl Pool {
     fn submit(&self, path: usize, visit: Visit) -> Result<Taken, Full> {
         match self {
@@ -69,7 +40,6 @@ impl Pool {
     }
 }
 
-/// One replica.
 pub(super) struct Modelled {
     pool: Pool,
     paths: Paths,

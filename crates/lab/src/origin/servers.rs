@@ -1,4 +1,5 @@
-//! The servers of a stage in mode `spin`: at most so many threads burn at once, the others wait in order of arrival.
+//! The servers of a stage in mode `spin`: at most so many threads burn at once, the others wait in order of
+//! arrival.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

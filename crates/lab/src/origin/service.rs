@@ -12,15 +12,14 @@ use super::{Stats, Visit};
 use crate::model::StageStats;
 use crate::scenario::Change;
 
-/// An answer.
 pub type Answer = Response<Body>;
 /// An answer in the making; dropped when its visitor closes the connection.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 /// What answers requests. Listener, connections, series and admin port are the origin's.
 pub trait Service: Send + Sync + 'static {
-    /// Answers a request. The visit is kept for as long as the request is worked on, also where that goes on after this
-    /// future has been dropped, and told how it ended.
+    /// Answers a request. The visit is kept for as long as the request is worked on, also where that goes on
+    /// after this future has been dropped, and told how it ended.
     fn call(&self, visit: Visit, request: Request<Incoming>) -> Answering<'_>;
 
     /// Its figures; `None`: those that the listeners counted.
@@ -28,13 +27,12 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Its stages' figures.
     fn stages(&self) -> Vec<StageStats> {
         Vec::new()
     }
 
-    /// Changes the number of workers, the speed of every server or the share of errors; values have been checked. Replicas
-    /// are not its concern.
+    /// Changes the number of workers, the speed of every server or the share of errors; values have been
+    /// checked. Replicas are not its concern.
     ///
     /// # Errors
     /// It cannot; says why.

@@ -1,19 +1,19 @@
 //! The shop: a real auction service over a real SQLite database, for when a model will not do.
 //!
-//! In the spirit of RUBiS (Cecchet, Marguerite, Zwaenepoel, "Performance and scalability of EJB applications",
-//! OOPSLA 2002), the eBay-like benchmark behind WAC and Porter & Katz. One kind of page, the search, costs hundreds of
-//! times what the others cost; see `store.rs` for why.
+//! In the spirit of RUBiS (Cecchet, Marguerite, Zwaenepoel, "Performance and scalability of EJB
+//! applications", OOPSLA 2002), the eBay-like benchmark behind WAC and Porter & Katz. One kind of page, the
+//! search, costs hundreds of times what the others cost; see `store.rs` for why.
 //!
 //! ```text
 //!  answer ─► app: workers, bounded backlog ─► db: connections, one writer ─► SQLite file
 //!              route.rs, pages.rs               store.rs                       fill.rs
 //! ```
 //!
-//! An app worker is held while its question is in the database, as in any service with a thread per request: searches
-//! that fill the database's queue fill the workers next, then the backlog, and then those are refused who only
-//! wanted the home page. A file with WAL rather than a database in memory: connections to a shared memory database
-//! lock each other's tables, so that a bid would wait for searches. All pages stay in the page cache; no disk is
-//! waited for.
+//! An app worker is held while its question is in the database, as in any service with a thread per request:
+//! searches that fill the database's queue fill the workers next, then the backlog, and then those are
+//! refused who only wanted the home page. A file with WAL rather than a database in memory: connections to a
+//! shared memory database lock each other's tables, so that a bid would wait for searches. All pages stay in
+//! the page cache; no disk is waited for.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,7 +33,7 @@ mod visit;
 
 mod fill;
 mod store;
-mod words;
+mod vocabulary;
 
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,6 @@ impl Size {
         }
     }
 
-    /// Buyers and sellers.
     pub fn users(self) -> u32 {
         self.items() / 5
     }
@@ -104,8 +103,8 @@ impl Size {
     }
 }
 
-/// Most servers of a tier, as of an origin that burns CPU time: more threads than any machine has cores for, fewer than any
-/// system refuses.
+/// Most servers of a tier, as of an origin that burns CPU time: more threads than any machine has cores for,
+/// fewer than any system refuses.
 pub const MAX_SERVERS: usize = 4096;
 
 /// Why there is no shop.
@@ -113,28 +112,16 @@ pub const MAX_SERVERS: usize = 4096;
 pub enum ShopError {
     /// The directory cannot be made, or the system gives no thread.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What came of it.
-        source: io::Error,
-    },
+    Io { what: String, source: io::Error },
     /// SQLite cannot create, fill or open the file.
     #[error("{}: {source}", path.display())]
-    Database {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
+    Database { path: PathBuf, source: rusqlite::Error },
     /// A file that was kept is another shop, or none. It is left alone.
     #[error("{}: expected {expected}, got {got}; remove the file or choose another directory", path.display())]
     Another {
-        /// The file.
         path: PathBuf,
         /// The shop that was asked for.
         expected: String,
-        /// What the file holds.
         got: String,
     },
     /// A tier without servers, or with more than [`MAX_SERVERS`].
@@ -155,14 +142,14 @@ pub struct Shop {
     size: Size,
     clock: Clock,
     opened_us: i64,
-    /// The right to write.
     writer: Arc<Mutex<()>>,
 }
 
 impl Shop {
-    /// Creates the database and fills it: the same content for the same `size` and `seed`. With `dir`, the file `shop.db` in it is
-    /// kept, and used again if it is the same shop; auctions that have ended since stay so. Without, it lives in a
-    /// directory for temporary files and is removed when the shop is dropped. Medium takes about a second.
+    /// Creates the database and fills it: the same content for the same `size` and `seed`. With `dir`, the
+    /// file `shop.db` in it is kept, and used again if it is the same shop; auctions that have ended since
+    /// stay so. Without, it lives in a directory for temporary files and is removed when the shop is dropped.
+    /// Medium takes about a second.
     ///
     /// # Errors
     /// See [`ShopError`]. A file that holds anything else is not touched.
@@ -191,7 +178,6 @@ impl Shop {
         self.size
     }
 
-    /// The database.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -217,8 +203,8 @@ impl Shop {
         connect().map_err(|source| self.database(source))
     }
 
-    /// When the shop in the file was opened; `None`: there is no file, or it is empty. Only reads: a connection as the shop
-    /// has them would already change a file that is something else.
+    /// When the shop in the file was opened; `None`: there is no file, or it is empty. Only reads: a
+    /// connection as the shop has them would already change a file that is something else.
     fn kept(&self, seed: u64) -> Result<Option<i64>, ShopError> {
         if !self.path.exists() {
             return Ok(None);

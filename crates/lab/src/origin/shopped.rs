@@ -17,7 +17,6 @@ const MAX_BODY: usize = 64 * 1024;
 pub struct Shopped(shop::Service);
 
 impl Shopped {
-    /// Behind a door.
     pub fn new(shop: shop::Service) -> Self {
         Self(shop)
     }

@@ -1,8 +1,9 @@
 //! Mode `sleep`: the model in real time. Nobody works; time passes.
 //!
-//! The model's events have exact instants, and tokio's timer fires up to a millisecond after them. Whoever comes to the
-//! pool first, the timer or a request, takes what is due before anything else, so the model never hears of things out of
-//! order, and a late timer delays an answer by its lateness but takes nothing of the capacity.
+//! The model's events have exact instants, and tokio's timer fires up to a millisecond after them. Whoever
+//! comes to the pool first, the timer or a request, takes what is due before anything else, so the model
+//! never hears of things out of order, and a late timer delays an answer by its lateness but takes nothing of
+//! the capacity.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::modelled::{Leaving, Reply, Taken};
+use super::reply::{Leaving, Reply, Taken};
 use super::{Full, Stats, Visit};
 use crate::model::{Done, Model, Part, StageStats, Ticket};
 use crate::scenario::Change;
@@ -64,7 +65,8 @@ impl SleepPool {
         let (reply, taken) = oneshot::channel();
         state.present.insert(id, Present { ticket, reply: Some(reply), visit });
         self.wake_earlier(&mut state);
-        Ok(Taken { reply: taken, leaving: Some(Leaving { pool: Arc::clone(self), id }) })
+        let pool = Arc::clone(self);
+        Ok(Taken { reply: taken, leaving: Some(Leaving::new(move || pool.leave(id))) })
     }
 
     /// A visitor may have left; after the answer this changes nothing.
@@ -147,7 +149,7 @@ impl SleepPool {
         if !done.wasted
             && let (Some(sender), Some(reply)) = (entry.get_mut().reply.take(), reply)
         {
-            // Whoever has left meanwhile was served all the same.
+            // A failed send means that the visitor has left; the request was served all the same.
             let _ = sender.send(reply);
         }
         if matches!(done.part, Part::Head { .. }) {

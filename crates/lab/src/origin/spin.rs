@@ -1,8 +1,9 @@
-//! Mode `spin`: the model's pool and backlog, but its workers are threads that burn the CPU time a request demands.
+//! Mode `spin`: the model's pool and backlog, but its workers are threads that burn the CPU time a request
+//! demands.
 //!
-//! What the model computes happens here: a machine with fewer cores than busy workers makes them wait for one another,
-//! and a stage with fewer servers than workers is a place where threads queue. The contention law applies on top, if the
-//! spec asks for it. Utilisation is CPU time burnt.
+//! What the model computes happens here: a machine with fewer cores than busy workers makes them wait for one
+//! another, and a stage with fewer servers than workers is a place where threads queue. The contention law
+//! applies on top, if the spec asks for it. Utilisation is CPU time burnt.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,14 +17,15 @@ use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::modelled::{Reply, Taken};
+use super::reply::{Reply, Taken};
 use super::servers::Servers;
 use super::{Full, Stats, Visit};
 use crate::dist::Dist;
 use crate::model::{StageStats, contention_factor};
 use crate::scenario::OriginSpec;
 
-/// Most workers of a replica here: more threads than any machine has cores for, fewer than any system refuses.
+/// Most workers of a replica here: more threads than any machine has cores for, fewer than any system
+/// refuses.
 const MAX_THREADS: u32 = 4096;
 
 /// One replica: threads, and what waits for them.
@@ -112,7 +114,8 @@ impl SpinPool {
         Ok(Taken { reply: taken, leaving: None })
     }
 
-    /// A request for which a worker is free does not count as waiting, though its thread may not have woken yet.
+    /// A request for which a worker is free does not count as waiting, though its thread may not have woken
+    /// yet.
     fn is_full(&self, state: &State) -> bool {
         let free = (state.workers as usize).saturating_sub(state.stats.in_service);
         state.waiting.len() >= self.backlog as usize + free
@@ -134,7 +137,8 @@ impl SpinPool {
     }
 
     /// # Errors
-    /// More workers than [`MAX_THREADS`]; or the system gives no thread: the number of workers is then what it gave.
+    /// More workers than [`MAX_THREADS`]; or the system gives no thread: the number of workers is then what
+    /// it gave.
     pub fn change(self: &Arc<Self>, workers: Option<u32>, speed: Option<f64>) -> io::Result<()> {
         if let Some(workers) = workers.filter(|workers| *workers > MAX_THREADS) {
             let what =
@@ -222,7 +226,7 @@ impl SpinPool {
         } else if !reply.is_closed() {
             state.stats.served += 1;
             visit.served();
-            // Whoever has left meanwhile was served all the same.
+            // A failed send means that the visitor has left; the request was served all the same.
             let _ = reply.send(Reply::Whole);
         } else if self.notices_leavers {
             state.stats.abandoned += 1;

@@ -1,4 +1,5 @@
-//! The origin over real sockets: what its visitors and its operator see. The model's laws are tested in virtual time.
+//! The origin over real sockets: what its visitors and its operator see. The model's laws are tested in
+//! virtual time.
 
 use super::*;
 use bytes::Bytes;

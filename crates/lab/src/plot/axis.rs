@@ -17,7 +17,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Over these values. `round`: ends at ticks, and begins at 0 if nothing is below; else ends where the values do.
+    /// Over these values. `round`: ends at ticks, and begins at 0 if nothing is below; else ends where the
+    /// values do.
     pub fn over(log: bool, round: bool, values: impl Iterator<Item = f64>) -> Self {
         let fit = values.filter(|value| can_show(log, *value));
         let (least, most) =
@@ -123,12 +124,12 @@ fn fitting(value: f64, above: bool) -> f64 {
     found.unwrap_or(value)
 }
 
-/// `factor` × 10^`exponent`; by division below one, because a tenth has no exact form but one over ten is rounded once.
+/// `factor` × 10^`exponent`; by division below one, because a tenth has no exact form but one over ten is
+/// rounded once.
 fn decade(factor: f64, exponent: i32) -> f64 {
     if exponent < 0 { factor / 10_f64.powi(-exponent) } else { factor * 10_f64.powi(exponent) }
 }
 
-/// What labels count in.
 struct Unit(f64, &'static str);
 
 impl Unit {

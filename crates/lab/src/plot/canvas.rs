@@ -4,13 +4,12 @@ use plotters::backend::DrawingBackend;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::theme::FINE;
 use super::{Colour, theme};
 
-/// Tenths of a pixel.
-pub(super) const FINE: u32 = 10;
 /// The backend divides font sizes by this.
 const FONT_SCALE: f64 = 1.24;
-/// Of a point's marker.
+/// Radius of a point's marker, in pixels.
 const RADIUS: f64 = 2.4;
 
 /// Which point of a text lies at its position.

@@ -1,5 +1,5 @@
-//! Where the parts of a figure go. The legend has a place of its own above the data, labels of reference lines one
-//! beside them: nothing ever lies upon the data.
+//! Where the parts of a figure go. The legend has a place of its own above the data, labels of reference
+//! lines one beside them: nothing ever lies upon the data.
 
 use super::Plot;
 use super::axis::Axis;
@@ -11,8 +11,8 @@ pub(super) const TICK_SIZE: f64 = 11.0;
 /// Length of a legend's stroke.
 pub(super) const SWATCH: f64 = 20.0;
 const LEGEND_LINE: f64 = 17.0;
-/// Width of a character over its height: no font is measured, so this is what common sans-serif fonts need at most
-/// in running text.
+/// Width of a character over its height: no font is measured, so this is what common sans-serif fonts need at
+/// most in running text.
 const CHAR_WIDTH: f64 = 0.58;
 
 /// Which line of the plot a legend's entry is for, and the left end of its stroke.
@@ -37,7 +37,8 @@ impl Layout {
         let ticks = widest(&mut y.ticks().iter().map(|(_, label)| label));
         let left = (y_label + ticks + 12.0).min(width / 3.0);
         let beside = widest(&mut plot.h_lines.iter().map(|(label, _)| label));
-        // Labels too long for a third of the figure are cut by its edge rather than leave no room for the data.
+        // Labels too long for a third of the figure are cut by its edge rather than leave no room for the
+        // data.
         let right = width - (beside + 12.0).max(16.0).min(width / 3.0);
         let title = if plot.title.is_empty() { 6.0 } else { TITLE_MIDDLE + TITLE_SIZE };
         let (legend, rows) = legend(plot, (left, width - 8.0), title);
@@ -63,8 +64,8 @@ impl Layout {
         [(self.left, y), (self.right, y)]
     }
 
-    /// Places for labels, from the uppermost down, near `at` but not upon each other, nor below the plot if it can
-    /// be helped.
+    /// Places for labels, from the uppermost down, near `at` but not upon each other, nor below the plot if
+    /// it can be helped.
     pub fn apart(&self, at: &[f64]) -> Vec<f64> {
         let line = TICK_SIZE + 2.0;
         let mut places: Vec<f64> = Vec::with_capacity(at.len());

@@ -1,15 +1,17 @@
 //! Colours, and the document around what plotters draws.
 //!
-//! Every colour is drawn as its light value; a style sheet maps it to the dark one. A reader that knows no style
-//! sheets still gets a figure for white paper. The colours of lines are Okabe and Ito's, which people of any colour
-//! vision tell apart, the paler ones darkened to 3:1 against white (WCAG 2.2, 1.4.11); from the seventh line on they
-//! come again, dashed.
+//! Every colour is drawn as its light value; a style sheet maps it to the dark one. A reader that knows no
+//! style sheets still gets a figure for white paper. The colours of lines are Okabe and Ito's, which people
+//! of any colour vision tell apart, the paler ones darkened to 3:1 against white (WCAG 2.2, 1.4.11); from the
+//! seventh line on they come again, dashed.
 
 use std::fmt::Write as _;
 
 use super::Colour;
-use super::canvas::FINE;
 use plotters::style::RGBColor;
+
+/// Tenths of a pixel: what is drawn is scaled down by this.
+pub(super) const FINE: u32 = 10;
 
 pub(super) const INK: Colour = RGBColor(0x1F, 0x23, 0x28);
 pub(super) const MUTED: Colour = RGBColor(0x57, 0x60, 0x6A);
@@ -26,7 +28,8 @@ const SERIES: [Colour; 6] = [
     RGBColor(0x6E, 0x77, 0x81),
 ];
 
-/// The rules of every figure. Strokes in the muted colour are lines of reference: dashed. The second set of colours differs in its last bit, so that the rules tell it apart.
+/// The rules of every figure. Strokes in the muted colour are lines of reference: dashed. The second set of
+/// colours differs in its last bit, so that the rules tell it apart.
 pub(crate) const STYLE: &str = "\
 .plot{font-family:system-ui,sans-serif}\
 .plot text{font-family:inherit}\
@@ -64,10 +67,28 @@ pub(super) fn dress(drawn: &str, width: u32, height: u32, description: &str, alo
          viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
         width * FINE,
         height * FINE,
-        crate::html::escape(description),
+        escape(description),
     );
     if alone {
         let _ = writeln!(out, "<style>{STYLE}</style>");
     }
     out + body
+}
+
+/// Text as it may stand in HTML, between tags and in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // XML, which a figure is when it stands alone, forbids the other control characters even escaped.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
 }

@@ -1,8 +1,8 @@
 //! From points to strokes: steps, gaps, and no more points than a reader can see.
 //!
-//! Of a long series, each pixel column keeps its first, lowest, highest and last point: the drawing looks as if all
-//! points were in it. Taking every n-th point was rejected, because it loses the peaks, and means, because they
-//! lower them.
+//! Of a long series, each pixel column keeps its first, lowest, highest and last point: the drawing looks as
+//! if all points were in it. Taking every n-th point was rejected, because it loses the peaks, and means,
+//! because they lower them.
 
 type Point = (f64, f64);
 
@@ -15,7 +15,6 @@ pub(super) fn held_until(points: &[Point]) -> Option<f64> {
     }
 }
 
-/// The corners of steps.
 pub(super) fn steps(points: &[Point]) -> Vec<Point> {
     let ends = points.iter().skip(1).map(|point| point.0).chain(held_until(points));
     points.iter().zip(ends).flat_map(|((x, y), end)| [(*x, *y), (end, *y)]).collect()

@@ -1,7 +1,7 @@
 //! The line tells of the last seconds.
 
 use super::*;
-use crate::visitor_events::{Ask, End, Failure, Noted};
+use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn visit(tally: &mut Tally, at: Duration, response: Duration) {
     let now = at + response;
     tally.arrived(at);
-    tally.sent(Ask::Page, at, at);
+    tally.sent(RequestKind::Page, at, at);
     tally.ended(now);
     let served = Noted::Served { step: 0, entered: at, response, waited: None, waited_since: at };
     tally.noted(&served, false, false, now);

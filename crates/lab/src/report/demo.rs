@@ -6,8 +6,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::terminal_table;
 use super::units::{count, millis, per_second, percent, seconds};
-use crate::demo::Belief;
 use crate::origin::Stats;
 use crate::tally::Tally;
 
@@ -15,13 +15,13 @@ use crate::tally::Tally;
 #[path = "demo_tests.rs"]
 mod tests;
 
-/// Lateness of the bench, at the 99th percentile, beyond which the report warns: a tenth of the default service time.
+/// Lateness of the bench, at the 99th percentile, beyond which the report warns: a tenth of the default
+/// service time.
 const LATE_MS: f64 = 10.0;
 
 /// Median and tail, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Millis {
-    /// Half are below.
     pub p50: f64,
     /// Ninety-nine of a hundred are below.
     pub p99: f64,
@@ -30,16 +30,13 @@ pub struct Millis {
 /// Median and longest, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Waits {
-    /// Half are below.
     pub p50: f64,
-    /// The longest.
     pub max: f64,
 }
 
 /// What one way of meeting the crowd came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// Visitors who came.
     pub offered: u64,
     /// Visitors who got the page.
     pub served: u64,
@@ -53,8 +50,8 @@ pub struct Side {
     pub failed_requests: u64,
     /// Failures of the test bench itself (out of sockets) among them: if not 0, the run says little.
     pub bench_failures: u64,
-    /// How late the bench sent its requests. A few milliseconds are the timer's; more means a machine too busy for
-    /// the demonstration. Part of the response time.
+    /// How late the bench sent its requests. A few milliseconds are the timer's; more means a machine too
+    /// busy for the demonstration. Part of the response time.
     pub lag_ms: Millis,
     /// Requests that the origin worked on for nothing: their visitors had left.
     pub wasted: u64,
@@ -85,8 +82,8 @@ impl Side {
         }
     }
 
-    /// Straight at the origin. Goodput: visitors served within their patience, over the time from the start of
-    /// the crowd until the origin had nothing left to do (`busy`).
+    /// Straight at the origin. Goodput: visitors served within their patience, over the time from the start
+    /// of the crowd until the origin had nothing left to do (`busy`).
     pub fn direct(tally: &Tally, origin: &Stats, busy: Duration) -> Self {
         Self::new(tally, origin, tally.served as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE))
     }
@@ -95,7 +92,6 @@ impl Side {
 /// Through the gate. Goodput is [`Tally::goodput_while_waiting`]; if nobody had to wait, served over the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gated {
-    /// What both ways have.
     #[serde(flatten)]
     pub side: Side,
     /// Visitors who were told to wait.
@@ -120,6 +116,16 @@ impl Gated {
     }
 }
 
+/// What a gate believes the origin can take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateEstimate {
+    pub capacity_rps: f64,
+    /// Requests at once; `None`: no limit.
+    pub in_flight: Option<u32>,
+    /// It is sure enough to stop looking.
+    pub is_settled: bool,
+}
+
 /// What the gate found out about the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
@@ -133,12 +139,12 @@ pub struct Found {
 
 impl Found {
     /// The gate as it is at `now`, counted from the start of the crowd. With nobody there it does not learn.
-    pub fn look(&mut self, belief: &Belief, is_anybody_there: bool, now: Duration) {
+    pub fn look(&mut self, estimate: &GateEstimate, is_anybody_there: bool, now: Duration) {
         if !is_anybody_there {
             return;
         }
-        (self.capacity_rps, self.in_flight) = (belief.capacity_rps, belief.in_flight);
-        if belief.is_settled && self.settled_s.is_none() {
+        (self.capacity_rps, self.in_flight) = (estimate.capacity_rps, estimate.in_flight);
+        if estimate.is_settled && self.settled_s.is_none() {
             self.settled_s = Some(now.as_secs_f64());
         }
     }
@@ -157,9 +163,7 @@ pub struct DemoReport {
     pub found: Found,
     /// Response time of the idle origin (median of a few requests, before any crowd).
     pub unloaded_ms: f64,
-    /// Straight at the origin.
     pub direct: Side,
-    /// Through the gate.
     pub gated: Gated,
 }
 
@@ -202,13 +206,10 @@ impl DemoReport {
             count(self.capacity_rps.round() as u64),
             millis(self.unloaded_ms),
         );
+        let head = ["", "directly", "through the gate"].map(str::to_owned).to_vec();
+        let rows = rows.into_iter().map(|(name, left, right)| vec![name.to_owned(), left, right]).collect();
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {:<24}  {:>12}  {:>16}", "", "directly", "through the gate");
-        let _ = writeln!(out, "  {}", "─".repeat(56));
-        for (name, left, right) in rows {
-            let _ = writeln!(out, "  {name:<24}  {left:>12}  {right:>16}");
-        }
-        let _ = write!(out, "\n{}\n", wrap(&self.conclusion(), 76));
+        let _ = write!(out, "{}\n\n{}\n", terminal_table(head, rows), wrap(&self.conclusion(), 76));
         out
     }
 

@@ -54,8 +54,8 @@ fn figures_come_out_as_they_went_in() {
 fn the_table_is_set_straight() {
     let table = report().table();
     let rows: Vec<_> = table.lines().skip_while(|l| !l.contains('─')).skip(1).take(12).collect();
-    assert!(rows.iter().all(|row| row.chars().count() == 58), "{table}");
-    assert!(table.contains("  failed                           3,600                 0\n"), "{table}");
+    assert!(rows.iter().all(|row| row.chars().count() == rows[0].chars().count()), "{table}");
+    assert!(rows.iter().any(|row| row.split_whitespace().eq(["failed", "3,600", "0"])), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 78 && line.trim_end() == line), "{table}");
 }
 
@@ -104,8 +104,8 @@ fn what_the_gate_found_is_what_it_believed_while_anybody_was_there() {
         (5.0, true, false),
     ];
     for (k, (capacity_rps, is_settled, is_anybody_there)) in looks.into_iter().enumerate() {
-        let belief = Belief { capacity_rps, in_flight: Some(10), is_settled };
-        found.look(&belief, is_anybody_there, k as u32 * 500 * MS);
+        let estimate = GateEstimate { capacity_rps, in_flight: Some(10), is_settled };
+        found.look(&estimate, is_anybody_there, k as u32 * 500 * MS);
     }
     assert_eq!(found, Found { capacity_rps: 98.0, in_flight: Some(10), settled_s: Some(0.5) });
 }

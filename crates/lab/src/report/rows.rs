@@ -1,5 +1,5 @@
-//! Which figures of an outcome people are shown, in which order, under which names: the same on a terminal and on a
-//! page.
+//! Which figures of an outcome people are shown, in which order, under which names: the same on a terminal
+//! and on a page.
 
 use super::units;
 use crate::outcome::Outcome;
@@ -47,7 +47,7 @@ const GROUPS: [(&str, &[Row]); 6] = [
         "Requests",
         &[
             ("sent", "requests", Count, Always),
-            ("  for news of the wait", "polls", Count, IfAny),
+            ("  for the status of the wait", "polls", Count, IfAny),
             ("served", "served", Count, Always),
             ("goodput", "goodput_rps", PerSecond, Always),
             ("  while anyone waited", "goodput_while_waiting_rps", PerSecond, IfAny),
@@ -133,7 +133,7 @@ fn is_shown(row: &Row, outcomes: &[&Outcome]) -> bool {
         (IfAny, "goodput_while_waiting_rps") => any("told_to_wait"),
         (IfAny, "response_or_given_up_mean_ms") => any("given_up"),
         (IfAny, "attacks_let_in") => any("attacks_sent"),
-        // Of a simulation that was checked, that there was none is worth saying.
+        // In a checked simulation a zero is worth showing: no rule was broken.
         (IfAny, "violations") => outcomes.iter().any(|outcome| outcome.summary.contains_key("violations")),
         (IfAny, key) => any(key),
     }

@@ -23,7 +23,7 @@ fn what_says_nothing_is_not_shown() {
     let mut tally = crate::tally::Tally::default();
     tally.arrived(std::time::Duration::ZERO);
     let quiet = table(&[&tally.outcome("quiet", Way::Sim, 1, None)]);
-    for absent in ["wait", "attacks", "door", "bench", "given", "news"] {
+    for absent in ["wait", "attacks", "door", "bench", "given", "status"] {
         assert!(!quiet.contains(absent), "{absent}: {quiet}");
     }
     assert!(quiet.contains("still there at the end") && quiet.contains("share served"), "{quiet}");

@@ -54,6 +54,18 @@ pub(crate) fn span(s: f64) -> String {
     }
 }
 
+/// A figure with three significant digits, or a dash.
+pub(crate) fn cell(figure: Option<f64>) -> String {
+    let Some(figure) = figure else { return "-".into() };
+    if figure == 0.0 {
+        return "0".into();
+    }
+    let before_point = figure.abs().log10().floor() as i32 + 1;
+    let decimals = (3 - before_point).clamp(0, 6) as usize;
+    let text = format!("{figure:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,7 +47,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) ->
     closed.map_or(arrivals, Arrivals::Closed)
 }
 
-/// A scenario that says nothing of arrivals is one of a service. Whoever needs visitors asks for its cast and is told.
+/// A scenario without arrivals describes a service alone. `Crowd::of` refuses it.
 fn nobody() -> Arrivals {
     let phase = Phase { rate: Shape::Flat(0.0), lasts: Duration::from_secs(1), mix: Vec::new() };
     Arrivals::Phases { process: Process::Poisson, phases: vec![phase], repeat: 1 }

@@ -1,13 +1,14 @@
-//! `[arrivals.closed]`: a fixed number of browsers, each of which asks, reads, thinks and asks again until the end.
+//! `[arrivals.closed]`: a fixed number of browsers, each of which asks, reads, thinks and asks again until
+//! the end.
 //!
 //! ```text
 //!   begins ──► ends                 N browsers on the way: X = N / (R + Z), response time R, think time Z
 //!   joining │ settling │ measured   (the interactive response time law: Denning, Buzen, 1978)
 //! ```
 //!
-//! TPC-W's emulated browsers (TPC-W 5.3) and those of most benchmarks of its kind. Unlike an open crowd they slow down with
-//! the service: what makes such a service collapse is not the crowd but its impatience, requests given up and repeated while
-//! the origin still works for them.
+//! TPC-W's emulated browsers (TPC-W 5.3) and those of most benchmarks of its kind. Unlike an open crowd they
+//! slow down with the service: what makes such a service collapse is not the crowd but its impatience,
+//! requests given up and repeated while the origin still works for them.
 
 use std::time::Duration;
 
@@ -51,7 +52,6 @@ impl ClosedLoop {
         Duration::from_secs_f64(f64::from(self.browsers) / self.join).saturating_add(self.settle)
     }
 
-    /// When it ends.
     pub fn ends(&self) -> Duration {
         self.measured_from().saturating_add(self.lasts)
     }
@@ -61,6 +61,12 @@ impl Kind {
     /// Steps by how often each is asked for in a visit; in a closed loop, relative to the others.
     pub fn requests(&self) -> impl Iterator<Item = (f64, &Step)> + Clone {
         self.steps.iter().map(|step| (step.weight.unwrap_or(1.0), step))
+    }
+
+    /// Whether a step is followed by the next one, as in a session. In a closed loop without sessions each
+    /// page stands for itself.
+    pub(crate) fn has_next_step(&self) -> bool {
+        self.until.is_none() || self.sessions.is_some()
     }
 }
 

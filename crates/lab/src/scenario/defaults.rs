@@ -4,8 +4,8 @@ use super::{Discipline, Errors, Follow, Kind, Mode, OriginSpec, PathSpec, Stage,
 use crate::dist::Dist;
 
 impl Default for Kind {
-    /// Somebody at a browser. Nielsen puts the limit of attention at ten seconds; with nothing but a blank page to look
-    /// at, half of that, give or take half. A reload follows within a second or two.
+    /// Somebody at a browser. Nielsen puts the limit of attention at ten seconds; with nothing but a blank
+    /// page to look at, half of that, give or take half. A reload follows within a second or two.
     fn default() -> Self {
         Self {
             name: "visitor".into(),
@@ -47,8 +47,8 @@ impl Default for Step {
 }
 
 impl Default for OriginSpec {
-    /// WebQ's server (section VI-B): ten workers at 100 ms, so 100 requests per second. A backlog of 128 is what servers
-    /// get from `listen` unless they ask for more.
+    /// WebQ's server (section VI-B): ten workers at 100 ms, so 100 requests per second. A backlog of 128 is
+    /// what servers get from `listen` unless they ask for more.
     fn default() -> Self {
         Self {
             workers: 10,
@@ -74,7 +74,6 @@ impl Stage {
 }
 
 impl Default for PathSpec {
-    /// Every path, without work.
     fn default() -> Self {
         Self {
             path: "**".into(),

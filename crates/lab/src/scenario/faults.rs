@@ -9,7 +9,6 @@ use super::section::Section;
 use super::service::most_replicas;
 use super::{Fault, FaultKind, GateSpec, OriginSpec};
 
-/// Most faults.
 const MAX_FAULTS: usize = 10_000;
 
 /// The value of `kind`, before its own keys are known.

@@ -1,9 +1,9 @@
 //! `[gate]`: a gate's configuration as a part of a scenario.
 //!
-//! The gate's own reader reads it, so that there is one language for gates. What a scenario adds: `split`, and
-//! replicas that need not be named, since whoever starts the gate also starts the origin and knows its addresses. In
-//! their place stand names that never lead anywhere (`.invalid`, RFC 2606): a gate that was started without the real
-//! ones fails to find its origin instead of disturbing somebody.
+//! The gate's own reader reads it, so that there is one language for gates. What a scenario adds: `split`,
+//! and replicas that need not be named, since whoever starts the gate also starts the origin and knows its
+//! addresses. In their place stand names that never lead anywhere (`.invalid`, RFC 2606): a gate that was
+//! started without the real ones fails to find its origin instead of disturbing somebody.
 
 use tidegate_settings::kind::{Flag, toml_string};
 use tidegate_settings::tree::{Entry, Node, Table, Value};
@@ -81,7 +81,6 @@ fn section(entry: &Entry) -> Option<Inner<'_>> {
     }
 }
 
-/// What is not a section of its own.
 fn lines(table: &Table, out: &mut String) {
     for entry in table.entries.iter().filter(|entry| section(entry).is_none()) {
         line(entry, out);

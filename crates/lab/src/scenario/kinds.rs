@@ -1,4 +1,5 @@
-//! The kinds of values that only scenarios have: times, distributions, URLs, forms. The others are the gateway's.
+//! The kinds of values that only scenarios have: times, distributions, URLs, forms. The others are the
+//! gateway's.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -61,7 +62,6 @@ impl Leaf<Duration> for Time {
     }
 }
 
-/// A distribution of times.
 pub(super) struct Drawn {
     /// Whether `never` is one.
     pub never: bool,
@@ -129,14 +129,12 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && inside && !name.starts_with('.')
 }
 
-/// A short name.
 pub(super) const NAME: Text =
     text("a name of 1 to 64 letters, digits, \"-\", \"_\" and \".\"", |s| ok_if(is_name(s)));
 
 /// Any text of a few lines.
 pub(super) const ABOUT: Text = text("a text of at most 4096 bytes", |s| ok_if(s.len() <= 4096));
 
-/// Where visitors are sent.
 pub(super) const URL: Text = text("a URL like \"http://127.0.0.1:8080/\"", |s| {
     if s.starts_with("https://") {
         return Err(Some("Only http:// is spoken: TLS would measure the generator's own arithmetic.".into()));

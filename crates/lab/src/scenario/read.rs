@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use tidegate_settings::kind::Count;
 use tidegate_settings::tree;
@@ -24,8 +25,8 @@ use super::{Arrivals, Kind, Scenario, arrivals, closed, faults, gate, service, v
 /// Largest scenario file: far above any real one, and little enough to be read at once.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Everything that is wrong with a scenario, in the order of the text. `Display` shows each as `tidegate check` does:
-/// `FILE:LINE:COLUMN: key: expected ...; got ...`, and the line below.
+/// Everything that is wrong with a scenario, in the order of the text. `Display` shows each as `tidegate
+/// check` does: `FILE:LINE:COLUMN: key: expected ...; got ...`, and the line below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub Vec<Mistake>);
 
@@ -77,7 +78,7 @@ pub(super) fn parse(
 ) -> Result<Scenario, Mistakes> {
     let mut sources = vec![Source { name: name.into(), text: text.into() }];
     let (mut root, syntax) = tree::parse(0, text);
-    let mut out = Reader::default();
+    let mut out = Reader::new(elsewhere);
     for (key, value) in overrides {
         let number = sources.len();
         sources.push(put(number, key, value, &mut root, &mut out));
@@ -167,9 +168,20 @@ fn default_name(stem: &str) -> String {
 /// Every key of the language but those of a gate, with its default: what the documentation is compared with.
 pub fn keys() -> BTreeMap<String, Key> {
     let (root, _) = tree::parse(0, EVERY_SECTION);
-    let mut out = Reader::default();
+    let mut out = Reader::new(|_| None);
     scenario(&root, "", Path::new(""), &mut out);
     out.keys
+}
+
+/// Where a key of this name exists.
+fn elsewhere(name: &str) -> Option<String> {
+    static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(keys);
+    let places: Vec<String> = KEYS
+        .keys()
+        .filter_map(|key| key.rsplit_once('.').filter(|(_, last)| *last == name))
+        .map(|(section, _)| format!("[{section}]"))
+        .collect();
+    (!places.is_empty()).then(|| format!("`{name}` exists in {}.", places.join(" and ")))
 }
 
 /// One of each section, so that each asks for its keys.

@@ -1,11 +1,10 @@
 //! One section of a scenario while it is read.
 //!
-//! A section is asked for its keys one by one; asking names the kind of value and the default. What was asked for is
-//! what exists: every other name in the section is a mistake, and the list of all keys that the documentation is
-//! compared with comes from the same questions.
+//! A reader takes the keys of a section one by one and names each one's type and default. Every other name in
+//! the section is a mistake. The list of all keys, which the documentation is compared with, comes from the
+//! same calls.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use tidegate_settings::kind::Leaf;
 use tidegate_settings::tree::{At, Entry, Node, Table, Value, quoted};
@@ -19,17 +18,17 @@ const MAX_HINTS: usize = 100;
 pub struct Key {
     /// As TOML; `None`: none, or it depends on other keys.
     pub default: Option<String>,
-    /// In words.
     pub expected: String,
 }
 
 /// Collects mistakes, and the keys that were asked for.
-#[derive(Default)]
 pub(super) struct Reader {
     pub found: Vec<Found>,
     pub secrets: Vec<At>,
     /// `section.key`, without the numbers and names of list elements.
     pub keys: BTreeMap<String, Key>,
+    /// Says in which sections a key of this name exists.
+    elsewhere: fn(&str) -> Option<String>,
 }
 
 /// A table that is being read. What borrows from the text lives as long as `'t`.
@@ -56,7 +55,10 @@ pub(super) struct Item<'t> {
 }
 
 impl Reader {
-    /// The whole document.
+    pub fn new(elsewhere: fn(&str) -> Option<String>) -> Self {
+        Self { found: Vec::new(), secrets: Vec::new(), keys: BTreeMap::new(), elsewhere }
+    }
+
     pub fn root<'t>(&mut self, table: &'t Table) -> Section<'t, '_> {
         let at = At::default();
         Section {
@@ -93,7 +95,6 @@ impl Reader {
         self.hinted(node.at, key, expected, node.value.describe(), hint);
     }
 
-    /// Reads one value.
     pub fn value<T>(&mut self, node: &Node, key: &str, kind: &impl Leaf<T>) -> Option<T> {
         kind.parse(&node.value).map_err(|hint| self.wrong(node, key, kind.expected(), hint)).ok()
     }
@@ -111,12 +112,10 @@ impl<'t> Section<'t, '_> {
         join(&self.path, name)
     }
 
-    /// What was written.
     pub fn table(&self) -> &'t Table {
         self.table
     }
 
-    /// Where the section stands.
     pub fn at(&self) -> At {
         self.at
     }
@@ -208,9 +207,8 @@ impl<'t> Section<'t, '_> {
                 kind => format!("a key of [{kind}]"),
             };
             let hint = match self.out.found.len() {
-                0..MAX_HINTS => {
-                    did_you_mean(&entry.name, self.asked.iter().copied()).or_else(|| elsewhere(&entry.name))
-                }
+                0..MAX_HINTS => did_you_mean(&entry.name, self.asked.iter().copied())
+                    .or_else(|| (self.out.elsewhere)(&entry.name)),
                 _ => None,
             };
             let key = join(&self.path, &plain_key(&entry.name));
@@ -234,15 +232,4 @@ fn label(node: &Node, number: usize) -> String {
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-/// Where a key of this name exists.
-fn elsewhere(name: &str) -> Option<String> {
-    static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(super::read::keys);
-    let places: Vec<String> = KEYS
-        .keys()
-        .filter_map(|key| key.rsplit_once('.').filter(|(_, last)| *last == name))
-        .map(|(section, _)| format!("[{section}]"))
-        .collect();
-    (!places.is_empty()).then(|| format!("`{name}` exists in {}.", places.join(" and ")))
 }

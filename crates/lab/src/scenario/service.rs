@@ -22,9 +22,7 @@ const MAX_REPLICAS: u64 = 1000;
 const MAX_STAGES: usize = 64;
 /// Most kinds of URLs: the classifier's bound, less one for what matches everything.
 const MAX_PATHS: usize = MAX_CLASSES - 2;
-/// Most changes.
 const MAX_CHANGES: usize = 10_000;
-/// What matches every path.
 const EVERYTHING: [&str; 2] = ["**", "/**"];
 
 /// Shortest mean time from one spell to the next: below, it is a slower server.
@@ -62,7 +60,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
     spec
 }
 
-/// What mode `spin` cannot do: there, threads burn CPU time, and nobody holds them up or answers in their place.
+/// What mode `spin` cannot do: there, threads burn CPU time, and nobody holds them up or answers in their
+/// place.
 fn only_slept(section: &mut Section<'_, '_>, mode: Mode, keys: &[&str]) {
     for key in keys {
         if mode == Mode::Spin && section.has(key) {
@@ -153,7 +152,8 @@ fn paths(section: &mut Section<'_, '_>, stages: &[Stage], mode: Mode) -> Vec<Pat
     paths
 }
 
-/// Requests that fail at once. How they do may be said although none does at first: a change may bring errors.
+/// Requests that fail at once. How they do may be said although none does at first: a change may bring
+/// errors.
 fn errors(section: &mut Section<'_, '_>) -> Errors {
     let usual = Errors::default();
     let status = section.take("error_status", &Count(500..=599), u32::from(usual.status));

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use crate::dist::Dist;
 
-/// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a request
-/// through its stages, one after another, each with a number of servers and a queue of its own.
+/// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a
+/// request through its stages, one after another, each with a number of servers and a queue of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginSpec {
     /// Requests a replica serves at once (w).
     pub workers: u32,
     /// Requests that may wait for a worker; further ones are refused.
     pub backlog: u32,
-    /// Strength of contention (a): a request taken with n present takes 1 + a((n − w)/w)² times as long, n > w.
+    /// Strength of contention (a): a request taken with n present takes 1 + a((n − w)/w)² times as long, n >
+    /// w.
     pub contention: f64,
-    /// How many replicas.
     pub replicas: u32,
-    /// What a demand is.
     pub mode: Mode,
     /// Named resources; at least one.
     pub stages: Vec<Stage>,
@@ -32,12 +31,10 @@ pub struct OriginSpec {
     pub changes: Vec<Change>,
 }
 
-/// What a demand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Time passes: virtual servers, any number on one core.
     Sleep,
-    /// CPU time is burnt.
     Spin,
 }
 
@@ -82,7 +79,8 @@ pub struct PathSpec {
     pub demand: Vec<(usize, Dist)>,
     /// Length of the answer's body.
     pub body_bytes: usize,
-    /// How long the answer goes on after its head, without holding a server or a worker; `None`: it is sent at once.
+    /// How long the answer goes on after its head, without holding a server or a worker; `None`: it is sent
+    /// at once.
     pub stream: Option<Dist>,
     /// Requests answered with an error instead.
     pub errors: Errors,
@@ -102,14 +100,55 @@ pub struct Errors {
 /// A change of the service while running. What is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Change {
-    /// When, from the start.
     pub at: Duration,
-    /// Replicas that serve.
     pub replicas: Option<u32>,
-    /// Workers of each.
     pub workers: Option<u32>,
     /// Speed of every server: 0.5 doubles all demands.
     pub speed: Option<f64>,
     /// Share of all requests answered with an error, whatever their paths say.
     pub errors: Option<f64>,
+}
+
+impl OriginSpec {
+    /// A pool with one stage: every request takes `service`.
+    pub fn pool(workers: u32, service: Duration, backlog: u32, contention: f64) -> Self {
+        Self {
+            workers,
+            backlog,
+            contention,
+            stages: vec![Stage::new("app", workers)],
+            paths: vec![PathSpec {
+                body_bytes: 0,
+                path: "/**".into(),
+                demand: vec![(0, Dist::fixed(service))],
+                ..PathSpec::default()
+            }],
+            ..Self::default()
+        }
+    }
+
+    /// Requests per second of one path that all replicas serve together while nobody has to wait: workers
+    /// over the whole demand, or servers over the demand at the stage where that is least. Infinite for a
+    /// path that demands nothing. While no spell lasts: see [`OriginSpec::availability`].
+    pub fn capacity(&self, path: usize) -> f64 {
+        let demand = |at: Option<usize>| -> f64 {
+            let all = self.paths[path].demand.iter();
+            all.filter(|(stage, _)| at.is_none_or(|at| at == *stage))
+                .map(|(_, d)| d.mean().as_secs_f64())
+                .sum()
+        };
+        let stages = self.stages.iter().enumerate();
+        let stages = stages.map(|(i, stage)| f64::from(stage.servers) / demand(Some(i)));
+        f64::from(self.replicas) * stages.fold(f64::from(self.workers) / demand(None), f64::min)
+    }
+
+    /// What pauses and neighbours leave of the capacity in the mean, from 0 to 1. As far as a spell never
+    /// lasts longer than it is from its begin to the next one's, the exact mean.
+    pub fn availability(&self) -> f64 {
+        let left = |spell: &Spell| {
+            let share = spell.lasts.mean().as_secs_f64() / spell.every.mean().as_secs_f64();
+            1.0 - share.min(1.0) * (1.0 - spell.speed)
+        };
+        [&self.pause, &self.neighbour].into_iter().flatten().map(left).product()
+    }
 }

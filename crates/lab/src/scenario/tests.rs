@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::crowd::Crowd;
 
 mod closed;
 mod service;
@@ -347,7 +348,7 @@ fn unlike(text: &str, expected: &[&str]) -> String {
 
 #[test]
 fn a_service_alone_has_no_visitors() {
-    let nobody = |text: &str| parse(text).unwrap().cast().unwrap_err().to_string();
+    let nobody = |text: &str| Crowd::of(&parse(text).unwrap()).unwrap_err().to_string();
     for text in [
         "",
         "[[arrivals.phase]]\nrate = 0\nfor = \"1s\"\n",

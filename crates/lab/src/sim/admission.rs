@@ -26,14 +26,14 @@ use super::process::GateProcess;
 use super::request::{Passage, SessionOf};
 use super::trace::What;
 use super::world::{Item, Route, World};
-use crate::answer::{Answer, News, State};
+use crate::answer::{Answer, RoomStatus, State};
 use crate::oracle::{Decided, Entry};
-use crate::visitor_events::{Ask, Failure};
+use crate::visitor_events::{Failure, RequestKind};
 
 /// A visitor's request at the gate.
 pub(crate) struct Caller {
     pub(crate) guest: u32,
-    ask: Ask,
+    ask: RequestKind,
     kind: u32,
     step: u8,
     is_part: bool,
@@ -48,7 +48,7 @@ impl Caller {
     /// A request for a part of a page.
     pub(crate) fn part(guest: u32, kind: u32, step: u8, route: &Route, tier: TierId, process: usize) -> Self {
         let (class, cost) = (route.class, route.cost);
-        Self { guest, ask: Ask::Page, kind, step, is_part: true, class, cost, tier, process }
+        Self { guest, ask: RequestKind::Page, kind, step, is_part: true, class, cost, tier, process }
     }
 }
 
@@ -117,10 +117,10 @@ impl World<'_> {
         let (ask, kind, step) = (guest.visitor.ask(), guest.visitor.kind(), guest.visitor.step());
         let hopped = guest.take_hop();
         let ticket = match ask {
-            Ask::Replayed => guest.used(),
+            RequestKind::Replayed => guest.used(),
             _ => guest.held(),
         };
-        if matches!(ask, Ask::Tampered | Ask::Replayed) && ticket.is_none() {
+        if matches!(ask, RequestKind::Tampered | RequestKind::Replayed) && ticket.is_none() {
             let now = guest.visitor.at();
             let reaction = guest.visitor.skip_attack(&self.cast, now);
             return self.goes_on(number, reaction.next, now);
@@ -130,10 +130,10 @@ impl World<'_> {
             self.tally.sent(ask, guest.visitor.at(), guest.visitor.at());
         }
         let what = match ask {
-            Ask::Page => What::Asks,
-            Ask::News => What::Polls,
-            Ask::Tampered => What::Tampers,
-            Ask::Replayed => What::Replays,
+            RequestKind::Page => What::Asks,
+            RequestKind::Status => What::Polls,
+            RequestKind::Tampered => What::Tampers,
+            RequestKind::Replayed => What::Replays,
         };
         self.trace.step(self.now_us, what, number, u64::from(step));
         if self.processes.is_empty() {
@@ -145,15 +145,17 @@ impl World<'_> {
         let route = &self.routes[kind as usize][usize::from(step)];
         let (class, cost, tier) = (route.class, route.cost, self.tiers[kind as usize]);
         let caller = Caller { guest: number, ask, kind, step, is_part: false, class, cost, tier, process };
-        if ask == Ask::News {
+        if ask == RequestKind::Status {
             return self.news(&caller, ticket);
         }
         self.processes[process].shard.arrived(caller.class);
         let request = self.recognise(number, process, ask);
         let shown = match (ticket, ask) {
             (None, _) => Presented::Nothing,
-            (Some(ticket), Ask::Page | Ask::News) => Presented::Ticket(ticket),
-            (Some(ticket), Ask::Tampered | Ask::Replayed) => self.seal_and_open(&caller, &ticket),
+            (Some(ticket), RequestKind::Page | RequestKind::Status) => Presented::Ticket(ticket),
+            (Some(ticket), RequestKind::Tampered | RequestKind::Replayed) => {
+                self.seal_and_open(&caller, &ticket)
+            }
         };
         let (decided, begun) = self.decide(&caller, shown, None, request.is_none());
         let decision = decided.decision;
@@ -242,7 +244,7 @@ impl World<'_> {
             Decision::SendOnUnasked => self.send_on(caller, None),
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
-                if caller.ask != Ask::Page {
+                if caller.ask != RequestKind::Page {
                     return self.reply(number, Ok(Answer::Refused(302)));
                 }
                 if let Some(guest) = self.guests.get_mut(number) {
@@ -360,7 +362,7 @@ impl World<'_> {
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
             // What an altered ticket is answered with is not kept.
-            && caller.ask != Ask::Tampered
+            && caller.ask != RequestKind::Tampered
             && position != Position::Kept
         {
             guest.hold(ticket);
@@ -375,7 +377,7 @@ impl World<'_> {
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
         Answer::Wait {
-            news: has_place,
+            has_status: has_place,
             after: Some(wait),
             refresh: browser.then(|| respond::refresh(wait)),
             poll: browser.then_some(poll),
@@ -386,7 +388,7 @@ impl World<'_> {
     /// Tokengen forwards nothing itself.
     fn send_on(&mut self, caller: &Caller, ticket: Option<Ticket>) {
         self.trace.step(self.now_us, What::SentOn, caller.guest, 0);
-        if caller.ask != Ask::Page {
+        if caller.ask != RequestKind::Page {
             // An attacker does not follow a redirect.
             return self.reply(caller.guest, Ok(Answer::Refused(302)));
         }
@@ -430,7 +432,7 @@ impl World<'_> {
             page::State::Full => State::Full,
             page::State::Unavailable => State::Unavailable,
         };
-        self.reply(caller.guest, Ok(Answer::News(News { state, poll, wait })));
+        self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
     /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
@@ -446,7 +448,7 @@ impl World<'_> {
             Bound::Cookie => Binding::Cookie(cookie),
         };
         let mut text = config.keys.seal(ticket, &binding).as_bytes().to_vec();
-        if caller.ask == Ask::Tampered {
+        if caller.ask == RequestKind::Tampered {
             let number = self.guests.get(caller.guest).map_or(0, |guest| guest.visitor.path_number());
             let at = number as usize % text.len();
             text[at] = if text[at] == b'A' { b'B' } else { b'A' };
@@ -454,7 +456,7 @@ impl World<'_> {
         let opened = config.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, config.bindings);
         match opened {
             Ok(ticket) => {
-                self.oracle.opened(caller.ask == Ask::Tampered);
+                self.oracle.opened(caller.ask == RequestKind::Tampered);
                 Presented::Ticket(ticket)
             }
             Err(_) => Presented::Forged,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngCore;
-use tidegate_core::gate::{self, Lane, Leaving, QueueDecision, ShedReason};
+use tidegate_core::gate::{self, Leaving, QueueDecision, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::queue::Lane;
 use tidegate_core::units::ClassId;
-use tidegate_gateway::upstream::balance::{InFlight, Replica};
-use tidegate_gateway::upstream::dispatch::retry::Miss;
+use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
 use super::request::{AtOrigin, NewRequest, Passage, Request, generation, slot};

@@ -70,8 +70,8 @@ impl Rules {
                 is_overloaded: false,
             });
         }
-        let (snapshot, board) = (&snapshot, &self.readings);
-        let measured = Measured { snapshot, connections: 0, sessions: known.sessions, board };
+        let (snapshot, readings) = (&snapshot, &self.readings);
+        let measured = Measured { snapshot, connections: 0, sessions: known.sessions, readings };
         let publish = Publish { enforcement: &self.published, wake: &self.wake };
         self.congestion.tick(&config.plan, &measured, &publish, now);
         let in_force = self.published.standing();

@@ -13,7 +13,7 @@ use tidegate_settings::Unit;
 use super::process::GateProcess;
 use super::request::{SessionOf, slot};
 use super::world::World;
-use crate::visitor_events::Ask;
+use crate::visitor_events::RequestKind;
 
 impl GateProcess {
     /// The key of a session that a visitor begins.
@@ -31,11 +31,16 @@ impl GateProcess {
 
 impl World<'_> {
     /// Finds the session that a request belongs to; the request keeps it alive until it is over.
-    pub(crate) fn recognise(&mut self, number: u32, process: usize, ask: Ask) -> Option<SessionRequest> {
+    pub(crate) fn recognise(
+        &mut self,
+        number: u32,
+        process: usize,
+        ask: RequestKind,
+    ) -> Option<SessionRequest> {
         let process = &self.processes[process];
         let sessions = process.sessions.as_deref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
-        if ask != Ask::Page {
+        if ask != RequestKind::Page {
             return None;
         }
         let now = process.now(self.now_us);

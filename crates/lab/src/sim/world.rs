@@ -32,7 +32,7 @@ use crate::scenario::{Kind, Scenario};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
-use crate::visitor_events::{Ask, End, Failure, Noted};
+use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
 /// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are skipped.
 #[derive(Clone, Copy)]
@@ -147,7 +147,7 @@ pub(crate) struct World<'s> {
 impl<'s> World<'s> {
     pub(crate) fn new(scenario: &'s Scenario, options: &SimOptions) -> Result<Self, SimError> {
         let scene = Scenario { seed: options.seed, ..scenario.clone() };
-        let (cast, crowd) = scene.cast()?;
+        let (cast, crowd) = Crowd::of(&scene)?;
         if scenario.deadline.is_none() && crowd.size_hint_visitors().is_none() {
             return Err(SimError::Endless);
         }
@@ -345,7 +345,7 @@ impl<'s> World<'s> {
         } else {
             self.tally.ended(now);
         }
-        if self.has_parts && outcome == Ok(Answer::Served) && guest.visitor.ask() == Ask::Page {
+        if self.has_parts && outcome == Ok(Answer::Served) && guest.visitor.ask() == RequestKind::Page {
             self.page_came(number, at_us);
         }
         let Some(guest) = self.guests.get_mut(number) else { return };

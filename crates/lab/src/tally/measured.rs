@@ -1,13 +1,13 @@
-//! What is served within a stretch of the run that is measured by itself: of a closed loop, from when all browsers are there.
+//! What is served in the measured part of a closed loop, from when all browsers are there.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{MAX_RESPONSE_US, ratio};
+use super::MAX_RESPONSE_US;
+use crate::stats::ratio;
 use crate::visitor_events::SessionEnd;
 
-/// Counts of the stretch.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     from: Duration,

@@ -1,12 +1,14 @@
-//! What a simulation sees at the origin's door and of the gate's control side. In a real run the origin's own series and what
-//! the gate tells are added afterwards ([`crate::outcome::Outcome::set_door`], [`crate::outcome::Outcome::set_gate`]).
+//! What a simulation sees at the origin's door and of the gate's control side. In a real run the origin's own
+//! series and what the gate tells are added afterwards ([`crate::outcome::Outcome::set_door`],
+//! [`crate::outcome::Outcome::set_gate`]).
 //!
-//! Answers are kept whole for the second under way, so that its 99th percentile is exact: a histogram a second would
-//! take 200 kB each, a coarse one would hide what an in-flight limit does.
+//! Answers are kept whole for the second under way, so that its 99th percentile is exact: a histogram a
+//! second would take 200 kB each, a coarse one would hide what an in-flight limit does.
 
 use std::time::Duration;
 
 use super::{Tally, micros};
+use crate::stats::percentile;
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +21,10 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// The second, and its 99th percentile: the least time that 99 of 100 answers do not exceed. `None`: no answers.
+    /// The second, and its 99th percentile: the least time that 99 of 100 answers do not exceed. `None`: no
+    /// answers.
     pub fn p99_us(&mut self) -> Option<(u64, u32)> {
-        let at = (self.us.len() * 99).div_ceil(100).checked_sub(1)?;
-        let (_, p99, _) = self.us.select_nth_unstable(at);
-        Some((self.second, *p99))
+        Some((self.second, percentile(&mut self.us, 0.99)?))
     }
 
     /// Takes over another part's, of the same second or later ones. Only one part of a run sees the origin.
@@ -49,8 +50,8 @@ impl Tally {
         });
     }
 
-    /// A request that reached the origin carries this many units of cost. Only the simulator knows: over sockets, the
-    /// origin is not told a request's class.
+    /// A request that reached the origin carries this many units of cost. Only the simulator knows: over
+    /// sockets, the origin is not told a request's class.
     #[inline]
     pub fn door_units(&mut self, at: Duration, units: f64) {
         self.row(at, |row| row.door_units += units);
@@ -72,14 +73,14 @@ impl Tally {
         });
     }
 
-    /// The origin is rid of a request that it did not serve: refused, lost in a crash, given up.
+    /// A request has left the origin unserved: refused, lost in a crash, given up.
     #[inline]
     pub fn origin_lost(&mut self, at: Duration) {
         self.row(at, |row| row.origin_present -= 1);
     }
 
-    /// The gate believes the capacity to be this from now on, in cost units per second (0: it does not know), and lets
-    /// the origin work on so many requests at once (`None`: it sets no limit).
+    /// The gate believes the capacity to be this from now on, in cost units per second (0: it does not know),
+    /// and lets the origin work on so many requests at once (`None`: it sets no limit).
     pub fn capacity(&mut self, at: Duration, rps: f64, limit: Option<u32>) {
         self.row(at, |row| {
             row.capacity_rps = Some(rps);

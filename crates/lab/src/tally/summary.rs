@@ -1,13 +1,15 @@
-//! From counts to the figures of an [`Outcome`]: every division is here. What each key means: `docs/figures.md`.
+//! From counts to the figures of an [`Outcome`]: every division is here. What each key means:
+//! `docs/figures.md`.
 
 use std::collections::BTreeMap;
 
 use super::{Measured, Row, Tally};
 use crate::outcome::{Outcome, Second, Way};
+use crate::stats::ratio;
 
 impl Tally {
-    /// The figures of the run. `partial`: why it is not whole, if it is not. A figure whose divisor is nothing (the
-    /// mean of no response times) is 0.
+    /// The figures of the run. `partial`: why it is not whole, if it is not. A figure whose divisor is
+    /// nothing (the mean of no response times) is 0.
     pub fn outcome(&self, name: &str, way: Way, seed: u64, partial: Option<String>) -> Outcome {
         let series = self.series();
         let mut outcome = Outcome {
@@ -100,7 +102,7 @@ impl Tally {
             last.clone()
         });
         let mut seconds: Vec<Second> = seconds.collect();
-        // Of the second under way nobody has said yet that it is over.
+        // The second under way has not been closed yet.
         if let Some((t, p99)) = self.answers.clone().p99_us()
             && let Some(second) = usize::try_from(t).ok().and_then(|t| seconds.get_mut(t))
         {
@@ -142,9 +144,4 @@ fn second(t: u64, row: &Row, before: &Second) -> Second {
         capacity_rps: row.capacity_rps.unwrap_or(before.capacity_rps),
         limit: row.limit.map_or(before.limit, u64::from),
     }
-}
-
-/// `of / to`, and 0 of nothing.
-pub(crate) fn ratio(of: f64, to: f64) -> f64 {
-    if to > 0.0 { of / to } else { 0.0 }
 }

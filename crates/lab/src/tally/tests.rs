@@ -19,7 +19,7 @@ fn ask(
     (was, now): (bool, bool),
 ) -> Duration {
     let at = intended + response;
-    tally.sent(Ask::Page, intended, intended);
+    tally.sent(RequestKind::Page, intended, intended);
     tally.ended(at);
     tally.noted(&noted, was, now, at);
     at
@@ -37,9 +37,9 @@ pub(in crate::tally) fn visit(tally: &mut Tally, at: Duration, response: Duratio
     tally.left(End::Done, false, now);
 }
 
-/// Ten a second for three seconds at a gate that lets five a second in: visitor k comes at 100k ms, is told after
-/// 1 ms to wait 100k ms, enters then and is served in 100 ms. The first one is served at once, the last two do not
-/// see it through: one does not come back, one is tired after a second.
+/// Ten a second for three seconds at a gate that lets five a second in: visitor k comes at 100k ms, is told
+/// after 1 ms to wait 100k ms, enters then and is served in 100 ms. The first one is served at once, the last
+/// two do not see it through: one does not come back, one is tired after a second.
 pub(crate) fn gated() -> Tally {
     let mut tally = Tally::default();
     visit(&mut tally, Duration::ZERO, 100 * MS);
@@ -152,7 +152,7 @@ fn requests_given_up_count_with_the_time_until_then() {
     let mut tally = Tally::default();
     visit(&mut tally, 100 * MS, 200 * MS);
     tally.arrived(200 * MS);
-    tally.sent(Ask::Page, 200 * MS, 203 * MS);
+    tally.sent(RequestKind::Page, 200 * MS, 203 * MS);
     tally.gave_up(200 * MS, 3200 * MS);
     tally.noted(&Noted::Failed(Failure::Patience), false, false, 3200 * MS);
     tally.left(End::Failed(Failure::Patience), false, 3200 * MS);
@@ -189,7 +189,7 @@ fn sessions_polls_and_attacks() {
         let noted = Noted::Served { step, entered, response: MS, waited: None, waited_since: entered };
         ask(&mut tally, entered, MS, noted, (false, false));
     }
-    for asked in [Ask::News, Ask::News, Ask::Tampered, Ask::Replayed] {
+    for asked in [RequestKind::Status, RequestKind::Status, RequestKind::Tampered, RequestKind::Replayed] {
         tally.sent(asked, 2500 * MS, 2500 * MS);
         tally.ended(2510 * MS);
     }
@@ -254,7 +254,7 @@ struct Someone {
     part: usize,
     since: Duration,
     in_room: bool,
-    asking: Option<(Ask, Duration)>,
+    asking: Option<(RequestKind, Duration)>,
 }
 
 /// Plays the same events to one tally and, split by visitor, to two.
@@ -290,7 +290,13 @@ impl Play {
                 self.people.swap_remove(index);
             }
             None => {
-                let asks = [Ask::Page, Ask::News, Ask::Page, Ask::Tampered, Ask::Replayed];
+                let asks = [
+                    RequestKind::Page,
+                    RequestKind::Status,
+                    RequestKind::Page,
+                    RequestKind::Tampered,
+                    RequestKind::Replayed,
+                ];
                 let ask = asks[usize::from(op.what) % asks.len()];
                 let intended = now.saturating_sub(u32::from(op.who) * MS).max(since);
                 self.tell(part, |tally| tally.sent(ask, intended, now));

@@ -1,5 +1,5 @@
-//! The figures of one run of a tournament: those of [`crate::arena::figures`], whose definitions count, and one that only the
-//! whole simulator can tell.
+//! The figures of one run of a tournament: those of [`crate::arena::figures`], whose definitions count, and
+//! one that only the whole simulator can tell.
 //!
 //! | figure | what it is |
 //! |---|---|
@@ -7,13 +7,15 @@
 //! | `goodput_share`, `mean_rt_ratio` | of the whole run, as in the arena |
 //! | `false_shed_pct` | requests refused or kept waiting while the origin had capacity to spare, of all |
 //!
-//! Of several stretches those after the first change count, the worst of them for each figure: how a law starts is told by the
-//! scenarios without changes. The oracle's goodput is that of a queue served at the truth, with the visitors who really came; rejected was
-//! to play the oracle's limits in the simulator as if it were a law, which would count what the room costs against the oracle.
+//! With several stretches, each figure is the worst of those after the first change: scenarios without
+//! changes show how a law starts. The oracle's goodput is that of a queue served at the truth, with the
+//! visitors who really came; rejected was to play the oracle's limits in the simulator as if it were a law,
+//! which would count what the room costs against the oracle.
 //!
-//! **To spare**: over the last 5 s the origin served less than 95 % of what the oracle does. Then everybody refused counts, and the
-//! shortfall, but at most the visitors from before the present second who wait at its end. A second alone would
-//! not do: at 100 requests per second of exponential service, one in four falls short by 5 % by chance.
+//! **To spare**: over the last 5 s the origin served less than 95 % of what the oracle does. Then everybody
+//! refused counts, and the
+//! shortfall, but at most the visitors from before the present second who wait at its end. A second alone
+//! would not do: at 100 requests per second of exponential service, one in four falls short by 5 % by chance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use crate::arena::figures::{Figures as Judged, score};
 use crate::arena::{self, Trace};
 use crate::outcome::Second;
 use crate::sim::record::{Answered, Record};
-use crate::tally::ratio;
+use crate::stats::ratio;
 use tidegate_core::control::TICK;
 
 /// Figure and unit, in the order in which they are listed.
@@ -168,15 +170,4 @@ fn at(known: &[Known], second: usize) -> &Known {
 /// Whole seconds of the scenario.
 fn seconds(known: &[Known]) -> usize {
     known.last().map_or(0, |(stretch, _)| stretch.to.as_secs() as usize)
-}
-
-/// The least value that so large a share does not exceed (nearest rank); `None` of nothing.
-pub fn percentile<T: Copy + PartialOrd>(values: &mut [T], share: f64) -> Option<T> {
-    let at = ((values.len() as f64 * share).ceil() as usize).max(1).checked_sub(1)?;
-    if at >= values.len() {
-        return None;
-    }
-    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
-    let (_, value, _) = values.select_nth_unstable_by(at, order);
-    Some(*value)
 }

@@ -8,8 +8,8 @@ use super::spread::spread;
 use super::stretch::stretches;
 use super::summary::{OURS, Standing};
 use super::truth::{Effort, truth};
-use super::{Arena, Tournament};
-use crate::experiment::Stage;
+use super::{Setting, Tournament};
+use crate::experiment::ScenarioText;
 use crate::plot::{Line, Plot, Style};
 use crate::scenario::{Mistakes, Scenario};
 use crate::sim::{self, SimOptions};
@@ -19,7 +19,6 @@ const LOG_FROM: f64 = 3.0;
 
 /// How a tournament is played.
 pub struct Order<'a> {
-    /// The seeds.
     pub seeds: RangeInclusive<u64>,
     /// Threads; what comes out does not depend on them.
     pub threads: usize,
@@ -27,14 +26,14 @@ pub struct Order<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
     /// Scenario by scenario, law by law.
     pub standings: Vec<Standing>,
     /// What was true, scenario by scenario.
     pub truths: Vec<(String, Vec<Known>)>,
-    /// Of each scenario that was played: the laws' beliefs over time, on the seed that is ours' median.
+    /// A plot for each scenario played: the laws' estimates over time, on the seed on which ours has its
+    /// median.
     pub plots: Vec<(String, Plot)>,
     /// What is missing, and why.
     pub missing: Vec<String>,
@@ -43,29 +42,36 @@ pub struct Played {
 /// A run of a law: its figures, and its belief at the end of each second.
 type Ran = (Figures, Vec<f64>);
 
-impl Arena {
+impl Setting {
     /// Its scenario, given the file's.
     ///
     /// # Errors
     /// Mistakes in what it sets.
-    pub fn scenario(&self, stage: &Stage) -> Result<Scenario, Mistakes> {
+    pub fn scenario(&self, source: &ScenarioText) -> Result<Scenario, Mistakes> {
         let mut scenario =
-            Scenario::parse(&stage.text, &format!("{}.toml", stage.name), &stage.dir, &self.set)?;
+            Scenario::parse(&source.text, &format!("{}.toml", source.name), &source.dir, &self.set)?;
         scenario.name.clone_from(&self.name);
         Ok(scenario)
     }
 }
 
 /// Plays all of it. `say` takes a line of progress per scenario.
-pub fn play(tournament: &Tournament, stage: &Stage, order: &Order, say: &mut dyn FnMut(&str)) -> Played {
+pub fn play(
+    tournament: &Tournament,
+    source: &ScenarioText,
+    order: &Order,
+    say: &mut dyn FnMut(&str),
+) -> Played {
     let mut played = Played::default();
     let all = tournament.scenarios.len();
-    for (number, arena) in tournament.scenarios.iter().enumerate() {
-        match scenario(tournament, arena, stage, order, &mut played) {
-            Ok(()) => say(&format!("{} ({} of {all}): {}", arena.name, number + 1, in_short(&played, arena))),
+    for (number, setting) in tournament.scenarios.iter().enumerate() {
+        match scenario(tournament, setting, source, order, &mut played) {
+            Ok(()) => {
+                say(&format!("{} ({} of {all}): {}", setting.name, number + 1, in_short(&played, setting)))
+            }
             Err(why) => {
-                say(&format!("{} ({} of {all}) failed: {why}", arena.name, number + 1));
-                played.missing.push(format!("{}: {why}", arena.name));
+                say(&format!("{} ({} of {all}) failed: {why}", setting.name, number + 1));
+                played.missing.push(format!("{}: {why}", setting.name));
             }
         }
     }
@@ -74,12 +80,12 @@ pub fn play(tournament: &Tournament, stage: &Stage, order: &Order, say: &mut dyn
 
 fn scenario(
     tournament: &Tournament,
-    arena: &Arena,
-    stage: &Stage,
+    setting: &Setting,
+    source: &ScenarioText,
     order: &Order,
     played: &mut Played,
 ) -> Result<(), String> {
-    let scenario = arena.scenario(stage).map_err(|mistakes| mistakes.to_string())?;
+    let scenario = setting.scenario(source).map_err(|mistakes| mistakes.to_string())?;
     let Order { seeds, threads, stop } = order;
     let effort = Effort { requests: tournament.truth_requests, threads: *threads, stop };
     let known =
@@ -98,15 +104,15 @@ fn scenario(
     for (name, results) in tournament.estimators.iter().zip(results.chunks(per_law.max(1))) {
         for ((_, seed), why) in jobs.iter().zip(results).filter_map(|(job, r)| Some((job, r.as_ref().err()?)))
         {
-            played.missing.push(format!("{name} in {}, seed {seed}: {why}", arena.name));
+            played.missing.push(format!("{name} in {}, seed {seed}: {why}", setting.name));
         }
         let runs: Vec<&Ran> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
         let figures: Vec<Figures> = runs.iter().map(|(figures, _)| figures.clone()).collect();
-        played.standings.push(Standing::new(name, &arena.name, &figures));
+        played.standings.push(Standing::new(name, &setting.name, &figures));
         beliefs.push((name.as_str(), results));
     }
-    played.plots.push((arena.name.clone(), plot(&arena.name, &known, &beliefs)));
-    played.truths.push((arena.name.clone(), known));
+    played.plots.push((setting.name.clone(), plot(&setting.name, &known, &beliefs)));
+    played.truths.push((setting.name.clone(), known));
     Ok(())
 }
 
@@ -166,8 +172,8 @@ fn median_run(beliefs: &[(&str, &[Result<Ran, String>])]) -> usize {
 }
 
 /// A scenario in a line: each law's goodput share and response ratio.
-fn in_short(played: &Played, arena: &Arena) -> String {
-    let standings = played.standings.iter().filter(|standing| standing.scenario == arena.name);
+fn in_short(played: &Played, setting: &Setting) -> String {
+    let standings = played.standings.iter().filter(|standing| standing.scenario == setting.name);
     let shown = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.3}"));
     let one = |standing: &Standing| {
         let (share, ratio) = (standing.figure("goodput_share"), standing.figure("mean_rt_ratio"));

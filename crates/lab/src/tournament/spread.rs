@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does `work` on every item, on so many threads. Nothing is begun once `stop` is set; what was not done, or broke off with
-/// an assertion, is an error that says so.
+/// Does `work` on every item, on so many threads. Nothing is begun once `stop` is set; what was not done, or
+/// broke off with an assertion, is an error that says so.
 pub(super) fn spread<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

@@ -1,14 +1,12 @@
-//! The stretches of a scenario: from one change of the origin, or of the mix of visitors, to the next. Within a stretch
-//! there is one true capacity; what comes at random within it (pauses, neighbours) is a part of it.
+//! The stretches of a scenario: from one change of the origin, or of the mix of visitors, to the next. Within
+//! a stretch there is one true capacity; what comes at random within it (pauses, neighbours) is a part of it.
 
 use std::time::Duration;
 
 use crate::scenario::{Arrivals, Change, Fault, FaultKind, Phase, Process, Scenario, Shape};
 
-/// Time between two changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Its begin.
     pub from: Duration,
     /// Its end: the next change, or the scenario's.
     pub to: Duration,
@@ -28,8 +26,9 @@ pub fn stretches(scenario: &Scenario) -> Vec<Stretch> {
     borders.windows(2).map(|pair| Stretch { from: pair[0], to: pair[1] }).collect()
 }
 
-/// The origin as it is within a stretch, and from the start, before a crowd of steady `rate` that waits as long as it takes: what
-/// the origin can serve, with everything else out of the way. The gate is left for the caller to set.
+/// The origin as it is within a stretch, and from the start, before a crowd of steady `rate` that waits as
+/// long as it takes: what the origin can serve, with everything else out of the way. The gate is left for the
+/// caller to set.
 pub fn alone(scenario: &Scenario, stretch: &Stretch, rate: f64, lasts: Duration) -> Scenario {
     let mut scene = scenario.clone();
     scene.deadline = Some(lasts);

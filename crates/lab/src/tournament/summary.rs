@@ -1,7 +1,9 @@
 //! What many runs came to: medians over the seeds, means over the scenarios, and who was first where.
 
-use super::figures::{FIGURES, Figures, percentile};
+use super::Tournament;
+use super::figures::{FIGURES, Figures};
 use super::truth::MOST_RESPONSE;
+use crate::stats::percentile;
 
 /// The law whose rule is checked: this project's own, and its default.
 pub const OURS: &str = "bottleneck";
@@ -21,7 +23,7 @@ const WITH_P90: [&str; 8] = [
 
 /// A figure over the seeds, by name, with its unit. Infinite where most runs never got there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct NamedFigure {
     /// `ESTIMATOR.SCENARIO.FIGURE`
     pub name: String,
     /// Its unit; `1` for shares and ratios.
@@ -33,11 +35,8 @@ pub struct Told {
 /// One law in one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// The law.
     pub estimator: String,
-    /// The scenario.
     pub scenario: String,
-    /// Medians over the seeds.
     pub median: Figures,
     /// 90th percentiles.
     pub p90: Figures,
@@ -50,9 +49,9 @@ pub struct Standing {
 /// Whether our law is first or near the first in a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The scenario.
     pub scenario: String,
-    /// Highest goodput share among the laws that keep the response time, and whose it is; `None`: none keeps it.
+    /// Highest goodput share among the laws that keep the response time, and whose it is; `None`: none keeps
+    /// it.
     pub first: Option<(String, f64)>,
     /// Our goodput share, whether or not it counts; `None`: there is none.
     pub ours: Option<f64>,
@@ -86,25 +85,24 @@ impl Standing {
         self.median.get("mean_rt_ratio").is_some_and(|ratio| *ratio <= MOST_RESPONSE)
     }
 
-    /// A median.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.median.get(name).copied()
     }
 
     /// Everything of it by name.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<NamedFigure> {
         let name = |figure: &str| format!("{}.{}.{figure}", self.estimator, self.scenario);
         let mut told = Vec::new();
         for (figure, unit) in FIGURES {
-            told.push(Told { name: name(figure), unit, value: self.figure(figure) });
+            told.push(NamedFigure { name: name(figure), unit, value: self.figure(figure) });
             if WITH_P90.contains(&figure) {
                 let value = self.p90.get(figure).copied();
-                told.push(Told { name: name(&format!("{figure}_p90")), unit, value });
+                told.push(NamedFigure { name: name(&format!("{figure}_p90")), unit, value });
             }
         }
-        told.push(Told { name: name("goodput_share_p10"), unit: "1", value: self.worst_goodput });
+        told.push(NamedFigure { name: name("goodput_share_p10"), unit: "1", value: self.worst_goodput });
         let settled = self.settled.map(|share| share * 100.0);
-        told.push(Told { name: name("settled_pct"), unit: "%", value: settled });
+        told.push(NamedFigure { name: name("settled_pct"), unit: "%", value: settled });
         told
     }
 }
@@ -116,7 +114,7 @@ fn over(runs: &[Figures], name: &str, share: f64) -> Option<f64> {
 }
 
 /// Means over the scenarios, for each law.
-pub fn overall(standings: &[Standing]) -> Vec<Told> {
+pub fn overall(standings: &[Standing]) -> Vec<NamedFigure> {
     let mut told = Vec::new();
     for estimator in names(standings) {
         let of = || standings.iter().filter(|standing| standing.estimator == estimator);
@@ -124,10 +122,39 @@ pub fn overall(standings: &[Standing]) -> Vec<Told> {
             let values: Vec<f64> = of().filter_map(|standing| standing.figure(figure)).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let value = (!values.is_empty()).then_some(mean);
-            told.push(Told { name: format!("{estimator}.all.{figure}"), unit: "1", value });
+            told.push(NamedFigure { name: format!("{estimator}.all.{figure}"), unit: "1", value });
         }
     }
     told
+}
+
+/// The share of the scenarios in which the rule holds.
+pub fn near_first(verdicts: &[Verdict]) -> Option<NamedFigure> {
+    let holds = verdicts.iter().filter(|verdict| verdict.holds).count() as f64;
+    let value = (!verdicts.is_empty()).then(|| holds / verdicts.len() as f64 * 100.0);
+    verdicts.iter().any(|verdict| verdict.ours.is_some()).then_some(NamedFigure {
+        name: near_first_name(),
+        unit: "%",
+        value,
+    })
+}
+
+fn near_first_name() -> String {
+    format!("{OURS}.all.near_first_pct")
+}
+
+/// The names of all figures of a tournament.
+pub fn figure_names(tournament: &Tournament) -> Vec<String> {
+    let with = |estimator: &String| {
+        tournament
+            .scenarios
+            .iter()
+            .map(|setting| Standing::new(estimator, &setting.name, &[]))
+            .collect::<Vec<_>>()
+    };
+    let standings: Vec<Standing> = tournament.estimators.iter().flat_map(with).collect();
+    let told = standings.iter().flat_map(Standing::told).chain(overall(&standings));
+    told.map(|told| told.name).chain([near_first_name()]).collect()
 }
 
 /// The laws, in the order in which they appear.

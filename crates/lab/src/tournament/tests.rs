@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::figures::{Figures, Known, figures, percentile};
+use super::figures::{Figures, Known, figures};
 use super::play::{Order, Played, play};
 use super::stretch::{Stretch, alone, stretches};
 use super::summary::{Standing, overall, verdicts};
 use super::truth::{Effort, Truth, truth};
 use super::*;
+use crate::stats::percentile;
 use tidegate_core::units::Cost;
 
-use crate::experiment::{Stage, catalog, seeds};
+use crate::experiment::{ScenarioText, catalog, seeds};
 use crate::outcome::Second;
 use crate::scenario::Scenario;
 use crate::sim::record::{Answered, Believed, Record};
@@ -31,7 +32,8 @@ fn known(from: u64, to: u64, capacity: f64) -> Known {
     (Stretch { from, to }, truth)
 }
 
-/// A run in which the gate believes `belief(t)` and the origin serves `served(t)` of 150 visitors in each second, each in 150 ms.
+/// A run in which the gate believes `belief(t)` and the origin serves `served(t)` of 150 visitors in each
+/// second, each in 150 ms.
 fn run(seconds: u64, belief: impl Fn(f64) -> f64, served: impl Fn(u64) -> u64) -> (Record, Vec<Second>) {
     let mut record = Record::default();
     for tick in 0..seconds * 10 {
@@ -97,7 +99,8 @@ fn a_slow_start_and_a_wrong_end_are_told() {
     }
     expect(&wrong, "overshoot_pct", 10.0);
     expect(&wrong, "goodput_share", 5200.0 / 6000.0);
-    // 75 short in each of nine seconds (in the first nobody has waited yet), less in those whose last five are partly good.
+    // 75 short in each of nine seconds (in the first nobody has waited yet), less in those whose last five
+    // are partly good.
     let after =
         (1..5).map(|t| 95.0 - (20.0 * (5 - t) as f64 + 100.0 * t as f64) / 5.0).filter(|short| *short > 0.0);
     expect(&wrong, "false_shed_pct", (9.0 * 75.0 + after.sum::<f64>()) / 9000.0 * 100.0);
@@ -253,15 +256,15 @@ name = "all"
 match = { path = "/**" }
 "#;
 
-fn parse(text: &str) -> Result<(Tournament, Stage), String> {
+fn parse(text: &str) -> Result<(Tournament, ScenarioText), String> {
     let experiment = catalog::parse(text, "small", Path::new(""), &|_| None).map_err(|m| m.to_string())?;
-    Ok((experiment.tournament.expect("a tournament"), experiment.stage))
+    Ok((experiment.tournament.expect("a tournament"), experiment.source))
 }
 
 fn scenario(name: &str) -> Scenario {
-    let (tournament, stage) = parse(FILE).expect("an experiment");
-    let arena = tournament.scenarios.iter().find(|arena| arena.name == name).expect("a scenario");
-    arena.scenario(&stage).expect("without mistakes")
+    let (tournament, source) = parse(FILE).expect("an experiment");
+    let setting = tournament.scenarios.iter().find(|setting| setting.name == name).expect("a scenario");
+    setting.scenario(&source).expect("without mistakes")
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn a_file_says_who_meets_where() {
     let (tournament, _) = parse(FILE).expect("an experiment");
     assert_eq!(tournament.estimators, ["bottleneck", "power-ratio"]);
     assert_eq!((tournament.seeds, tournament.all_seeds), (11..=12, 11..=12));
-    let names: Vec<&str> = tournament.scenarios.iter().map(|arena| arena.name.as_str()).collect();
+    let names: Vec<&str> = tournament.scenarios.iter().map(|setting| setting.name.as_str()).collect();
     assert_eq!(names, ["steady", "low", "falls"], "in the order of the file");
     let everyone = FILE.replace("estimators = [\"bottleneck\", \"power-ratio\"]\n", "");
     let (tournament, _) = parse(&everyone).expect("an experiment");
@@ -331,7 +334,8 @@ fn the_oracle_finds_what_is_known() {
     assert!((before.unloaded_ms / 100.0 - 1.0).abs() < 0.03, "{before:?}");
     assert!((after.unloaded_ms / 200.0 - 1.0).abs() < 0.03, "{after:?}");
     assert!((before.unloaded_p99_ms / 146.5 - 1.0).abs() < 0.05, "mean + 2.33 deviations: {before:?}");
-    // Ten connections behind forty workers: more in flight than connections, as the rest of the work takes time too.
+    // Ten connections behind forty workers: more in flight than connections, as the rest of the work takes
+    // time too.
     let mut staged = falls.clone();
     staged.origin.changes.clear();
     staged.origin.workers = 40;
@@ -343,11 +347,11 @@ fn the_oracle_finds_what_is_known() {
 }
 
 fn played(seeds: RangeInclusive<u64>, threads: usize) -> Played {
-    let (tournament, stage) = parse(FILE).expect("an experiment");
+    let (tournament, source) = parse(FILE).expect("an experiment");
     let stop = AtomicBool::new(false);
     let mut lines = Vec::new();
     let order = Order { seeds, threads, stop: &stop };
-    let played = play(&tournament, &stage, &order, &mut |line| lines.push(line.to_owned()));
+    let played = play(&tournament, &source, &order, &mut |line| lines.push(line.to_owned()));
     assert_eq!(lines.len(), 3, "a line of progress per scenario: {lines:?}");
     assert!(played.missing.is_empty(), "{:?}", played.missing);
     played

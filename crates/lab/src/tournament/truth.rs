@@ -1,35 +1,37 @@
-//! What an origin can serve, found offline: the same origin with every fixed number of requests in flight, one after another.
+//! What an origin can serve, found offline: the same origin with every fixed number of requests in flight,
+//! one after another.
 //!
-//! The oracle's choice is the limit of highest goodput among those whose mean response time is at most [`MOST_RESPONSE`] times
-//! the unloaded one, which is that of one request at a time. Played by the same simulator as the laws, with `fixed`, no rate and
-//! `origin.max_in_flight`, so that replicas, balancing and stages count as they do for the laws. All limits see the
-//! same service demands, so that they differ by the limit and not by luck; the figures at the chosen one are of more
-//! requests, with other seeds.
+//! The oracle's choice is the limit of highest goodput among those whose mean response time is at most
+//! [`MOST_RESPONSE`] times the unloaded one, which is that of one request at a time. Played by the same
+//! simulator as the laws, with `fixed`, no rate and `origin.max_in_flight`, so that replicas, balancing and
+//! stages count as they do for the laws. All limits see the same service demands, so that they differ by the
+//! limit and not by luck; the figures at the chosen one are of more requests, with other seeds.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_settings::Capacity;
 
-use super::figures::percentile;
 use super::spread::spread;
 use super::stretch::{Stretch, alone};
 use crate::dist::MAX_TIME;
-use crate::experiment::given;
+use crate::experiment::known;
 use crate::outcome::Second;
 use crate::scenario::{Arrivals, Kind, Scenario};
 use crate::sim::{self, SimOptions};
-use crate::tally::ratio;
+use crate::stats::{percentile, ratio};
 
 /// Longest mean response time that an oracle allows, over the unloaded one.
 pub const MOST_RESPONSE: f64 = 1.5;
-/// A limit that gives this much less than another may be the better one by luck: the smaller of the two is taken.
+/// A limit that gives this much less than another may be the better one by luck: the smaller of the two is
+/// taken.
 const ALIKE: f64 = 0.001;
 /// Part of a run in which queues fill; it is not measured.
 const WARM_UP: f64 = 0.2;
 /// Offered load over what the origin could serve: the gate's queue must not run dry.
 const OVERLOAD: f64 = 1.25;
-/// The same for one request at a time, of which less is known: requests that fail at once leave room for more.
+/// The same for one request at a time, of which less is known: requests that fail at once leave room for
+/// more.
 const CERTAIN_OVERLOAD: f64 = 4.0;
 /// Between two limits of the first, coarse sweep.
 const STEP: f64 = 1.3;
@@ -39,20 +41,18 @@ const AT_ONCE: usize = 2;
 const MAX_QUEUE: usize = 1 << 40;
 /// Most limits tried in the second, between the coarse sweep's best and its neighbours.
 const FINE: u32 = 8;
-/// Largest limit tried.
 const MAX_LIMIT: u32 = 20_000;
 /// Seeds of the figures at the chosen limit. Small ones, as all others here: no seed of a tournament's runs.
 const LAST_SEEDS: [u64; 4] = [90_001, 90_002, 90_003, 90_004];
 const SWEEP_SEED: u64 = 90_000;
 
-/// What is true of a stretch.
+/// What the origin can serve in a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
     /// What the origin serves at the oracle's limit, in cost units per second.
     pub capacity: f64,
     /// The same in requests per second.
     pub goodput_rps: f64,
-    /// The oracle's limit.
     pub limit: u32,
     /// Mean response time at that limit, in milliseconds.
     pub response_ms: f64,
@@ -66,9 +66,7 @@ pub struct Truth {
 pub struct Effort<'a> {
     /// Requests served at each limit.
     pub requests: u32,
-    /// Threads.
     pub threads: usize,
-    /// Ends it early.
     pub stop: &'a AtomicBool,
 }
 
@@ -127,7 +125,8 @@ pub fn truth(scenario: &Scenario, stretch: &Stretch, effort: &Effort) -> Result<
     })
 }
 
-/// The next limits of the coarse sweep. How many does not depend on the threads: nor do the limits that are tried.
+/// The next limits of the coarse sweep. How many does not depend on the threads: nor do the limits that are
+/// tried.
 fn coarse(after: u32) -> Vec<u32> {
     let next = |limit: &u32| Some(((f64::from(*limit) * STEP) as u32).max(limit + 1).min(MAX_LIMIT));
     let mut limits: Vec<u32> = std::iter::successors(Some(after), next).skip(1).take(AT_ONCE).collect();
@@ -151,7 +150,6 @@ fn best(tried: &[At], allowed: impl Fn(&At) -> bool) -> u32 {
     alike.map(|at| at.limit).min().unwrap_or(1)
 }
 
-/// What is played.
 struct Load {
     limit: u32,
     /// About what reaches the origin per second.
@@ -192,7 +190,6 @@ fn play(scenario: &Scenario, stretch: &Stretch, load: &Load, requests: u32, seed
 
 /// What the origin cannot exceed in a stretch, before anything is played.
 struct Bound {
-    /// Requests per second.
     rps: f64,
     /// The same of one request at a time.
     lone_rps: f64,
@@ -213,7 +210,7 @@ fn bound(scenario: &Scenario, stretch: &Stretch) -> Bound {
         now.origin.workers = change.workers.unwrap_or(now.origin.workers);
         speed = change.speed.unwrap_or(speed);
     }
-    Bound { rps: given::origin_capacity_rps(&now) * speed, lone_rps: speed / given::mean_demand_s(&now) }
+    Bound { rps: known::origin_capacity_rps(&now) * speed, lone_rps: speed / known::mean_demand_s(&now) }
 }
 
 /// The visitors with the stretch's mix as their weights.

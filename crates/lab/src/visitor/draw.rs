@@ -1,13 +1,14 @@
 //! What a visitor is like, drawn from its seed whenever it is needed, so that nothing of it is stored.
 //!
-//! Each question has a salt of its own: the same seed and salt give the same answer however often and in whatever
-//! order questions are asked. So a scenario that changes the share of no-shows changes nobody's patience, and a
-//! visitor of the simulator is the visitor of the real run. The stream behind a salt is SplitMix64 (Steele, Lea, Flood,
-//! "Fast splittable pseudorandom number generators", 2014): eight bytes of state, and any start is a good one.
+//! Each question has a salt of its own: the same seed and salt give the same answer however often and in
+//! whatever order questions are asked. So a scenario that changes the share of no-shows changes nobody's
+//! patience, and a visitor of the simulator is the visitor of the real run. The stream behind a salt is
+//! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): eight bytes of
+//! state, and any start is a good one.
 
 use rand::{Rng, RngCore};
 
-/// What is asked about a visitor.
+/// The traits of a visitor that are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Salt {
     Patience,
@@ -95,8 +96,8 @@ mod tests {
 
     #[test]
     fn questions_are_independent_of_each_other() {
-        // Shares of all four combinations of two questions, and of one question in two turns, over seeds as close
-        // together as seeds can be.
+        // Shares of all four combinations of two questions, and of one question in two turns, over seeds as
+        // close together as seeds can be.
         let ask = |seed, salt, turn| Draw::new(seed, salt, turn).chance(0.3);
         let pairs = [((Salt::NoShow, 0), (Salt::Early, 0)), ((Salt::Jitter, 1), (Salt::Jitter, 2))];
         for ((a, at), (b, bt)) in pairs {

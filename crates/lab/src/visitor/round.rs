@@ -1,21 +1,15 @@
 //! A browser of a closed loop: page after page, or session after session, until the end.
 //!
-//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a seed that follows from the last
-//! page's. So a browser asks for the same pages and thinks for the same times whatever the service makes of it, over
-//! sockets and in virtual time: two runs of one scenario differ in when, not in what.
+//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a
+//! seed that follows from the last page's. So a browser asks for the same pages and thinks for the same times
+//! whatever the service makes of it, over sockets and in virtual time: two runs of one scenario differ in
+//! when, not in what.
 
 use std::time::Duration;
 
 use super::draw::Salt;
-use super::{Ask, End, Next, Noted, Reaction, SessionEnd, Visitor, micros};
+use super::{End, Next, Noted, Reaction, RequestKind, SessionEnd, Visitor, micros};
 use crate::scenario::Kind;
-
-impl Kind {
-    /// Whether what follows a step is the next: not where each page of a closed loop stands for itself.
-    pub(super) fn has_next_step(&self) -> bool {
-        self.until.is_none() || self.sessions.is_some()
-    }
-}
 
 impl Visitor {
     /// What a reaction is in a closed loop: nobody leaves before its end, and nobody asks after it.
@@ -39,7 +33,7 @@ impl Visitor {
         let rounds = kind.sessions?;
         self.is_slow |= match reaction.noted {
             Noted::Served { response, .. } => response >= rounds.good_under,
-            Noted::Failed(_) => self.ask == Ask::Page,
+            Noted::Failed(_) => self.ask == RequestKind::Page,
             _ => false,
         };
         match reaction.next {
@@ -51,7 +45,8 @@ impl Visitor {
         }
     }
 
-    /// Thinks, and then asks for another page: by weight, or the next in order. After a session: pauses, and begins another.
+    /// Thinks, and then asks for another page: by weight, or the next in order. After a session: pauses, and
+    /// begins another.
     fn next_round(&mut self, kind: &Kind, now: Duration) -> Next {
         let pause = match &kind.sessions {
             Some(rounds) => self.sample(&rounds.pause, Salt::Rest, 0),
@@ -66,7 +61,7 @@ impl Visitor {
         self.since_us = micros(at);
         (self.told_ms, self.wait_ms, self.resume_ms) = (0, 0, 0);
         (self.turn, self.failures, self.misses, self.flags) = (0, 0, 0, 0);
-        self.send(Ask::Page, at)
+        self.send(RequestKind::Page, at)
     }
 
     /// The page asked for, where pages are drawn.

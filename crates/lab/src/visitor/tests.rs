@@ -1,10 +1,10 @@
-//! Visits as scripts (what is answered, when, and what the visitor must do next), and visits to a small room that
-//! answers by itself.
+//! Visits as scripts (what is answered, when, and what the visitor must do next), and visits to a small room
+//! that answers by itself.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::answer::{News, State};
+use crate::answer::{RoomStatus, State};
 use crate::dist::MAX_TIME;
 use crate::scenario::{Follow, Step};
 
@@ -24,7 +24,7 @@ fn kind() -> Kind {
     Kind { patience: Dist::Fixed(5.0), pause: Dist::Fixed(1.0), ..Kind::default() }
 }
 
-fn cast(kind: Kind) -> VisitorMix {
+fn mix(kind: Kind) -> VisitorMix {
     VisitorMix { kinds: vec![Kind { name: "nobody".into(), retries: 77, ..Kind::default() }, kind] }
 }
 
@@ -39,15 +39,15 @@ fn steps(think_s: &[f64]) -> Vec<Step> {
 /// A place in the gate's room, as its page says it.
 fn place(after: Duration, poll: Duration) -> Outcome {
     let refresh = Some(after.min(20 * S));
-    Ok(Answer::Wait { news: true, after: Some(after), refresh, poll: Some(poll), full: false })
+    Ok(Answer::Wait { has_status: true, after: Some(after), refresh, poll: Some(poll), full: false })
 }
 
 fn full(after: Duration) -> Outcome {
-    Ok(Answer::Wait { news: false, after: Some(after), refresh: None, poll: None, full: true })
+    Ok(Answer::Wait { has_status: false, after: Some(after), refresh: None, poll: None, full: true })
 }
 
-fn news(state: State, poll: Duration, wait: Duration) -> Outcome {
-    Ok(Answer::News(News { state, poll, wait }))
+fn status(state: State, poll: Duration, wait: Duration) -> Outcome {
+    Ok(Answer::Status(RoomStatus { state, poll, wait }))
 }
 
 fn refused() -> Outcome {
@@ -58,18 +58,17 @@ fn refused() -> Outcome {
 #[derive(Debug, Default)]
 struct Log {
     /// Requests after the first: what was asked, and when.
-    sent: Vec<(Ask, Duration)>,
-    /// One for each outcome.
+    sent: Vec<(RequestKind, Duration)>,
     noted: Vec<Noted>,
     end: Option<End>,
 }
 
 impl Log {
-    fn asks(&self) -> Vec<Ask> {
+    fn asks(&self) -> Vec<RequestKind> {
         self.sent.iter().map(|(ask, _)| *ask).collect()
     }
 
-    fn times(&self, wanted: Ask) -> Vec<Duration> {
+    fn times(&self, wanted: RequestKind) -> Vec<Duration> {
         self.sent.iter().filter(|(ask, _)| *ask == wanted).map(|(_, at)| *at).collect()
     }
 
@@ -80,11 +79,11 @@ impl Log {
 
 /// Feeds outcomes, each so long after its request's intended time.
 fn play(kind: Kind, seed: u64, script: &[(Duration, Outcome)]) -> Log {
-    let cast = cast(kind);
-    let mut visitor = Visitor::new(person(seed), &cast);
+    let mix = mix(kind);
+    let mut visitor = Visitor::new(person(seed), &mix);
     let mut log = Log::default();
     for (step, (takes, outcome)) in script.iter().enumerate() {
-        let reaction = visitor.receive(&cast, *outcome, visitor.at() + *takes);
+        let reaction = visitor.receive(&mix, *outcome, visitor.at() + *takes);
         log.noted.push(reaction.noted);
         match reaction.next {
             Next::Send(at) => {
@@ -113,21 +112,21 @@ impl Room {
         Self { wait, to_attacks: Ok(Answer::Refused(403)) }
     }
 
-    fn answer(self, ask: Ask, now: Duration, since: Duration) -> Outcome {
+    fn answer(self, ask: RequestKind, now: Duration, since: Duration) -> Outcome {
         let left = (since + self.wait).saturating_sub(now);
         let poll = (left / 8).clamp(S, 20 * S).min(left + 100 * MS).max(300 * MS);
         match ask {
-            Ask::Tampered | Ask::Replayed => self.to_attacks,
-            Ask::Page if left.is_zero() => Ok(Answer::Served),
-            Ask::Page => place(left, poll),
-            Ask::News if left.is_zero() => news(State::Ready, poll, left),
-            Ask::News => news(State::Waiting, poll, left),
+            RequestKind::Tampered | RequestKind::Replayed => self.to_attacks,
+            RequestKind::Page if left.is_zero() => Ok(Answer::Served),
+            RequestKind::Page => place(left, poll),
+            RequestKind::Status if left.is_zero() => status(State::Ready, poll, left),
+            RequestKind::Status => status(State::Waiting, poll, left),
         }
     }
 
     /// A visit to its end.
-    fn visit(self, cast: &VisitorMix, person: Person) -> Log {
-        let mut visitor = Visitor::new(person, cast);
+    fn visit(self, mix: &VisitorMix, person: Person) -> Log {
+        let mut visitor = Visitor::new(person, mix);
         let mut log = Log::default();
         let (mut since, mut step) = (person.at, 0);
         while log.end.is_none() {
@@ -135,7 +134,7 @@ impl Room {
             if visitor.step() != step {
                 (since, step) = (now, visitor.step());
             }
-            let reaction = visitor.receive(cast, self.answer(visitor.ask(), now, since), now);
+            let reaction = visitor.receive(mix, self.answer(visitor.ask(), now, since), now);
             log.noted.push(reaction.noted);
             match reaction.next {
                 Next::Send(at) => log.sent.push((visitor.ask(), at)),

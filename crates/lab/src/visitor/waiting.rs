@@ -1,8 +1,8 @@
 //! What a visitor does from being told to wait until its turn.
 //!
-//! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and jitter. The wait
-//! limit counts from the beginning of the step; a visitor whose next question would come after it leaves at once, since
-//! nobody but the tally could tell a page that is closed then from one that is closed later.
+//! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and
+//! jitter. The wait limit counts from the beginning of the step; a visitor whose next request would come
+//! after it leaves at once: only the tally could tell the difference.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use tidegate_gateway::config::page;
 
 use super::draw::Salt;
 use super::{
-    Ask, End, Failure, IN_ROOM, Next, Noted, PREMATURE, RESUME_NEWS, Reaction, TAMPERED, TOLD, Visitor,
-    WAS_EARLY, WAS_LATE, millis, whole_millis,
+    End, Failure, IN_ROOM, Next, Noted, PREMATURE, RESUME_POLL, Reaction, RequestKind, TAMPERED, TOLD,
+    Visitor, WAS_EARLY, WAS_LATE, millis, whole_millis,
 };
-use crate::answer::{News, State};
+use crate::answer::{RoomStatus, State};
 use crate::dist::MAX_TIME;
 use crate::scenario::{Follow, Kind};
 
 /// Misses in a row after which a page gives its place up: three minutes without the gate.
 const MAX_MISSES: u8 = 10;
-/// Pause after a miss, before asking for news again; doubled with every miss in a row up to the second value.
+/// Pause after a miss, before the next poll; doubled with every miss in a row up to the second value.
 const MISS_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// First request for news at a room whose page does not say when.
-const FIRST_NEWS: Duration = Duration::from_secs(1);
+/// First poll at a room whose page does not say when.
+const FIRST_POLL: Duration = Duration::from_secs(1);
 /// A page whose place is no more reloads itself within this time.
 const RELOAD: Duration = Duration::from_secs(2);
 /// The page of a full room reloads itself within this time after the wait it names.
@@ -33,7 +33,7 @@ const DEFAULT_AFTER: Duration = Duration::from_secs(5);
 /// The parts of [`Answer::Wait`](crate::answer::Answer::Wait).
 #[derive(Clone, Copy)]
 pub(super) struct Told {
-    pub news: bool,
+    pub has_status: bool,
     pub after: Option<Duration>,
     pub refresh: Option<Duration>,
     pub poll: Option<Duration>,
@@ -54,8 +54,9 @@ impl Visitor {
             return Reaction::new(noted, Next::Leave(End::NoShow));
         }
         let (ask, mut delay) = self.obey(kind, told);
-        // Who polls is told when the turn has come; the others come at the end of the wait they were told.
-        if ask == Ask::Page && !told.full && told.after.is_none_or(|after| delay >= after) {
+        // Visitors who poll learn when their turn has come; the others come at the end of the wait they were
+        // told.
+        if ask == RequestKind::Page && !told.full && told.after.is_none_or(|after| delay >= after) {
             delay = delay.saturating_add(self.late(kind));
         }
         if !told.full {
@@ -66,38 +67,40 @@ impl Visitor {
     }
 
     /// What a visitor who must come again asks for next, and after what delay.
-    fn obey(&self, kind: &Kind, told: Told) -> (Ask, Duration) {
-        let Told { news, after, refresh, poll, full } = told;
+    fn obey(&self, kind: &Kind, told: Told) -> (RequestKind, Duration) {
+        let Told { has_status, after, refresh, poll, full } = told;
         // As the field says it: rounded up to whole seconds, so that nobody comes too early.
         let retry_after = after.map(|after| Duration::from_secs(page::retry_after(after).max(1)));
         match kind.follow {
             Follow::Page if full => {
                 let after = after.or(refresh).unwrap_or(DEFAULT_AFTER);
-                (Ask::Page, after.saturating_add(RELOAD_FULL.mul_f64(self.jitter())))
+                (RequestKind::Page, after.saturating_add(RELOAD_FULL.mul_f64(self.jitter())))
             }
-            Follow::Page if news => (Ask::News, poll.or(retry_after).unwrap_or(FIRST_NEWS)),
-            Follow::Page | Follow::Refresh => (Ask::Page, refresh.or(retry_after).unwrap_or(DEFAULT_AFTER)),
-            Follow::RetryAfter => (Ask::Page, retry_after.or(refresh).unwrap_or(DEFAULT_AFTER)),
-            Follow::Nothing => (Ask::Page, self.sample(&kind.pause, Salt::Pause, self.turn)),
+            Follow::Page if has_status => (RequestKind::Status, poll.or(retry_after).unwrap_or(FIRST_POLL)),
+            Follow::Page | Follow::Refresh => {
+                (RequestKind::Page, refresh.or(retry_after).unwrap_or(DEFAULT_AFTER))
+            }
+            Follow::RetryAfter => (RequestKind::Page, retry_after.or(refresh).unwrap_or(DEFAULT_AFTER)),
+            Follow::Nothing => (RequestKind::Page, self.sample(&kind.pause, Salt::Pause, self.turn)),
         }
     }
 
-    pub(super) fn told_news(&mut self, kind: &Kind, news: News, now: Duration) -> Next {
+    pub(super) fn told_status(&mut self, kind: &Kind, status: RoomStatus, now: Duration) -> Next {
         self.misses = 0;
-        match news.state {
+        match status.state {
             State::Waiting | State::Unavailable => {
-                self.note_wait(news.wait, now);
+                self.note_wait(status.wait, now);
                 // Give or take a twentieth, as the page's script does.
-                let delay = news.poll.min(MAX_TIME).mul_f64(0.95 + self.jitter() / 10.0);
-                self.wait(kind, Ask::News, now.saturating_add(delay), now)
+                let delay = status.poll.min(MAX_TIME).mul_f64(0.95 + self.jitter() / 10.0);
+                self.wait(kind, RequestKind::Status, now.saturating_add(delay), now)
             }
             State::Ready => {
                 let late = self.late(kind);
-                self.send(Ask::Page, now.saturating_add(late))
+                self.send(RequestKind::Page, now.saturating_add(late))
             }
             State::Expired | State::Redeemed | State::Full | State::Other => {
                 let delay = RELOAD.mul_f64(self.jitter());
-                self.wait(kind, Ask::Page, now.saturating_add(delay), now)
+                self.wait(kind, RequestKind::Page, now.saturating_add(delay), now)
             }
         }
     }
@@ -109,20 +112,20 @@ impl Visitor {
         } else {
             let (first, most) = MISS_PAUSE;
             let pause = first.saturating_mul(1 << (self.misses - 1)).min(most);
-            self.wait(kind, Ask::News, now.saturating_add(pause.mul_f64(0.5 + self.jitter())), now)
+            self.wait(kind, RequestKind::Status, now.saturating_add(pause.mul_f64(0.5 + self.jitter())), now)
         };
         Reaction::new(Noted::Failed(failure), next)
     }
 
     /// Goes on waiting after a detour.
     pub(super) fn resume(&mut self, kind: &Kind, now: Duration) -> Next {
-        let ask = if self.has(RESUME_NEWS) { Ask::News } else { Ask::Page };
+        let ask = if self.has(RESUME_POLL) { RequestKind::Status } else { RequestKind::Page };
         let at = self.since().saturating_add(millis(self.resume_ms)).max(now);
         self.wait(kind, ask, at, now)
     }
 
     /// Waits until `at` and then asks, unless a detour comes first or the wait gets too long.
-    fn wait(&mut self, kind: &Kind, ask: Ask, at: Duration, now: Duration) -> Next {
+    fn wait(&mut self, kind: &Kind, ask: RequestKind, at: Duration, now: Duration) -> Next {
         if self.is_too_long(kind, at) {
             return Next::Leave(End::Tired);
         }
@@ -130,14 +133,14 @@ impl Visitor {
             return self.send(ask, at);
         };
         self.set(flag, true);
-        self.set(PREMATURE, detour == Ask::Page);
-        self.set(RESUME_NEWS, ask == Ask::News);
+        self.set(PREMATURE, detour == RequestKind::Page);
+        self.set(RESUME_POLL, ask == RequestKind::Status);
         self.resume_ms = whole_millis(at.saturating_sub(self.since()));
         self.send(detour, when.max(now))
     }
 
     /// The next detour: its flag, what it asks for, and when.
-    fn detour(&self, kind: &Kind) -> Option<(u8, Ask, Duration)> {
+    fn detour(&self, kind: &Kind) -> Option<(u8, RequestKind, Duration)> {
         let plan = |flag, ask, share, (whether, when)| {
             if !self.has(IN_ROOM) || self.has(flag) || !self.draw(whether, 0).chance(share) {
                 return None;
@@ -145,8 +148,8 @@ impl Visitor {
             let into = millis(self.wait_ms).mul_f64(self.draw(when, 0).unit());
             Some((flag, ask, self.since() + millis(self.told_ms) + into))
         };
-        let early = plan(WAS_EARLY, Ask::Page, kind.early, (Salt::Early, Salt::EarlyAt));
-        let tamper = plan(TAMPERED, Ask::Tampered, kind.tamper, (Salt::Tamper, Salt::TamperAt));
+        let early = plan(WAS_EARLY, RequestKind::Page, kind.early, (Salt::Early, Salt::EarlyAt));
+        let tamper = plan(TAMPERED, RequestKind::Tampered, kind.tamper, (Salt::Tamper, Salt::TamperAt));
         early.into_iter().chain(tamper).min_by_key(|(_, _, when)| *when)
     }
 

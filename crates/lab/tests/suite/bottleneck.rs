@@ -1,8 +1,9 @@
-//! The bottleneck estimator against what is asked of it, in the arena: a few seeds per scenario, so that it takes seconds. The full
-//! tables come from `cargo run --release -p tidegate-lab --example arena -- bottleneck all 101-200`.
+//! The bottleneck estimator against what is asked of it, in the arena: a few seeds per scenario, so that it
+//! takes seconds. The full tables come from `cargo run --release -p tidegate-lab --example arena --
+//! bottleneck all 101-200`.
 //!
-//! Bounds are those asked of a hundred seeds; over so few the median is held to the 90th percentile's and the goodput to a little less,
-//! which the comments say.
+//! Bounds are those asked of a hundred seeds; over so few the median is held to the 90th percentile's and the
+//! goodput to a little less, which the comments say.
 
 use tidegate_core::capacity::{Bottleneck, BottleneckConfig};
 use tidegate_lab::arena::figures::{Score, score};

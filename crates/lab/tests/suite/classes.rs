@@ -5,7 +5,8 @@ use std::path::Path;
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::{SimOptions, SimRun, run};
 
-/// Fifty a second for ten seconds, who wait as long as it takes, before a fast origin that could serve a thousand.
+/// Fifty a second for ten seconds, who wait as long as it takes, before a fast origin that could serve a
+/// thousand.
 fn play(class: &str, more: &str) -> SimRun {
     let text = format!(
         "[[arrivals.phase]]\nrate = 50\nfor = \"10s\"\n[[visitor]]\npatience = \"1h\"\nretries = 0\n\

@@ -49,7 +49,8 @@ fn throughput_follows_the_response_time_law() {
 
 #[test]
 fn impatience_makes_a_service_collapse_and_a_gate_that_is_told_nothing_prevents_it() {
-    // The service does 100/s; 400 browsers ask for almost 200/s. Its queue may get longer than anybody's patience.
+    // The service does 100/s; 400 browsers ask for almost 200/s. Its queue may get longer than anybody's
+    // patience.
     let collapses = "backlog = 4096\ncontention = 0\n";
     let peak = figure(&play(&shop(200, collapses), 1).outcome, "steady_goodput_rps");
     let without = figure(&play(&shop(400, collapses), 1).outcome, "steady_goodput_rps");
@@ -60,8 +61,9 @@ fn impatience_makes_a_service_collapse_and_a_gate_that_is_told_nothing_prevents_
     assert!(with > 0.95 * peak, "{with} of {peak}");
 }
 
-/// Who joins slowly keeps a service half busy for long: many short bursts before the first crowd. None of them says where the knee is,
-/// and what they seemed to say made the limit grow to five times the knee, and on from there.
+/// Who joins slowly keeps a service half busy for long: many short bursts before the first crowd. None of
+/// them says where the knee is, and what they seemed to say made the limit grow to five times the knee, and
+/// on from there.
 #[test]
 fn the_limit_stays_near_the_knee_when_the_load_rises_slowly() {
     let scenario = parse(

@@ -14,8 +14,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::client::{Client, Connections, Order, Place};
-use tidegate_lab::demo::{Belief, DemoError, DemoOptions, Gatekeeper, RunningGate, compare};
-use tidegate_lab::visitor::Ask;
+use tidegate_lab::demo::{DemoError, DemoOptions, GateEstimate, Gatekeeper, RunningGate, compare};
+use tidegate_lab::visitor::RequestKind;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -30,8 +30,8 @@ struct FakeGate {
     expired_once: AtomicU64,
 }
 
-/// Runs while the origin has a free place. On a machine too slow for the schedule turns would otherwise come due faster than they
-/// are served, and the test would measure the machine.
+/// Runs while the origin has a free place. On a machine too slow for the schedule turns would otherwise come
+/// due faster than they are served, and the test would measure the machine.
 struct TurnClock {
     last: Instant,
     time: Duration,
@@ -102,7 +102,7 @@ impl FakeGate {
         }
         self.book.lock().expect("book").1[number] = None;
         let _place = self.in_flight.acquire().await.expect("open");
-        let outcome = self.origin.send(Order::get(Ask::Page, "/".parse().expect("a path"))).await;
+        let outcome = self.origin.send(Order::get(RequestKind::Page, "/".parse().expect("a path"))).await;
         let status = outcome.map_or(StatusCode::BAD_GATEWAY, |reply| reply.status);
         Response::builder()
             .status(status)
@@ -122,7 +122,7 @@ fn poll_ms(due: Duration, now: Duration) -> u128 {
 struct FakeKeeper;
 
 /// Requests per second, and at once.
-const BELIEF: Belief = Belief { capacity_rps: 49.6, in_flight: Some(12), is_settled: true };
+const ESTIMATE: GateEstimate = GateEstimate { capacity_rps: 49.6, in_flight: Some(12), is_settled: true };
 
 impl Gatekeeper for FakeKeeper {
     fn start(&self, origin: SocketAddr) -> io::Result<RunningGate> {
@@ -136,7 +136,7 @@ impl Gatekeeper for FakeKeeper {
             runtime.block_on(async move {
                 let gate = Arc::new(FakeGate {
                     origin: Client::new(Place::at(origin), Connections::Keep),
-                    turn: Duration::from_secs_f64(1.0 / BELIEF.capacity_rps),
+                    turn: Duration::from_secs_f64(1.0 / ESTIMATE.capacity_rps),
                     clock: Mutex::new(TurnClock { last: Instant::now(), time: Duration::ZERO }),
                     book: Mutex::default(),
                     in_flight: Semaphore::new(12),
@@ -154,7 +154,7 @@ impl Gatekeeper for FakeKeeper {
             let _ = stop.send(());
             thread.join().expect("the gate ends");
         });
-        Ok(RunningGate { addr, admin: addr, belief: Box::new(|| BELIEF), stop })
+        Ok(RunningGate { addr, admin: addr, estimate: Box::new(|| ESTIMATE), stop })
     }
 }
 
@@ -181,8 +181,9 @@ async fn accept(listener: tokio::net::TcpListener, gate: Arc<FakeGate>) {
     }
 }
 
-/// A small demonstration: 200 ms of service, 500 visitors in 0.4 s, ten seconds to let them in. Alone, they try for some four seconds:
-/// for all to be served, a slow machine would have to spread them over as many more.
+/// A small demonstration: 200 ms of service, 500 visitors in 0.4 s, ten seconds to let them in. Alone, they
+/// try for some four seconds: for all to be served, a slow machine would have to spread them over as many
+/// more.
 fn small() -> DemoOptions {
     DemoOptions { capacity: 50.0, factor: 25.0, crowd_secs: 0.4, json: true, ..DemoOptions::default() }
 }
@@ -202,7 +203,10 @@ fn the_crowd_fails_alone_and_is_served_behind_a_gate() {
     assert!(gated.side.goodput_rps > 0.0);
     assert_eq!(stage.origin().served, gated.side.served, "the origin saw every visitor once");
     assert_eq!(stage.origin().refused, 0);
-    assert_eq!((report.found.capacity_rps, report.found.in_flight), (BELIEF.capacity_rps, BELIEF.in_flight));
+    assert_eq!(
+        (report.found.capacity_rps, report.found.in_flight),
+        (ESTIMATE.capacity_rps, ESTIMATE.in_flight)
+    );
     assert!(report.found.settled_s.is_some(), "{:?}", report.found);
 }
 

@@ -1,5 +1,5 @@
-//! Whatever is handed to the readers of scenarios and logs, they answer: no panic, and no scenario that is not what it
-//! promises to be.
+//! Whatever is handed to the readers of scenarios and logs, they answer: no panic, and no scenario that is
+//! not what it promises to be.
 
 use std::path::Path;
 

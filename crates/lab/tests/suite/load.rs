@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_lab::client::Connections;
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::dist::Dist;
 use tidegate_lab::load::{self, LoadError, LoadOptions, Played, Stop};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle};
@@ -198,7 +199,7 @@ fn a_session_asks_step_by_step_with_its_cookies() {
     let steps = vec![step("GET", "/", None), step("POST", "/bid?a=b", Some("item=1&bid=2"))];
     let mut scenario = crowd(1000.0, MINUTE, Kind { steps, ..patient() });
     // The first visitor alone: the log is in order.
-    let first = scenario.cast().expect("no log").1.next().expect("somebody").at;
+    let first = Crowd::of(&scenario).expect("no log").1.next().expect("somebody").at;
     scenario.deadline = Some(MINUTE);
     let Arrivals::Phases { phases, .. } = &mut scenario.arrivals else { panic!("phases") };
     phases[0].lasts = first + Duration::from_nanos(1);
@@ -271,7 +272,8 @@ fn fresh_connections_are_closed_after_each_request() {
     assert!(seen.lock().expect("log").iter().all(|request| request.connection == "close"));
 }
 
-/// The page of a gate that refuses new sessions tells a browser when to try again; clients of a closed loop are turned away, as in virtual time.
+/// The page of a gate that refuses new sessions tells a browser when to try again; clients of a closed loop
+/// are turned away, as in virtual time.
 #[test]
 fn a_closed_loop_counts_the_sessions_that_a_gate_refuses() {
     let gate = Service::start(|_| {
@@ -304,7 +306,7 @@ fn a_room_that_lets_nobody_in_is_a_failure_at_the_deadline() {
     let Played { tally, partial, .. } = play(&scenario, &at(room.addr));
     everybody_is_counted_once(&tally);
     assert_eq!((tally.failed, tally.told, partial), (tally.offered, tally.offered, None));
-    assert!(tally.polls > 0, "they asked for news");
+    assert!(tally.polls > 0, "they polled the status");
     assert_eq!(tally.failures.total(), 0, "being told to wait is no failed request");
 }
 
@@ -339,9 +341,9 @@ fn nothing_is_sent_to_what_is_not_there() {
     let error = load::run(&scenario, &at(addr), |_, _| {}).expect_err("nobody listens");
     assert!(matches!(error, LoadError::Target(_)), "{error}");
     assert!(error.to_string().contains(&format!("no connection to {addr}")), "{error}");
-    let silly = Scenario { target: None, ..crowd(1e7, MS, patient()) };
-    assert!(matches!(load::run(&silly, &LoadOptions::default(), |_, _| {}), Err(LoadError::NoTarget)));
-    assert!(matches!(load::run(&silly, &at(addr), |_, _| {}), Err(LoadError::Silly(_))));
+    let implausible = Scenario { target: None, ..crowd(1e7, MS, patient()) };
+    assert!(matches!(load::run(&implausible, &LoadOptions::default(), |_, _| {}), Err(LoadError::NoTarget)));
+    assert!(matches!(load::run(&implausible, &at(addr), |_, _| {}), Err(LoadError::Implausible(_))));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod bottleneck;
 mod classes;
 mod closed;
 mod demo;
+mod experiments;
 mod garbage;
 mod load;
 mod power_ratio;

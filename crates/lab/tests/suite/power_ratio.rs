@@ -1,9 +1,10 @@
-//! WebQ's discovery in the arena: the core's gate, the lab's model of a service of ten workers, requests released as a Poisson
-//! process at the rate the estimator says.
+//! WebQ's discovery in the arena: the core's gate, the lab's model of a service of ten workers, requests
+//! released as a Poisson process at the rate the estimator says.
 //!
-//! The core's own test releases them as WebQ's schedule does, so many in each second; there the power ratio of M/D/10 and
-//! M/M/10 peaks some percent higher. What is required is the same: the paper's 80 within 5 % where work is fixed, 76 where it is
-//! exponential, in about 200 s; a rise in under 360 s, a fall in under 420 s; 55 of 60 seeds.
+//! The core's own test releases them as WebQ's schedule does, so many in each second; there the power ratio
+//! of M/D/10 and M/M/10 peaks some percent higher. What is required is the same: the paper's 80 within 5 %
+//! where work is fixed, 76 where it is exponential, in about 200 s; a rise in under 360 s, a fall in under
+//! 420 s; 55 of 60 seeds.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
-//! What operators read about scenarios is true: the documentation's keys, defaults and examples, and the ready-made files.
+//! What operators read about scenarios is true: the documentation's keys, defaults and examples, and the
+//! ready-made files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use tidegate_lab::crowd::Crowd;
 use tidegate_lab::scenario::{Arrivals, Scenario, keys};
 
 fn repository(path: &str) -> PathBuf {
@@ -78,11 +80,11 @@ fn every_example_is_a_scenario() {
         let scenario = Scenario::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert_eq!(Some(scenario.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
         assert!(!scenario.about.is_empty(), "{}: no word about it", scenario.name);
-        let (cast, crowd) = scenario.cast().unwrap_or_else(|error| panic!("{error}"));
+        let (mix, crowd) = Crowd::of(&scenario).unwrap_or_else(|error| panic!("{error}"));
         let expected = crowd.size_hint_visitors().expect("an end");
         let people: Vec<_> = crowd.collect();
         assert!(people.is_sorted_by_key(|person| person.at), "{}", scenario.name);
-        assert!(people.iter().all(|person| (person.kind as usize) < cast.kinds.len()));
+        assert!(people.iter().all(|person| (person.kind as usize) < mix.kinds.len()));
         assert!((people.len() as f64 - expected).abs() <= 6.0 * expected.sqrt(), "{}", scenario.name);
         names.insert(scenario.name);
     }
@@ -95,13 +97,13 @@ fn every_example_is_a_scenario() {
 fn the_example_log_is_read_whole() {
     let scenario = Scenario::load(&repository("examples/scenarios/replay.toml")).expect("right");
     assert!(matches!(scenario.arrivals, Arrivals::Replay { .. }));
-    let (cast, crowd) = scenario.cast().expect("a log");
+    let (mix, crowd) = Crowd::of(&scenario).expect("a log");
     assert_eq!(crowd.skipped().map(|skipped| skipped.lines), Some(0));
     let people: Vec<_> = crowd.collect();
     assert_eq!(people.len(), 60);
-    let posts = cast.kinds.iter().filter(|kind| kind.steps[0].method == "POST").count();
+    let posts = mix.kinds.iter().filter(|kind| kind.steps[0].method == "POST").count();
     assert_eq!(posts, 1);
-    assert!(cast.kinds.iter().skip(1).all(|kind| kind.retries == 1), "they behave as the scenario says");
+    assert!(mix.kinds.iter().skip(1).all(|kind| kind.retries == 1), "they behave as the scenario says");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Whole sessions at five times what the service can take, on many seeds: none that was admitted loses a request to load, and every
-//! place comes back. `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of every day; `scripts/sweep` plays a thousand.
+//! Whole sessions at five times what the service can take, on many seeds: none that was admitted loses a
+//! request to load, and every place comes back. `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of every
+//! day; `scripts/sweep` plays a thousand.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Many seeds of one crowd, each with what it draws: faults, other visitors, another origin. `TIDEGATE_SIM_SEEDS=A..B` plays
-//! others than the few of every day; `scripts/sweep` plays a thousand, and `scripts/mutants` expects a broken core to fail here.
+//! Many seeds of one crowd, each with what it draws: faults, other visitors, another origin.
+//! `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of every day; `scripts/sweep` plays a thousand, and
+//! `scripts/mutants` expects a broken core to fail here.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Visitors of every kind at a real gate: they all get in, once each, and nobody gets in by a ticket that is not good.
+//! Visitors of every kind at a real gate: they all get in, once each, and nobody gets in by a ticket that is
+//! not good.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::declare::{Kind, Leaf};
-use super::read::Reader;
-use super::tree::{Node, Value};
+use crate::declare::{Kind, Leaf};
+use crate::mistake::{did_you_mean, either};
+use crate::read::Reader;
+use crate::tree::{Node, Value};
 
 pub(crate) mod net;
 pub(crate) mod quantity;
@@ -73,15 +74,6 @@ impl Leaf<u16> for OneOf {
     }
 }
 
-/// `a, b or c`.
-pub fn either(choices: impl Iterator<Item = String>) -> String {
-    let all: Vec<_> = choices.collect();
-    match all.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => all.concat(),
-    }
-}
-
 /// An enum whose values have names.
 pub trait Named: Sized + Copy + PartialEq + 'static {
     /// Every value with its name.
@@ -95,7 +87,7 @@ impl<T: Named> Leaf<T> for Choice {
     fn parse(&self, value: &Value) -> Result<T, Option<String>> {
         let Value::Text(text) = value else { return Err(None) };
         let found = T::NAMES.iter().find(|(name, _)| name == text).map(|(_, v)| *v);
-        found.ok_or_else(|| super::read::did_you_mean(text, T::NAMES.iter().map(|(name, _)| *name)))
+        found.ok_or_else(|| did_you_mean(text, T::NAMES.iter().map(|(name, _)| *name)))
     }
 
     fn expected(&self) -> String {
@@ -112,7 +104,7 @@ impl<T: Named> Leaf<T> for Choice {
     }
 }
 
-/// Most elements of a list: each is looked at per request or compared with every other.
+/// Most elements of a list: each is compared with every request or with every other element.
 const MAX_ITEMS: usize = 1024;
 
 /// One value or an array of them.
@@ -122,7 +114,7 @@ impl<T, L: Leaf<T>> Kind<Vec<T>> for List<L> {
     fn read(&self, node: &Node, key: &str, out: &mut Reader) -> Option<Vec<T>> {
         let Value::List(items) = &node.value else { return self.0.read(node, key, out).map(|one| vec![one]) };
         if items.len() > MAX_ITEMS {
-            out.wrong(node, key, format!("at most {MAX_ITEMS} values"), None, self.0.secret());
+            out.wrong(node, key, format!("at most {MAX_ITEMS} values"), None);
             return None;
         }
         let mut all = Vec::with_capacity(items.len());
@@ -151,9 +143,12 @@ impl<T, L: Leaf<T>> Kind<Vec<T>> for List<L> {
     }
 }
 
-/// A path; empty text: none. With `file`, it must name a file that can be read.
-pub(crate) struct PathName {
-    pub file: bool,
+/// A path; empty text: none.
+#[derive(PartialEq)]
+pub(crate) enum PathName {
+    Any,
+    /// It must name a file that can be read.
+    ReadableFile,
 }
 
 impl Leaf<Option<PathBuf>> for PathName {
@@ -166,22 +161,22 @@ impl Leaf<Option<PathBuf>> for PathName {
             return Err(None);
         }
         let path = PathBuf::from(text);
-        // Asked before opening: opening a pipe would wait for its other end.
-        let readable = || match std::fs::metadata(&path) {
-            Ok(meta) if !meta.is_file() => Err(Some("It is not a regular file.".into())),
-            Ok(_) => std::fs::File::open(&path)
-                .map(drop)
-                .map_err(|e| Some(format!("It cannot be read: {}.", e.kind()))),
-            Err(e) => Err(Some(format!("It cannot be read: {}.", e.kind()))),
-        };
-        if self.file {
-            readable()?;
+        if *self == Self::ReadableFile {
+            let unreadable = |e: std::io::Error| Some(format!("It cannot be read: {}.", e.kind()));
+            // Asked before opening: opening a pipe would wait for its other end.
+            if !std::fs::metadata(&path).map_err(unreadable)?.is_file() {
+                return Err(Some("It is not a regular file.".into()));
+            }
+            std::fs::File::open(&path).map_err(unreadable)?;
         }
         Ok(Some(path))
     }
 
     fn expected(&self) -> String {
-        if self.file { "the path of a readable file, or \"\"".into() } else { "a path, or \"\"".into() }
+        match self {
+            Self::Any => "a path, or \"\"".into(),
+            Self::ReadableFile => "the path of a readable file, or \"\"".into(),
+        }
     }
 
     fn show(&self, value: &Option<PathBuf>) -> String {

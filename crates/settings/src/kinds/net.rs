@@ -4,16 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::super::declare::{Kind, Leaf};
-use super::super::read::Reader;
-use super::super::tree::{Node, Value};
-use super::toml_string;
+use super::{List, toml_string};
+use crate::declare::{Kind, Leaf};
+use crate::mistake::did_you_mean;
+use crate::read::Reader;
+use crate::tree::{Node, Value, plain_key};
 
-/// Text that a function accepts. The function gives a suggestion if it refuses.
+/// Text that a function accepts.
 pub struct Text {
     /// What is accepted, to follow "expected".
     pub expected: &'static str,
-    /// Accepts, or refuses and perhaps suggests.
+    /// Accepts the text, or refuses it and may give a suggestion.
     pub check: fn(&str) -> Result<(), Option<String>>,
     /// As in [`Leaf::secret`].
     pub secret: bool,
@@ -43,11 +44,8 @@ impl Leaf<String> for Text {
     }
 }
 
-/// See [`Text`].
-pub(in super::super) const fn text(
-    expected: &'static str,
-    check: fn(&str) -> Result<(), Option<String>>,
-) -> Text {
+/// A [`Text`] that may be shown.
+pub(crate) const fn text(expected: &'static str, check: fn(&str) -> Result<(), Option<String>>) -> Text {
     Text { expected, check, secret: false }
 }
 
@@ -85,7 +83,7 @@ fn is_host_port(s: &str) -> bool {
 }
 
 /// `HOST:PORT`, brackets around IPv6.
-pub(in super::super) const REPLICA: Text =
+pub(crate) const REPLICA: Text =
     text("HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\"", |s| {
         if is_host_port(s) {
             return Ok(());
@@ -102,15 +100,15 @@ pub(in super::super) const REPLICA: Text =
         Err(is_host_port(&guess).then(|| format!("Write \"{guess}\"?")))
     });
 
-/// A secret of the operator's.
-pub(in super::super) const SECRET: Text = Text {
+/// A token that the operator chose.
+pub(crate) const SECRET: Text = Text {
     expected: "at least 16 visible ASCII characters without spaces, or \"\"",
     check: |s| ok_if(s.is_empty() || (s.len() >= 16 && s.len() <= 1024 && is_visible(s))),
     secret: true,
 };
 
-/// A signing key. Ids are one byte: they travel in every ticket.
-pub(in super::super) const KEY: Text = Text {
+/// A signing key. Ids are one byte because every ticket carries one.
+pub(crate) const KEY: Text = Text {
     expected: "ID:KEY, an id from 0 to 255 and 64 hex digits, like \"1:00112233…\"",
     check: |s| {
         let halves = s.split_once(':');
@@ -123,20 +121,19 @@ pub(in super::super) const KEY: Text = Text {
     secret: true,
 };
 
-/// A host for the `Host` field.
-pub(in super::super) const HOST_FIELD: Text =
+/// The value of the `Host` field.
+pub(crate) const HOST_FIELD: Text =
     text("HOST or HOST:PORT, or \"\"", |s| ok_if(s.is_empty() || is_host(s) || is_host_port(s)));
 
-/// A host name alone.
-pub(in super::super) const HOST_NAME: Text =
-    text("a host name like \"shop.example\", without scheme or port", |s| {
-        let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
-        let bare = bare.split(['/', ':']).next().unwrap_or_default();
-        if is_host(s) { Ok(()) } else { Err(is_host(bare).then(|| format!("Write \"{bare}\"?"))) }
-    });
+/// A host name without a port.
+pub(crate) const HOST_NAME: Text = text("a host name like \"shop.example\", without scheme or port", |s| {
+    let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
+    let bare = bare.split(['/', ':']).next().unwrap_or_default();
+    if is_host(s) { Ok(()) } else { Err(is_host(bare).then(|| format!("Write \"{bare}\"?"))) }
+});
 
 /// A host name, or `*.` and a host name.
-pub(in super::super) const HOST_GLOB: Text =
+pub(crate) const HOST_GLOB: Text =
     text("a host like \"shop.example\" or \"*.shop.example\", without scheme or port", |s| {
         let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
         let bare = bare.split(['/', ':']).next().unwrap_or_default();
@@ -157,7 +154,7 @@ pub const PATH_GLOB: Text =
         Err((fine && !s.is_empty() && !s.contains(':')).then(|| format!("Write \"/{s}\"?")))
     });
 
-/// A method: case matters (RFC 9110, 9.1).
+/// A method. Methods are case-sensitive (RFC 9110, 9.1).
 pub const METHOD: Text = text("a method like \"GET\"", |s| {
     let upper = s.to_ascii_uppercase();
     match is_token(s) {
@@ -167,12 +164,12 @@ pub const METHOD: Text = text("a method like \"GET\"", |s| {
     }
 });
 
-/// A glob over a field's value.
-pub(in super::super) const VALUE_GLOB: Text =
+/// A glob over the value of a field.
+pub(crate) const VALUE_GLOB: Text =
     text("a value or a glob like \"*\"", |s| ok_if(!s.chars().any(char::is_control) && s.len() <= 1024));
 
-/// Path of a health check.
-pub(in super::super) const HEALTH_PATH: Text = text("a path like \"/healthz\", or \"\"", |s| {
+/// The path of a health check.
+pub(crate) const HEALTH_PATH: Text = text("a path like \"/healthz\", or \"\"", |s| {
     let fine = is_visible(s) && !s.contains('#');
     match s.is_empty() || (fine && s.starts_with('/')) {
         true => Ok(()),
@@ -181,33 +178,35 @@ pub(in super::super) const HEALTH_PATH: Text = text("a path like \"/healthz\", o
 });
 
 /// The pseudonym in `Via`.
-pub(in super::super) const VIA: Text =
-    text("a name without spaces, or \"\"", |s| ok_if(s.is_empty() || is_token(s)));
+pub(crate) const VIA: Text = text("a name without spaces, or \"\"", |s| ok_if(s.is_empty() || is_token(s)));
 
 /// A line of text for people.
-pub(in super::super) const TITLE: Text = text("one line of at most 200 characters", |s| {
+pub(crate) const TITLE: Text = text("one line of at most 200 characters", |s| {
     ok_if(!s.chars().any(char::is_control) && s.chars().count() <= 200)
 });
 
-/// The name of a class: it appears in metrics and logs.
-pub(in super::super) const CLASS_NAME: Text =
+/// A name that appears in metrics and logs: of a rule, a service level and the like.
+pub(crate) const NAME: Text =
     text("a name of 1 to 64 letters, digits, \"-\" and \"_\", other than \"default\"", |s| {
         let inside = s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         ok_if(!s.is_empty() && s.len() <= 64 && inside && s != "default")
     });
 
-/// As [`CLASS_NAME`], or the default class's, which may be configured too.
-pub(in super::super) const ANY_CLASS_NAME: Text =
-    text("a name of 1 to 64 letters, digits, \"-\" and \"_\"", |s| {
-        if s == "default" { Ok(()) } else { (CLASS_NAME.check)(s) }
-    });
+/// The name of a class. The default class may be configured too.
+pub(crate) const CLASS_NAME: Text = text("a name of 1 to 64 letters, digits, \"-\" and \"_\"", |s| {
+    if s == "default" { Ok(()) } else { (NAME.check)(s) }
+});
 
-/// The name of a rule, a service level and the like: it appears in metrics and logs.
-pub(in super::super) const NAME: Text =
-    text("a name of 1 to 64 letters, digits, \"-\" and \"_\", other than \"default\"", CLASS_NAME.check);
+/// The name of a class, or none.
+pub(crate) const CLASS_OR_NONE: Text =
+    text("the name of a [[class]], or \"\"", |s| if s.is_empty() { Ok(()) } else { (CLASS_NAME.check)(s) });
+
+/// The name of something that is configured elsewhere, or none.
+pub(crate) const NAME_OR_NONE: Text =
+    text("a name, or \"\"", |s| if s.is_empty() { Ok(()) } else { (NAME.check)(s) });
 
 /// The name of a header field, in lower case.
-pub(in super::super) const FIELD_NAME: Text =
+pub(crate) const FIELD_NAME: Text =
     text("the name of a header field in lower case, like \"x-api-key\"", |s| {
         match is_token(s) && s.len() <= 256 {
             true if !s.bytes().any(|b| b.is_ascii_uppercase()) => Ok(()),
@@ -217,36 +216,32 @@ pub(in super::super) const FIELD_NAME: Text =
     });
 
 /// The name of a cookie.
-pub(in super::super) const COOKIE_NAME: Text =
+pub(crate) const COOKIE_NAME: Text =
     text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
 
 /// A SHA-256.
-pub(in super::super) const HASH: Text = Text {
+pub(crate) const HASH: Text = Text {
     expected: "a SHA-256 in 64 hex digits, as `printf %s KEY | sha256sum` prints",
     check: |s| ok_if(s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit())),
     secret: true,
 };
 
 /// A path of the same origin, perhaps with a query and `{path}`.
-pub(in super::super) const fn target_kind() -> Text {
-    text("a path like \"/lite.html\" or \"/lite{path}\"", |s| {
-        let plain = s.replace("{path}", "/");
-        let fine = is_visible(&plain)
-            && !plain.contains(['#', '{', '}', '"', '<', '>', '\\', '^', '`', '|'])
-            && s.len() <= 1024;
-        // `//host` would lead elsewhere.
-        let local = s.starts_with('/') && !s.starts_with("//") || s.starts_with("{path}");
-        match fine && local {
-            true => Ok(()),
-            false => {
-                Err((fine && !s.contains(':') && !s.starts_with('/')).then(|| format!("Write \"/{s}\"?")))
-            }
-        }
-    })
-}
+pub(crate) const TARGET: Text = text("a path like \"/lite.html\" or \"/lite{path}\"", |s| {
+    let plain = s.replace("{path}", "/");
+    let fine = is_visible(&plain)
+        && !plain.contains(['#', '{', '}', '"', '<', '>', '\\', '^', '`', '|'])
+        && s.len() <= 1024;
+    // `//host` would lead to another host.
+    let local = s.starts_with('/') && !s.starts_with("//") || s.starts_with("{path}");
+    if fine && local {
+        return Ok(());
+    }
+    Err((fine && !s.contains(':') && !s.starts_with('/')).then(|| format!("Write \"/{s}\"?")))
+});
 
 /// A base URL.
-pub(in super::super) const BASE_URL: Text = text("a URL like \"https://check.shop.example\"", |s| {
+pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\"", |s| {
     let rest = s.strip_prefix("https://").or_else(|| s.strip_prefix("http://"));
     let fine = |rest: &str| {
         let host = rest.split('/').next().unwrap_or_default();
@@ -260,22 +255,22 @@ pub(in super::super) const BASE_URL: Text = text("a URL like \"https://check.sho
 });
 
 /// Levels of the log.
-pub(in super::super) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+pub(crate) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// A level, or a filter of `tracing`.
-pub(in super::super) const LEVEL: Text = text(
+pub(crate) const LEVEL: Text = text(
     "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or a filter like \"info,tidegate=debug\"",
     |s| {
-        // A lone word that is no level would be taken for the name of a module: silence instead of a mistake.
+        // `tracing` would take a single word that is no level for the name of a module, and log nothing.
         if s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !LEVELS.contains(&s) {
-            return Err(super::super::read::did_you_mean(&s.to_ascii_lowercase(), LEVELS.into_iter()));
+            return Err(did_you_mean(&s.to_ascii_lowercase(), LEVELS.into_iter()));
         }
         ok_if(tracing_subscriber::EnvFilter::builder().parse(s).is_ok())
     },
 );
 
 /// An address to listen on.
-pub(in super::super) struct Address;
+pub(crate) struct Address;
 
 impl Leaf<SocketAddr> for Address {
     fn parse(&self, value: &Value) -> Result<SocketAddr, Option<String>> {
@@ -299,7 +294,7 @@ impl Leaf<SocketAddr> for Address {
     }
 }
 
-/// ":8080", "8080", "localhost:8080", "*:8080".
+/// What somebody who wrote ":8080", "8080", "localhost:8080" or "*:8080" probably meant.
 fn guess_address(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let ip = match host {
@@ -314,14 +309,14 @@ fn guess_address(text: &str) -> Option<String> {
 }
 
 /// A network, or one address.
-pub(in super::super) struct Network;
+pub(crate) struct Network;
 
 impl Leaf<IpNet> for Network {
     fn parse(&self, value: &Value) -> Result<IpNet, Option<String>> {
         let Value::Text(text) = value else { return Err(None) };
         let net = text.parse::<IpNet>().or_else(|e| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| e));
         let net = net.map_err(|_| None::<String>)?;
-        // "10.1.2.3/8" is more often a slip than a way to say 10.0.0.0/8.
+        // "10.1.2.3/8" is more often a mistake than a way to write 10.0.0.0/8.
         if net.trunc() == net { Ok(net) } else { Err(Some(format!("Write \"{}\"?", net.trunc()))) }
     }
 
@@ -335,7 +330,7 @@ impl Leaf<IpNet> for Network {
 }
 
 /// A table of names and value globs: `{ "X-Api" = "*" }`.
-pub(in super::super) struct Pairs {
+pub(crate) struct Pairs {
     /// What the names are, e.g. "header".
     pub what: &'static str,
 }
@@ -354,17 +349,17 @@ impl Pairs {
 impl Kind<Vec<(String, String)>> for Pairs {
     fn read(&self, node: &Node, key: &str, out: &mut Reader) -> Option<Vec<(String, String)>> {
         let Value::Table(table) = &node.value else {
-            out.wrong(node, key, Kind::expected(self), None, false);
+            out.wrong(node, key, Kind::expected(self), None);
             return None;
         };
         let mut all = Vec::new();
         for entry in &table.entries {
-            let place = format!("{key}.{}", super::super::read::plain_key(&entry.name));
+            let place = format!("{key}.{}", plain_key(&entry.name));
             let Some(name) = self.name(&entry.name) else {
                 out.wrong_name(entry, key, format!("a {} name", self.what));
                 continue;
             };
-            let globs = super::List(VALUE_GLOB).read(&entry.node, &place, out).unwrap_or_default();
+            let globs = List(VALUE_GLOB).read(&entry.node, &place, out).unwrap_or_default();
             all.extend(globs.into_iter().map(|glob| (name.clone(), glob)));
         }
         Some(all)

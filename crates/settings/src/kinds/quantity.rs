@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Cost, Rate};
 
-use super::super::declare::Leaf;
-use super::super::tree::Value;
+use crate::declare::Leaf;
+use crate::tree::Value;
 
 /// A whole number within bounds.
 pub struct Count(pub RangeInclusive<u64>);
@@ -70,6 +70,25 @@ impl Leaf<f64> for Number {
     }
 }
 
+/// A rate within bounds of [`Number`], in cost units per second.
+impl Leaf<Rate> for Number {
+    fn parse(&self, value: &Value) -> Result<Rate, Option<String>> {
+        Rate::per_second(self.parse(value)?).ok_or(None)
+    }
+
+    fn expected(&self) -> String {
+        Leaf::<f64>::expected(self)
+    }
+
+    fn show(&self, value: &Rate) -> String {
+        self.show(&value.get())
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        Leaf::<f64>::schema(self)
+    }
+}
+
 /// A part of a whole: 0.2 or "20%".
 pub struct Portion;
 
@@ -99,17 +118,16 @@ impl Leaf<f64> for Portion {
     }
 }
 
-/// A cost the core accepts.
-pub(in super::super) struct ClassCost;
+/// A cost that the core accepts.
+pub(crate) struct ClassCost;
 
 impl Leaf<f64> for ClassCost {
     fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
-        let number = Number(f64::MIN..=f64::MAX).parse(value)?;
-        tidegate_core::units::Cost::class_cost(number).map(|_| number).ok_or(None)
+        let number: f64 = Number(f64::MIN..=f64::MAX).parse(value)?;
+        Cost::class_cost(number).map(|_| number).ok_or(None)
     }
 
     fn expected(&self) -> String {
-        use tidegate_core::units::Cost;
         format!("a number from {} to {}", Cost::MIN, Cost::MAX)
     }
 
@@ -118,13 +136,12 @@ impl Leaf<f64> for ClassCost {
     }
 
     fn schema(&self) -> serde_json::Value {
-        use tidegate_core::units::Cost;
         json!({ "type": "number", "minimum": Cost::MIN.units(), "maximum": Cost::MAX.units() })
     }
 }
 
-/// Cost units per second, or zero for none: the schedule counts in hundredths, so that less would be another rate.
-pub(in super::super) struct RateOrNone;
+/// Cost units per second, or zero for none. The schedule counts in hundredths, so it could not keep a lower rate.
+pub(crate) struct RateOrNone;
 
 impl RateOrNone {
     const LEAST: f64 = 0.01;
@@ -132,7 +149,7 @@ impl RateOrNone {
 
 impl Leaf<f64> for RateOrNone {
     fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
-        let rate = Number(0.0..=Rate::MAX.get()).parse(value)?;
+        let rate: f64 = Number(0.0..=Rate::MAX.get()).parse(value)?;
         if rate == 0.0 || rate >= Self::LEAST { Ok(rate) } else { Err(None) }
     }
 
@@ -151,25 +168,32 @@ impl Leaf<f64> for RateOrNone {
 }
 
 /// A duration within bounds, like "1h30m". Millisecond steps.
-pub(in super::super) struct Span {
+pub(crate) struct Span {
     pub min: Duration,
     pub max: Duration,
     /// Zero is allowed beside the bounds, where it stands for "no limit".
     pub zero: bool,
 }
 
+/// In milliseconds, for bounds of durations.
+pub(crate) const MS: u64 = 1;
+pub(crate) const S: u64 = 1_000;
+pub(crate) const MIN: u64 = 60 * S;
+pub(crate) const HOUR: u64 = 60 * MIN;
+pub(crate) const DAY: u64 = 24 * HOUR;
+
 /// A duration from `min` to `max`, both in milliseconds.
-pub(in super::super) const fn span(min_ms: u64, max_ms: u64) -> Span {
+pub(crate) const fn span(min_ms: u64, max_ms: u64) -> Span {
     Span { min: Duration::from_millis(min_ms), max: Duration::from_millis(max_ms), zero: false }
 }
 
 /// As [`span`], or zero.
-pub(in super::super) const fn span_or_zero(min_ms: u64, max_ms: u64) -> Span {
+pub(crate) const fn span_or_zero(min_ms: u64, max_ms: u64) -> Span {
     Span { zero: true, ..span(min_ms, max_ms) }
 }
 
 /// Units of durations, in the only order in which they may follow each other, with their milliseconds.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [("d", DAY), ("h", HOUR), ("m", MIN), ("s", S), ("ms", MS)];
 
 /// "1h30m" as a duration.
 pub fn parse_duration(text: &str) -> Option<Duration> {
@@ -191,7 +215,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// A duration as "1h30m".
-pub(in super::super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut out = String::new();
     for (name, ms) in UNITS {

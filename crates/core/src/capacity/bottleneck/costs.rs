@@ -1,20 +1,24 @@
-//! What a request of each class costs the origin, learned from response times.
+//! What a request costs the origin: by class ([`Costs`]), and in the mean over the present mix of classes
+//! ([`Mix`]).
 //!
-//! In an origin with K workers a request of cost w takes B·w, and everybody waits alike: B·w̄·(m(n) − 1). So
+//! In an origin with K workers a request of cost w takes B·w, and all wait alike: B·w̄·(m(n) − 1). So
 //!
 //! ```text
 //! w = mean of R/B − w̄·(m(n) − 1)
 //! ```
 //!
-//! from a prior of some samples at the configured cost, and within bounds. Only ratios can be learned, since a slower origin and
-//! costlier requests look alike: so learning must not move the mean cost over the traffic, at first the configured
-//! one. What was recorded in units before stays right then.
+//! starting from a prior of some samples at the configured cost, and within bounds. Only ratios can be
+//! learned, because a slower origin and costlier requests look alike. So learning must not move the mean cost
+//! over the traffic, which is the configured one at first; earlier measurements in these units then stay
+//! valid.
 //!
-//! Learned costs are used to tell "the origin is slower" from "the mix is harder"; what the room charges stays the configured cost.
+//! Learned costs serve to distinguish a slower origin from a harder mix. The room still charges configured
+//! costs.
 
+use super::meter::Work;
 use crate::units::{ClassId, MAX_CLASSES};
 
-/// Samples that the configured cost counts as.
+/// Samples that the configured cost counts for.
 const PRIOR: f64 = 12.0;
 /// Samples of a class remembered.
 const MEMORY: f64 = 1000.0;
@@ -23,31 +27,37 @@ const TRAFFIC: f64 = 2000.0;
 /// Bounds of a learned cost, relative to the configured one.
 const LEAST: f64 = 0.02;
 const MOST: f64 = 50.0;
-/// What the room lets in for nothing the origin works on all the same: at least the smallest cost there is. A ratio to nothing
-/// is no number, and what was learned could not follow a change of the configured cost.
+/// A configured cost of zero counts as the smallest cost there is: the origin works on such requests too, a
+/// ratio to zero is undefined, and a learned cost could not follow a change of the configured one.
 const FREE: f64 = 0.01;
 /// One response counts as at most so many times the expected one.
 const CUT: f64 = 12.0;
 
 #[derive(Clone, Copy, Debug)]
 struct ClassCost {
-    /// As configured, of the last sample.
+    /// As configured, in the last sample.
     configured: f64,
     learned: f64,
-    /// As learned when the scale was last seen to.
+    /// The learned cost at the last [`Costs::anchor`].
     anchored: f64,
     samples: f64,
-    /// Share of the traffic: samples of all classes fade alike.
+    /// Share of the traffic, in samples; those of all classes fade alike.
     traffic: f64,
-    /// Somebody came since the last anchor.
+    /// There were samples since the last anchor.
     came: bool,
 }
 
-/// All classes'.
+/// Learned costs of all classes.
 pub(super) struct Costs {
     classes: Vec<Option<ClassCost>>,
     seen: usize,
     traffic: f64,
+}
+
+/// Bounds of the ratio of learned to configured cost over the classes.
+pub(super) struct CostRange {
+    pub least: f64,
+    pub greatest: f64,
 }
 
 impl Costs {
@@ -55,7 +65,7 @@ impl Costs {
         Self { classes: vec![None; MAX_CLASSES], seen: 0, traffic: 0.0 }
     }
 
-    /// Work of a request of `class`, configured to cost `configured`.
+    /// Learned cost of a request of `class`, which is configured to cost `configured`.
     pub fn units(&mut self, class: ClassId, configured: f64) -> f64 {
         let configured = configured.max(FREE);
         let known = self.classes[class.index()].get_or_insert_with(|| {
@@ -70,7 +80,7 @@ impl Costs {
             }
         });
         if known.configured != configured {
-            // From a cost of nothing no ratio leads on: what was learned of it is nothing too.
+            // An infinite ratio cannot scale a learned cost: the class starts from the configured one.
             let factor = configured / known.configured;
             let scaled = |cost: f64| if factor.is_finite() { cost * factor } else { configured };
             (known.learned, known.anchored) = (scaled(known.learned), scaled(known.anchored));
@@ -79,7 +89,7 @@ impl Costs {
         known.learned
     }
 
-    /// The id is another class's from now on.
+    /// The id belongs to another class from now on.
     pub fn forget(&mut self, class: ClassId) {
         if let Some(gone) = self.classes[class.index()].take() {
             self.seen -= 1;
@@ -87,7 +97,7 @@ impl Costs {
         }
     }
 
-    /// A request of `class` took `alone` cost units, as far as one can tell; what it waited is taken off.
+    /// `count` requests of `class` took `alone` cost units each, without the estimated wait.
     pub fn learn(&mut self, class: ClassId, count: f64, alone: f64) {
         let several = self.seen > 1;
         let Some(known) = &mut self.classes[class.index()] else { return };
@@ -103,7 +113,8 @@ impl Costs {
         known.learned = known.learned.clamp(LEAST * known.configured, MOST * known.configured);
     }
 
-    /// Keeps the scale: what all classes have in common since the last time is the origin's, or the noise's, not theirs.
+    /// Restores the mean cost over the traffic: a factor common to all classes is a change of the origin, or
+    /// noise.
     pub fn anchor(&mut self) {
         let (mut before, mut now) = (0.0, 0.0);
         for class in self.classes.iter().flatten() {
@@ -114,7 +125,7 @@ impl Costs {
         let fade = if self.traffic > TRAFFIC { TRAFFIC / self.traffic } else { 1.0 };
         self.traffic *= fade;
         for class in self.classes.iter_mut().flatten() {
-            // One of which nobody came has not moved with the others.
+            // A class without samples has not moved with the others.
             if std::mem::take(&mut class.came) {
                 class.learned =
                     (class.learned * factor).clamp(LEAST * class.configured, MOST * class.configured);
@@ -124,15 +135,105 @@ impl Costs {
         }
     }
 
-    /// The least and the greatest ratio of learned to configured cost among the classes seen; 1 and 1 if there is none.
-    pub fn range(&self) -> (f64, f64) {
+    /// Least and greatest ratio of learned to configured cost; 1 and 1 if there are no classes.
+    pub fn range(&self) -> CostRange {
         let costing = self.classes.iter().flatten().filter(|class| class.configured > 0.0);
-        let ratios = costing.map(|class| class.learned / class.configured);
-        ratios
-            .fold(None, |range: Option<(f64, f64)>, r| {
-                Some(range.map_or((r, r), |(a, b)| (a.min(r), b.max(r))))
+        costing
+            .map(|class| class.learned / class.configured)
+            .fold(None, |range: Option<CostRange>, ratio| {
+                let CostRange { least, greatest } =
+                    range.unwrap_or(CostRange { least: ratio, greatest: ratio });
+                Some(CostRange { least: least.min(ratio), greatest: greatest.max(ratio) })
             })
-            .unwrap_or((1.0, 1.0))
+            .unwrap_or(CostRange { least: 1.0, greatest: 1.0 })
+    }
+}
+
+/// Standard deviations of drift that are no shift, and the sum at which a shift is believed: once in 20,000
+/// samples by chance.
+const DRIFT: f64 = 0.5;
+const SHIFT: f64 = 10.0;
+/// Samples of the mix remembered.
+const MIX_MEMORY: f64 = 3000.0;
+/// Before so many samples nothing is tested.
+const MIX_LEAST: f64 = 60.0;
+
+/// One side of the test for a shift: the sum, and the work since it was last zero.
+#[derive(Clone, Copy, Default, Debug)]
+struct Shift {
+    sum: f64,
+    since: Work,
+}
+
+impl Shift {
+    fn add(&mut self, deviation: f64, work: &Work) {
+        self.sum = (self.sum + deviation - DRIFT).max(0.0);
+        self.since.add(work);
+        if self.sum == 0.0 {
+            self.since = Work::default();
+        }
+    }
+}
+
+/// The mix that arrives at present: mean cost of a request as configured and as learned, since the mix last
+/// shifted.
+///
+/// The capacity is learned in learned units and published in configured ones, so it is multiplied by the
+/// ratio of configured to learned cost of the present mix. That mix must span many samples, because its noise
+/// enters the capacity; and it must be recent, because a shift changes the capacity at once. A two-sided
+/// CUSUM on the learned cost (Page 1954) detects the end of the old mix.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Mix {
+    all: Work,
+    squares: f64,
+    up: Shift,
+    down: Shift,
+}
+
+impl Mix {
+    /// `count` requests of `units` learned and `cost` configured each. Returns whether the mix has shifted.
+    pub fn add(&mut self, count: f64, units: f64, cost: f64) -> bool {
+        let work = Work { count, units: count * units, cost: count * cost, time_s: 0.0 };
+        let shifted = self.test(units, &work);
+        self.all.add(&work);
+        self.squares += count * units * units;
+        if self.all.count > MIX_MEMORY {
+            let keep = 0.8;
+            self.all.scale(keep);
+            self.squares *= keep;
+        }
+        shifted
+    }
+
+    fn test(&mut self, units: f64, work: &Work) -> bool {
+        if self.all.count < MIX_LEAST {
+            return false;
+        }
+        let mean = self.units_per_request();
+        let variance = self.squares / self.all.count - mean * mean;
+        if variance < 1e-6 * mean * mean {
+            return false;
+        }
+        let z = ((units - mean) / variance.sqrt()).clamp(-4.0, 4.0);
+        self.up.add(z, work);
+        self.down.add(-z, work);
+        let most = if self.up.sum > self.down.sum { self.up } else { self.down };
+        if most.sum <= SHIFT || most.since.count < 10.0 {
+            return false;
+        }
+        let spread = self.squares / self.all.count;
+        *self = Self { all: most.since, squares: spread * most.since.count, ..Self::default() };
+        true
+    }
+
+    /// Mean learned cost.
+    pub fn units_per_request(&self) -> f64 {
+        if self.all.count > 0.0 && self.all.units > 0.0 { self.all.units / self.all.count } else { 1.0 }
+    }
+
+    /// Configured cost per learned unit.
+    pub fn cost_per_unit(&self) -> f64 {
+        if self.all.units > 0.0 { self.all.cost / self.all.units } else { 1.0 }
     }
 }
 
@@ -143,21 +244,22 @@ mod tests {
     #[test]
     fn a_class_that_takes_over_an_id_starts_from_its_own_cost() {
         let mut costs = Costs::new();
-        let (dear, other) = (ClassId(0), ClassId(1));
+        let (costly, other) = (ClassId(0), ClassId(1));
         for _ in 0..500 {
             costs.units(other, 1.0);
             costs.learn(other, 1.0, 1.0);
-            costs.units(dear, 1.0);
-            costs.learn(dear, 1.0, 6.0);
+            costs.units(costly, 1.0);
+            costs.learn(costly, 1.0, 6.0);
         }
-        assert!(costs.units(dear, 1.0) > 4.0);
+        assert!(costs.units(costly, 1.0) > 4.0);
         let kept = costs.units(other, 1.0);
-        costs.forget(dear);
+        costs.forget(costly);
         costs.forget(ClassId(9));
-        assert_eq!((costs.units(dear, 2.0), costs.units(other, 1.0)), (2.0, kept));
-        costs.forget(dear);
+        assert_eq!((costs.units(costly, 2.0), costs.units(other, 1.0)), (2.0, kept));
+        costs.forget(costly);
         costs.forget(other);
         costs.anchor();
-        assert_eq!(costs.range(), (1.0, 1.0));
+        let CostRange { least, greatest } = costs.range();
+        assert_eq!((least, greatest), (1.0, 1.0));
     }
 }

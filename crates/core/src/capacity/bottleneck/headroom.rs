@@ -1,46 +1,55 @@
-//! How many to hold in flight while the knee is not known for certain: what is best in the mean over all knees that may be.
+//! The decision: how many requests to hold in flight while the knee is uncertain. The best in the mean over
+//! all knees that the samples allow.
 //!
-//! Too few in flight cost goodput at once, one percent for each percent; too many cost response time only, unless the origin
-//! suffers from contention: then both sides cost, and how much depends on a. So L is chosen as a newsvendor chooses his stock:
+//! Too few in flight cost goodput at once, one percent for each percent. Too many cost response time only,
+//! unless there is contention: then both sides cost goodput, depending on a. So L is chosen as in the
+//! newsvendor problem:
 //!
 //! ```text
-//! L = argmax Σ p(K, a) · ( r/m(r) − λ (m(r) − 1) ),   r = L/K      share of the throughput, less the price of waiting
+//! L = argmax Σ p(K, a) · ( r/m(r) − λ (m(r) − 1) ),   r = L/K    share of throughput, less the wait
 //! ```
 //!
-//! Without contention that is the knee's quantile of 1 − λ: far above the likeliest knee after a few noisy samples, near it after
-//! many even ones. p is the likelihood of the bins over dispersion, B at its likeliest, with a prior
-//! for none of the contentions. The number in flight is whole, and so the knee is not told finer than half a request.
+//! Without contention that is the 1 − λ quantile of the knee: far above the likeliest knee after a few noisy
+//! samples, near it after many even ones. p is the likelihood of the bins divided by the dispersion, with B
+//! at its likeliest and a prior for no contention. The number in flight is whole, so the knee is not resolved
+//! finer than half a request.
 //!
-//! Rejected: a constant plus a multiple of the dispersion (under contention too much when much is known, and too little response
-//! time saved elsewhere); the mean of the posterior for the knee itself (its tail towards many is long).
+//! Rejected: a constant plus a multiple of the dispersion (too much under contention once much is known, and
+//! too little response time saved elsewhere); the mean of the posterior for the knee itself (its upper tail
+//! is long).
 
-use super::curve::{CONTENTIONS, Point, loss, slowdown};
+use super::fit::{CONTENTIONS, Hinge, Point, least_knee, likelihood, slowdown};
 
-/// λ: goodput that one unloaded response time of waiting is worth.
+/// λ: the share of goodput that a wait of one unloaded response time is worth.
 const PRICE: f64 = 0.1;
-/// Nats by which each contention is less likely beforehand than none. Fewer than the fit demands: here nothing is decided.
+/// Nats by which each contention is less likely a priori than none. Less than the fit demands, because here
+/// all contentions are weighed and none is chosen.
 const PRIOR_NATS: f64 = 1.0;
-/// Knees about the likeliest: so many to either side, so far apart in logarithms; and levels, from least to most.
+/// Knees about the likeliest: how many on either side and how far apart in logarithms; and the levels tried.
 const KNEES: i32 = 20;
 const KNEE_STEP: f64 = 0.03;
 const LEVELS: std::ops::RangeInclusive<i32> = -15..=25;
 const LEVEL_STEP: f64 = 0.02;
-/// Half of a request: the least uncertainty of a knee, as a uniform law's standard deviation.
+/// Least uncertainty of a knee: the standard deviation of a uniform distribution over one request.
 const WHOLE: f64 = 0.29;
 
-/// What may be: a knee, a contention, and how likely.
+/// A knee, a contention, and their likelihood.
 #[derive(Clone, Copy, Default)]
-struct Possible {
+struct Candidate {
     knee: f64,
     contention: f64,
     weight: f64,
 }
 
-const POSSIBLE: usize = CONTENTIONS.len() * (2 * KNEES as usize + 1);
+const CANDIDATES: usize = CONTENTIONS.len() * (2 * KNEES as usize + 1);
 
-/// The best level over the likeliest knee; `least` is the least knee that can be told of.
-pub(super) fn headroom(points: &[Point], dispersion: f64, knee: f64, least: f64) -> f64 {
-    let mut all = [Possible::default(); POSSIBLE];
+/// The best level as a multiple of the fitted knee; 1 if the fit has no knee.
+pub(super) fn best_level(points: &[Point], dispersion: f64, hinge: &Hinge) -> f64 {
+    if hinge.gain <= 0.0 {
+        return 1.0;
+    }
+    let (knee, least) = (hinge.knee, least_knee(points, dispersion).unwrap_or(hinge.knee));
+    let mut all = [Candidate::default(); CANDIDATES];
     let mut used = 0;
     let mut smallest = f64::INFINITY;
     for contention in CONTENTIONS {
@@ -50,9 +59,9 @@ pub(super) fn headroom(points: &[Point], dispersion: f64, knee: f64, least: f64)
             if knee < least {
                 continue;
             }
-            let nats = loss(points, knee.ln(), contention).0 / dispersion + prior;
+            let nats = likelihood(points, knee.ln(), contention).loss / dispersion + prior;
             smallest = smallest.min(nats);
-            all[used] = Possible { knee, contention, weight: nats };
+            all[used] = Candidate { knee, contention, weight: nats };
             used += 1;
         }
     }
@@ -63,7 +72,7 @@ pub(super) fn headroom(points: &[Point], dispersion: f64, knee: f64, least: f64)
     for step in LEVELS {
         let over = (LEVEL_STEP * f64::from(step)).exp();
         let level = knee * over;
-        let worth_at = |knee: f64, it: &Possible| it.weight * worth(level / knee, it.contention);
+        let worth_at = |knee: f64, it: &Candidate| it.weight * worth(level / knee, it.contention);
         let worth: f64 = all
             .iter()
             .map(|it| worth_at(it.knee * (1.0 + whole), it) + worth_at(it.knee * (1.0 - whole).max(0.1), it))
@@ -75,7 +84,7 @@ pub(super) fn headroom(points: &[Point], dispersion: f64, knee: f64, least: f64)
     best.1
 }
 
-/// Of `r` knees in flight: the share of the throughput that is had, less the price of waiting.
+/// Value of `r` knees in flight: the share of throughput, less the price of waiting.
 fn worth(r: f64, contention: f64) -> f64 {
     let m = slowdown(r, contention);
     r / m - PRICE * (m - 1.0)
@@ -85,31 +94,35 @@ fn worth(r: f64, contention: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// `count` samples at each of these levels, as an origin with ten workers answers in the mean.
-    fn points(contention: f64, count: f64) -> Vec<Point> {
+    /// The level for `count` samples at each of four levels around the knee of an origin with ten workers.
+    fn level(contention: f64, count: f64, dispersion: f64) -> f64 {
         let at = |n: f64| Point { n, count, y: 0.1 * slowdown(n / 10.0, contention) };
-        [6.0, 8.0, 12.0, 14.0].map(at).to_vec()
+        let hinge = Hinge { base_s: 0.1, knee: 10.0, contention, gain: 9.0, at_edge: false };
+        best_level(&[6.0, 8.0, 12.0, 14.0].map(at), dispersion, &hinge)
     }
 
     #[test]
-    fn little_knowledge_takes_more_room_than_much() {
-        let few = headroom(&points(0.0, 20.0), 1.0, 10.0, 1.0);
-        let many = headroom(&points(0.0, 2000.0), 1.0, 10.0, 1.0);
+    fn few_samples_need_more_headroom_than_many() {
+        let (few, many) = (level(0.0, 20.0, 1.0), level(0.0, 2000.0, 1.0));
         assert!(few > many + 0.05, "{few} {many}");
         assert!((1.0..1.1).contains(&many), "{many}");
     }
 
     #[test]
-    fn noise_takes_more_room() {
-        let even = headroom(&points(0.0, 50.0), 0.1, 10.0, 1.0);
-        let noisy = headroom(&points(0.0, 50.0), 2.0, 10.0, 1.0);
+    fn noise_needs_more_headroom() {
+        let (even, noisy) = (level(0.0, 50.0, 0.1), level(0.0, 50.0, 2.0));
         assert!(noisy > even + 0.05, "{noisy} {even}");
     }
 
     #[test]
-    fn contention_takes_less() {
-        let none = headroom(&points(0.0, 100.0), 1.0, 10.0, 1.0);
-        let some = headroom(&points(1.0, 100.0), 1.0, 10.0, 1.0);
+    fn contention_allows_less_headroom() {
+        let (none, some) = (level(0.0, 100.0, 1.0), level(1.0, 100.0, 1.0));
         assert!(some < none, "{some} {none}");
+    }
+
+    #[test]
+    fn a_fit_without_a_knee_has_no_headroom() {
+        let flat = Hinge { base_s: 0.1, knee: 14.0, contention: 0.0, gain: 0.0, at_edge: false };
+        assert_eq!(best_level(&[], 1.0, &flat), 1.0);
     }
 }

@@ -1,46 +1,48 @@
-//! The capacity before the origin has ever been saturated: at least twice the best throughput seen, and more while people wait
-//! for an origin that has places free.
+//! The capacity before the origin was ever saturated: at least twice the best throughput seen, and growing
+//! while visitors wait for an origin that has free slots.
 //!
-//! It cannot be measured: without a backlog completions tell of the load. A guess that is too low makes visitors of an idle
-//! origin wait in the room; one that is too high costs little, since the in-flight limit holds whatever the room lets through.
+//! It cannot be measured, because without a backlog completions measure the load. An estimate that is too low
+//! makes visitors of an idle origin wait in the room. One that is too high costs little, because the
+//! in-flight limit holds whatever the room lets in.
 
 use crate::capacity::GateLoad;
 
-/// Cost units per second before anything is known, once somebody has waited for the origin;
-pub(super) const FIRST: f64 = 100.0;
-/// until then, so that the first tick's worth of a crowd is there for an origin that answers at once. It comes to some 75 visitors
-/// more in the gate's queue of one that does not.
+/// Cost units per second before anything is known, until somebody has queued for the origin: high enough that
+/// a crowd's first tick is there for an origin that answers at once. An origin that does not gets some 75
+/// more requests queued.
 pub(super) const OPENING: f64 = 250.0;
-/// The guess over the best throughput seen.
+/// And after that.
+pub(super) const FIRST: f64 = 100.0;
+/// The estimate as a multiple of the best throughput seen.
 const OVER_BEST: f64 = 2.0;
-/// Growth per tick in which somebody waits in the room for nothing: more than doubles in two ticks.
+/// Growth per tick while visitors wait for an origin with free slots: more than doubles in two ticks.
 const GROWTH: f64 = 1.5;
 const MOST: f64 = 1_000_000.0;
-/// Most it grows to, over the throughput seen or the first guess: those who wait may be on their way, and then nobody waits for
-/// nothing.
+/// Growth ends at this multiple of the throughput, or of [`FIRST`]: visitors who seem to wait may be on their
+/// way.
 const MOST_OVER_BEST: f64 = 10.0;
 
-/// The guess.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitialEstimate {
     rate: f64,
-    /// Nobody has waited for the origin yet.
+    /// Nobody has queued for the origin yet.
     is_opening: bool,
     /// Cost units that ended in the present tick.
     ended: f64,
-    /// Cost units that ended in the last second or so, and the seconds they stand for: a rate from the first tick on.
+    /// Cost units that ended in about the last second, and the seconds they stand for: a rate from the first
+    /// tick on.
     served: f64,
     over_s: f64,
 }
 
 impl InitialEstimate {
+    /// Starts from `start` cost units per second, or from [`OPENING`].
     pub fn new(start: Option<f64>) -> Self {
         let start = start.filter(|rate| *rate > 0.0);
         let rate = start.unwrap_or(OPENING);
         Self { rate, is_opening: start.is_none(), ended: 0.0, served: 0.0, over_s: 0.0 }
     }
 
-    /// Work that was served.
     pub fn served(&mut self, cost: f64) {
         self.ended += cost;
     }
@@ -68,12 +70,13 @@ impl InitialEstimate {
         if self.over_s > 0.0 { self.served / self.over_s } else { 0.0 }
     }
 
+    /// Cost units per second.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 }
 
-/// Somebody waits in the room while the origin has places free and nobody queues for them.
+/// Whether visitors wait in the room while the origin has free slots and nobody queues for them.
 pub(super) fn starves(load: &GateLoad, limit: u32) -> bool {
     load.room_waits && load.queued == 0 && load.in_flight < limit
 }

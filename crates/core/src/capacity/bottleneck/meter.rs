@@ -1,35 +1,35 @@
-//! Throughput at saturation, from Little's law request by request, over as long a time as nothing has changed.
+//! Throughput at saturation: over the whole time in which nothing has changed ([`Meter`]), and in one round
+//! ([`Round`]).
 //!
-//! A request that took R among n occupied 1/n of the origin for R: summed over requests R/n is the time that passed, free
-//! of the error that counting completions between two ticks has when they come in bursts. Requests that failed occupied the origin
-//! too: their time counts, their work does not.
+//! A request that took R among n occupied 1/n of the origin for R. Summed over requests, R/n is the time that
+//! passed (Little's law request by request), without the error that counting completions between two ticks
+//! has when they come in bursts. Failed requests occupied the origin too: their time counts, their work does
+//! not.
 //!
 //! ```text
 //! X = Σ units / Σ R/n
 //! ```
-//!
-//! The window is adaptive (ADWIN, Bifet and Gavaldà 2007): blocks of samples, and whenever the recent ones differ from
-//! the older by more than chance, the older are dropped. A step is forgotten at once and a drift is followed, yet in
-//! steady state thousands of samples are averaged.
 
 use std::collections::VecDeque;
 
-/// Blocks kept; then the oldest neighbours are put together.
+use crate::units::Timestamp;
+
+/// Most blocks kept; beyond, the smallest neighbours among the oldest are merged.
 const BLOCKS: usize = 48;
 /// Standard errors by which a recent part must differ from the older one.
 const DIFFERS: f64 = 4.5;
-/// Samples the recent part must have, at a dispersion of 1.
+/// Least samples of the recent part, at a dispersion of 1.
 const RECENT: f64 = 50.0;
 
 /// Sums over some samples.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Work {
     pub count: f64,
-    /// Of work, as learned.
+    /// Work in learned cost units.
     pub units: f64,
-    /// Of work, as configured.
+    /// Work in configured cost units.
     pub cost: f64,
-    /// Of R/n, seconds.
+    /// Sum of R/n, in seconds.
     pub time_s: f64,
 }
 
@@ -48,15 +48,20 @@ impl Work {
         self.time_s *= factor;
     }
 
+    /// Learned units per second.
     fn rate(&self) -> f64 {
         self.units / self.time_s
     }
 }
 
-/// The window.
+/// An adaptive window over samples (ADWIN, Bifet and Gavaldà 2007).
+///
+/// It holds blocks of samples. When the recent ones differ from the older by more than chance, the older are
+/// dropped: a step is forgotten at once and a drift is followed, yet in steady state thousands of samples are
+/// averaged.
 pub(super) struct Meter {
     blocks: VecDeque<Work>,
-    /// Of the blocks.
+    /// Sum of the blocks.
     closed: Work,
     open: Work,
 }
@@ -71,7 +76,7 @@ impl Meter {
         (self.closed, self.open) = (Work::default(), Work::default());
     }
 
-    /// Starts anew with this.
+    /// Replaces the window's content.
     pub fn restart(&mut self, with: Work) {
         self.clear();
         if with.count > 0.0 {
@@ -80,7 +85,7 @@ impl Meter {
         }
     }
 
-    /// Some work done; `at_least` samples make a block, `most` samples in all are remembered.
+    /// Adds work. A block closes at `at_least` samples; the window holds at most about `most`.
     pub fn add(&mut self, work: &Work, at_least: f64, most: f64, dispersion: f64) {
         self.open.add(work);
         if self.open.count < at_least {
@@ -90,7 +95,7 @@ impl Meter {
         self.sum_up();
         self.drop_outdated(dispersion);
         if self.blocks.len() > BLOCKS {
-            self.put_together();
+            self.merge_smallest();
         }
         while self.blocks.len() > 1 && self.closed.count - self.blocks[0].count > most {
             self.blocks.pop_front();
@@ -98,26 +103,25 @@ impl Meter {
         }
     }
 
-    /// Afresh, so that no rounding adds up.
+    /// Sums from scratch, so that rounding errors do not accumulate.
     fn sum_up(&mut self) {
         self.closed = Work::default();
         self.blocks.iter().for_each(|block| self.closed.add(block));
     }
 
-    /// All of it.
     pub fn total(&self) -> Work {
         let mut total = self.closed;
         total.add(&self.open);
         total
     }
 
-    /// Units per second; `None` before anything was seen.
+    /// Learned units per second; `None` before any work.
     pub fn rate(&self) -> Option<f64> {
         let rate = self.total().rate();
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
-    /// Lets what was seen count for no more than `most` samples.
+    /// Reduces the weight of the content to at most `most` samples.
     pub fn fade(&mut self, most: f64) {
         let count = self.total().count;
         if count > most {
@@ -145,8 +149,8 @@ impl Meter {
         }
     }
 
-    /// The neighbours that are smallest together, among the older half.
-    fn put_together(&mut self) {
+    /// Merges the two neighbours with the fewest samples among the older half.
+    fn merge_smallest(&mut self) {
         let size = |at: &usize| self.blocks[*at].count + self.blocks[at + 1].count;
         let smallest = (0..BLOCKS / 2).min_by(|a, b| size(a).total_cmp(&size(b)));
         if let Some(at) = smallest
@@ -154,5 +158,94 @@ impl Meter {
         {
             self.blocks[at].add(&next);
         }
+    }
+}
+
+/// One round: the requests that were sent since the limit in force began.
+///
+/// Short requests end first. Right after the limit was raised, those that have ended suggest a response time
+/// that is too short, by far where service varies and everybody is served at once (processor sharing). Two
+/// estimates:
+///
+/// ```text
+/// by request   R = (Σ R of the ended + v · Σ time of the open) / ended    v = min(1, squared variation)
+/// by count     X = all that ended / time passed
+/// ```
+///
+/// The first is the maximum-likelihood mean under censoring for exponential response times (v = 1), and the
+/// plain mean for constant ones (v = 0). The second does not depend on which requests end first, but on
+/// whether a burst falls into the round. Where an error is costly, both are used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub began: Timestamp,
+    pub limit: f64,
+    /// The first round at its level.
+    pub is_first: bool,
+    pub work: Work,
+    /// Learned units of all requests that ended, whenever they were sent.
+    pub ended_units: f64,
+    pub response_s: f64,
+    /// Sum of squared response times per unit.
+    pub squares: f64,
+    /// Requests in flight that were sent before the round.
+    pub old: f64,
+    /// What requests sent in the round have spent at the origin, ended or not.
+    exposure_s: f64,
+    until: Timestamp,
+    /// Time without a backlog, in which completions measure the load.
+    idle_s: f64,
+}
+
+impl Round {
+    pub fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
+        Self {
+            began,
+            limit: f64::from(limit),
+            is_first: true,
+            work: Work::default(),
+            ended_units: 0.0,
+            response_s: 0.0,
+            squares: 0.0,
+            old: f64::from(in_flight),
+            exposure_s: 0.0,
+            until: began,
+            idle_s: 0.0,
+        }
+    }
+
+    /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.
+    pub fn pass(&mut self, until: Timestamp) {
+        let passed = until.since(self.until).as_secs_f64();
+        self.until = self.until.max(until);
+        self.exposure_s += passed * (self.limit - self.old).max(0.0);
+    }
+
+    /// Excludes requests that were sent in the round and took `seconds` together.
+    pub fn leave_out(&mut self, seconds: f64) {
+        self.exposure_s -= seconds;
+    }
+
+    /// There was no backlog for so long.
+    pub fn idle(&mut self, seconds: f64) {
+        self.idle_s += seconds;
+    }
+
+    /// Squared coefficient of variation of the response times.
+    pub fn variation(&self) -> Option<f64> {
+        let n = self.work.count;
+        let mean = self.response_s / self.work.units;
+        let squared = (self.squares / n - mean * mean) / (mean * mean) * n / (n - 1.0);
+        (n >= 5.0 && squared.is_finite()).then(|| squared.max(0.0))
+    }
+
+    /// Learned units per second by count.
+    pub fn counted(&self) -> f64 {
+        self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
+    }
+
+    /// Seconds that open requests add to the response times of those that ended.
+    pub fn censored_s(&self) -> f64 {
+        let open = (self.exposure_s - self.response_s).clamp(0.0, self.response_s);
+        open * self.variation().unwrap_or(0.0).min(1.0)
     }
 }

@@ -1,15 +1,16 @@
-//! How many to have in flight next: the ramp that finds the knee, and the cruise that holds it.
+//! The plan of levels: the ramp that finds the knee, the cruise that holds it, and the probes on either side.
 //!
 //! ```text
-//! ramp     L = 4, ×2, ×2, ... a round at each, until the fit shows a knee below L
-//! cruise   L = K · headroom, refitted every round; now and then
-//!            up     to see whether the origin can do more by now
-//!            down   below the knee, to see what a response takes where nobody waits
+//! ramp     L = 4, ×2, ×2, ... for a round each, until the fit shows a knee below L
+//! cruise   L = K · headroom, fitted anew after every round; now and then a round
+//!            up     above the cruise: can the origin do more by now?
+//!            down   below the knee: how long does a response take without a wait?
 //! ```
 //!
-//! A round is a number of completions of requests that were sent in it, so that each level is judged by its own.
+//! A round is a number of completions of requests that were sent in it, so that each level is judged by its
+//! own.
 
-use super::Hinge;
+use super::Fitted;
 
 /// What the limit is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,92 +19,99 @@ pub(super) enum Purpose {
     Ramp,
     /// Holding the knee.
     Cruise,
-    /// Above it for a round.
+    /// Above the cruise for a round.
     Up,
-    /// Below it for a round.
+    /// Below the knee for a round.
     Down,
-    /// Where it stood when the origin became slower, until that is measured.
-    Stay,
+    /// Unchanged since the origin became slower, until the new speed is measured.
+    Hold,
 }
 
 impl Purpose {
-    /// What the room lets in over the capacity: enough to fill the limit while it grows. `round_s`: how long a round of a ramp takes at
-    /// the present level, in seconds; `None` while nothing is known of it.
+    /// What the room lets in over the capacity: enough to fill the limit while it grows. `round_s` is the
+    /// length of a ramp's round at the present level, in seconds; `None` while nothing is known of it.
     pub fn gain(self, round_s: Option<f64>) -> f64 {
         match self {
             Self::Ramp => ramp_gain(round_s),
             Self::Up => 1.3,
-            Self::Cruise | Self::Down | Self::Stay => 1.05,
+            Self::Cruise | Self::Down | Self::Hold => 1.05,
         }
     }
 }
 
-/// Seconds until somebody is there who is called now: a page asks again after about so long.
-const CALLED_S: f64 = 1.0;
-/// Most that a ramp lets in over what was seen: at 100 requests per second it gained hardly more than 8.
+/// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
+const TRANSIT_S: f64 = 1.0;
+/// Most that a ramp lets in, as a multiple of the throughput: at 100 requests per second more than 8 gained
+/// hardly anything.
 const MOST_GAIN: f64 = 12.0;
-/// Growth per round of a ramp: far from the knee, and once the throughput has been seen to lag behind.
+/// Growth per round of a ramp: far from the knee; once the throughput lags behind; and with known contention.
 const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
-/// And where too much is known to hurt.
 const GENTLE: f64 = 1.3;
-/// Most doublings at once, and the round trips that each of them must have been worth: an origin of milliseconds is looked at
-/// every tick only, and ten round trips at one level tell as much of it as rounds at several would have.
+/// Slowdown from which a ramp is careful.
+const LAGGING: f64 = 1.15;
+/// Most doublings at once, and the round trips that justify each. A fast origin is looked at every tick only,
+/// and ten round trips at one level say as much of it as rounds at several levels would have.
 const DOUBLINGS: u32 = 3;
 const TRIPS_PER_DOUBLING: f64 = 3.0;
-/// Completions per round at dispersion 0 and 1.
+/// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
-/// Seconds for which one stays at least where the origin became slower: neighbours and checkpoints are gone by then, and to look below
-/// costs goodput, while to stay costs response time only.
-pub(super) const STAY_SECONDS: f64 = 5.0;
-/// Share of a second that a round lasts at least, when cruising.
+/// Least time to hold where the origin became slower, in seconds. Neighbours and checkpoints are gone by
+/// then; a probe down costs goodput, while holding costs response time only.
+pub(super) const HOLD_SECONDS: f64 = 5.0;
+/// Least length of a round of the cruise, in seconds.
 const ROUND_SECONDS: f64 = 0.03;
-/// Rounds between two probes up; where service varies so little that a short one tells; and under contention, where they cost goodput.
+/// Rounds between two probes up; where service varies so little that a short probe is enough; and with
+/// contention, where they cost goodput.
 const UP_EVERY: u32 = 7;
 const UP_EVERY_QUIET: u32 = 4;
 const QUIET: f64 = 0.3;
 const UP_EVERY_CONTENDING: u32 = 20;
-/// How far beyond the cruise they go at a dispersion of 1 or more; two fifths of it where there is none; and under contention.
+/// How far beyond the cruise they go at a dispersion of 1 or more (two fifths of it at 0), and with
+/// contention.
 const UP: f64 = 0.4;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
 pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
-/// The round with which a cruise goes on at a new speed: two before a probe down, six before one up.
+/// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
-/// Whatever the fit says.
+/// Bound of the headroom, whatever the fit suggests.
 const MOST_HEADROOM: f64 = 1.4;
-/// Share of the knee that is probed down to at least, and the contrast wanted of it: 0.8 from a dispersion of 0.25 on, 0.88 where there
-/// is none.
+/// Least share of the knee for a probe down, and the contrast it needs: 0.8 from a dispersion of 0.25 on,
+/// 0.88 at 0.
 pub(super) const DOWN: f64 = 0.8;
 pub(super) const DOWN_CONTRAST: f64 = 0.45;
-/// The same after a fall, over the knee that there is if workers left: at a share x of the old knee they take 1/x times as long
-/// if all became slower, as long as there if some left. Of an origin that varies little 0.7 tells.
+/// The same after a fall, relative to the knee that remains if workers left. At a share x of the old knee,
+/// responses take 1/x times as long if all workers became slower, and as long as at the old knee if some
+/// left. For an origin that varies little 0.7 is enough.
 pub(super) const FALLEN: f64 = 0.9;
 pub(super) const FALLEN_CONTRAST: f64 = 1.27;
-/// And where hardly anything was seen below.
+/// And where there are hardly any samples below the knee.
 pub(super) const DOWN_AT_EDGE: f64 = 0.7;
 
-/// What a ramp lets in over what was seen. Those called now come when it has doubled some more times, and find an empty queue
-/// if they are as many as are needed now; with long rounds they would stand at the gate for long if they were more.
+/// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
+/// times. If they are as many as are needed now, they find an empty queue; with long rounds, more of them
+/// would queue for long.
 fn ramp_gain(round_s: Option<f64>) -> f64 {
-    let doublings = 1.0 + round_s.map_or(0.0, |round_s| CALLED_S / round_s);
+    let doublings = 1.0 + round_s.map_or(0.0, |round_s| TRANSIT_S / round_s);
     DOUBLE.powf(doublings).min(MOST_GAIN)
 }
 
-/// How far down a probe goes, as a share of the knee: to `least` where service varies, and where it does not only so far that what is
-/// to be seen stands out from the noise, by `contrast` standard deviations of a sample in logarithms.
+/// How far down a probe goes, as a share of the knee: to `least` where service varies. Where it varies
+/// little, only so far that the effect exceeds the noise of a sample by `contrast` standard deviations in
+/// logarithms.
 pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
     least.max((-contrast * dispersion.max(0.0).sqrt()).exp())
 }
 
-/// Completions in a round at a limit.
+/// Completions in a round at a limit, at a throughput of `per_second` requests.
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
     let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
     match purpose {
         Purpose::Ramp => limit.max(least.min(3.0 * limit)),
-        Purpose::Stay => least,
+        Purpose::Hold => least,
         Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
         Purpose::Up | Purpose::Down => {
             ((1.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
@@ -111,23 +119,37 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
     }
 }
 
-/// By how much a ramp's next round is larger: not at all while there is some evidence that the knee was passed. `trips`: how often
-/// as many requests ended in this one as were in flight.
-pub(super) fn ramp_growth(slowdown: f64, passed: bool, contends: bool, trips: f64) -> f64 {
-    if passed {
-        1.0
-    } else if contends {
-        GENTLE
-    } else if slowdown > 1.15 {
-        CAREFUL
-    } else {
-        // Rounds at L, 2L, ... together: as many completions as 2^n - 1 at L.
-        let at_once = (trips / TRIPS_PER_DOUBLING + 1.0).log2().floor();
-        DOUBLE.powf(at_once.clamp(1.0, f64::from(DOUBLINGS)))
+/// What a round of a ramp has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RampRound {
+    /// Response time over that without a wait.
+    pub slowdown: f64,
+    /// There is some evidence that the knee was passed.
+    pub may_have_passed: bool,
+    /// Contention is known from before.
+    pub contends: bool,
+    /// Completions per request in flight.
+    pub trips: f64,
+}
+
+impl RampRound {
+    /// The level of the next round as a multiple of this one.
+    pub fn growth(&self) -> f64 {
+        if self.may_have_passed {
+            1.0
+        } else if self.contends {
+            GENTLE
+        } else if self.slowdown > LAGGING {
+            CAREFUL
+        } else {
+            // Rounds at L, 2L, ... need together as many completions as 2^n - 1 rounds at L.
+            let at_once = (self.trips / TRIPS_PER_DOUBLING + 1.0).log2().floor();
+            DOUBLE.powf(at_once.clamp(1.0, f64::from(DOUBLINGS)))
+        }
     }
 }
 
-/// What the round after number `round` of a cruise is for.
+/// The purpose of the round after number `round` of a cruise.
 pub(super) fn after(round: u32, contends: bool, dispersion: f64) -> Purpose {
     let up_every = match (contends, dispersion < QUIET) {
         (true, _) => UP_EVERY_CONTENDING,
@@ -148,9 +170,9 @@ pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
     if contends { UP_CONTENDING } else { 1.0 + UP * (0.4 + 0.6 * dispersion.min(1.0)) }
 }
 
-/// The cruise over the knee: what the fit holds for best, and what probes up have shown to be missing where the knee is round; with
-/// contention they show nothing of the kind.
-pub(super) fn headroom(hinge: &Hinge, adjusted: f64) -> f64 {
-    let adjusted = if hinge.contends() { 0.0 } else { adjusted };
-    (hinge.headroom + adjusted).min(MOST_HEADROOM)
+/// The level of the cruise: the best one for the fit, corrected by what probes up have gained where the knee
+/// is round. With contention such a gain proves nothing.
+pub(super) fn cruise(fitted: &Fitted, correction: f64) -> f64 {
+    let correction = if fitted.hinge.contends() { 0.0 } else { correction };
+    fitted.hinge.knee * (fitted.headroom + correction).min(MOST_HEADROOM)
 }

@@ -1,28 +1,22 @@
-//! The parts, each alone.
-//!
-//! Long because: one file of one thing's tests, each of a few lines.
+//! The parts of the estimator, each alone.
 
-use super::change::{Change, Changes, Onset};
-use super::costs::Costs;
-use super::curve::{Curve, Hinge};
-use super::dispersion::{Dispersion, FLOOR};
-use super::initial_estimate::InitialEstimate;
+use super::change::{Change, Changes, Dispersion, Expected, FLOOR, Onset, Pauses};
+use super::costs::{Costs, Mix};
+use super::fit::{Curve, Hinge};
+use super::initial_estimate::{self, InitialEstimate};
 use super::long_lived::LongLived;
-use super::meter::{Meter, Work};
-use super::mix::Mix;
-use super::pause::Pauses;
-use super::plan::{self, Purpose};
-use super::round::Round;
-use super::{Bottleneck, BottleneckConfig};
+use super::meter::{Meter, Round, Work};
+use super::plan::{self, Purpose, RampRound};
+use super::{Bottleneck, BottleneckConfig, Fitted};
 use crate::capacity::{Estimator, GateLoad, Sample};
 use crate::units::{ClassId, Cost, Timestamp};
 use std::time::Duration;
 
 fn hinge(base_s: f64, knee: f64, contention: f64) -> Hinge {
-    Hinge { base_s, knee, contention, gain: 0.0, at_edge: false, headroom: 1.1 }
+    Hinge { base_s, knee, contention, gain: 0.0, at_edge: false }
 }
 
-/// A curve that has seen exactly this at each level, 50 samples each.
+/// A curve of 50 exact samples at each level.
 fn seen(truth: &Hinge, levels: impl IntoIterator<Item = f64>) -> Curve {
     let mut curve = Curve::new();
     for n in levels {
@@ -31,7 +25,7 @@ fn seen(truth: &Hinge, levels: impl IntoIterator<Item = f64>) -> Curve {
     curve
 }
 
-/// Numbers in 0..1 that look random.
+/// Pseudo-random numbers in 0..1.
 fn uniform(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -51,7 +45,7 @@ fn close(got: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn a_hinge_is_found_where_it_is() {
+fn the_fit_finds_knee_base_and_contention() {
     for (base_s, knee, contention) in [
         (0.1, 10.0, 0.0),
         (0.1, 10.0, 0.3),
@@ -79,7 +73,7 @@ fn a_flat_curve_has_no_knee() {
 }
 
 #[test]
-fn a_knee_below_all_samples_is_said_to_be_at_the_edge() {
+fn a_knee_below_all_samples_is_at_the_edge() {
     let found = seen(&hinge(0.1, 3.0, 0.0), [6.0, 8.0, 12.0, 20.0]).fit(1.0).expect("samples");
     assert!(found.at_edge, "{found:?}");
     // Base and knee are unknown, their quotient is not.
@@ -87,7 +81,7 @@ fn a_knee_below_all_samples_is_said_to_be_at_the_edge() {
 }
 
 #[test]
-fn nothing_seen_fits_nothing() {
+fn there_is_no_fit_without_samples() {
     assert_eq!(Curve::new().fit(1.0), None);
     let mut one = Curve::new();
     one.add(4.0, 1.0, 1.0, 0.1);
@@ -119,7 +113,7 @@ fn the_curve_forgets_on_the_side_where_new_samples_come() {
 }
 
 #[test]
-fn what_was_seen_at_another_speed_has_the_same_knee() {
+fn samples_scaled_to_another_speed_have_the_same_knee() {
     let mut curve = seen(&hinge(0.1, 10.0, 0.0), [5.0, 8.0, 10.0, 14.0, 20.0]);
     curve.scale_times(0.4);
     let found = curve.fit(1.0).expect("samples");
@@ -137,11 +131,11 @@ fn throughput_is_averaged_until_it_changes() {
         }
     };
     feed(&mut meter, 100.0, 2000);
-    assert!(meter.total().count > 1500.0, "nothing changed, {} are left", meter.total().count);
+    assert!(meter.total().count > 1500.0, "without a change {} are left", meter.total().count);
     close(meter.rate().expect("samples"), 100.0, 0.06);
     feed(&mut meter, 50.0, 150);
     close(meter.rate().expect("samples"), 50.0, 0.25);
-    assert!(meter.total().count < 400.0, "the old are dropped, {} are left", meter.total().count);
+    assert!(meter.total().count < 400.0, "after a change {} are left", meter.total().count);
     feed(&mut meter, 50.0, 20_000);
     assert!(meter.total().count < 2700.0);
     close(meter.rate().expect("samples"), 50.0, 0.06);
@@ -168,7 +162,7 @@ fn a_change_of_speed_is_noticed_and_noise_is_not() {
 }
 
 #[test]
-fn those_beyond_the_knee_who_do_not_wait_are_noticed() {
+fn requests_beyond_the_knee_that_do_not_wait_are_noticed() {
     let mut changes = Changes::default();
     let round = Onset { count: 50.0, in_flight: 1000.0, units: 50.0, response_s: 5.0 };
     changes.add_round(&round, 1.0, 2.0, 1.0);
@@ -240,29 +234,29 @@ fn a_shift_of_the_mix_is_noticed_within_some_dozens() {
 }
 
 #[test]
-fn a_pause_is_forgiven_but_not_slowness() {
+fn a_pause_is_excused_but_slowness_is_not() {
     let ms = Timestamp::from_millis;
-    let expected = (100.0, 0.1);
+    let expected = Expected { per_second: 100.0, response_s: 0.1 };
     let mut pauses = Pauses::default();
-    let mut paused_s = |sent: u64, ended: u64| pauses.forgives(ms(sent), ms(ended), 1.0, expected, 10.0);
-    let mut forgiven = |sent: u64, ended: u64| paused_s(sent, ended).is_some();
-    assert!((0..100).all(|i| !forgiven(10_000 + i * 10, 10_100 + i * 10)));
-    // Half a second of nothing: those in flight are forgiven, those sent afterwards are not.
-    assert!(forgiven(11_090, 11_600) && forgiven(11_095, 11_610));
-    assert!(!forgiven(11_605, 11_700));
+    let mut waited =
+        |sent: u64, ended: u64| pauses.paused_s(ms(sent), ms(ended), 1.0, &expected, 10.0).is_some();
+    assert!((0..100).all(|i| !waited(10_000 + i * 10, 10_100 + i * 10)));
+    // Half a second without a completion: requests in flight have waited for it, later ones have not.
+    assert!(waited(11_090, 11_600) && waited(11_095, 11_610));
+    assert!(!waited(11_605, 11_700));
     // The next gap comes too soon to be another pause.
-    assert!(!forgiven(11_610, 12_300));
+    assert!(!waited(11_610, 12_300));
     assert_eq!(pauses.count, 1);
     assert!(pauses.up_share() < 1.0);
 }
 
 #[test]
-fn a_pause_is_told_by_a_quarter_more_than_a_response() {
+fn a_pause_is_a_quarter_longer_than_a_response() {
     let ms = Timestamp::from_millis;
     for (gap_ms, is_pause) in [(120, false), (130, true)] {
         let mut pauses = Pauses::default();
-        let mut paused_s =
-            |sent: u64, ended: u64| pauses.forgives(ms(sent), ms(ended), 1.0, (200.0, 0.1), 10.0);
+        let expected = Expected { per_second: 200.0, response_s: 0.1 };
+        let mut paused_s = |sent: u64, ended: u64| pauses.paused_s(ms(sent), ms(ended), 1.0, &expected, 10.0);
         assert!((0..100).all(|i| paused_s(10_000 + i * 5, 10_100 + i * 5).is_none()));
         let waited = paused_s(10_590, 10_595 + gap_ms);
         assert_eq!(waited, is_pause.then_some(gap_ms as f64 / 1e3));
@@ -270,18 +264,19 @@ fn a_pause_is_told_by_a_quarter_more_than_a_response() {
 }
 
 #[test]
-fn requests_told_of_together_count_as_many_between_two_pauses() {
+fn samples_of_several_requests_count_as_many_between_two_pauses() {
     let ms = Timestamp::from_millis;
     let mut pauses = Pauses::default();
-    let mut paused_s = |count: f64, sent: u64, ended: u64| {
-        pauses.forgives(ms(sent), ms(ended), count, (100.0, 0.1), 10.0).is_some()
+    let expected = Expected { per_second: 100.0, response_s: 0.1 };
+    let mut waited = |count: f64, sent: u64, ended: u64| {
+        pauses.paused_s(ms(sent), ms(ended), count, &expected, 10.0).is_some()
     };
-    assert!(!paused_s(10.0, 10_000, 10_100) && !paused_s(10.0, 10_100, 10_200));
-    assert!(paused_s(1.0, 10_190, 10_800), "twenty since the beginning");
+    assert!(!waited(10.0, 10_000, 10_100) && !waited(10.0, 10_100, 10_200));
+    assert!(waited(1.0, 10_190, 10_800), "twenty since the beginning");
 }
 
 #[test]
-fn who_waited_for_a_pause_did_not_stay() {
+fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
     let ms = Timestamp::from_millis;
     let sample = |sent: u64, ended: u64| Sample {
         class: ClassId(0),
@@ -294,34 +289,35 @@ fn who_waited_for_a_pause_did_not_stay() {
         ok: true,
         backlog: true,
     };
-    let staying = |last: Sample| {
-        let mut law = Bottleneck::new(BottleneckConfig::default(), None);
+    let idle_s = |last: Sample| {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
         let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
-        law.tick(&load, ms(10_000));
-        (0..100).for_each(|i| law.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
-        law.observe(&last);
-        law.tick(&load, ms(15_000));
-        law.standing.level() * 5.0
+        estimator.tick(&load, ms(10_000));
+        (0..100).for_each(|i| estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
+        estimator.observe(&last);
+        estimator.tick(&load, ms(15_000));
+        estimator.long_lived.level() * 5.0
     };
-    // After the last of the others, at 12.575 s, nothing for two seconds: twenty responses.
-    assert_eq!(staying(sample(12_500, 14_575)), 0.0);
-    // It had stayed for two seconds before, and those are told apart.
-    let stayed_s = staying(sample(10_500, 14_575));
-    assert!((1.9..2.1).contains(&stayed_s), "{stayed_s}");
-    // What the gate knows to have lingered is counted whatever it is short beside.
+    // After the last of the others, at 12.575 s, no completion for two seconds: twenty response times.
+    assert_eq!(idle_s(sample(12_500, 14_575)), 0.0);
+    // This one was long-lived for two seconds before the pause, and these count.
+    let long_lived_s = idle_s(sample(10_500, 14_575));
+    assert!((1.9..2.1).contains(&long_lived_s), "{long_lived_s}");
+    // Time lingered counts however short it is.
     let lingered = Sample { lingered: Duration::from_millis(250), ..sample(12_500, 12_600) };
-    assert!((staying(lingered) - 0.25).abs() < 1e-9);
+    assert!((idle_s(lingered) - 0.25).abs() < 1e-9);
 }
 
 #[test]
-fn who_was_sent_while_places_were_free_tells_of_the_load() {
+fn samples_sent_while_slots_were_free_are_ignored() {
     let ms = Timestamp::from_millis;
     let judged = |in_flight: u32| {
-        let mut law = Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
+        let mut estimator =
+            Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
         let load = GateLoad { room_waits: true, queued: 9, in_flight };
-        law.tick(&load, ms(10_000));
+        estimator.tick(&load, ms(10_000));
         for i in 0..20 {
-            law.observe(&Sample {
+            estimator.observe(&Sample {
                 class: ClassId(0),
                 cost: Cost::ONE,
                 count: 1,
@@ -333,68 +329,68 @@ fn who_was_sent_while_places_were_free_tells_of_the_load() {
                 backlog: true,
             });
         }
-        law.curve.samples()
+        estimator.curve.samples()
     };
     assert_eq!([judged(20), judged(19), judged(18)], [20.0; 3]);
-    assert_eq!([judged(17), judged(3)], [0.0; 2], "a burst came after it");
+    assert_eq!([judged(17), judged(3)], [0.0; 2], "sent at the begin of a burst");
 }
 
 #[test]
-fn what_stays_in_flight_is_counted_apart() {
-    let mut standing = LongLived::default();
-    // One stream of 10 s ends every second: ten are there at a time.
+fn long_lived_requests_are_counted_apart() {
+    let mut long_lived = LongLived::default();
+    // One stream of 10 s ends every second: ten are in flight.
     for _ in 0..600 {
         for _ in 0..9 {
-            assert_eq!(standing.split(1.0, 0.1, 0.1), 0.1);
-            standing.tick(0.1);
+            assert_eq!(long_lived.split(1.0, 0.1, 0.1), 0.1);
+            long_lived.tick(0.1);
         }
-        assert_eq!(standing.split(1.0, 10.1, 0.1), 0.1);
-        standing.tick(0.1);
+        assert_eq!(long_lived.split(1.0, 10.1, 0.1), 0.1);
+        long_lived.tick(0.1);
     }
-    close(standing.level(), 10.0, 0.1);
+    close(long_lived.level(), 10.0, 0.1);
 }
 
 #[test]
-fn the_guess_grows_while_people_wait_for_nothing() {
-    let mut guess = InitialEstimate::new(None);
+fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
+    let mut estimate = InitialEstimate::new(None);
     let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
-    (0..100).for_each(|_| guess.tick(&idle, 4, 0.1));
-    assert_eq!(guess.rate(), super::initial_estimate::OPENING);
-    guess.tick(&GateLoad { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
-    assert_eq!(guess.rate(), super::initial_estimate::FIRST, "an origin that is waited for");
+    (0..100).for_each(|_| estimate.tick(&idle, 4, 0.1));
+    assert_eq!(estimate.rate(), initial_estimate::OPENING);
+    estimate.tick(&GateLoad { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
+    assert_eq!(estimate.rate(), initial_estimate::FIRST, "somebody queued");
     let starving = GateLoad { room_waits: true, ..idle };
-    (0..10).for_each(|_| guess.tick(&starving, 4, 0.1));
-    assert!(guess.rate() > 3.0 * super::initial_estimate::FIRST);
-    // Full: not the room's fault.
-    let before = guess.rate();
-    guess.tick(&GateLoad { in_flight: 4, ..starving }, 4, 0.1);
-    assert_eq!(guess.rate(), before);
-    // At least twice what was served, told from the first tick on.
+    (0..10).for_each(|_| estimate.tick(&starving, 4, 0.1));
+    assert!(estimate.rate() > 3.0 * initial_estimate::FIRST);
+    // The origin is full.
+    let before = estimate.rate();
+    estimate.tick(&GateLoad { in_flight: 4, ..starving }, 4, 0.1);
+    assert_eq!(estimate.rate(), before);
+    // At least twice what was served, from the first tick on.
     let mut quick = InitialEstimate::new(None);
     quick.served(100.0);
     quick.tick(&idle, 4, 0.1);
     close(quick.rate(), 2000.0, 1.0);
     (0..50).for_each(|_| {
-        guess.served(100.0);
-        guess.tick(&idle, 4, 0.1);
+        estimate.served(100.0);
+        estimate.tick(&idle, 4, 0.1);
     });
-    assert!(guess.rate() > 1900.0);
+    assert!(estimate.rate() > 1900.0);
 }
 
 #[test]
-fn a_ramp_doubles_as_often_as_its_round_was_worth() {
-    let growth = |trips| super::plan::ramp_growth(1.0, false, false, trips);
+fn a_ramp_doubles_once_for_every_few_round_trips() {
+    let flat = RampRound { slowdown: 1.0, may_have_passed: false, contends: false, trips: 100.0 };
     for (trips, expected) in [(1.0, 2.0), (8.9, 2.0), (9.0, 4.0), (20.9, 4.0), (21.0, 8.0), (1e6, 8.0)] {
-        assert_eq!(growth(trips), expected, "{trips} round trips");
+        assert_eq!(RampRound { trips, ..flat }.growth(), expected, "{trips} round trips");
     }
-    // What is known of the knee counts for more.
-    assert_eq!(super::plan::ramp_growth(1.0, true, false, 100.0), 1.0);
-    assert!(super::plan::ramp_growth(1.3, false, false, 100.0) < 2.0);
-    assert!(super::plan::ramp_growth(1.0, false, true, 100.0) < 2.0);
+    // Signs of the knee count for more.
+    assert_eq!(RampRound { may_have_passed: true, ..flat }.growth(), 1.0);
+    assert!(RampRound { slowdown: 1.3, ..flat }.growth() < 2.0);
+    assert!(RampRound { contends: true, ..flat }.growth() < 2.0);
 }
 
 #[test]
-fn a_round_counts_the_time_of_those_that_have_not_ended() {
+fn a_round_counts_the_time_of_open_requests() {
     let ms = Timestamp::from_millis;
     let round_of = |responses: [f64; 6]| {
         let mut round = Round::new(ms(1000), 10, 0);
@@ -407,7 +403,7 @@ fn a_round_counts_the_time_of_those_that_have_not_ended() {
         }
         round
     };
-    // Ten in flight for 300 ms are 3 s, of which 0.6 belong to those that ended.
+    // Ten in flight for 300 ms are 3 s, of which 0.6 s belong to those that ended.
     let constant = round_of([0.1; 6]);
     assert!(constant.censored_s() < 1e-9);
     close(constant.counted(), 20.0, 1e-9);
@@ -416,7 +412,7 @@ fn a_round_counts_the_time_of_those_that_have_not_ended() {
 }
 
 #[test]
-fn a_ramp_lets_in_what_will_be_needed_when_who_is_called_comes() {
+fn a_ramp_lets_in_what_is_needed_when_visitors_arrive() {
     let gain = |round_s| Purpose::Ramp.gain(round_s);
     assert_eq!(gain(None), 2.0, "nothing is known");
     assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
@@ -428,9 +424,10 @@ fn a_ramp_lets_in_what_will_be_needed_when_who_is_called_comes() {
 }
 
 #[test]
-fn a_quiet_origin_is_not_probed_deeper_than_tells() {
+fn a_quiet_origin_is_not_probed_deeper_than_needed() {
     let fallen = |ratio: f64, phi| plan::depth(plan::FALLEN / ratio, plan::FALLEN_CONTRAST, phi);
-    // Half the workers or half the speed: with noise below the knee that would be left, without it is seen at once.
+    // Half the workers or half the speed: with noise the probe goes below the remaining knee, without it less
+    // deep.
     close(fallen(2.0, 1.0), 0.45, 1e-9);
     assert!((0.65..0.75).contains(&fallen(2.0, FLOOR)), "{}", fallen(2.0, FLOOR));
     for (ratio, phi) in [(1.2, FLOOR), (4.0, FLOOR), (4.0, 20.0), (1.4, 0.3)] {
@@ -448,12 +445,13 @@ fn a_cruise_is_probed_on_both_sides() {
     let contending = (1..=300).filter(|round| plan::after(*round, true, 1.0) == Purpose::Up).count();
     assert!(contending < purposes.iter().filter(|p| **p == Purpose::Up).count() / 2);
     let quiet = (1..=300).filter(|round| plan::after(*round, false, 0.1) == Purpose::Up).count();
-    assert!(quiet > purposes.iter().filter(|p| **p == Purpose::Up).count(), "short probes come more often");
+    assert!(quiet > purposes.iter().filter(|p| **p == Purpose::Up).count(), "short probes are more frequent");
     let length = |phi| plan::round_length(Purpose::Up, 100.0, phi, 100.0);
     assert!(2.0 * length(0.1) < length(1.0) && plan::up(false, 0.1) < plan::up(false, 1.0));
     let next = plan::AT_NEW_SPEED + 1..plan::AT_NEW_SPEED + 8;
     let next: Vec<_> = next.map(|round| plan::after(round, false, 1.0)).collect();
     assert!(next.contains(&Purpose::Up) && next.contains(&Purpose::Down), "{next:?}");
-    let most = Hinge { headroom: 1.6, ..hinge(0.1, 10.0, 0.0) };
-    assert!(plan::headroom(&most, 0.2) <= 1.4 && plan::headroom(&hinge(0.1, 10.0, 1.0), 0.2) <= 1.2);
+    let cruise =
+        |headroom, contention| plan::cruise(&Fitted { hinge: hinge(0.1, 10.0, contention), headroom }, 0.2);
+    assert!(cruise(1.6, 0.0) <= 14.0 && cruise(1.1, 1.0) <= 12.0);
 }

@@ -1,13 +1,12 @@
-//! The paper's parameters, and those that say how it was read where it is silent.
+//! The paper's parameters, and those for points that the paper leaves open.
 
 use std::time::Duration;
 
 use crate::units::Rate;
 
-/// Parameters of [`super::PowerRatio`]; the paper's values (section IV) where it gives one.
-///
-/// Those below the line are not in the paper. Each has a value that makes the reading a literal one, so that what it is
-/// worth can be measured.
+/// Parameters of [`super::PowerRatio`]; the paper's values (section IV) where it gives one. Those below the
+/// line are not in the paper. Each has a value (`Literal`) that disables it, so that its effect can be
+/// measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PowerRatioConfig {
     /// τ: how long a load is probed. At least a tick.
@@ -20,30 +19,32 @@ pub struct PowerRatioConfig {
     pub backtrack: f64,
     /// δ: step of the fine phase, as a share of the load that ended the coarse phase; in 0..1.
     pub step: f64,
-    /// N_f: epochs of the fine phase after the one that saw the peak, each of which must see it too.
+    /// N_f: epochs of the fine phase after the first that saw the peak, each of which must see it too.
     pub guard_epochs: u32,
     /// N_s: consecutive epochs with the goodput close to the load before the service counts as stable.
     pub stable_epochs: u32,
     /// ε: the goodput g is close to the load c if |g - c| / g is less than this.
     pub closeness: f64,
-    /// The capacity has changed if the power ratio is off the fit by this factor times the largest error of the fit.
+    /// The capacity has changed if the power ratio is off the fit by this factor times the largest error of
+    /// the fit.
     pub alarm_factor: f64,
 
-    // ---- not the paper's -------------------------------------------------------------------------------------------
-    /// Loads to be probed before a peak is believed. Literal: 4, what a cubic needs.
+    // ---- not in the paper ----
+    /// Loads probed before a peak counts. Literal: 4, the minimum for a cubic.
     pub least_points: usize,
-    /// How far the power ratio at the greatest load must lie below the peak, as a share of the peak. Literal: 0.
+    /// How far the power ratio at the greatest load must lie below the peak, as a share of the peak. Literal:
+    /// 0.
     pub below_peak: f64,
-    /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors wait and it serves
-    /// less than the load. Literal: infinite.
+    /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors wait
+    /// and it serves less than the load. Literal: infinite.
     pub overload: f64,
-    /// Response time, as a multiple of the best seen, at which a service that should have become stable is relieved.
-    /// Literal: infinite.
+    /// Response time, as a multiple of the best seen, at which a service that should have become stable is
+    /// relieved. Literal: infinite.
     pub relieve: f64,
-    /// The load while the service is relieved, as a share; again for every epoch that did not help. In 0.001..=1.
+    /// The load during relief, as a share; applied again after every epoch that did not help. In 0.001..=1.
     pub drain: f64,
-    /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken off. Literal:
-    /// infinite.
+    /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken
+    /// off. Literal: infinite.
     pub break_off: f64,
     /// How far from the peak, as a share of its load, points count for the largest error. Literal: infinite.
     pub peak_window: f64,
@@ -76,8 +77,8 @@ impl Default for PowerRatioConfig {
 }
 
 impl PowerRatioConfig {
-    /// Brings every parameter to where the algorithm moves and ends, whatever was given: what is not a number becomes the
-    /// default, the rest the nearest that will do.
+    /// Clamps every parameter to a range in which the algorithm progresses and terminates. What is not a
+    /// number becomes the default.
     #[must_use]
     pub fn sane(self) -> Self {
         let usual = Self::default();

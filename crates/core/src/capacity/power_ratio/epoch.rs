@@ -1,4 +1,4 @@
-//! What one epoch saw: the sums behind g_i and r_i.
+//! One epoch: the sums from which g_i and r_i follow.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct Sums {
     present: u32,
 }
 
-/// An epoch, over.
+/// A finished epoch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Epoch {
     /// g: cost units served per second.
@@ -30,11 +30,11 @@ pub(super) struct Epoch {
     pub served: u64,
     /// Requests that the origin failed to serve.
     pub failed: u64,
-    /// Whether visitors waited most of the time, so that the goodput could have been the load.
+    /// Whether visitors waited most of the time, so that the goodput was not limited by arrivals.
     pub waited: bool,
     /// Requests at the service at its end.
     pub present: u32,
-    /// It was ended early, since the service was filling up.
+    /// It was ended early, because requests piled up at the service.
     pub broken_off: bool,
 }
 
@@ -62,11 +62,11 @@ impl Sums {
         self.response_ns = self.response_ns.saturating_add(sample.response.as_nanos().saturating_mul(count));
     }
 
-    /// A tick of the control side: the epoch, if it is over, and the next one has begun.
+    /// A control tick: returns the epoch if it is over, and begins the next.
     ///
-    /// An epoch in which the clock went back, or in which ticks were missing for longer than it lasts (a suspended host),
-    /// is thrown away: nobody knows what load it saw. One in which more than `crowd` requests are at the service is over at
-    /// once.
+    /// An epoch in which the clock went back, or ticks were missing for longer than an epoch (a suspended
+    /// host), is discarded, because its load is unknown. One with more than `crowd` requests at the service
+    /// is over at once.
     pub fn tick(&mut self, load: &GateLoad, length: Duration, crowd: f64, now: Timestamp) -> Option<Epoch> {
         self.ticks = self.ticks.saturating_add(1);
         self.waiting_ticks = self.waiting_ticks.saturating_add(u32::from(load.backlog()));
@@ -84,7 +84,7 @@ impl Sums {
         (lasted < 2 * length).then(|| over.close(lasted, broken_off))
     }
 
-    /// Throws away what was seen; the next epoch begins with the next tick.
+    /// Discards the sums; the next epoch begins with the next tick.
     pub fn restart(&mut self) {
         *self = Self::default();
     }
@@ -92,7 +92,7 @@ impl Sums {
     fn close(&self, lasted: Duration, broken_off: bool) -> Epoch {
         let goodput = self.work as f64 / 100.0 / lasted.as_secs_f64();
         let mean = (self.served > 0).then(|| self.response_ns as f64 / 1e9 / self.served as f64);
-        // Those who have ended had the luck to come first; those present will have waited as long as Little's law says.
+        // Requests that ended came first; those still present will take as long as Little's law says.
         let per_second = self.served as f64 / lasted.as_secs_f64();
         let little = f64::from(self.present) / per_second;
         Epoch {

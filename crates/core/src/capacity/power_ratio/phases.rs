@@ -1,4 +1,4 @@
-//! The phases (sections IV-B and IV-C): what the end of an epoch changes.
+//! The phases of the discovery (sections IV-B and IV-C): the transitions at the end of an epoch.
 
 use crate::capacity::GateLoad;
 use crate::units::Rate;
@@ -9,12 +9,12 @@ use super::{Cause, LEAST_LOAD, LOWER, MAX_RELIEF, PowerRatio, Seen, Stage, Then}
 
 impl PowerRatio {
     pub(super) fn end_of_epoch(&mut self, epoch: &Epoch) {
-        // What took no time was not measured, and beside it everything would be slow.
+        // A response time of zero is no measurement: compared with it every other would count as slow.
         if let Some(response) = epoch.response.filter(|response| *response > 0.0) {
             self.best = Some(self.best.map_or(response, |best| best.min(response)));
         }
         let seen = self.judge(epoch);
-        // Relief says nothing of the load.
+        // An epoch of relief does not measure the load.
         self.seen = Some(seen).filter(|_| !matches!(self.stage, Stage::Relieving { .. }));
         self.failing = if matches!(seen, Seen::Failing { .. }) { self.failing + 1 } else { 0 };
         match self.stage {
@@ -37,10 +37,10 @@ impl PowerRatio {
         } else if self.sees_the_peak() {
             self.backtrack();
         } else if seen == Seen::Overloaded && self.points.len() < self.config.least_points {
-            // Overloaded before the curve's rising side was seen: there is no peak to be found from here on up.
+            // Overloaded before the rising side of the curve was seen: the peak is at a lower load.
             let first = self.config.first_load.get();
             let lower = if self.began_with > first { first } else { self.began_with * LOWER };
-            self.begin(lower, Cause::TooHigh, true);
+            self.begin(lower, Cause::TooHigh, Stage::stabilising(Then::Coarse));
         } else {
             self.load = (self.load * self.config.growth).min(Rate::MAX.get());
         }
@@ -52,8 +52,8 @@ impl PowerRatio {
         self.stage = Stage::stabilising(Then::Fine);
     }
 
-    /// Linear steps, until the peak was seen and then N_f times more, without a gap: a peak that a further sample takes away
-    /// again was none.
+    /// Linear steps, until the peak was seen and then in N_f further epochs in a row: a peak that a further
+    /// sample removes was noise.
     fn fine(&mut self, epoch: &Epoch, seen: Seen, guard: Option<u32>) {
         if !self.advances(epoch, seen) {
             if self.fails_past_the_peak() {
@@ -63,8 +63,8 @@ impl PowerRatio {
         }
         let guard = self.sees_the_peak().then(|| guard.map_or(0, |epochs| epochs + 1));
         self.stage = Stage::Fine { guard };
-        // The guard is against a peak that noise has made. Goodput that stays behind the load is no noise, and further epochs
-        // would only measure how a service fares that is overloaded already, whatever the load.
+        // The guard excludes a peak made by noise. Goodput that stays behind the load is no noise, and
+        // further epochs would only measure a service that is overloaded already.
         let is_sure = |epochs| epochs >= self.config.guard_epochs || seen == Seen::Overloaded;
         if guard.is_some_and(is_sure) {
             self.conclude();
@@ -73,8 +73,8 @@ impl PowerRatio {
         }
     }
 
-    /// The capacity is the load at the fit's peak. The service must become stable at it before change is looked for: the first epochs
-    /// after the last probes are still theirs, and far below the curve.
+    /// The capacity is the load at the fit's peak. The service must become stable there before changes are
+    /// looked for: the first epochs still serve the requests of the last probes, far below the curve.
     fn conclude(&mut self) {
         if let Some(fit) = self.fit {
             self.load = fit.peak().0;
@@ -82,10 +82,9 @@ impl PowerRatio {
         }
     }
 
-    /// Takes the epoch's sample if the load may go on from here.
-    ///
-    /// The sample of an epoch that pauses the discovery is dropped: it tells of fewer requests than c_i, and at c_i the curve
-    /// would get a dent that looks like its far side.
+    /// Adds the epoch's sample, if the load may advance. The sample of an epoch that pauses the discovery is
+    /// dropped: it stands for fewer requests than c_i, and at c_i it would make a dent that looks like the
+    /// falling side of the curve.
     fn advances(&mut self, epoch: &Epoch, seen: Seen) -> bool {
         match epoch.power() {
             Some(power) if matches!(seen, Seen::Close | Seen::Overloaded) => {
@@ -96,19 +95,19 @@ impl PowerRatio {
         }
     }
 
-    /// The service bore the loads before this one and refuses so much of it that goodput cannot follow: one that sheds load
-    /// itself, and whose response time therefore never rises. Its capacity is behind us.
+    /// Whether the service sheds load itself: it served the loads before, and refuses so much of this one
+    /// that goodput cannot follow, while its response time never rises. Its capacity is below this load.
     fn fails_past_the_peak(&self) -> bool {
         self.failing >= self.config.stable_epochs.max(1)
             && self.points.len() >= self.config.least_points
             && self.fit.is_some()
     }
 
-    /// N_s epochs with the goodput close to the load. Samples are ignored, as the paper says.
+    /// Waits for N_s epochs with the goodput close to the load. Their samples are ignored, as in the paper.
     ///
-    /// The paper expects g > c while the service works off what it was given too much. A service that suffers from overload (its
-    /// workers contend) does not get that far: fed at β C̄ it stays overloaded for good, be its goodput close to c or not. It is
-    /// relieved of load until it answers in time again. If it then fails at the same load, the load is too high, and β applies
+    /// The paper expects g > c while the service works off its backlog. A service with contention does not
+    /// get that far: at β C̄ it stays overloaded for good, whether its goodput is close to c or not. So it is
+    /// relieved of load until its response time is short again. If it then fails at the same load, β applies
     /// once more.
     fn stabilise(&mut self, epoch: &Epoch, seen: Seen, then: Then, close: u32, relieved: bool) {
         let is_slow = self.is_slow(epoch) && epoch.waited;
@@ -135,10 +134,10 @@ impl PowerRatio {
         }
     }
 
-    /// An epoch with a share of the load is over. If it did not help, the next has a share of that share.
+    /// An epoch of relief is over. If it did not help, the load is reduced by the same factor again.
     ///
-    /// Requests that do not become fewer with next to nothing let in, while others are answered, are not what the service has too
-    /// much of: visitors hold them open (long polls), and relief would wait for them for ever.
+    /// Requests that do not become fewer while hardly anything is admitted and others are answered are long
+    /// polls: relief would wait for them for ever.
     fn relieve(&mut self, epoch: &Epoch) {
         let is_slow = self.is_slow(epoch);
         let Stage::Relieving { then, epochs, crowded, present, .. } = &mut self.stage else { return };
@@ -152,15 +151,15 @@ impl PowerRatio {
         }
     }
 
-    /// Ends the relief on the tick on which no more requests are at the service than it bears. Where they cannot be seen
-    /// from here (tokengen), the end of an epoch decides.
+    /// Ends the relief on the tick on which few enough requests are at the service. Where they are unknown
+    /// (tokengen), the end of an epoch decides.
     pub(super) fn end_of_relief(&mut self, load: &GateLoad) {
         let Stage::Relieving { then, enough, crowded, .. } = &mut self.stage else { return };
         if f64::from(load.in_flight) > *enough {
             *crowded = true;
         } else if *crowded {
             if *then == Then::Coarse {
-                // What was answered so far came from before the fall.
+                // Response times so far were those before the fall.
                 self.best = None;
             }
             self.stage = Stage::Stabilising { then: *then, close: 0, relieved: true };
@@ -168,12 +167,12 @@ impl PowerRatio {
         }
     }
 
-    /// Requests at the service that belong to a load by Little's law, at the response time that counts as slow.
+    /// Requests at the service at a load, by Little's law with the response time that counts as slow.
     fn bearable(&self, load: f64) -> f64 {
         load * self.best.unwrap_or(0.0) * self.config.relieve
     }
 
-    /// Whether the service should be relieved. One that has requests and answers none of them is as slow as can be.
+    /// Whether the service needs relief. One that has requests and answers none of them counts as slow.
     fn is_slow(&self, epoch: &Epoch) -> bool {
         match (epoch.response, self.best) {
             (Some(response), Some(best)) => response > self.config.relieve * best,
@@ -182,22 +181,22 @@ impl PowerRatio {
         }
     }
 
-    /// Holds the capacity found, and begins anew once the curve is no longer the one found.
+    /// Holds the capacity found, and begins a discovery when the curve has changed.
     fn watch(&mut self, epoch: &Epoch, seen: Seen, mut watch: Watch) {
-        // Failures without longer response times: the service is broken, not slower, and less load would not mend it.
+        // Failures without longer response times: the service is broken, not slower, and less load would not
+        // help.
         let change = match seen {
             Seen::Failing { .. } | Seen::Nothing | Seen::Ahead => None,
             _ => watch.epoch(epoch, self.load, seen == Seen::Close, &self.config),
         };
         self.stage = Stage::Watching(watch);
         match change {
-            Some(Change::Rise) => self.begin(self.load, Cause::Rise, false),
-            // What was let in at the old capacity must be worked off first.
+            Some(Change::Rise) => self.begin(self.load, Cause::Rise, Stage::Coarse),
+            // Requests admitted at the old capacity must be worked off first.
             Some(Change::Fall) => {
                 let first = self.config.first_load.get();
                 let enough = self.bearable(first);
-                self.begin(first, Cause::Fall, true);
-                self.stage = Stage::relieving(Then::Coarse, enough);
+                self.begin(first, Cause::Fall, Stage::relieving(Then::Coarse, enough));
             }
             None => {}
         }

@@ -4,31 +4,31 @@
 //! off the curve:  |γ - fit(load)| > 2 * E,   E = max |γ_i - fit(c_i)| over the discovery's points
 //! ```
 //!
-//! Departures from the letter:
-//! - *E from points near the peak* (±20 %), where the service is run and the fit is as good as its noise: points in deep overload are
-//!   off any cubic and swell E. (Since probes are broken off early, they are few, and this is worth one fall in sixty.) A load
-//!   outside that window is held against the E of all points.
-//! - *Two epochs in a row.* E is the largest of some dozen errors, which chance exceeds: to the letter, 12 of 60 false alarms in half
-//!   an hour of watching, instead of one.
-//! - *At the goodput, where few come.* "Any subsequent epoch" includes those with little load, whose power ratio is low
-//!   because g is. The curve is read at g then; and no rise is inferred, as nothing waits for it.
+//! Departures from the paper:
+//! - *E from points near the peak* (±20 %), where the service operates and the error of the fit is only
+//!   noise. Points in deep overload are off any cubic and increase E. (Probes are broken off early, so they
+//!   are few: this is worth one fall in sixty.) A load outside that window is compared with the E of all
+//!   points.
+//! - *Two epochs in a row.* E is the largest of some dozen errors, which chance exceeds. Taken literally, 12
+//!   of 60 runs have a false alarm within half an hour of watching, instead of one.
+//! - *At the goodput, if few come.* "Any subsequent epoch" includes those with little load, whose power ratio
+//!   is low because g is. The curve is then read at g, and no rise is inferred, because nobody waits for it.
 //!
-//! What it cannot do: a service that became slower or faster by less than the noise goes unnoticed, and one that was given
-//! more workers answers at the old load as before: its curve has changed where nobody looks. The paper says as much and asks
-//! for an external trigger.
+//! Limits: a service that became slower or faster by less than the noise is not noticed, nor one with added
+//! workers, which answers at the old load as before. The paper says so and asks for an external trigger.
 
 use super::PowerRatioConfig;
+use super::cubic::Cubic;
 use super::epoch::Epoch;
-use crate::capacity::cubic::Cubic;
 
-/// Which way the capacity has gone.
+/// The direction of a change of the capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     Rise,
     Fall,
 }
 
-/// The curve of a discovery that is over, and how far epochs have been off it.
+/// The curve of a finished discovery, and how far epochs have been off it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Watch {
     fit: Cubic,
@@ -53,7 +53,7 @@ impl Watch {
         Self { fit, peak, window, error_near, error_all, suspect: None, in_a_row: 0 }
     }
 
-    /// An epoch at `load`; `is_close` if that was what came.
+    /// An epoch at `load`; `is_close`: the goodput was close to it.
     pub fn epoch(
         &mut self,
         epoch: &Epoch,
@@ -67,13 +67,13 @@ impl Watch {
         suspect.filter(|_| epoch.broken_off || self.in_a_row >= config.alarms)
     }
 
-    /// How close the fit is near its peak: 1 if exact, 0 if off by the peak's height.
+    /// Quality of the fit near its peak: 1 if exact, 0 if its error is the peak's height.
     pub fn confidence(&self) -> f64 {
         let (_, height) = self.fit.peak();
         if height > 0.0 { (1.0 - self.error_near / height).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Epochs in a row that were off the curve.
+    /// Consecutive epochs off the curve.
     pub fn suspicious_epochs(&self) -> u32 {
         if self.suspect.is_some() { self.in_a_row } else { 0 }
     }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_core::bucket::BucketConfig;
 use tidegate_core::gate::*;
+use tidegate_core::queue::{DisciplineKind, QueueConfig};
+use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
 
 pub const CLASSES: usize = 4;

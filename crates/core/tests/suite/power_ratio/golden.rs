@@ -84,7 +84,7 @@ fn the_trigger_discovers_from_the_present_estimate() {
     let found = bench.load();
     bench.estimator.rediscover(Timestamp::from_micros(bench.now_us));
     assert_eq!(bench.tick(&super::bench::waits(0)), found);
-    assert_eq!(bench.reason(), "coarse: probing 73.5/s, as asked");
+    assert_eq!(bench.reason(), "coarse: probing 73.5/s, as requested");
     assert_eq!(bench.estimator.state().samples, 0);
     // While it discovers: from where that began.
     bench.follow(2, |_| 0.1);

@@ -157,7 +157,7 @@ fn a_field_that_comes_twice_holds_no_token() {
 
 #[test]
 fn public_keys_verify_and_are_never_taken_for_secrets() {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tiers/test_keys");
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tiers/test_keys");
     let private = |name: &str| std::fs::read(format!("{dir}/{name}.pem")).unwrap();
     let keys = [
         ("rs256", "RS256", Algorithm::RS256, EncodingKey::from_rsa_pem(&private("rs256")).unwrap()),

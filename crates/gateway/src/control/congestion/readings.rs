@@ -1,14 +1,14 @@
-//! What sources and other applications have said, by the detector that asks for it: written by their tasks and the API, read on the
-//! tick.
+//! The last value that a source or another application reported for each detector. The tasks that ask sources and the API
+//! write it, the tick reads it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate_core::detect::{Reading, plausible};
 use tidegate_core::units::Timestamp;
 
-/// One entry a detector: bounded by their number.
+/// One entry a detector: bounded by the number of detectors.
 #[derive(Debug, Default)]
 pub struct Readings(Mutex<Inside>);
 
@@ -26,46 +26,41 @@ struct Said {
 }
 
 impl Readings {
-    /// A detector's source says this now, and it holds for so long.
+    /// Notes a value for a detector, valid from `at` for `good_for`.
     pub fn say(&self, detector: &str, value: f64, at: Timestamp, good_for: Duration) {
-        let mut inside = self.lock();
+        let mut inside = self.0.lock();
         inside.number += 1;
         let number = inside.number;
         let said = inside.said.entry(detector.into()).or_default();
         said.reading = Some(Reading { value, at, good_for, number });
-        // What cannot be a figure is not believed either.
         said.trouble = plausible(value).is_none().then(|| format!("it said {value}"));
     }
 
-    /// The source cannot be heard: why. Whether that is news.
+    /// Notes why a detector's source cannot be read. Whether it could be read before.
     pub fn fail(&self, detector: &str, why: String) -> bool {
-        let mut inside = self.lock();
+        let mut inside = self.0.lock();
         let said = inside.said.entry(detector.into()).or_default();
         said.failures += 1;
         said.trouble.replace(why).is_none()
     }
 
-    /// What it said last.
+    /// The last reading.
     pub fn reading(&self, detector: &str) -> Option<Reading> {
-        self.lock().said.get(detector)?.reading
+        self.0.lock().said.get(detector)?.reading
     }
 
-    /// Why it cannot be heard now.
+    /// Why the source cannot be read now.
     pub fn trouble(&self, detector: &str) -> Option<String> {
-        self.lock().said.get(detector)?.trouble.clone()
+        self.0.lock().said.get(detector)?.trouble.clone()
     }
 
-    /// How often it could not be heard.
+    /// How often it could not be read.
     pub fn failures(&self, detector: &str) -> u64 {
-        self.lock().said.get(detector).map_or(0, |said| said.failures)
+        self.0.lock().said.get(detector).map_or(0, |said| said.failures)
     }
 
-    /// Forgets detectors that are gone.
+    /// Forgets all detectors but those to `keep`.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.lock().said.retain(|detector, _| keep(detector));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().said.retain(|detector, _| keep(detector));
     }
 }

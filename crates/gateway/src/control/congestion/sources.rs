@@ -1,7 +1,7 @@
 //! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick never waits.
 //!
-//! An answer has a deadline and a size, and is looked into on a thread for such work. What fails says so on the board; what was said
-//! before holds for its time to live.
+//! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`]; the last
+//! reading stays valid for its time to live.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::look::{Found, Looker};
+use super::readings::Readings;
 use crate::config::congestion_plan::Plan;
-use crate::control::driver::Control;
+use crate::shared::Shared;
 use tidegate_settings::{Detector, Watched};
 
 /// Largest answer: some ten times that of a node_exporter on a large machine.
@@ -32,9 +33,9 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Has exactly the sources asked that the configuration in force names. One whose detectors are the same goes on.
-    pub fn follow(&mut self, control: &Arc<Control>) {
-        let plan = control.shared.config.load().plan.clone();
+    /// Asks exactly the sources that the configuration in force names. The task of a source with the same detectors goes on.
+    pub fn follow(&mut self, shared: &Arc<Shared>, readings: &Arc<Readings>) {
+        let plan = shared.config.load().plan.clone();
         if self.plan.as_ref().is_some_and(|old| Arc::ptr_eq(old, &plan)) {
             return;
         }
@@ -51,84 +52,94 @@ impl Sources {
         });
         for (source, detectors) in wanted {
             self.running.entry(source.clone()).or_insert_with(|| {
-                let task = tokio::spawn(ask_for_ever(control.clone(), source, detectors.clone()));
-                (detectors, task)
+                let task = Task { shared: shared.clone(), readings: readings.clone(), source, detectors };
+                (task.detectors.clone(), tokio::spawn(task.run()))
             });
         }
         self.plan = Some(plan);
     }
 }
 
-async fn ask_for_ever(control: Arc<Control>, source: String, detectors: Vec<Detector>) {
-    let every = detectors.iter().map(|detector| detector.every).min().unwrap_or(Duration::from_secs(1));
-    let timeout = detectors.iter().map(|detector| detector.timeout).max().unwrap_or(every);
-    let mut looker = Looker::new(&detectors);
-    let mut interval = tokio::time::interval(every);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        let answer = match source.as_str() {
-            "" => Ok(None),
-            url => match tokio::time::timeout(timeout, fetch(url)).await {
-                Ok(answer) => answer.map(Some).map_err(|e| e.to_string()),
-                Err(_) => Err(format!("no answer within {timeout:?}")),
-            },
-        };
-        let now = control.shared.clock.now();
-        let found: Found = match answer {
-            Ok(answer) => {
-                // Some megabytes take their time.
-                let look = tokio::task::spawn_blocking(move || {
-                    let found = match &answer {
-                        Some(answer) => looker.read(answer, now),
-                        None => looker.local(now),
-                    };
-                    (looker, found)
-                });
-                match look.await {
-                    Ok((back, found)) => {
-                        looker = back;
-                        found
-                    }
-                    Err(e) => {
-                        looker = Looker::new(&detectors);
-                        failed(&detectors, &format!("the answer could not be looked into: {e}"))
+/// Asks one source for ever.
+struct Task {
+    shared: Arc<Shared>,
+    readings: Arc<Readings>,
+    source: String,
+    detectors: Vec<Detector>,
+}
+
+impl Task {
+    async fn run(self) {
+        let detectors = &self.detectors;
+        let every = detectors.iter().map(|detector| detector.every).min().unwrap_or(Duration::from_secs(1));
+        let timeout = detectors.iter().map(|detector| detector.timeout).max().unwrap_or(every);
+        let mut looker = Looker::new(detectors);
+        let mut interval = tokio::time::interval(every);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            let answer = match self.source.as_str() {
+                "" => Ok(None),
+                url => match tokio::time::timeout(timeout, fetch(url)).await {
+                    Ok(answer) => answer.map(Some).map_err(|e| e.to_string()),
+                    Err(_) => Err(format!("no answer within {timeout:?}")),
+                },
+            };
+            let now = self.shared.clock.now();
+            let found: Found = match answer {
+                Ok(answer) => {
+                    // Parsing some megabytes takes its time.
+                    let look = tokio::task::spawn_blocking(move || {
+                        let found = match &answer {
+                            Some(answer) => looker.read(answer, now),
+                            None => looker.local(now),
+                        };
+                        (looker, found)
+                    });
+                    match look.await {
+                        Ok((back, found)) => {
+                            looker = back;
+                            found
+                        }
+                        Err(e) => {
+                            looker = Looker::new(detectors);
+                            failed(detectors, &format!("the answer could not be looked into: {e}"))
+                        }
                     }
                 }
+                Err(why) => failed(detectors, &why),
+            };
+            // A configuration that came meanwhile may mean something else by the name.
+            let plan = self.shared.config.load().plan.clone();
+            let is_asked =
+                |name: &str| plan.detectors.iter().any(|one| one.name == name && detectors.contains(one));
+            for (detector, value) in found.into_iter().filter(|(name, _)| is_asked(name)) {
+                self.note(&detector, value);
             }
-            Err(why) => failed(&detectors, &why),
-        };
-        // A configuration that came meanwhile may mean something else by the name.
-        let plan = control.shared.config.load().plan.clone();
-        let is_asked =
-            |name: &str| plan.detectors.iter().any(|one| one.name == name && detectors.contains(one));
-        for (detector, value) in found.into_iter().filter(|(name, _)| is_asked(name)) {
-            note(&control, &source, &detector, value);
+        }
+    }
+
+    fn note(&self, detector: &str, value: Option<Result<f64, String>>) {
+        let source = self.source.as_str();
+        match value {
+            Some(Ok(value)) => {
+                if self.readings.trouble(detector).is_some() {
+                    tracing::info!(detector, source, "the source is back");
+                }
+                // The detector limits by its own `time_to_live` how long the reading is valid.
+                self.readings.say(detector, value, self.shared.clock.now(), Duration::MAX);
+            }
+            Some(Err(why)) if self.readings.fail(detector, why.clone()) => {
+                tracing::warn!(detector, source, "the source cannot be read: {why}");
+            }
+            // It goes on failing, or the figure needs a second answer.
+            Some(Err(_)) | None => {}
         }
     }
 }
 
 fn failed(detectors: &[Detector], why: &str) -> Found {
     detectors.iter().map(|detector| (detector.name.clone(), Some(Err(why.to_owned())))).collect()
-}
-
-/// Puts on the board what was found.
-fn note(control: &Control, source: &str, detector: &str, value: Option<Result<f64, String>>) {
-    let board = &control.board;
-    match value {
-        Some(Ok(value)) => {
-            if board.trouble(detector).is_some() {
-                tracing::info!(detector, source, "the source is back");
-            }
-            // For how long it holds is the detector's to say.
-            board.say(detector, value, control.shared.clock.now(), Duration::MAX);
-        }
-        Some(Err(why)) if board.fail(detector, why.clone()) => {
-            tracing::warn!(detector, source, "the source cannot be read: {why}");
-        }
-        // No news: it goes on failing, or it takes a second look.
-        Some(Err(_)) | None => {}
-    }
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -11,7 +11,7 @@ use tidegate_settings::Settings;
 struct Bench {
     live: Config,
     congestion: Congestion,
-    board: Readings,
+    readings: Readings,
     enforcement: PublishedPolicies,
     wake: watch::Sender<Drain>,
     shard: Shard,
@@ -24,7 +24,7 @@ fn live(text: &str) -> Config {
     let settings = Settings::parse(&text, "test").unwrap_or_else(|mistakes| {
         panic!("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     });
-    let key = crate::proxy::stages::room::new_key().expect("randomness");
+    let key = format!("1:{}", "00".repeat(32));
     Config::new(settings, &[key]).expect("a configuration")
 }
 
@@ -34,7 +34,7 @@ impl Bench {
         Self {
             congestion: Congestion::new(live.plan.clone()),
             live,
-            board: Readings::default(),
+            readings: Readings::default(),
             enforcement: PublishedPolicies::default(),
             wake: watch::Sender::new(Drain::No),
             shard: Shard::new(4),
@@ -50,7 +50,7 @@ impl Bench {
             snapshot: &snapshot,
             connections: self.connections,
             sessions: None,
-            board: &self.board,
+            readings: &self.readings,
         };
         let publish = Publish { enforcement: &self.enforcement, wake: &self.wake };
         self.congestion.tick(&self.live.plan, &measured, &publish, self.now);
@@ -157,7 +157,7 @@ fn a_signal_holds_for_its_time() {
     );
     bench.run(1);
     assert!(bench.in_force().is_empty());
-    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.readings.say("alarm", 1.0, bench.now, Duration::MAX);
     bench.tick();
     assert_eq!(bench.in_force(), ["r"]);
     bench.run(2);
@@ -165,9 +165,9 @@ fn a_signal_holds_for_its_time() {
     bench.run(1);
     assert!(bench.in_force().is_empty(), "it is unknown, and so ignored");
     // Taken back: at once, though it was to hold longer.
-    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.readings.say("alarm", 1.0, bench.now, Duration::MAX);
     bench.tick();
-    bench.board.say("alarm", 0.0, bench.now, Duration::ZERO);
+    bench.readings.say("alarm", 0.0, bench.now, Duration::ZERO);
     bench.tick();
     assert!(bench.in_force().is_empty());
 }
@@ -188,12 +188,12 @@ fn what_unknown_means_is_the_rules_to_say() {
     let mut bench = Bench::new(&text);
     bench.tick();
     assert_eq!(bench.in_force(), ["apply"]);
-    bench.board.say("alarm", 1.0, bench.now, Duration::MAX);
+    bench.readings.say("alarm", 1.0, bench.now, Duration::MAX);
     bench.tick();
     assert_eq!(bench.in_force(), ["ignore", "hold", "apply"]);
     bench.run(3);
     assert_eq!(bench.in_force(), ["hold", "apply"]);
-    bench.board.say("alarm", 0.0, bench.now, Duration::MAX);
+    bench.readings.say("alarm", 0.0, bench.now, Duration::MAX);
     bench.tick();
     assert!(bench.in_force().is_empty());
 }
@@ -204,7 +204,7 @@ fn what_was_said_of_something_else_is_forgotten_with_a_reload() {
         format!("[[detector]]\nname = \"db\"\nkind = \"host\"\nfigure = \"{figure}\"\nred = {red}\n")
     };
     let mut bench = Bench::new(&detector("memory", "1e12"));
-    bench.board.say("db", 1e10, bench.now, Duration::MAX);
+    bench.readings.say("db", 1e10, bench.now, Duration::MAX);
     bench.tick();
     let level = |bench: &Bench| bench.congestion.watches[0].resource.verdict().level;
     assert_eq!(level(&bench), Level::Green);
@@ -214,7 +214,7 @@ fn what_was_said_of_something_else_is_forgotten_with_a_reload() {
     bench.reload(&detector("cpu", "0.9"));
     bench.tick();
     assert_eq!(level(&bench), Level::Unknown, "no share of processors was read yet");
-    bench.board.say("db", 0.5, bench.now, Duration::MAX);
+    bench.readings.say("db", 0.5, bench.now, Duration::MAX);
     bench.tick();
     assert_eq!(level(&bench), Level::Green);
 }
@@ -378,8 +378,15 @@ fn what_a_rule_names_is_found_by_its_name_after_a_reload() {
     new.succeed(&bench.live, bench.now);
     bench.live = new;
     let publish = Publish { enforcement: &bench.enforcement, wake: &bench.wake };
-    bench.congestion.go_over(&bench.live.plan, &bench.board, &publish, bench.now);
+    bench.congestion.go_over(&bench.live.plan, &bench.readings, &publish, bench.now);
     assert_eq!(seen(&bench), known(&["crew", "gold"]));
     bench.tick();
     assert_eq!(seen(&bench), known(&["crew", "gold"]));
+}
+
+#[test]
+fn time_is_of_the_calendar() {
+    // 2026-11-22T07:08:09Z, a Sunday.
+    assert_eq!(times(Timestamp::from_secs(1_795_331_289)), [7.0, 8.0, 7.0, 22.0, 11.0]);
+    assert_eq!(times(Timestamp::from_micros(u64::MAX)), [0.0, 0.0, 4.0, 1.0, 1.0]);
 }

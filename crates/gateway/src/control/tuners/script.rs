@@ -5,9 +5,10 @@
 //! language of our own would have to grow what Rhai has.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rhai::{AST, Array, Dynamic, Engine, EvalAltResult, FLOAT, INT, Map, NativeCallContext, Position, Scope};
 use serde_json::Value;
 use tidegate_core::tune::{ALL, Change, Seen, Tuner, TunerError};
@@ -73,7 +74,7 @@ impl Script {
 
     /// Where the last run set this tunable: line and column.
     pub fn place_of(&self, name: &str) -> Option<(usize, usize)> {
-        let run = lock(&self.run);
+        let run = self.run.lock();
         let at = run.changes.iter().position(|(known, _)| known == name)?;
         place(*run.places.get(at)?)
     }
@@ -81,13 +82,13 @@ impl Script {
 
 impl Tuner for Script {
     fn tune(&mut self, view: &Seen) -> Result<Vec<Change>, TunerError> {
-        *lock(&self.run) = Run { since: view.now(), view: Some(view.clone()), ..Run::default() };
+        *self.run.lock() = Run { since: view.now(), view: Some(view.clone()), ..Run::default() };
         let mut scope = Scope::new();
         scope.push(STATE, self.state.clone());
         let ended = contained(|| {
             self.engine.run_ast_with_scope(&mut scope, &self.ast).map_err(|e| error(&words(&e), e.position()))
         });
-        let mut run = lock(&self.run);
+        let mut run = self.run.lock();
         run.view = None;
         ended?;
         let Some(state) = scope.remove::<Map>(STATE) else {
@@ -153,7 +154,7 @@ fn engine(run: &Arc<Mutex<Run>>) -> Engine {
     engine.on_debug(|text, _, at| tracing::debug!(target: "tuner", "{at:?} {}", short(text)));
     let watched = run.clone();
     engine.on_progress(move |_| {
-        let run = lock(&watched);
+        let run = watched.lock();
         let now = run.view.as_ref().map_or(run.since, |view| view.now());
         (now.since(run.since) > MAX_TIME).then_some(Dynamic::UNIT)
     });
@@ -253,7 +254,7 @@ fn tunables(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
             let text = json.ok_or_else(|| {
                 format!("set(\"{}\", …): no tunable takes {}", short(name), short(&value.to_string()))
             })?;
-            let mut run = lock(&of);
+            let mut run = of.lock();
             let at = context.call_position();
             if let Some(known) = run.changes.iter().position(|(known, _)| known == name) {
                 run.changes[known].1 = text;
@@ -271,7 +272,7 @@ fn tunables(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
 }
 
 fn look(run: &Mutex<Run>) -> Result<Seen, Box<EvalAltResult>> {
-    lock(run).view.clone().ok_or_else(|| "there is nothing to see outside of a run".into())
+    run.lock().view.clone().ok_or_else(|| "there is nothing to see outside of a run".into())
 }
 
 fn length(span: &str) -> Result<Duration, Box<EvalAltResult>> {
@@ -310,9 +311,4 @@ fn json(value: &Dynamic) -> Option<Value> {
     } else {
         value.read_lock::<Array>()?.iter().map(json).collect::<Option<Vec<_>>>().map(Value::Array)
     }
-}
-
-/// A poisoned lock guards what the next run makes anew.
-fn lock(run: &Mutex<Run>) -> MutexGuard<'_, Run> {
-    run.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tidegate_core::tune::{ALL, View};
 use tidegate_core::units::{Rate, Timestamp};
 
+use crate::base::clock::Clock;
 use crate::config::Config;
-use crate::control::driver::Control;
 use crate::control::observe;
+use crate::history::History;
 use crate::history::metrics::{self, Scope};
 use crate::shared::figures::Figures;
 use tidegate_settings::did_you_mean;
@@ -18,22 +19,18 @@ pub(crate) const SHED: &str = "shed";
 
 /// One run's view.
 pub struct LiveView {
-    control: Arc<Control>,
-    figures: Figures,
-    live: Arc<Config>,
+    pub(super) clock: Arc<Clock>,
+    pub(super) config: Arc<Config>,
+    pub(super) figures: Arc<Figures>,
+    pub(super) history: Arc<History>,
 }
 
 impl LiveView {
-    /// As it is now.
-    pub fn new(control: &Arc<Control>) -> Self {
-        Self { figures: control.figures(), live: control.shared.config.load_full(), control: control.clone() }
-    }
-
     /// The class's id; `None`: all of them.
     fn class(&self, name: &str) -> Result<Option<usize>, String> {
-        let configured = self.live.in_order().filter(|(_, facts)| !facts.is_gone);
+        let configured = self.config.in_order().filter(|(_, facts)| !facts.is_gone);
         let names = || configured.map(|(_, facts)| &*facts.name);
-        match self.live.named(name) {
+        match self.config.named(name) {
             Some(id) => Ok(Some(id.index())),
             None if name == ALL => Ok(None),
             None => Err(unknown("class", name, names())),
@@ -66,7 +63,7 @@ fn find(metric: &str) -> Result<(Scope, usize), String> {
 
 impl View for LiveView {
     fn now(&self) -> Timestamp {
-        self.control.shared.clock.now()
+        self.clock.now()
     }
 
     fn figure(&self, metric: &str, class: &str) -> Result<Option<f64>, String> {
@@ -87,11 +84,11 @@ impl View for LiveView {
     }
 
     fn peak(&self, metric: &str, class: &str, span: Duration) -> Result<Option<f64>, String> {
-        self.over(metric, class, |metric| self.control.history().peak(metric, class, span))
+        self.over(metric, class, |metric| self.history.peak(metric, class, span))
     }
 
     fn mean(&self, metric: &str, class: &str, span: Duration) -> Result<Option<f64>, String> {
-        self.over(metric, class, |metric| self.control.history().mean(metric, class, span))
+        self.over(metric, class, |metric| self.history.mean(metric, class, span))
     }
 
     fn capacity(&self) -> Option<Rate> {
@@ -103,6 +100,6 @@ impl View for LiveView {
     }
 
     fn get(&self, name: &str) -> Option<String> {
-        self.live.settings.value_of(name)
+        self.config.settings.value_of(name)
     }
 }

@@ -13,7 +13,10 @@ mod response;
 pub use check::{Reject, Target, check};
 pub use forwarded::{beside_addresses, client_ip, node};
 pub use request::{ForwardContext, prepare_request, request_id};
-pub use response::{BadResponse, prepare_response, prepare_trailers};
+pub use response::{
+    BadContentLength, BadResponse, ResponseFraming, content_length, prepare_response, prepare_trailers,
+    settle_framing,
+};
 
 #[cfg(test)]
 mod tests;

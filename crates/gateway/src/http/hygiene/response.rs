@@ -1,9 +1,9 @@
 //! The origin's response, made fit for the visitor.
 //!
-//! Where both lengths are given, `Transfer-Encoding` goes before `Content-Length` (RFC 9112 6.3). hyper's client
-//! decodes such a body by its chunks, whole, but leaves both fields in the head; hyper's server, given a
-//! Content-Length and a body of unknown size, cuts the body at that length. So the Content-Length must go here:
-//! the body then leaves chunked, or delimited by the close for HTTP/1.0.
+//! `Transfer-Encoding` overrides `Content-Length` (RFC 9112 6.3). hyper's client decodes such a body by its chunks,
+//! but leaves both fields in the head. hyper's server, given a Content-Length and a body of unknown size, cuts the
+//! body at that length. So the Content-Length is removed here; the body is then sent chunked, or ended by the close
+//! for HTTP/1.0.
 
 use http::header::{self, HeaderMap};
 use http::response::Parts;
@@ -11,15 +11,15 @@ use http::{Method, StatusCode, Version};
 
 use super::hops;
 use super::request::via;
-use crate::http::wire::is_forbidden_trailer;
+use crate::http::wire::{decimal, is_forbidden_trailer};
 
 /// Why a response cannot be passed on: it becomes 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResponse {
-    /// Not 200 to 599; 1xx does not end an exchange, and 101 was not asked for.
-    #[error("the origin answered with a status that is none")]
+    /// Not 200 to 599. 1xx does not end an exchange, and 101 was not asked for.
+    #[error("the origin answered with an invalid status")]
     Status,
-    /// `Content-Length` is not one number, or several lines disagree (RFC 9112 6.3).
+    /// `Content-Length` is not one line with one number.
     #[error("the origin answered with a malformed Content-Length")]
     ContentLength,
     /// A transfer coding besides `chunked`, which the gate does not decode and must not pass on as content.
@@ -43,17 +43,15 @@ pub fn prepare_response(
         return Err(BadResponse::Status);
     }
     let headers = &mut parts.headers;
-    check_framing(headers)?;
+    settle_framing(status, headers)?;
     let upgrade = if switching { headers.remove(header::UPGRADE) } else { None };
     hops::strip(headers);
     if let Some(upgrade) = upgrade {
         headers.insert(header::UPGRADE, upgrade);
         headers.insert(header::CONNECTION, http::HeaderValue::from_static("upgrade"));
     }
-    // RFC 9110 8.6: none of them has one. A 304 or an answer to HEAD may say what GET would have had.
-    let never_has_content = switching || status == StatusCode::NO_CONTENT;
-    let reset = status == StatusCode::RESET_CONTENT && *method != Method::HEAD;
-    if never_has_content || reset {
+    // A 205 has no content (RFC 9110 15.3.6). An answer to HEAD may say what GET would have had.
+    if status == StatusCode::RESET_CONTENT && *method != Method::HEAD {
         headers.remove(header::CONTENT_LENGTH);
     }
     via(headers, parts.version, via_name);
@@ -62,34 +60,69 @@ pub fn prepare_response(
     Ok(())
 }
 
-fn check_framing(headers: &mut HeaderMap) -> Result<(), BadResponse> {
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let (first, more) = (codings.next(), codings.next());
-        let chunked = first.is_some_and(|c| c.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
-        if !chunked || more.is_some() {
-            return Err(BadResponse::TransferCoding);
-        }
-        headers.remove(header::CONTENT_LENGTH);
-        return Ok(());
-    }
-    let mut lengths =
-        headers.get_all(header::CONTENT_LENGTH).iter().flat_map(|v| v.as_bytes().split(|&b| b == b','));
-    let Some(first) = lengths.next() else { return Ok(()) };
-    let first = number(first).ok_or(BadResponse::ContentLength)?;
-    // A list of equal numbers may be read as one (RFC 9110 8.6); it leaves here as one.
-    if !lengths.all(|n| number(n) == Some(first)) {
-        return Err(BadResponse::ContentLength);
-    }
-    headers.insert(header::CONTENT_LENGTH, first.into());
-    Ok(())
+/// How the end of a response body is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFraming {
+    /// By its chunks.
+    Chunked {
+        /// The head had a `Content-Length` besides: an origin that sends both may be under attack (RFC 9112 6.3).
+        overrode_length: bool,
+    },
+    /// By `Content-Length`; for HEAD and 304 it is what a GET would have had.
+    Length(u64),
+    /// By the end of the connection, or there is no body.
+    Unstated,
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
-    let digits = digits.trim_ascii();
-    let ok = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    ok.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+/// The one rule on how a response is framed. Afterwards the head has no `Transfer-Encoding`, and at most one
+/// `Content-Length`.
+///
+/// # Errors
+/// [`BadResponse::TransferCoding`], [`BadResponse::ContentLength`].
+pub fn settle_framing(status: StatusCode, headers: &mut HeaderMap) -> Result<ResponseFraming, BadResponse> {
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        headers.remove(header::TRANSFER_ENCODING);
+        headers.remove(header::CONTENT_LENGTH);
+        return Ok(ResponseFraming::Unstated);
+    }
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(first) = codings.next() {
+        // No coding but one "chunked" was offered, hyper decodes no other, and passing on what is still encoded
+        // without saying so would corrupt it (RFC 9112 6.1).
+        let chunked = first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !chunked || codings.next().is_some() {
+            return Err(BadResponse::TransferCoding);
+        }
+        headers.remove(header::TRANSFER_ENCODING);
+        let overrode_length = headers.remove(header::CONTENT_LENGTH).is_some();
+        return Ok(ResponseFraming::Chunked { overrode_length });
+    }
+    if status == StatusCode::NO_CONTENT {
+        headers.remove(header::CONTENT_LENGTH);
+        return Ok(ResponseFraming::Unstated);
+    }
+    let length = content_length(headers).map_err(|_| BadResponse::ContentLength)?;
+    Ok(length.map_or(ResponseFraming::Unstated, ResponseFraming::Length))
 }
+
+/// The `Content-Length` of a request or a response, if there is any: one line with one decimal number below 2^63.
+///
+/// RFC 9112 6.3 allows to take `5, 5` and repeated equal lines for one number. The gate does not: the next parser may
+/// read them differently.
+///
+/// # Errors
+/// It is anything else.
+pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, BadContentLength> {
+    let mut lines = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lines.next() else { return Ok(None) };
+    let number = decimal(first.as_bytes().trim_ascii()).filter(|_| lines.next().is_none());
+    number.map(Some).ok_or(BadContentLength)
+}
+
+/// `Content-Length` is not one decimal number below 2^63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed Content-Length")]
+pub struct BadContentLength;
 
 /// Removes from a trailer section what must not be in one (RFC 9110 6.5.1).
 pub fn prepare_trailers(trailers: &mut HeaderMap) {

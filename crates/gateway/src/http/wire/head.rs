@@ -224,7 +224,7 @@ fn broken(part: &[u8], otherwise: Refusal) -> Refusal {
 
 /// One decimal number below 2^63: digits only, no sign, no list (RFC 9110 8.6). Half of `u64`, so that no sum of
 /// lengths in the gate or an origin's signed integer can wrap.
-fn decimal(digits: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

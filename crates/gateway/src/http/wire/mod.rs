@@ -42,7 +42,7 @@ pub use handle::{Tracked, WireHandle};
 pub use head::{Facts, Framing, HeadLimits, HeadScan, fuzz_head};
 
 pub(crate) use framing::is_forbidden_trailer;
-pub(crate) use head::is_token;
+pub(crate) use head::{decimal, is_token};
 pub(crate) use target::is_authority;
 
 use handle::Shared;

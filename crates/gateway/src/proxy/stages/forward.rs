@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
@@ -22,6 +21,7 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::response_body::{Completion, ResponseBody};
 use crate::shared::Worker;
+use crate::shared::coalesce::rules::is_event_stream;
 use crate::shared::gate_keeper::InFlightSlot;
 use crate::upstream::body;
 use crate::upstream::body::RequestBody;
@@ -237,7 +237,7 @@ impl RequestContext {
                 });
                 relay
             }),
-            line: keep_upgrade.then(|| self.conn.control.line()),
+            tunnel: keep_upgrade.then(|| self.conn.control.line()),
             upgrade,
         };
         self.prepare(&mut parts, keep_upgrade);
@@ -389,10 +389,6 @@ fn was_never_sent(error: &DispatchError) -> bool {
         error,
         DispatchError::NoReplica | DispatchError::ConnectFailed(_) | DispatchError::ConnectTimeout
     )
-}
-
-pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// `gate;dur=0.0, origin;dur=12.3`: milliseconds in the queue and until the origin's first byte.

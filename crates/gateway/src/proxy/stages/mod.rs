@@ -1,7 +1,6 @@
 //! The stages of a request, in their order: session, decision, policies in force, room, gate and origin.
 
 pub mod session;
-pub mod set_cookie;
 
 pub mod admission;
 pub mod coalesce;

@@ -1,6 +1,5 @@
 //! What a visitor shows of the room, and what it is handed out: cookies, query parameters and seals. Nothing is decided here.
 
-use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position, Prese
 use tidegate_core::measure::Event;
 use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
-use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
+use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::config::page;
@@ -283,15 +282,4 @@ fn with_class_id(config: &Config, ticket: Ticket) -> Ticket {
 /// A ticket to be sealed, with its class's mark in place of its id.
 fn with_mark(mark: ClassTag, ticket: &Ticket) -> Ticket {
     Ticket { class: ClassId(mark.0), ..*ticket }
-}
-
-/// A new key for the ring.
-///
-/// # Errors
-/// The operating system has no randomness to give.
-pub fn new_key() -> io::Result<String> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(io::Error::other)?;
-    let id = getrandom::u32().map_err(io::Error::other)? % 255 + 1;
-    Ok(KeyRing::entry(id as u8, &secret))
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
 use tidegate_core::admission::SessionClaim;
-use tidegate_core::session::{Ender, SessionKey, SessionRequest, SessionStatus};
+use tidegate_core::session::{Ender, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
 use crate::proxy::cookies::Cookies;
 use crate::proxy::stages::room::{RoomStage, Visitor};
-use crate::shared::sessions::{RequestSession, SessionGuard, SessionLink, of_nonce};
+use crate::shared::sessions::{RequestSession, SessionGuard, of_nonce};
 use tidegate_settings::SessionBy;
 
 /// The field by which the origin ends a session.
@@ -124,15 +124,6 @@ impl RequestContext {
             // Nobody will ever show the key that it was admitted by: the session is dropped and its slot is free.
             None if is_untold => session.stay = None,
             _ => session.keep(),
-        }
-    }
-}
-
-impl SessionLink {
-    /// The session that a request has begun ends with the connection, if that is what tells it.
-    fn ends_with(&self, by: SessionBy, key: SessionKey) {
-        if by == SessionBy::Connection {
-            self.session.replace(Some(key));
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, request};
-use tidegate_core::gate::Lane;
+use tidegate_core::queue::Lane;
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::http::target;

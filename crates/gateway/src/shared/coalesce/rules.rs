@@ -27,14 +27,13 @@ use std::time::Duration;
 
 use http::header::{
     ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
-    CONTENT_LENGTH, CONTENT_RANGE, COOKIE, DNT, FORWARDED, HOST, HeaderName, IF_MATCH, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, REFERER, SET_COOKIE, TE, UPGRADE_INSECURE_REQUESTS,
-    USER_AGENT, VARY, VIA,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE, DNT, FORWARDED, HOST, HeaderName, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, REFERER, SET_COOKIE, TE,
+    UPGRADE_INSECURE_REQUESTS, USER_AGENT, VARY, VIA,
 };
 use http::{HeaderMap, Method, request};
 
-use crate::http::hygiene::beside_addresses;
-use crate::proxy::stages::forward::is_event_stream;
+use crate::http::hygiene::{beside_addresses, content_length};
 
 /// Longest time for which an error is given to others.
 pub(crate) const ERRORS: Duration = Duration::from_secs(1);
@@ -176,9 +175,14 @@ pub(crate) fn kept(status: u16, period: Duration) -> Duration {
     if status >= 400 { period.min(ERRORS) } else { period }
 }
 
+/// Whether the answer is a stream of server-sent events, which has no end.
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
+}
+
 /// What the answer says of its length.
 pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    content_length(headers).ok()?
 }
 
 /// Whether `Cache-Control` has a directive of this name, with or without an argument. A field that cannot be read counts as

@@ -1,6 +1,7 @@
 //! Places: given back once, whenever the answer's end comes; and those who wait for a bucket alone.
 
-use tidegate_core::gate::{BucketConfig, ClassConfig};
+use tidegate_core::bucket::BucketConfig;
+use tidegate_core::gate::ClassConfig;
 use tidegate_core::units::Rate;
 
 use super::*;

@@ -15,7 +15,7 @@ use tidegate_core::session::SessionKey;
 use tidegate_core::units::Timestamp;
 
 use crate::config::tiers::cookies;
-use crate::proxy::stages::set_cookie::value_kept;
+use crate::shared::sessions::set_cookie::{unquoted, value_kept};
 use tidegate_settings::{Session, SessionBy};
 
 /// Longest cookie value that is a session's: what browsers keep (RFC 6265 6.1). More costs time and is nobody's.
@@ -92,12 +92,6 @@ impl Keys {
         half.copy_from_slice(&tag[..16]);
         SessionKey(u128::from_be_bytes(half))
     }
-}
-
-/// RFC 6265 4.1.1 lets a server put a value in quotes; browsers send them back, other clients may not.
-pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
-    let value = value.trim_ascii();
-    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::SendContext;
-use super::held::Held;
-use crate::upstream::body::{BoxError, RequestBody};
+use crate::upstream::body::{BoxError, Held, RequestBody};
 use crate::upstream::pool::{Conn, Pool};
 
 /// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1: not indefinitely; curl

@@ -5,7 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body::Body;
 
 use super::SendContext;
-use crate::upstream::body::RequestBody;
+use crate::http::hygiene::{ResponseFraming, settle_framing};
+use crate::upstream::body::{BoxError, RequestBody};
 
 /// Makes the head say what hyper will send: the framing is the body's, whatever the visitor's head said
 /// (RFC 9112 6). Leaving either field to chance is how requests are smuggled.
@@ -86,63 +87,28 @@ impl Asked {
 
 /// Checks a response head and makes its framing unambiguous. Ok(false): pass it on, but do not use the
 /// connection again.
-pub(crate) fn check<B: Body>(res: &mut Response<B>, asked: &Asked) -> Result<bool, &'static str> {
+pub(crate) fn check<B: Body>(res: &mut Response<B>, asked: &Asked) -> Result<bool, BoxError> {
     let status = res.status();
     if !(100..=599).contains(&status.as_u16()) {
-        return Err("a status outside 100..=599");
+        return Err("a status outside 100..=599".into());
     }
+    let framing = settle_framing(status, res.headers_mut())?;
     if status == StatusCode::SWITCHING_PROTOCOLS {
         if !asked.upgrade {
-            return Err("101 without being asked to upgrade");
+            return Err("101 without being asked to upgrade".into());
         }
         if !res.headers().contains_key(header::UPGRADE) {
-            return Err("101 without Upgrade");
+            return Err("101 without Upgrade".into());
         }
-        let headers = res.headers_mut();
-        headers.remove(header::CONTENT_LENGTH);
-        headers.remove(header::TRANSFER_ENCODING);
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        res.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         return Ok(false);
     }
-    let mut reusable = true;
-    if res.headers().contains_key(header::TRANSFER_ENCODING) {
-        // No coding but one "chunked" was offered, hyper decodes no other, and passing on what is still encoded
-        // without saying so would corrupt it (RFC 9112 6.1).
-        let mut codings = res.headers().get_all(header::TRANSFER_ENCODING).iter();
-        let chunked = codings.next().is_some_and(|c| c.as_bytes().eq_ignore_ascii_case(b"chunked"));
-        if !chunked || codings.next().is_some() {
-            return Err("a Transfer-Encoding other than chunked");
-        }
-        let headers = res.headers_mut();
-        headers.remove(header::TRANSFER_ENCODING);
-        // RFC 9112 6.3: Transfer-Encoding overrides Content-Length, which must be removed before forwarding, and
-        // an origin that sends both may be under attack: nothing else is read from this connection.
-        reusable = headers.remove(header::CONTENT_LENGTH).is_none();
-    } else if status == StatusCode::NO_CONTENT {
-        res.headers_mut().remove(header::CONTENT_LENGTH);
-    } else if let Some(length) = agreed_length(res.headers())? {
-        // A bodiless answer's length is that of a GET; any other's is what hyper will deliver.
+    if let ResponseFraming::Length(length) = framing {
+        // The length of a response without a body is that of a GET; any other must be what hyper will deliver.
         let bodiless = asked.head || status == StatusCode::NOT_MODIFIED;
         if !bodiless && res.body().size_hint().exact().is_some_and(|n| n != length) {
-            return Err("a body of another length than Content-Length");
+            return Err("a body of another length than Content-Length".into());
         }
     }
-    Ok(reusable)
-}
-
-/// The one value of all Content-Length fields, if there is any.
-fn agreed_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
-    const BAD: &str = "an invalid Content-Length";
-    let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = values.next() else { return Ok(None) };
-    // "5, 5" and repeated fields: legal to accept (RFC 9112 6.3), but the next parser may not agree.
-    if values.next().is_some() {
-        return Err("more than one Content-Length");
-    }
-    let digits = first.as_bytes();
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(BAD);
-    }
-    let length = digits.iter().try_fold(0u64, |n, d| n.checked_mul(10)?.checked_add(u64::from(d - b'0')));
-    length.map(Some).ok_or(BAD)
+    Ok(framing != ResponseFraming::Chunked { overrode_length: true })
 }

@@ -26,34 +26,31 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
-use crate::upstream::balance::{InFlight, Replica, Replicas};
-use crate::upstream::body::{BoxError, RequestBody};
+use crate::upstream::balance::{InFlight, Miss, Replica, Replicas};
+use crate::upstream::body::{BoxError, Held, RequestBody};
 use crate::upstream::pool::{Conn, ConnectError, Pool};
-use crate::upstream::tunnel;
-use crate::upstream::tunnel::Tunnels;
+use crate::upstream::stats::bump;
+use crate::upstream::tunnel::{self, Tunnels};
 
 pub use self::response::{BodyError, UpstreamBody};
-pub use self::stats::Stats;
+pub use crate::upstream::stats::Stats;
 
 use self::budget::Budget;
 use self::exchange::{Failure, exchange};
 use self::head::{Asked, Spare};
-use self::held::Held;
 use self::response::Lease;
 
 pub mod budget;
 mod exchange;
 mod head;
-pub(crate) mod held;
 mod response;
-pub mod retry;
-pub(crate) mod stats;
 
 /// A pooled connection idle for less than this is used for methods that must not be repeated: the shortest
 /// keep-alive time of usual servers is 2 s (Node 5 s, Apache 5 s, gunicorn 2 s).
@@ -89,6 +86,33 @@ pub enum DispatchError {
     RequestBody(#[source] BoxError),
 }
 
+impl DispatchError {
+    /// How the attempt ended; `None`: there was no replica to make one at.
+    pub(crate) fn miss(&self) -> Option<Miss> {
+        Some(match self {
+            Self::NoReplica => return None,
+            Self::ConnectFailed(e) if e.kind() == io::ErrorKind::ConnectionRefused => Miss::Refused,
+            Self::ConnectFailed(_) | Self::ConnectTimeout => Miss::NoConnection,
+            Self::Reset(_) => Miss::Lost,
+            Self::FirstByteTimeout => Miss::Silent,
+            Self::BadResponse(_) => Miss::Bad,
+            Self::RequestBody(_) => Miss::Body,
+        })
+    }
+
+    fn counter<'s>(&self, stats: &'s Stats) -> &'s AtomicU64 {
+        match self {
+            Self::NoReplica => &stats.no_replica,
+            Self::ConnectFailed(_) => &stats.connect_failed,
+            Self::ConnectTimeout => &stats.connect_timeout,
+            Self::FirstByteTimeout => &stats.first_byte_timeout,
+            Self::Reset(_) => &stats.reset,
+            Self::BadResponse(_) => &stats.bad_response,
+            Self::RequestBody(_) => &stats.request_body,
+        }
+    }
+}
+
 /// Called with each 1xx response but 101. 100 only comes when the visitor expects it.
 pub type OnInformational = Rc<dyn Fn(StatusCode, &HeaderMap)>;
 
@@ -103,8 +127,8 @@ pub struct SendContext {
     /// The visitor's side of the connection (`hyper::upgrade::on(&mut request)`), if the request carries `Upgrade`
     /// and may switch protocols.
     pub upgrade: Option<hyper::upgrade::OnUpgrade>,
-    /// By which the visitor's connection knows of the tunnel, if there comes to be one.
-    pub line: Option<Rc<tunnel::TunnelHandle>>,
+    /// The handle by which the visitor's connection controls the tunnel, should one be opened.
+    pub tunnel: Option<Rc<tunnel::TunnelHandle>>,
 }
 
 /// Sends requests to the origin. Cheap to clone; belongs to one worker thread and must be used inside a
@@ -203,7 +227,7 @@ impl Dispatcher {
         mut ctx: SendContext,
     ) -> Result<Response<UpstreamBody>, DispatchError> {
         let inner = &*self.0;
-        stats::bump(&inner.stats.requests);
+        bump(&inner.stats.requests);
         inner.budget.deposit();
         head::prepare(&mut req, &ctx);
         let held = inner.hold(&mut req, &ctx);
@@ -274,7 +298,7 @@ impl Inner {
                 Failure::Unsent(req) => {
                     next = Some(*req);
                     if conn.reused {
-                        stats::bump(&self.stats.stale_connection);
+                        bump(&self.stats.stale_connection);
                         tried.again = Some(flight.replica().clone());
                         continue;
                     }
@@ -283,7 +307,7 @@ impl Inner {
                 Failure::Lost(e) => {
                     next = spare.and_then(|s| again().map(|body| s.rebuild(body)));
                     if conn.reused && next.is_some() {
-                        stats::bump(&self.stats.stale_connection);
+                        bump(&self.stats.stale_connection);
                         tried.again = Some(flight.replica().clone());
                         continue;
                     }
@@ -344,16 +368,16 @@ impl Inner {
             return Some(error);
         }
         if !self.budget.withdraw(Instant::now()) {
-            stats::bump(&self.stats.retry_budget_empty);
+            bump(&self.stats.retry_budget_empty);
             return Some(error);
         }
-        stats::bump(&self.stats.retries);
+        bump(&self.stats.retries);
         *tried = Tried { avoid: Some(replica.id()), again: None, retried: true };
         None
     }
 
     fn lost(&self, error: DispatchError) -> DispatchError {
-        self.stats.error(&error);
+        bump(error.counter(&self.stats));
         error
     }
 
@@ -369,15 +393,15 @@ impl Inner {
         self.replicas.succeeded(flight.replica());
         let reusable = match head::check(&mut response, asked) {
             Ok(reusable) => reusable,
-            Err(why) => return Err(self.lost(DispatchError::BadResponse(why.into()))),
+            Err(why) => return Err(self.lost(DispatchError::BadResponse(why))),
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
             && let Some(visitor) = ctx.upgrade.take()
         {
             let origin = hyper::upgrade::on(&mut response);
-            let ends = tunnel::Ends { visitor, origin };
-            let line = ctx.line.take().unwrap_or_default();
-            self.tunnels.open(ends, conn.slot, self.read_ticks.get(), flight, line);
+            let idle = tunnel::IdleLimit { slot: conn.slot, ticks: self.read_ticks.get() };
+            let handle = ctx.tunnel.take().unwrap_or_default();
+            self.tunnels.open(tunnel::Ends { visitor, origin }, idle, flight, handle);
             return Ok(response.map(UpstreamBody::detached));
         }
         let (pool, stats) = (self.pool.clone(), self.stats.clone());

@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::held::Held;
-use super::stats::{Stats, bump};
 use crate::upstream::balance::{InFlight, Replica};
-use crate::upstream::body::clean;
+use crate::upstream::body::{Held, clean};
 use crate::upstream::pool::{Conn, Pool};
+use crate::upstream::stats::{Stats, bump};
 
 /// A response body broke off.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
     assert!(lines.contains(&format!("\"replica\":\"{}\"", origin.address)), "{lines}");
     std::fs::rename(&path, &moved).unwrap();
     // The test's gate has no file to read again, and rotation must not depend on a right one.
-    let _ = gate.server().control().reload();
+    let _ = gate.server().control().store().reload();
     get(gate.http, "/two", "");
     until(read, |text| text.contains("/two"));
     let _ = (std::fs::remove_file(&path), std::fs::remove_file(&moved));

@@ -157,7 +157,7 @@ impl Gate {
     pub fn reload(&self, origin: &Origin, toml: &str) {
         let text = toml.replace("ORIGIN", &origin.address.to_string());
         std::fs::write(self.state.join("gate.toml"), text).unwrap();
-        self.server().control().reload().unwrap();
+        self.server().control().store().reload().unwrap();
     }
 
     /// `GET` of the admin API, as JSON.

@@ -271,8 +271,8 @@ fn an_order_to_the_room_is_for_classes_that_never_wait_too() {
 
 #[test]
 fn a_rate_refuses_the_rest() {
+    use tidegate_core::bucket::BucketConfig;
     use tidegate_core::bucket::SharedBucket;
-    use tidegate_core::gate::BucketConfig;
     use tidegate_core::units::Rate;
     let origin = Origin::start();
     let gate = Gate::start(&origin, LIGHTER);

@@ -37,12 +37,12 @@ fn more_may_be_tuned_than_at_once() {
     ];
     let change = |(key, value): &(&str, &'static str), n: u32| (format!("class.c{n}.{key}"), *value);
     let changes: Vec<_> = (0..30).flat_map(|n| keys.iter().map(move |key| change(key, n))).collect();
-    let control = gate.server().control();
+    let store = gate.server().control().store();
     for part in changes.chunks(MAX_CHANGES) {
-        control.tune(part, "a tuner", "a test").unwrap();
+        store.tune(part, "a tuner", "a test").unwrap();
     }
     gate.reload(&origin, &format!("{toml}[log]\nlevel = \"warn\"\n"));
-    assert_eq!(control.with_tuning(|tuning| tuning.tuned().len()), changes.len());
+    assert_eq!(store.with_tuning(|tuning| tuning.tuned().len()), changes.len());
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_reload_without_a_key_file_makes_a_key() {
     });
     let keys = gate.state().join("keys");
     std::fs::remove_file(&keys).unwrap();
-    gate.server().control().reload().unwrap();
+    gate.server().control().store().reload().unwrap();
     let kept = std::fs::read_to_string(&keys).unwrap();
     assert!(kept.contains(':'), "an empty ring was kept: {kept:?}");
 }

@@ -36,12 +36,12 @@ fn scripts_come_change_break_and_go() {
     let dir = gate.state().join("tuners");
     fs::create_dir(&dir).unwrap();
     let control = gate.server().control();
-    let mut keeper = Keeper::default();
+    let mut keeper = Keeper::new(control.tuned_gate());
     let mut round = || {
-        keeper.round(Some(&dir), control);
+        keeper.round(Some(&dir));
         told(&gate)
     };
-    let rate = || control.shared.config.load().settings.value_of(RATE).unwrap();
+    let rate = || control.shared().config.load().settings.value_of(RATE).unwrap();
     let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
 
     assert_eq!(round().len(), 0);
@@ -87,7 +87,7 @@ fn scripts_come_change_break_and_go() {
     fs::remove_file(dir.join("b.rhai")).unwrap();
     fs::remove_file(dir.join("c.rhai")).unwrap();
     assert_eq!(round().len(), 1, "a is left");
-    keeper.round(None, control);
+    keeper.round(None);
     assert_eq!(told(&gate).len(), 0);
     assert_eq!(rate(), "7.0", "what it set stays");
 }

@@ -84,7 +84,7 @@ fn combine(left: Value, right: Value, apply: impl Fn(f64, f64) -> f64) -> Value 
 
 fn call(function: Function, mut arguments: impl Iterator<Item = Value>) -> Value {
     if function == Function::Greater {
-        // What is not known is not less than anything.
+        // A comparison with NaN is false, so an unknown value is never less.
         let numbers: Vec<f64> = arguments.map(|value| value.or_nan()).collect();
         let unknown = numbers.iter().any(|number| number.is_nan());
         return Value::Number(if unknown { f64::NAN } else { numbers.into_iter().fold(f64::MIN, f64::max) });

@@ -11,8 +11,8 @@ use super::{Function, Mistake, Node, Operator};
 /// Brackets within brackets: far more than a figure needs, and the recursion stays shallow.
 const MAX_DEPTH: usize = 32;
 
-/// Longest formula, in bytes: several times what a figure needs. Formulas are walked by recursion, too, whose depth is the
-/// number of operators in a row.
+/// Longest formula, in bytes: several times what a figure needs. Formulas are walked by recursion, too, whose
+/// depth is the number of operators in a row.
 const MAX_TEXT: usize = 1000;
 
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {

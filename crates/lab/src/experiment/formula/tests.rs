@@ -92,7 +92,7 @@ fn curves_keep_their_places() {
         (kind, formula.evaluate(&ByHand).curve()),
         (Kind::Curve, vec![(0.0, 4.0), (1.0, 6.5), (2.0, 7.0)])
     );
-    // Of no width, and beyond all: the point itself, and the mean of what there is.
+    // Without width: the point itself. Wider than the curve: the mean of all points.
     let (formula, _) = checked("smooth(with[door], 0)").expect("formula");
     assert_eq!(formula.evaluate(&ByHand).curve(), vec![(0.0, 4.0), (1.0, 9.0), (2.0, 5.0)]);
     let (formula, _) = checked("smooth(with[door], 99)").expect("formula");

@@ -7,16 +7,15 @@ use tidegate_settings::did_you_mean;
 use tidegate_settings::tree::{Value, quoted};
 
 use super::{Keys, Reader};
-use crate::tournament::{Arena, Tournament};
+use crate::tournament::{Setting, Tournament};
 
 /// The estimator that estimates nothing has no place in a tournament, unless it is named.
 const NOT_BY_ITSELF: &str = "fixed";
 /// Most seeds: a hundred times what medians need.
 const MAX_SEEDS: u64 = 10_000;
-/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and after the last
-/// four seeds to 0.4 %.
+/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and
+/// after the last four seeds to 0.4 %.
 const TRUTH_REQUESTS: u32 = 20_000;
-/// Most of them.
 const MAX_TRUTH_REQUESTS: i64 = 10_000_000;
 
 impl Reader<'_> {
@@ -47,9 +46,9 @@ impl Reader<'_> {
         Some(tournament)
     }
 
-    fn scenarios(&mut self, keys: &Keys) -> Vec<Arena> {
-        let mut arenas = Vec::new();
-        let Some(parent) = self.table(keys, "scenario") else { return arenas };
+    fn scenarios(&mut self, keys: &Keys) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        let Some(parent) = self.table(keys, "scenario") else { return settings };
         for entry in parent.in_order() {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
@@ -59,10 +58,10 @@ impl Reader<'_> {
             if let Some(table) = self.table(&parent, &entry.name) {
                 self.only(&table, &["about", "set"]);
                 let (about, set) = (self.text(&table, "about"), self.set(&table));
-                arenas.push(Arena { name: entry.name.clone(), about, set });
+                settings.push(Setting { name: entry.name.clone(), about, set });
             }
         }
-        arenas
+        settings
     }
 
     /// Every estimator but `fixed`, unless the file names some.
@@ -99,7 +98,7 @@ impl Reader<'_> {
     fn seeds(&mut self, keys: &Keys, name: &str) -> RangeInclusive<u64> {
         let text = self.text(keys, name);
         seeds(&text).unwrap_or_else(|expected| {
-            // Of no text at all it has been said already.
+            // A missing text has been reported already.
             if !text.is_empty() {
                 self.wrong(keys.get(name).map(|node| node.at), &keys.key(name), &expected, quoted(&text));
             }

@@ -39,15 +39,15 @@ fn op() -> impl Strategy<Value = Op> {
 struct Extras {
     app_is_shared: bool,
     db_is_shared: bool,
-    weather: bool,
+    disturbed: bool,
     streams: bool,
 }
 
 fn extras() -> impl Strategy<Value = Extras> {
-    any::<[bool; 4]>().prop_map(|[app_is_shared, db_is_shared, weather, streams]| Extras {
+    any::<[bool; 4]>().prop_map(|[app_is_shared, db_is_shared, disturbed, streams]| Extras {
         app_is_shared,
         db_is_shared,
-        weather,
+        disturbed,
         streams,
     })
 }
@@ -84,7 +84,7 @@ impl History {
         let discipline = |shared| if shared { Discipline::Sharing } else { Discipline::Fifo };
         spec.stages[0].discipline = discipline(extras.app_is_shared);
         spec.stages[1].discipline = discipline(extras.db_is_shared);
-        if extras.weather {
+        if extras.disturbed {
             let dist = |text: &str| text.parse::<Dist>().expect("a time");
             let spell =
                 |speed| Spell { every: dist("exponential(9ms)"), lasts: dist("uniform(0, 4ms)"), speed };

@@ -7,7 +7,6 @@ use rand::Rng;
 use crate::model::*;
 use crate::scenario::Stage;
 
-/// What a run measured.
 pub(super) struct Run {
     /// Mean time from arrival to answer, in seconds.
     pub response: f64,

@@ -70,8 +70,8 @@ fn servers_that_follow_the_workers_are_shared_when_workers_go() {
     assert_eq!(ends(&mut model, 1000 * MS), [(4, 300 * MS)], "the last server ends what it has");
 }
 
-/// Ends of arrivals (time, demand, in microseconds) at `servers` shared ones whose speed changes once, with every rate
-/// computed anew between any two events.
+/// Ends of arrivals (time, demand, in microseconds) at `servers` shared ones whose speed changes once, with
+/// every rate computed anew between any two events.
 fn step_by_step(servers: f64, arrivals: &[(u64, u64)], change: (u64, f64)) -> Vec<f64> {
     let mut left: Vec<Option<f64>> = vec![None; arrivals.len()];
     let mut ends = vec![0.0; arrivals.len()];
@@ -156,8 +156,8 @@ fn m_m_c_is_as_long_as_first_come_first_served() {
 
 #[test]
 fn the_mean_response_depends_on_the_mean_demand_only() {
-    // M/G/1-PS: E[T] = E[S] / (1 - rho), whatever S is. First come, first served, the longest of these would wait 12 times as
-    // long as the shortest (Pollaczek and Khinchine).
+    // M/G/1-PS: E[T] = E[S] / (1 - rho), whatever S is. First come, first served, the longest of these would
+    // wait 12 times as long as the shortest (Pollaczek and Khinchine).
     for (demand, seed) in [
         (Dist::Fixed(0.010), 23),
         (Dist::Uniform(0.0, 0.020), 24),

@@ -1,7 +1,7 @@
 //! The shop's tables and what is in them when it opens: the same for the same seed and size.
 //!
-//! Times are seconds since the opening, so that the content does not depend on the day: bids and comments lie before
-//! zero, nine auctions in ten are still open and close within a week, the others are over.
+//! Times are seconds since the opening, so that the content does not depend on the day: bids and comments lie
+//! before zero, nine auctions in ten are still open and close within a week, the others are over.
 //!
 //! Every access has its index but one: a word anywhere in titles and descriptions. See `store.rs`.
 
@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, Result, Transaction, params};
 
 use super::Size;
-use super::words::{ADJECTIVES, CATEGORIES, NOUNS, PHRASES, REGIONS, REMARKS};
+use super::vocabulary::{ADJECTIVES, CATEGORIES, NOUNS, PHRASES, REGIONS, REMARKS};
 
 /// Changes whenever tables or content do: a kept file of another version is not this shop.
 pub(super) const VERSION: i64 = 1;
@@ -179,8 +179,8 @@ fn description(rng: &mut StdRng) -> String {
     text
 }
 
-/// One of `words`, the first ones more often: the square of an even draw, so that the first tenth of the words takes
-/// a third of the draws, as in any language a few words do most of the work.
+/// One of `words`, the first ones more often: the square of an even draw, so that the first tenth of the
+/// words takes a third of the draws, as in any language a few words do most of the work.
 fn pick<'a>(words: &[&'a str], rng: &mut StdRng) -> &'a str {
     let r: f64 = rng.random();
     words[((r * r) * words.len() as f64) as usize]

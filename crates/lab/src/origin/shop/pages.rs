@@ -9,9 +9,9 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::route::{Ask, Misread};
-use super::store::{Accepted, Found, Item, List, Listing, PAGE_ITEMS, Refusal, User};
-use super::words::CATEGORIES;
+use super::route::{Misread, Query};
+use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
+use super::vocabulary::CATEGORIES;
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -40,15 +40,6 @@ impl Display for Text<'_> {
     }
 }
 
-/// Cents as an amount: `12.50`.
-pub(super) struct Money(pub i64);
-
-impl Display for Money {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
-    }
-}
-
 /// How long an auction still runs.
 struct Left(i64);
 
@@ -70,7 +61,7 @@ pub(super) fn wants_json<B>(request: &Request<B>) -> bool {
 }
 
 /// The answer to `ask`.
-pub(super) fn found(ask: &Ask, found: &Found, json: bool) -> Response<Bytes> {
+pub(super) fn found(ask: &Query, found: &Found, json: bool) -> Response<Bytes> {
     match found {
         Found::Home(items) if json => data(StatusCode::OK, &json!({ "items": items })),
         Found::List(list) if json => data(StatusCode::OK, list),
@@ -115,12 +106,10 @@ pub(super) fn overloaded(json: bool) -> Response<Bytes> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "the shop is overloaded", json)
 }
 
-/// The database failed.
 pub(super) fn failed(json: bool) -> Response<Bytes> {
     problem(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong in the shop", json)
 }
 
-/// The process is alive.
 pub(super) fn healthy() -> Response<Bytes> {
     reply(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into())
 }
@@ -133,9 +122,9 @@ fn problem(status: StatusCode, reason: &str, json: bool) -> Response<Bytes> {
     html(status, title, &format!("<p class=\"error\">Sorry: {}.</p>", Text(reason)))
 }
 
-fn list_page(ask: &Ask, list: &List) -> Response<Bytes> {
+fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
     let (heading, here, page) = match ask {
-        Ask::Search { text, category, page } => {
+        Query::Search { text, category, page } => {
             let mut query = form_urlencoded::Serializer::new(String::new());
             query.append_pair("q", text);
             if let Some(category) = category {
@@ -143,7 +132,7 @@ fn list_page(ask: &Ask, list: &List) -> Response<Bytes> {
             }
             (format!("“{text}”"), format!("/search?{}", query.finish()), *page)
         }
-        Ask::Browse { category, page } => {
+        Query::Browse { category, page } => {
             (category_name(*category).to_owned(), format!("/browse?category={category}"), *page)
         }
         _ => (String::from("Items"), String::from("/browse"), 1),
@@ -237,7 +226,6 @@ fn bid_page(accepted: Accepted, json: bool) -> Response<Bytes> {
     response
 }
 
-/// A table of items.
 struct Table<'a>(&'a [Listing]);
 
 impl Display for Table<'_> {

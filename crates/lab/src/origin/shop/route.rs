@@ -6,7 +6,8 @@ use http::{Method, Request};
 
 /// Longest form taken, in bytes: three numbers need less than a hundred.
 pub(super) const MAX_FORM: usize = 4 * 1024;
-/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types more.
+/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types
+/// more.
 pub(super) const MAX_TEXT: usize = 100;
 /// Last page of a list: the database walks over everything before a page, and nobody reads as far.
 pub(super) const MAX_PAGE: u32 = 500;
@@ -15,7 +16,7 @@ pub(super) const MAX_CENTS: i64 = 1_000_000_000;
 
 /// A question or a bid, for the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum Query {
     Home,
     Browse {
         category: u32,
@@ -53,10 +54,8 @@ pub(super) enum Misread {
     Method(&'static str),
     #[error("the form is longer than {MAX_FORM} bytes")]
     LongForm,
-    /// In the query.
     #[error("{name}: expected {expected}, got {got:?}")]
     Query { name: &'static str, expected: &'static str, got: String },
-    /// In a form.
     #[error("{name}: expected {expected}, got {got:?}")]
     Form { name: &'static str, expected: &'static str, got: String },
 }
@@ -65,7 +64,7 @@ pub(super) enum Misread {
 ///
 /// # Errors
 /// See [`Misread`].
-pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Ask, Misread> {
+pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread> {
     let (path, form) = (request.uri().path(), request.body().as_ref());
     let query = Fields::new(request.uri().query().unwrap_or_default().as_bytes());
     let mut segments = path.strip_prefix('/').ok_or(Misread::NoPage)?.split('/');
@@ -73,23 +72,23 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Ask, Misread> 
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let post = request.method() == Method::POST;
     match page {
-        ("bid", None, None) if post => bid(form).map(Ask::Bid),
+        ("bid", None, None) if post => bid(form).map(Query::Bid),
         ("bid", None, None) => Err(Misread::Method("POST")),
-        ("lucky", Some(n), None) if get => number(n).map(Ask::Lucky).ok_or(Misread::NoPage),
-        ("lucky", Some(n), None) if post => number(n).map(Ask::LuckyBid).ok_or(Misread::NoPage),
+        ("lucky", Some(n), None) if get => number(n).map(Query::Lucky).ok_or(Misread::NoPage),
+        ("lucky", Some(n), None) if post => number(n).map(Query::LuckyBid).ok_or(Misread::NoPage),
         ("lucky", Some(_), None) => Err(Misread::Method("GET, HEAD, POST")),
         ("" | "browse" | "search", None, None) | ("item" | "user", Some(_), None) if !get => {
             Err(Misread::Method("GET, HEAD"))
         }
-        ("", None, None) => Ok(Ask::Home),
+        ("", None, None) => Ok(Query::Home),
         ("browse", None, None) => {
-            Ok(Ask::Browse { category: query.category()?.unwrap_or(1), page: query.page()? })
+            Ok(Query::Browse { category: query.category()?.unwrap_or(1), page: query.page()? })
         }
         ("search", None, None) => {
-            Ok(Ask::Search { text: query.text()?, category: query.category()?, page: query.page()? })
+            Ok(Query::Search { text: query.text()?, category: query.category()?, page: query.page()? })
         }
-        ("item", Some(id), None) => number(id).map(|id| Ask::Item(id.into())).ok_or(Misread::NoPage),
-        ("user", Some(id), None) => number(id).map(|id| Ask::User(id.into())).ok_or(Misread::NoPage),
+        ("item", Some(id), None) => number(id).map(|id| Query::Item(id.into())).ok_or(Misread::NoPage),
+        ("user", Some(id), None) => number(id).map(|id| Query::User(id.into())).ok_or(Misread::NoPage),
         _ => Err(Misread::NoPage),
     }
 }
@@ -110,7 +109,7 @@ impl<'a> Fields<'a> {
 
     fn category(&self) -> Result<Option<u32>, Misread> {
         let Some(value) = self.get("category") else { return Ok(None) };
-        let category = number(value).filter(|n| (1..=super::words::CATEGORIES.len() as u32).contains(n));
+        let category = number(value).filter(|n| (1..=super::vocabulary::CATEGORIES.len() as u32).contains(n));
         category.map(Some).ok_or_else(|| Misread::Query {
             name: "category",
             expected: "the number of a category",
@@ -187,25 +186,25 @@ fn excerpt(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ask(method: &str, target: &str, form: &str) -> Result<Ask, Misread> {
+    fn ask(method: &str, target: &str, form: &str) -> Result<Query, Misread> {
         let request = Request::builder().method(method).uri(target).body(form.to_owned()).expect("request");
         read(&request)
     }
 
     #[test]
     fn pages() {
-        let search = |text: &str, category, page| Ok(Ask::Search { text: text.into(), category, page });
+        let search = |text: &str, category, page| Ok(Query::Search { text: text.into(), category, page });
         for (target, expected) in [
-            ("/", Ok(Ask::Home)),
-            ("/?utm=1", Ok(Ask::Home)),
-            ("/browse", Ok(Ask::Browse { category: 1, page: 1 })),
-            ("/browse?category=20&page=500", Ok(Ask::Browse { category: 20, page: 500 })),
+            ("/", Ok(Query::Home)),
+            ("/?utm=1", Ok(Query::Home)),
+            ("/browse", Ok(Query::Browse { category: 1, page: 1 })),
+            ("/browse?category=20&page=500", Ok(Query::Browse { category: 20, page: 500 })),
             ("/search?q=clock", search("clock", None, 1)),
             ("/search?q=+salt+%26+pepper%20&category=&page=2", search("salt & pepper", None, 2)),
             ("/search?q=a&q=b&category=3", search("a", Some(3), 1)),
-            ("/item/7", Ok(Ask::Item(7))),
-            ("/user/7", Ok(Ask::User(7))),
-            ("/lucky/999999", Ok(Ask::Lucky(999_999))),
+            ("/item/7", Ok(Query::Item(7))),
+            ("/user/7", Ok(Query::User(7))),
+            ("/lucky/999999", Ok(Query::Lucky(999_999))),
             ("/item/", Err(Misread::NoPage)),
             ("/item/-1", Err(Misread::NoPage)),
             ("/item/+1", Err(Misread::NoPage)),
@@ -218,8 +217,8 @@ mod tests {
         ] {
             assert_eq!(ask("GET", target, ""), expected, "{target}");
         }
-        assert_eq!(ask("HEAD", "/item/7", ""), Ok(Ask::Item(7)));
-        assert_eq!(ask("POST", "/lucky/7", ""), Ok(Ask::LuckyBid(7)));
+        assert_eq!(ask("HEAD", "/item/7", ""), Ok(Query::Item(7)));
+        assert_eq!(ask("POST", "/lucky/7", ""), Ok(Query::LuckyBid(7)));
         assert_eq!(ask("DELETE", "/item/7", ""), Err(Misread::Method("GET, HEAD")));
     }
 
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn bids() {
-        let ok = |cents| Ok(Ask::Bid(BidForm { item: 3, user: 4, cents }));
+        let ok = |cents| Ok(Query::Bid(BidForm { item: 3, user: 4, cents }));
         for (amount, cents) in [
             ("12", 1200),
             ("12.5", 1250),

@@ -1,7 +1,7 @@
 //! A replica of the shop: its two tiers of threads and what they count.
 //!
-//! Threads, not tasks: a question to SQLite blocks, and a bounded number of blocked threads is what such services are
-//! made of. Replicas share the database as real ones do; each has connections of its own.
+//! Threads, not tasks: a question to SQLite blocks, and a bounded number of blocked threads is what such
+//! services are made of. Replicas share the database as real ones do; each has connections of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -35,12 +35,10 @@ impl Default for Tiers {
     }
 }
 
-/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Answered to a visitor who still waited for it, whatever the status code.
     Served,
-    /// The backlog was full.
     Refused,
     /// Answered although the visitor had left.
     Wasted,
@@ -127,20 +125,21 @@ impl Service {
         Ok(Self { app, db, stats, failures, notices_leavers: tiers.notices_leavers, _shop: shop })
     }
 
-    /// Answers a request whose body is whole; the caller bounds it. Dropping the future is how a visitor leaves.
-    /// For a HEAD request the caller leaves the body out.
+    /// Answers a request whose body is whole; the caller bounds it. Dropping the future is how a visitor
+    /// leaves. For a HEAD request the caller leaves the body out.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
         self.answer_then(request, |_| ()).await
     }
 
-    /// As [`Service::answer`], and calls `then` when the work on the request has ended, which may be after the
-    /// visitor has left. Not called for what still waits when the service is dropped.
+    /// As [`Service::answer`], and calls `then` when the work on the request has ended, which may be after
+    /// the visitor has left. Not called for what still waits when the service is dropped.
     pub async fn answer_then(
         &self,
         request: Request<Bytes>,
         then: impl FnOnce(Ended) + Send + 'static,
     ) -> Response<Bytes> {
-        // Not through the tiers: overload is no illness, and a replica taken out for it would leave it to the others.
+        // Not through the tiers: overload is no illness, and a replica taken out for it would leave it to the
+        // others.
         if request.uri().path() == "/healthz" {
             then(Ended::Served);
             return pages::healthy();

@@ -1,9 +1,9 @@
 //! A tier of the shop: threads that take jobs from one bounded queue, first come, first served.
 //!
-//! Busy time is *wall* time during which a server holds a job, less what the job spends in another tier. That is the
-//! utilisation of queueing theory: at 1.0 the queue starts to grow, whatever else runs on the machine. CPU time was
-//! rejected for it: on a shared processor a tier can be full at a CPU share of a half, and an operator who looks for
-//! the bottleneck would look past it.
+//! Busy time is *wall* time during which a server holds a job, less what the job spends in another tier. That
+//! is the utilisation of queueing theory: at 1.0 the queue starts to grow, whatever else runs on the machine.
+//! CPU time was rejected for it: on a shared processor a tier can be full at a CPU share of a half, and an
+//! operator who looks for the bottleneck would look past it.
 
 use std::collections::VecDeque;
 use std::io;

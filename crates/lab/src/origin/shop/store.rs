@@ -1,18 +1,19 @@
-//! What the database tier does: one [`Ask`] in, what was [`Found`] out. All of the shop's SQL.
+//! What the database tier does: one [`Query`] in, what was [`Found`] out. All of the shop's SQL.
 //!
-//! Every question has an index that leads to the few rows it wants, except one. `LIKE '%word%'` cannot use an index,
-//! because the word may stand anywhere: the search reads title and description of every item, counts what matches
-//! and sorts it, whatever the page asked for. Real shops that began without a full-text index have exactly this
-//! query (RUBiS calls it SearchItemsInCategory and finds it the most expensive of the site), and it stays in step
-//! with their growth. So a search costs as much as hundreds of views, in the one tier that has few servers: this is
-//! what hurts.
+//! Every question has an index that leads to the few rows it wants, except one. `LIKE '%word%'` cannot use an
+//! index, because the word may stand anywhere: the search reads title and description of every item, counts
+//! what matches and sorts it, whatever the page asked for. Real shops that began without a full-text index
+//! have exactly this query (RUBiS calls it SearchItemsInCategory and finds it the most expensive of the
+//! site), and it stays in step with their growth. So a search costs as much as hundreds of views, in the one
+//! tier that has few servers: this is what hurts.
 
+use std::fmt::{self, Display};
 use std::sync::Mutex;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::route::{Ask, BidForm};
+use super::route::{BidForm, Query};
 use super::stage::lock;
 
 /// Items on a page of a list.
@@ -27,13 +28,10 @@ pub(super) enum Found {
     Home(Vec<Listing>),
     /// A page of a category or of what a search found.
     List(List),
-    /// An item.
     Item(Box<Item>),
-    /// A user.
     User(Box<User>),
     /// The outcome of a bid.
     Bid(Result<Accepted, Refusal>),
-    /// Nothing by that number.
     Nothing,
 }
 
@@ -96,7 +94,15 @@ pub(super) struct Comment {
     pub text: String,
 }
 
-/// A bid that leads.
+/// Cents as an amount: `12.50`.
+pub(super) struct Money(pub i64);
+
+impl Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Accepted {
     pub bid: i64,
@@ -115,7 +121,7 @@ pub(super) enum Refusal {
     OwnItem,
     #[error("the auction is over")]
     Over,
-    #[error("the bid is too low: {} or more would lead", super::pages::Money(*.least_cents))]
+    #[error("the bid is too low: {} or more would lead", Money(*.least_cents))]
     TooLow { least_cents: i64 },
 }
 
@@ -133,28 +139,28 @@ impl Auction {
     }
 }
 
-/// Answers `ask`. `now_s`: seconds since the shop's opening. SQLite takes one writer at a time; bidders queue at
-/// `writer`, because SQLite itself would make them poll.
+/// Answers `ask`. `now_s`: seconds since the shop's opening. SQLite takes one writer at a time; bidders queue
+/// at `writer`, because SQLite itself would make them poll.
 ///
 /// # Errors
 /// SQLite's: interrupted, disk full, file damaged.
-pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Ask, now_s: i64) -> Result<Found> {
+pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Query, now_s: i64) -> Result<Found> {
     match ask {
-        Ask::Home => snapshot(connection, |at| home(at, now_s)).map(Found::Home),
-        Ask::Browse { category, page } => {
+        Query::Home => snapshot(connection, |at| home(at, now_s)).map(Found::Home),
+        Query::Browse { category, page } => {
             snapshot(connection, |at| browse(at, *category, *page, now_s)).map(Found::List)
         }
-        Ask::Search { text, category, page } => {
+        Query::Search { text, category, page } => {
             snapshot(connection, |at| search(at, text, *category, *page, now_s)).map(Found::List)
         }
-        Ask::Item(id) => snapshot(connection, |at| item(at, *id, now_s)),
-        Ask::User(id) => snapshot(connection, |at| user(at, *id, now_s)),
-        Ask::Lucky(number) => snapshot(connection, |at| lucky_item(at, *number, now_s)),
-        Ask::Bid(form) => {
+        Query::Item(id) => snapshot(connection, |at| item(at, *id, now_s)),
+        Query::User(id) => snapshot(connection, |at| user(at, *id, now_s)),
+        Query::Lucky(number) => snapshot(connection, |at| lucky_item(at, *number, now_s)),
+        Query::Bid(form) => {
             let _turn = lock(writer);
             bid(connection, *form, now_s).map(Found::Bid)
         }
-        Ask::LuckyBid(number) => {
+        Query::LuckyBid(number) => {
             let _turn = lock(writer);
             lucky_bid(connection, *number, now_s).map(Found::Bid)
         }
@@ -203,8 +209,9 @@ fn browse(connection: &Connection, category: u32, page: u32, now_s: i64) -> Resu
 
 /// Open auctions with `text` in title or description (ASCII letters in either case), most bids first.
 fn search(connection: &Connection, text: &str, category: Option<u32>, page: u32, now_s: i64) -> Result<List> {
-    // One pass both counts and sorts. NOT INDEXED: nearly all auctions are open, and to read them all in the order of
-    // their ends would only add a look-up per item. With a category, its index narrows the scan to a twentieth.
+    // One pass both counts and sorts. NOT INDEXED: nearly all auctions are open, and to read them all in the
+    // order of their ends would only add a look-up per item. With a category, its index narrows the scan to a
+    // twentieth.
     let table = if category.is_some() { "items" } else { "items NOT INDEXED" };
     let sql = format!(
         "SELECT {LISTING}, count(*) OVER () FROM {table}
@@ -284,8 +291,8 @@ fn user(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
     Ok(Found::User(Box::new(User { id, name, region, rating, selling: selling?, comments })))
 }
 
-/// A bid is one transaction that holds the only right to write from its first look on: between the comparison with
-/// the highest bid and the new one, nobody else bids.
+/// A bid is one transaction that holds the only right to write from its first look on: between the comparison
+/// with the highest bid and the new one, nobody else bids.
 fn bid(connection: &mut Connection, form: BidForm, now_s: i64) -> Result<Result<Accepted, Refusal>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let auction = match judge(&transaction, form, now_s)? {
@@ -304,7 +311,6 @@ fn bid(connection: &mut Connection, form: BidForm, now_s: i64) -> Result<Result<
     Ok(Ok(Accepted { bid, item: form.item, cents: form.cents }))
 }
 
-/// The auction's rules.
 fn judge(connection: &Connection, form: BidForm, now_s: i64) -> Result<Result<Auction, Refusal>> {
     let Some(auction) = auction(connection, form.item)? else { return Ok(Err(Refusal::NoItem)) };
     let known: bool = connection
@@ -354,8 +360,8 @@ fn lucky_item(connection: &Connection, number: u32, now_s: i64) -> Result<Found>
     id.map_or(Ok(Found::Nothing), |id| item(connection, id, now_s))
 }
 
-/// Somebody bids the least that leads on the item `number` falls on. The writer's turn covers both looks, so that the
-/// amount still leads when it is bid.
+/// Somebody bids the least that leads on the item `number` falls on. The writer's turn covers both looks, so
+/// that the amount still leads when it is bid.
 fn lucky_bid(connection: &mut Connection, number: u32, now_s: i64) -> Result<Result<Accepted, Refusal>> {
     let Some(item) = lucky(connection, number, now_s)? else { return Ok(Err(Refusal::NoItem)) };
     let Some(auction) = auction(connection, item)? else { return Ok(Err(Refusal::NoItem)) };

@@ -1,5 +1,5 @@
-//! Tests of the whole shop: pages over a filled database, as a visitor meets them. What must hold of the database
-//! after anything is [`audit`].
+//! Tests of the whole shop: pages over a filled database, as a visitor meets them. What must hold of the
+//! database after anything is [`audit`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,7 +135,7 @@ async fn a_bid_is_answered_with_the_rule_it_breaks() {
     let seller = number(&connection, &format!("SELECT seller FROM items WHERE id = {open}"));
     let other = 1 + seller % 300;
     let highest = number(&connection, &format!("SELECT highest_cents FROM items WHERE id = {open}"));
-    let amount = |cents: i64| super::pages::Money(cents).to_string();
+    let amount = |cents: i64| super::store::Money(cents).to_string();
     let start = number(&connection, &format!("SELECT start_cents FROM items WHERE id = {unbid}"));
     let unbids_seller = number(&connection, &format!("SELECT seller FROM items WHERE id = {unbid}"));
     let unbids_bidder = 1 + unbids_seller % 300;

@@ -1,15 +1,15 @@
 //! A question's way to the database and back, and what becomes of it when its visitor leaves.
 //!
-//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A service that
-//! notices leavers drops a question that still waits and interrupts one that runs. Bids are never given up: who has
-//! pressed the button has bid.
+//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A
+//! service that notices leavers drops a question that still waits and interrupts one that runs. Bids are
+//! never given up: who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 
 use rusqlite::{ErrorCode, InterruptHandle};
 
-use super::route::Ask;
+use super::route::Query;
 use super::stage::{Stage, lock};
 use super::store::Found;
 
@@ -40,8 +40,9 @@ impl Visiting {
 impl Drop for Visiting {
     fn drop(&mut self) {
         if self.notices {
-            // Under the lock, so that the connection still works for this visitor while it is interrupted. Between two
-            // statements of one question SQLite ignores an interrupt: that question then runs to its end.
+            // Under the lock, so that the connection still works for this visitor while it is interrupted.
+            // Between two statements of one question SQLite ignores an interrupt: that question then runs to
+            // its end.
             let running = lock(&self.visit.running);
             self.visit.left.store(true, Relaxed);
             if let Some(connection) = &*running {
@@ -51,24 +52,21 @@ impl Drop for Visiting {
     }
 }
 
-/// No answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// The visitor has left.
     Left,
-    /// The database failed.
     Failed(rusqlite::Error),
 }
 
 /// A question on its way.
 pub(super) struct DbJob {
-    ask: Ask,
+    ask: Query,
     visit: Arc<Visit>,
     reply: mpsc::SyncSender<Result<Found, Unanswered>>,
 }
 
 /// Asks the database and waits.
-pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
+pub(super) fn ask(db: &Stage<DbJob>, ask: Query, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
     let (job, answer) = DbJob::new(ask, visit);
     // Both fail only while the service is being stopped, and its visitors with it.
     db.submit(job).map_err(|_| Unanswered::Left)?;
@@ -77,14 +75,14 @@ pub(super) fn ask(db: &Stage<DbJob>, ask: Ask, visit: &Arc<Visit>) -> Result<Fou
 
 impl DbJob {
     /// A question and where its answer will be.
-    pub fn new(ask: Ask, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
+    pub fn new(ask: Query, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
         let (reply, answer) = mpsc::sync_channel(1);
         (Self { ask, visit: Arc::clone(visit), reply }, answer)
     }
 
     /// Runs it on the connection that `interrupt` stops.
-    pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Ask) -> rusqlite::Result<Found>) {
-        let bids = matches!(self.ask, Ask::Bid(_) | Ask::LuckyBid(_));
+    pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Query) -> rusqlite::Result<Found>) {
+        let bids = matches!(self.ask, Query::Bid(_) | Query::LuckyBid(_));
         let mut running = lock(&self.visit.running);
         let left = self.visit.left.load(Relaxed) && !bids;
         if !left && !bids {

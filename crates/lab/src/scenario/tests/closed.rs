@@ -16,11 +16,11 @@ fn a_closed_loop_is_read() {
     assert_eq!(closed.ends(), Duration::from_secs(100));
     let weights: Vec<_> = scenario.visitors[0].steps.iter().map(|step| step.weight).collect();
     assert_eq!(weights, [Some(29.0), Some(0.5)]);
-    let (cast, crowd) = scenario.cast().unwrap();
-    assert_eq!(cast.kinds[0].until, Some(Duration::from_secs(100)));
+    let (mix, crowd) = Crowd::of(&scenario).unwrap();
+    assert_eq!(mix.kinds[0].until, Some(Duration::from_secs(100)));
     assert_eq!((crowd.size_hint_visitors(), crowd.count()), (Some(2500.0), 2500));
     // Without a closed loop nobody stays.
-    assert_eq!(parse(LEAST).unwrap().cast().unwrap().0.kinds[0].until, None);
+    assert_eq!(Crowd::of(&parse(LEAST).unwrap()).unwrap().0.kinds[0].until, None);
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn a_closed_loop_of_sessions_is_read() {
         parse(&format!("{LOOP}pause = \"uniform(16s, 40s)\"\ngood_under = \"5s\"\n{steps}")).unwrap();
     let rounds = Rounds { pause: Dist::Uniform(16.0, 40.0), good_under: Duration::from_secs(5) };
     assert_eq!(scenario.closed().and_then(|closed| closed.sessions), Some(rounds));
-    assert_eq!(scenario.cast().unwrap().0.kinds[0].sessions, Some(rounds));
+    assert_eq!(Crowd::of(&scenario).unwrap().0.kinds[0].sessions, Some(rounds));
     let scenario = parse(&format!("{LOOP}pause = \"30s\"\n{steps}")).unwrap();
     let rounds = scenario.closed().and_then(|closed| closed.sessions).expect("sessions");
     assert_eq!(rounds.good_under, Duration::MAX, "any answer will do");
-    assert_eq!(parse(LOOP).unwrap().cast().unwrap().0.kinds[0].sessions, None);
+    assert_eq!(Crowd::of(&parse(LOOP).unwrap()).unwrap().0.kinds[0].sessions, None);
 }
 
 // Long because: a table of mistakes with the words for each.

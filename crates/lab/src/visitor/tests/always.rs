@@ -10,10 +10,10 @@ enum Op {
         after: Option<Duration>,
         refresh: Option<Duration>,
         poll: Option<Duration>,
-        news: bool,
+        has_status: bool,
         full: bool,
     },
-    News {
+    Status {
         state: State,
         poll: Duration,
         wait: Duration,
@@ -59,9 +59,9 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => Just(Op::Fits),
         4 => (maybe(), maybe(), maybe(), any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-            |(after, refresh, poll, news, full)| Op::Wait { after, refresh, poll, news: news && !full, full }
+            |(after, refresh, poll, has_status, full)| Op::Wait { after, refresh, poll, has_status: has_status && !full, full }
         ),
-        4 => (state(), time(), time()).prop_map(|(state, poll, wait)| Op::News { state, poll, wait }),
+        4 => (state(), time(), time()).prop_map(|(state, poll, wait)| Op::Status { state, poll, wait }),
         2 => nonsense(),
         1 => Just(Op::Skip),
     ]
@@ -88,7 +88,7 @@ prop_compose! {
 
 /// A visitor under watch: every step is checked.
 struct Watched {
-    cast: VisitorMix,
+    mix: VisitorMix,
     visitor: Visitor,
     now: Duration,
     /// Failed requests for the page in this step, in time or too late.
@@ -102,23 +102,23 @@ struct Watched {
 
 impl Watched {
     fn new(kind: Kind, seed: u64) -> Self {
-        let cast = cast(kind);
-        let visitor = Visitor::new(person(seed), &cast);
-        Self { cast, visitor, now: CAME, failures: 0, served: 0, was_told: false, once: [0; 3], end: None }
+        let mix = mix(kind);
+        let visitor = Visitor::new(person(seed), &mix);
+        Self { mix, visitor, now: CAME, failures: 0, served: 0, was_told: false, once: [0; 3], end: None }
     }
 
     fn kind(&self) -> &Kind {
-        &self.cast.kinds[1]
+        &self.mix.kinds[1]
     }
 
     fn outcome(&self, op: Op) -> Outcome {
         match op {
-            Op::Fits if self.visitor.ask() == Ask::News => news(State::Ready, S, Duration::ZERO),
+            Op::Fits if self.visitor.ask() == RequestKind::Status => status(State::Ready, S, Duration::ZERO),
             Op::Fits | Op::Skip => Ok(Answer::Served),
-            Op::Wait { after, refresh, poll, news, full } => {
-                Ok(Answer::Wait { news, after, refresh, poll, full })
+            Op::Wait { after, refresh, poll, has_status, full } => {
+                Ok(Answer::Wait { has_status, after, refresh, poll, full })
             }
-            Op::News { state, poll, wait } => news(state, poll, wait),
+            Op::Status { state, poll, wait } => status(state, poll, wait),
             Op::Refused(status) => Ok(Answer::Refused(status)),
             Op::Fails(failure) => Err(failure),
         }
@@ -128,16 +128,16 @@ impl Watched {
         let before = self.visitor;
         let ask = before.ask();
         assert!(before.at() >= self.now, "sent in the past");
-        assert!(before.gives_up_at(&self.cast) >= before.at());
+        assert!(before.gives_up_at(&self.mix) >= before.at());
         self.now = before.at().saturating_add(takes);
-        let attack = matches!(ask, Ask::Tampered | Ask::Replayed);
-        self.once[1] += u32::from(ask == Ask::Tampered);
-        self.once[2] += u32::from(ask == Ask::Replayed);
+        let attack = matches!(ask, RequestKind::Tampered | RequestKind::Replayed);
+        self.once[1] += u32::from(ask == RequestKind::Tampered);
+        self.once[2] += u32::from(ask == RequestKind::Replayed);
         self.once[0] += u32::from(before.has(PREMATURE) && !attack);
         let reaction = if attack && matches!(op, Op::Skip) {
-            self.visitor.skip_attack(&self.cast, self.now)
+            self.visitor.skip_attack(&self.mix, self.now)
         } else {
-            self.visitor.receive(&self.cast, self.outcome(op), self.now)
+            self.visitor.receive(&self.mix, self.outcome(op), self.now)
         };
         self.check_noted(&before, reaction.noted);
         match reaction.next {
@@ -180,14 +180,16 @@ impl Watched {
                 assert!(!self.visitor.in_room());
                 self.was_told = true;
             }
-            Noted::Failed(_) if before.ask() == Ask::Page && !before.has(PREMATURE) => {
+            Noted::Failed(_) if before.ask() == RequestKind::Page && !before.has(PREMATURE) => {
                 self.failures += 1;
                 assert!(self.failures <= u32::from(self.kind().retries) + 1, "one more than retries");
             }
-            Noted::Attack { .. } => assert!(matches!(before.ask(), Ask::Tampered | Ask::Replayed)),
+            Noted::Attack { .. } => {
+                assert!(matches!(before.ask(), RequestKind::Tampered | RequestKind::Replayed))
+            }
             Noted::Failed(_) | Noted::Nothing => {}
         }
-        if before.ask() == Ask::Replayed {
+        if before.ask() == RequestKind::Replayed {
             assert!(!self.visitor.in_room() && self.served > 0);
         }
     }
@@ -206,7 +208,8 @@ proptest! {
                 watched.apply(op, Duration::from_millis(takes_ms));
             }
         }
-        // From now on everything goes well: for each step at most two detours, news, page and the used ticket.
+        // From now on everything goes well: for each step at most two detours, status, page and the used
+        // ticket.
         let most = 5 * watched.kind().steps.len() + 5;
         for _ in 0..most {
             if watched.end.is_none() {

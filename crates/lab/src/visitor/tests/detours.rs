@@ -1,19 +1,20 @@
-//! Who comes early, late, or with a ticket that is not what it was.
+//! Visitors who come early, late, or with an altered or a used ticket.
 
 use super::*;
 
 const WAIT: Duration = Duration::from_secs(200);
 const FOLLOWS: [Follow; 4] = [Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing];
 
-/// When the one request of a detour is sent, as a share of the wait, for many seeds; all else must be as it is for
-/// those who make none, but for the millisecond to which a plan is kept.
-fn detours(plain: &Kind, kind: &Kind, ask: Ask) -> Vec<f64> {
-    let (plain, cast) = (cast(plain.clone()), cast(kind.clone()));
-    let same = |a: &(Ask, Duration), b: &(Ask, Duration)| a.0 == b.0 && a.1.abs_diff(b.1) <= MS;
+/// When the one request of a detour is sent, as a share of the wait, for many seeds; all else must be as it
+/// is for those who make none, but for the millisecond to which a plan is kept.
+fn detours(plain: &Kind, kind: &Kind, ask: RequestKind) -> Vec<f64> {
+    let (plain, mix) = (mix(plain.clone()), mix(kind.clone()));
+    let same =
+        |a: &(RequestKind, Duration), b: &(RequestKind, Duration)| a.0 == b.0 && a.1.abs_diff(b.1) <= MS;
     let shares: Vec<f64> = (0..200)
         .map(|seed| {
             let without = Room::of(WAIT).visit(&plain, person(seed));
-            let mut with = Room::of(WAIT).visit(&cast, person(seed));
+            let mut with = Room::of(WAIT).visit(&mix, person(seed));
             let all = with.sent.iter().zip(&without.sent);
             let at = all.take_while(|(a, b)| same(a, b)).count();
             let (asked, when) = with.sent.remove(at);
@@ -32,7 +33,7 @@ fn detours(plain: &Kind, kind: &Kind, ask: Ask) -> Vec<f64> {
 fn early_comers_ask_once_before_their_turn_and_go_on_as_before() {
     for follow in FOLLOWS {
         let plain = Kind { follow, ..kind() };
-        let shares = detours(&plain, &Kind { early: 1.0, ..plain.clone() }, Ask::Page);
+        let shares = detours(&plain, &Kind { early: 1.0, ..plain.clone() }, RequestKind::Page);
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         assert!((mean - 0.5).abs() < 0.07, "{follow:?}: {mean}");
     }
@@ -42,7 +43,7 @@ fn early_comers_ask_once_before_their_turn_and_go_on_as_before() {
 fn tampering_happens_once_before_the_turn_and_changes_nothing_else() {
     for follow in FOLLOWS {
         let plain = Kind { follow, ..kind() };
-        let shares = detours(&plain, &Kind { tamper: 1.0, ..plain.clone() }, Ask::Tampered);
+        let shares = detours(&plain, &Kind { tamper: 1.0, ..plain.clone() }, RequestKind::Tampered);
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         assert!((mean - 0.5).abs() < 0.07, "{follow:?}: {mean}");
     }
@@ -50,11 +51,11 @@ fn tampering_happens_once_before_the_turn_and_changes_nothing_else() {
 
 #[test]
 fn both_detours_in_either_order() {
-    let cast = cast(Kind { early: 1.0, tamper: 1.0, ..kind() });
+    let mix = mix(Kind { early: 1.0, tamper: 1.0, ..kind() });
     let mut early_first = 0;
     for seed in 0..100 {
-        let log = Room::of(WAIT).visit(&cast, person(seed));
-        let (tampered, pages) = (log.times(Ask::Tampered), log.times(Ask::Page));
+        let log = Room::of(WAIT).visit(&mix, person(seed));
+        let (tampered, pages) = (log.times(RequestKind::Tampered), log.times(RequestKind::Page));
         assert_eq!((tampered.len(), pages.len()), (1, 2), "seed {seed}: {log:?}");
         early_first += u32::from(pages[0] < tampered[0]);
     }
@@ -63,18 +64,18 @@ fn both_detours_in_either_order() {
 
 #[test]
 fn a_room_that_does_not_say_how_long_says_it_in_its_news() {
-    let told = Ok(Answer::Wait { news: true, after: None, refresh: None, poll: Some(S), full: false });
-    let script = [(MS, told), (MS, news(State::Waiting, 150 * S, 100 * S))];
+    let told = Ok(Answer::Wait { has_status: true, after: None, refresh: None, poll: Some(S), full: false });
+    let script = [(MS, told), (MS, status(State::Waiting, 150 * S, 100 * S))];
     let times: Vec<_> = (0..50)
         .map(|seed| {
             let log = play(Kind { early: 1.0, ..kind() }, seed, &script[..1]);
-            // Within the first second, or else not before the news.
-            let log = if log.asks() == [Ask::News] {
+            // Within the first second, or else not before the status.
+            let log = if log.asks() == [RequestKind::Status] {
                 play(Kind { early: 1.0, ..kind() }, seed, &script)
             } else {
                 log
             };
-            log.times(Ask::Page).first().copied()
+            log.times(RequestKind::Page).first().copied()
         })
         .collect();
     assert!(times.iter().all(Option::is_some), "{times:?}");
@@ -92,12 +93,12 @@ fn coming_early_may_be_in_time_or_in_vain() {
     ] {
         let log = play(kind.clone(), 1, &[(MS, place(40 * S, 40 * S)), (MS, outcome)]);
         assert_eq!(log.end, end, "{outcome:?}");
-        assert_eq!(log.asks()[0], Ask::Page);
+        assert_eq!(log.asks()[0], RequestKind::Page);
         match noted {
             None => assert!(matches!(log.noted[1], Noted::Served { waited: Some(_), .. })),
             Some(noted) => {
                 assert_eq!(log.noted[1], noted);
-                assert_eq!(log.sent[1], (Ask::News, CAME + MS + 40 * S), "{outcome:?}");
+                assert_eq!(log.sent[1], (RequestKind::Status, CAME + MS + 40 * S), "{outcome:?}");
             }
         }
     }
@@ -109,13 +110,13 @@ fn late_comers_miss_their_turn_once() {
         let plain = Kind { follow, ..kind() };
         let late = Kind { late: 1.0, late_by: Dist::Fixed(7.0), ..plain.clone() };
         let room = Room::of(WAIT);
-        let (plain, late) = (room.visit(&cast(plain), person(3)), room.visit(&cast(late), person(3)));
+        let (plain, late) = (room.visit(&mix(plain), person(3)), room.visit(&mix(late), person(3)));
         let mut expected = plain.sent.clone();
         expected.last_mut().expect("comes").1 += 7 * S;
         assert_eq!((late.sent, late.end), (expected, plain.end), "{follow:?}");
     }
-    // Whoever lost the place by it is in time for the next.
-    let ready = (MS, news(State::Ready, S, Duration::ZERO));
+    // A visitor who lost the place by it is in time for the next.
+    let ready = (MS, status(State::Ready, S, Duration::ZERO));
     let script = [(MS, place(9 * S, S)), ready, (MS, place(9 * S, S)), ready, (MS, Ok(Answer::Served))];
     let log = play(Kind { late: 1.0, late_by: Dist::Fixed(7.0), ..kind() }, 1, &script);
     assert_eq!(log.sent[1].1 - log.sent[0].1, 7 * S + MS);
@@ -135,7 +136,7 @@ fn what_the_answer_to_an_attack_proves() {
         (Ok(Answer::Refused(307)), Noted::Nothing),
         (Ok(Answer::Refused(404)), Noted::Failed(Failure::Refused)),
         (refused(), Noted::Failed(Failure::Refused)),
-        (news(State::Ready, S, S), Noted::Failed(Failure::Refused)),
+        (status(State::Ready, S, S), Noted::Failed(Failure::Refused)),
         (Err(Failure::Broken), Noted::Failed(Failure::Broken)),
     ];
     for (outcome, noted) in cases {
@@ -143,12 +144,16 @@ fn what_the_answer_to_an_attack_proves() {
         let script = [
             (MS, place(40 * S, 40 * S)),
             (MS, outcome),
-            (MS, news(State::Ready, S, Duration::ZERO)),
+            (MS, status(State::Ready, S, Duration::ZERO)),
             (MS, Ok(Answer::Served)),
             (MS, outcome),
         ];
         let log = play(kind, 1, &script);
-        assert_eq!(log.asks(), [Ask::Tampered, Ask::News, Ask::Page, Ask::Replayed], "{outcome:?}");
+        assert_eq!(
+            log.asks(),
+            [RequestKind::Tampered, RequestKind::Status, RequestKind::Page, RequestKind::Replayed],
+            "{outcome:?}"
+        );
         assert_eq!((log.noted[1], log.noted[4]), (noted, noted), "{outcome:?}");
         assert_eq!((log.served(), log.end), (1, Some(End::Done)), "{outcome:?}");
     }
@@ -157,44 +162,44 @@ fn what_the_answer_to_an_attack_proves() {
 #[test]
 fn a_used_ticket_is_shown_once_after_a_wait() {
     let kind = Kind { replay: 1.0, steps: steps(&[2.0, 2.0, 2.0]), ..kind() };
-    let log = Room { to_attacks: place(9 * S, S), ..Room::of(S) }.visit(&cast(kind.clone()), person(1));
-    let [replayed] = log.times(Ask::Replayed)[..] else { panic!("{log:?}") };
-    let entered = log.times(Ask::Page)[0];
+    let log = Room { to_attacks: place(9 * S, S), ..Room::of(S) }.visit(&mix(kind.clone()), person(1));
+    let [replayed] = log.times(RequestKind::Replayed)[..] else { panic!("{log:?}") };
+    let entered = log.times(RequestKind::Page)[0];
     assert_eq!(replayed, entered, "at once, as the room answers at once");
-    assert_eq!(log.times(Ask::Page)[1], replayed + 2 * S, "and then the session goes on");
+    assert_eq!(log.times(RequestKind::Page)[1], replayed + 2 * S, "and then the session goes on");
     assert_eq!((log.served(), log.end), (3, Some(End::Done)));
-    // Who did not wait has no ticket to show again.
-    let log = Room::of(Duration::ZERO).visit(&cast(kind), person(1));
-    assert_eq!((log.times(Ask::Replayed).len(), log.served()), (0, 3));
+    // A visitor who did not wait has no ticket to show again.
+    let log = Room::of(Duration::ZERO).visit(&mix(kind), person(1));
+    assert_eq!((log.times(RequestKind::Replayed).len(), log.served()), (0, 3));
 }
 
 #[test]
 fn an_attack_without_a_ticket_is_left_out() {
-    let cast = cast(Kind { tamper: 1.0, replay: 1.0, ..kind() });
-    let mut visitor = Visitor::new(person(1), &cast);
+    let mix = mix(Kind { tamper: 1.0, replay: 1.0, ..kind() });
+    let mut visitor = Visitor::new(person(1), &mix);
     let skip = |visitor: &mut Visitor, ask| {
         assert_eq!(visitor.ask(), ask);
-        let reaction = visitor.skip_attack(&cast, visitor.at());
+        let reaction = visitor.skip_attack(&mix, visitor.at());
         assert_eq!(reaction.noted, Noted::Nothing);
         reaction.next
     };
-    visitor.receive(&cast, place(40 * S, 40 * S), CAME);
-    assert_eq!(skip(&mut visitor, Ask::Tampered), Next::Send(CAME + 40 * S));
-    assert_eq!(visitor.ask(), Ask::News);
-    visitor.receive(&cast, news(State::Ready, S, Duration::ZERO), visitor.at());
-    visitor.receive(&cast, Ok(Answer::Served), visitor.at());
-    assert_eq!(skip(&mut visitor, Ask::Replayed), Next::Leave(End::Done));
+    visitor.receive(&mix, place(40 * S, 40 * S), CAME);
+    assert_eq!(skip(&mut visitor, RequestKind::Tampered), Next::Send(CAME + 40 * S));
+    assert_eq!(visitor.ask(), RequestKind::Status);
+    visitor.receive(&mix, status(State::Ready, S, Duration::ZERO), visitor.at());
+    visitor.receive(&mix, Ok(Answer::Served), visitor.at());
+    assert_eq!(skip(&mut visitor, RequestKind::Replayed), Next::Leave(End::Done));
 }
 
 #[test]
 fn shares_are_shares_and_have_nothing_to_do_with_each_other() {
     let kind = Kind { early: 0.3, late: 0.3, tamper: 0.3, replay: 0.3, no_show: 0.3, ..kind() };
-    let cast = cast(Kind { late_by: Dist::Fixed(7.0), ..kind });
+    let mix = mix(Kind { late_by: Dist::Fixed(7.0), ..kind });
     let n = 2_000;
     let mut counts = [0_u32; 5];
     let mut all_of_those_who_come = 0;
     for seed in 0..n {
-        let log = Room::of(WAIT).visit(&cast, person(seed));
+        let log = Room::of(WAIT).visit(&mix, person(seed));
         if log.end == Some(End::NoShow) {
             counts[0] += 1;
             assert_eq!(log.sent.len(), 0);
@@ -205,10 +210,10 @@ fn shares_are_shares_and_have_nothing_to_do_with_each_other() {
             _ => None,
         });
         let traits = [
-            log.times(Ask::Page).len() == 2,
+            log.times(RequestKind::Page).len() == 2,
             entered.is_some_and(|entered| entered >= CAME + WAIT + 7 * S),
-            log.times(Ask::Tampered).len() == 1,
-            log.times(Ask::Replayed).len() == 1,
+            log.times(RequestKind::Tampered).len() == 1,
+            log.times(RequestKind::Replayed).len() == 1,
         ];
         for (count, has) in counts[1..].iter_mut().zip(traits) {
             *count += u32::from(has);

@@ -14,10 +14,10 @@ fn browser(weights: &[Option<f64>]) -> Kind {
 
 /// Feeds the same outcome until the visitor leaves: the steps asked for, each with when.
 fn goes_round(kind: Kind, seed: u64, outcome: Outcome) -> Vec<(u8, Duration)> {
-    let cast = cast(kind);
-    let mut visitor = Visitor::new(person(seed), &cast);
+    let mix = mix(kind);
+    let mut visitor = Visitor::new(person(seed), &mix);
     let mut asked = vec![(visitor.step(), visitor.at())];
-    while let Next::Send(at) = visitor.receive(&cast, outcome, visitor.at() + MS).next {
+    while let Next::Send(at) = visitor.receive(&mix, outcome, visitor.at() + MS).next {
         assert!(at < UNTIL, "{at:?}");
         asked.push((visitor.step(), at));
     }
@@ -72,14 +72,14 @@ fn nobody_leaves_before_the_end_whatever_happens() {
 
 #[test]
 fn a_page_is_asked_for_again_until_retries_end() {
-    let cast = cast(Kind { retries: 2, ..browser(&[Some(1.0), Some(1.0), Some(1.0), Some(1.0)]) });
-    let mut visitor = Visitor::new(person(5), &cast);
+    let mix = mix(Kind { retries: 2, ..browser(&[Some(1.0), Some(1.0), Some(1.0), Some(1.0)]) });
+    let mut visitor = Visitor::new(person(5), &mix);
     let (step, number) = (visitor.step(), visitor.path_number());
     for _ in 0..2 {
-        visitor.receive(&cast, refused(), visitor.at() + MS);
+        visitor.receive(&mix, refused(), visitor.at() + MS);
         assert_eq!((visitor.step(), visitor.path_number()), (step, number), "the same page");
     }
-    visitor.receive(&cast, refused(), visitor.at() + MS);
+    visitor.receive(&mix, refused(), visitor.at() + MS);
     assert_ne!(visitor.path_number(), number, "another page");
 }
 
@@ -89,14 +89,15 @@ fn shopper(retries: u8) -> Kind {
     Kind { steps: steps(&[3.0, 3.0, 3.0]), retries, sessions, until: Some(UNTIL), ..kind() }
 }
 
-/// Feeds outcomes, each after so long: the step asked for next and the time until then, and how the session ended.
+/// Feeds outcomes, each after so long: the step asked for next and the time until then, and how the session
+/// ended.
 fn shops(kind: Kind, script: &[(Duration, Outcome)]) -> Vec<(u8, Duration, Option<SessionEnd>)> {
-    let cast = cast(kind);
-    let mut visitor = Visitor::new(person(6), &cast);
+    let mix = mix(kind);
+    let mut visitor = Visitor::new(person(6), &mix);
     let mut log = Vec::new();
     for (takes, outcome) in script {
         let now = visitor.at() + *takes;
-        let reaction = visitor.receive(&cast, *outcome, now);
+        let reaction = visitor.receive(&mix, *outcome, now);
         log.push((visitor.step(), visitor.at() - now, reaction.session));
     }
     log
@@ -142,7 +143,8 @@ fn a_session_that_is_refused_ends_and_another_begins_after_the_pause() {
     assert_eq!(again[3].2, Some(SessionEnd::Slow), "a step that took two attempts");
 }
 
-/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and begins anew.
+/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and
+/// begins anew.
 #[test]
 fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
     let away = (MS, Ok(Answer::TurnedAway { after: Some(2 * S), refresh: Some(2 * S) }));
@@ -157,8 +159,9 @@ fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
 #[test]
 fn who_waits_in_the_room_and_is_served_has_a_good_session() {
     let (served, wait) = ((MS, Ok(Answer::Served)), (MS, place(9 * S, S)));
-    let (news, ready) = ((MS, news(State::Waiting, S, 8 * S)), (MS, news(State::Ready, S, Duration::ZERO)));
-    let log = shops(shopper(0), &[wait, news, ready, served, served, served]);
+    let (status, ready) =
+        ((MS, status(State::Waiting, S, 8 * S)), (MS, status(State::Ready, S, Duration::ZERO)));
+    let log = shops(shopper(0), &[wait, status, ready, served, served, served]);
     assert_eq!(log[5].2, Some(SessionEnd::Good));
     assert!(log[..5].iter().all(|(.., end)| end.is_none()));
 }

@@ -15,13 +15,16 @@ fn served_at_once() {
 fn waits_polls_and_enters() {
     let script = [
         (2 * MS, place(30 * S, 750 * MS)),
-        (2 * MS, news(State::Waiting, 4 * S, 29 * S)),
-        (2 * MS, news(State::Unavailable, S, 28 * S)),
-        (2 * MS, news(State::Ready, 2 * S, Duration::ZERO)),
+        (2 * MS, status(State::Waiting, 4 * S, 29 * S)),
+        (2 * MS, status(State::Unavailable, S, 28 * S)),
+        (2 * MS, status(State::Ready, 2 * S, Duration::ZERO)),
         (120 * MS, Ok(Answer::Served)),
     ];
     let log = play(kind(), 1, &script);
-    assert_eq!(log.asks(), [Ask::News, Ask::News, Ask::News, Ask::Page]);
+    assert_eq!(
+        log.asks(),
+        [RequestKind::Status, RequestKind::Status, RequestKind::Status, RequestKind::Page]
+    );
     let at: Vec<_> = log.sent.iter().map(|(_, at)| *at).collect();
     assert_eq!(at[0], CAME + 752 * MS, "when the page says");
     for (gap, poll) in [(at[1] - at[0], 4 * S), (at[2] - at[1], S)] {
@@ -40,28 +43,28 @@ fn waits_polls_and_enters() {
 /// What each kind of visitor goes by, and what if it is not said.
 #[test]
 fn told_to_wait() {
-    let wait = |news, after: Option<u32>, refresh: Option<u32>, poll: Option<u32>| {
+    let wait = |has_status, after: Option<u32>, refresh: Option<u32>, poll: Option<u32>| {
         let [after, refresh, poll] = [after, refresh, poll].map(|ms| ms.map(|ms| ms * MS));
-        Ok(Answer::Wait { news, after, refresh, poll, full: false })
+        Ok(Answer::Wait { has_status, after, refresh, poll, full: false })
     };
-    let all = |news| wait(news, Some(30_400), Some(20_000), Some(700));
+    let all = |has_status| wait(has_status, Some(30_400), Some(20_000), Some(700));
     let (page, refresh, retry, nothing) =
         (Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing);
     for (follow, answer, ask, delay) in [
-        (page, all(true), Ask::News, 700 * MS),
-        (page, wait(true, Some(30_400), None, None), Ask::News, 31 * S),
-        (page, wait(true, None, None, None), Ask::News, S),
-        (page, all(false), Ask::Page, 20 * S),
-        (page, wait(false, Some(30_400), None, None), Ask::Page, 31 * S),
-        (page, wait(false, None, None, None), Ask::Page, 5 * S),
-        (refresh, all(true), Ask::Page, 20 * S),
-        (refresh, wait(true, Some(30_400), None, None), Ask::Page, 31 * S),
-        (refresh, wait(true, None, None, Some(700)), Ask::Page, 5 * S),
-        (retry, all(true), Ask::Page, 31 * S),
-        (retry, wait(true, Some(0), None, None), Ask::Page, S),
-        (retry, wait(true, None, Some(7_000), None), Ask::Page, 7 * S),
-        (retry, wait(true, None, None, None), Ask::Page, 5 * S),
-        (nothing, all(true), Ask::Page, S),
+        (page, all(true), RequestKind::Status, 700 * MS),
+        (page, wait(true, Some(30_400), None, None), RequestKind::Status, 31 * S),
+        (page, wait(true, None, None, None), RequestKind::Status, S),
+        (page, all(false), RequestKind::Page, 20 * S),
+        (page, wait(false, Some(30_400), None, None), RequestKind::Page, 31 * S),
+        (page, wait(false, None, None, None), RequestKind::Page, 5 * S),
+        (refresh, all(true), RequestKind::Page, 20 * S),
+        (refresh, wait(true, Some(30_400), None, None), RequestKind::Page, 31 * S),
+        (refresh, wait(true, None, None, Some(700)), RequestKind::Page, 5 * S),
+        (retry, all(true), RequestKind::Page, 31 * S),
+        (retry, wait(true, Some(0), None, None), RequestKind::Page, S),
+        (retry, wait(true, None, Some(7_000), None), RequestKind::Page, 7 * S),
+        (retry, wait(true, None, None, None), RequestKind::Page, 5 * S),
+        (nothing, all(true), RequestKind::Page, S),
     ] {
         let log = play(Kind { follow, ..kind() }, 1, &[(MS, answer)]);
         assert_eq!(log.sent, [(ask, CAME + MS + delay)], "{follow:?} {answer:?}");
@@ -73,15 +76,19 @@ fn a_lost_place_is_asked_for_again_by_the_page_itself() {
     for state in [State::Expired, State::Redeemed, State::Other, State::Full] {
         let script = [
             (MS, place(9 * S, S / 2)),
-            (MS, news(state, 20 * S, Duration::ZERO)),
+            (MS, status(state, 20 * S, Duration::ZERO)),
             (MS, place(9 * S, S / 2)),
-            (MS, news(State::Ready, S, Duration::ZERO)),
+            (MS, status(State::Ready, S, Duration::ZERO)),
             (MS, Ok(Answer::Served)),
         ];
         let delays: Vec<_> = (0..50)
             .map(|seed| {
                 let log = play(kind(), seed, &script);
-                assert_eq!(log.asks(), [Ask::News, Ask::Page, Ask::News, Ask::Page], "{state:?}");
+                assert_eq!(
+                    log.asks(),
+                    [RequestKind::Status, RequestKind::Page, RequestKind::Status, RequestKind::Page],
+                    "{state:?}"
+                );
                 let told = log.noted.iter().filter(|noted| matches!(noted, Noted::ToldToWait { .. }));
                 assert_eq!(told.count(), 1, "{state:?}: it is one wait");
                 let Some(Noted::Served { waited: Some(waited), .. }) = log.noted.last() else {
@@ -109,7 +116,7 @@ fn a_full_room_is_tried_again_when_it_says() {
     ] {
         let kind = Kind { follow, late: 1.0, ..kind() };
         let log = play(kind, 1, &[(MS, full(60 * S)), (MS, full(60 * S)), (MS, Ok(Answer::Served))]);
-        assert_eq!(log.asks(), [Ask::Page, Ask::Page]);
+        assert_eq!(log.asks(), [RequestKind::Page, RequestKind::Page]);
         let delay = log.sent[0].1 - CAME - MS;
         assert!((from..=to).contains(&delay), "{follow:?}: {delay:?}");
         assert_eq!(log.noted[..2], [Noted::ToldFull, Noted::ToldFull]);
@@ -120,17 +127,17 @@ fn a_full_room_is_tried_again_when_it_says() {
 
 #[test]
 fn who_finds_the_room_full_is_not_in_it() {
-    let cast = cast(kind());
-    let mut visitor = Visitor::new(person(1), &cast);
+    let mix = mix(kind());
+    let mut visitor = Visitor::new(person(1), &mix);
     let mut feed = |outcome| {
-        let reaction = visitor.receive(&cast, outcome, visitor.at() + MS);
+        let reaction = visitor.receive(&mix, outcome, visitor.at() + MS);
         (visitor.in_room(), reaction.noted)
     };
     let told = Noted::ToldToWait { wait: Some(9 * S), at: CAME };
     assert_eq!(feed(full(S)), (false, Noted::ToldFull));
     assert_eq!(feed(place(9 * S, S)), (true, told));
     assert_eq!(
-        feed(news(State::Expired, S, Duration::ZERO)),
+        feed(status(State::Expired, S, Duration::ZERO)),
         (true, Noted::Nothing),
         "the page does not know yet"
     );
@@ -160,7 +167,7 @@ fn tries_again_and_gives_up() {
     let script = [(MS, refused()), (5 * S, Err(Failure::Patience)), (MS, Err(Failure::Connect))];
     let log = play(kind(), 1, &script);
     let second = CAME + S + MS;
-    assert_eq!(log.sent, [(Ask::Page, second), (Ask::Page, second + 6 * S)]);
+    assert_eq!(log.sent, [(RequestKind::Page, second), (RequestKind::Page, second + 6 * S)]);
     let failures = [Failure::Refused, Failure::Patience, Failure::Connect];
     assert_eq!(log.noted, failures.map(Noted::Failed));
     assert_eq!(log.end, Some(End::Failed(Failure::Connect)));
@@ -170,12 +177,12 @@ fn tries_again_and_gives_up() {
 #[test]
 fn what_makes_no_sense_is_a_failure() {
     let log =
-        play(kind(), 1, &[(MS, news(State::Ready, S, S)), (MS, place(9 * S, S)), (MS, Ok(Answer::Served))]);
+        play(kind(), 1, &[(MS, status(State::Ready, S, S)), (MS, place(9 * S, S)), (MS, Ok(Answer::Served))]);
     assert_eq!(
         (log.noted[0], log.noted[2]),
         (Noted::Failed(Failure::Refused), Noted::Failed(Failure::Refused))
     );
-    assert_eq!(log.asks(), [Ask::Page, Ask::News, Ask::News]);
+    assert_eq!(log.asks(), [RequestKind::Page, RequestKind::Status, RequestKind::Status]);
 }
 
 #[test]
@@ -193,7 +200,7 @@ fn a_session_is_served_step_by_step() {
         (MS, refused()),
         (MS, Ok(Answer::Served)),
         (MS, place(9 * S, S)),
-        (MS, news(State::Ready, S, Duration::ZERO)),
+        (MS, status(State::Ready, S, Duration::ZERO)),
         (MS, refused()),
         (MS, Ok(Answer::Served)),
         (MS, refused()),
@@ -226,7 +233,7 @@ fn a_session_is_served_step_by_step() {
 #[test]
 fn a_session_of_more_steps_than_are_counted_ends() {
     let kind = Kind { steps: steps(&[0.0; 300]), ..kind() };
-    let log = Room::of(Duration::ZERO).visit(&cast(kind), person(1));
+    let log = Room::of(Duration::ZERO).visit(&mix(kind), person(1));
     assert_eq!((log.served(), log.end), (256, Some(End::Done)));
 }
 
@@ -235,7 +242,7 @@ fn a_page_survives_a_gate_that_is_away_for_a_while() {
     let misses = |n: usize, outcome| std::iter::repeat_n((MS, outcome), n);
     let mut script = vec![(MS, place(900 * S, S))];
     script.extend(misses(10, Err(Failure::Connect)));
-    script.push((MS, news(State::Waiting, S, 9 * S)));
+    script.push((MS, status(State::Waiting, S, 9 * S)));
     script.extend(misses(10, refused()));
     let log = play(kind(), 1, &script);
     assert_eq!((log.sent.len(), log.end), (script.len(), None));
@@ -252,12 +259,12 @@ fn a_page_survives_a_gate_that_is_away_for_a_while() {
 fn a_wait_can_be_too_long() {
     let kind = Kind { wait_limit: Dist::Fixed(30.0), retries: 9, pause: Dist::Fixed(40.0), ..kind() };
     let place = |poll| (MS, place(600 * S, poll));
-    let ready = (MS, news(State::Ready, S, Duration::ZERO));
+    let ready = (MS, status(State::Ready, S, Duration::ZERO));
     for (script, end) in [
         (vec![place(31 * S)], Some(End::Tired)),
         (vec![place(29 * S)], None),
-        (vec![place(20 * S), (MS, news(State::Waiting, 20 * S, S))], Some(End::Tired)),
-        // Whose turn comes in time goes in.
+        (vec![place(20 * S), (MS, status(State::Waiting, 20 * S, S))], Some(End::Tired)),
+        // A visitor whose turn comes in time goes in.
         (vec![place(29 * S), (2 * S, ready.1), (MS, Ok(Answer::Served))], Some(End::Done)),
         (vec![place(S), ready, (MS, refused())], Some(End::Tired)),
         (vec![(MS, full(31 * S))], Some(End::Tired)),
@@ -270,23 +277,23 @@ fn a_wait_can_be_too_long() {
 
 #[test]
 fn patience_is_for_the_page_not_for_its_polls() {
-    let cast = cast(kind());
-    let mut visitor = Visitor::new(person(1), &cast);
-    assert_eq!(visitor.gives_up_at(&cast), CAME + 5 * S);
-    let Next::Send(at) = visitor.receive(&cast, place(9 * S, S), CAME + S).next else { panic!("waits") };
-    assert_eq!(visitor.gives_up_at(&cast), at + NEWS_TIMEOUT);
+    let mix = mix(kind());
+    let mut visitor = Visitor::new(person(1), &mix);
+    assert_eq!(visitor.gives_up_at(&mix), CAME + 5 * S);
+    let Next::Send(at) = visitor.receive(&mix, place(9 * S, S), CAME + S).next else { panic!("waits") };
+    assert_eq!(visitor.gives_up_at(&mix), at + STATUS_TIMEOUT);
     let patient = Kind { patience: Dist::Never, ..kind() };
-    let patient = super::cast(patient);
+    let patient = super::mix(patient);
     assert_eq!(Visitor::new(person(1), &patient).gives_up_at(&patient), Duration::MAX);
 }
 
 #[test]
 fn people_differ_and_stay_as_they_are() {
-    let cast = cast(Kind { patience: Dist::Uniform(0.0, 10.0), ..Kind::default() });
+    let mix = mix(Kind { patience: Dist::Uniform(0.0, 10.0), ..Kind::default() });
     let patience = |seed| {
-        let visitor = Visitor::new(person(seed), &cast);
-        assert_eq!(visitor.gives_up_at(&cast), visitor.gives_up_at(&cast));
-        (visitor.gives_up_at(&cast) - CAME).as_secs_f64()
+        let visitor = Visitor::new(person(seed), &mix);
+        assert_eq!(visitor.gives_up_at(&mix), visitor.gives_up_at(&mix));
+        (visitor.gives_up_at(&mix) - CAME).as_secs_f64()
     };
     let n = 2_000;
     let drawn: Vec<f64> = (0..n).map(patience).collect();
@@ -298,14 +305,14 @@ fn people_differ_and_stay_as_they_are() {
 
 #[test]
 fn each_step_has_a_number_for_its_path() {
-    let cast = cast(Kind { steps: steps(&[0.0, 0.0]), ..kind() });
+    let mix = mix(Kind { steps: steps(&[0.0, 0.0]), ..kind() });
     let mut high = 0;
     for seed in 0..100 {
-        let mut visitor = Visitor::new(person(seed), &cast);
+        let mut visitor = Visitor::new(person(seed), &mix);
         let first = visitor.path_number();
-        visitor.receive(&cast, refused(), visitor.at());
+        visitor.receive(&mix, refused(), visitor.at());
         assert_eq!(visitor.path_number(), first, "the same request again");
-        visitor.receive(&cast, Ok(Answer::Served), visitor.at());
+        visitor.receive(&mix, Ok(Answer::Served), visitor.at());
         assert_ne!(visitor.path_number(), first);
         assert!(first < 1_000_000);
         high += u32::from(first >= 500_000);
@@ -316,13 +323,13 @@ fn each_step_has_a_number_for_its_path() {
 #[test]
 fn a_storm_presses_reload_until_it_is_served() {
     let kind = Kind { follow: Follow::Nothing, pause: Dist::Uniform(0.5, 1.5), retries: 0, ..kind() };
-    let log = Room::of(60 * S).visit(&cast(kind.clone()), person(1));
+    let log = Room::of(60 * S).visit(&mix(kind.clone()), person(1));
     assert_eq!((log.served(), log.end), (1, Some(End::Done)));
     assert!((45..=75).contains(&log.sent.len()), "{} requests", log.sent.len());
-    assert!(log.asks().iter().all(|ask| *ask == Ask::Page));
+    assert!(log.asks().iter().all(|ask| *ask == RequestKind::Page));
     let gaps: Vec<_> = log.sent.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
     assert!(gaps.iter().all(|gap| (S / 2..=3 * S / 2).contains(gap)));
     assert!(gaps.iter().max() > Some(&(S + S / 5)) && gaps.iter().min() < Some(&(S - S / 5)), "each its own");
     let kind = Kind { wait_limit: Dist::Fixed(20.0), ..kind };
-    assert_eq!(Room::of(60 * S).visit(&cast(kind), person(1)).end, Some(End::Tired));
+    assert_eq!(Room::of(60 * S).visit(&mix(kind), person(1)).end, Some(End::Tired));
 }

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::origin::shop::fill;
-use crate::origin::shop::route::{Ask, BidForm};
+use crate::origin::shop::route::{BidForm, Query};
 use crate::origin::shop::store::{self, Found, Refusal};
 
 /// Few items and few users, so that they meet often. Zero is drawn as well: nobody has that number.
@@ -68,7 +68,7 @@ fn expected(models: &BTreeMap<i64, Model>, form: BidForm, now_s: i64) -> Result<
     if form.cents < item.least { Err(Refusal::TooLow { least_cents: item.least }) } else { Ok(()) }
 }
 
-fn ask(connection: &mut Connection, ask: &Ask, now_s: i64) -> Result<store::Accepted, Refusal> {
+fn ask(connection: &mut Connection, ask: &Query, now_s: i64) -> Result<store::Accepted, Refusal> {
     match store::run(connection, &Mutex::new(()), ask, now_s).expect("database") {
         Found::Bid(outcome) => outcome,
         other => panic!("{ask:?}: {other:?}"),
@@ -103,7 +103,7 @@ fn play(steps: &[Step]) {
             Step::Bid { item, user, above } => {
                 let cents = models.get(&item).map_or(1, |item| (item.least + above).max(1));
                 let form = BidForm { item, user, cents };
-                let outcome = ask(&mut connection, &Ask::Bid(form), now_s);
+                let outcome = ask(&mut connection, &Query::Bid(form), now_s);
                 assert_eq!(outcome.map(|_| ()), expected(&models, form, now_s), "{form:?} at {now_s}");
                 if outcome.is_ok() {
                     let item = models.get_mut(&item).expect("item");
@@ -111,7 +111,7 @@ fn play(steps: &[Step]) {
                     accepted += 1;
                 }
             }
-            Step::Lucky(number) => match ask(&mut connection, &Ask::LuckyBid(number), now_s) {
+            Step::Lucky(number) => match ask(&mut connection, &Query::LuckyBid(number), now_s) {
                 Ok(bid) => {
                     let item = models.get_mut(&bid.item).expect("item");
                     assert!(item.ends_s > now_s && bid.cents == item.least, "{bid:?} of {item:?}");
@@ -159,7 +159,7 @@ async fn bidders_at_once_lose_nothing() {
         for above in 0..=AMOUNTS {
             let service = Arc::clone(&service);
             let form =
-                format!("item={item}&user={user}&amount={}", super::super::pages::Money(highest + above));
+                format!("item={item}&user={user}&amount={}", super::super::store::Money(highest + above));
             bidders.spawn(async move {
                 service.answer(request(Method::POST, "/bid", &form, "application/json")).await
             });

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::model::{StageStats, Stats};
-use crate::origin::shop::route::Ask;
+use crate::origin::shop::route::Query;
 use crate::origin::shop::store::Found;
 use crate::origin::shop::visit::{DbJob, Unanswered, Visiting};
 use crate::origin::shop::{Ended, ShopError};
@@ -128,7 +128,7 @@ fn a_question_that_runs_is_interrupted_when_its_visitor_leaves() {
     let connection = Connection::open_in_memory().expect("memory");
     let interrupt = Arc::new(connection.get_interrupt_handle());
     let visiting = Visiting::new(true);
-    let (job, answer) = DbJob::new(Ask::Home, &visiting.visit());
+    let (job, answer) = DbJob::new(Query::Home, &visiting.visit());
     let (started, starts) = mpsc::channel();
     let database = std::thread::spawn(move || {
         job.run(&interrupt, |_| {

@@ -1,0 +1,314 @@
+//! The fit: response time over requests in flight as a hinge, from the samples of each level.
+//!
+//! ```text
+//! R(n) = B · m(n),   m(n) = r (1 + a (r − 1)²),   r = max(1, n/K)
+//! ```
+//!
+//! n counts the requests in flight when the sample was sent, itself included. B is the response time per cost
+//! unit of an origin with free workers, K the knee. Requests beyond the knee wait: the factor r, by Little's
+//! law. They may also slow down those in service, pair by pair: a is the coherency of Gunther's Universal
+//! Scalability Law, applied beyond the knee only. Samples lie in bins by n. Each bin counts with its mean
+//! response time per unit, by the likelihood of a gamma distribution, whose error is relative like that of
+//! service times:
+//!
+//! ```text
+//! −ln L = Σ cᵢ (ln μᵢ + yᵢ/μᵢ),   μᵢ = B m(nᵢ)      B has a closed form: Σ cᵢ yᵢ/m(nᵢ) / Σ cᵢ
+//! ```
+//!
+//! so that only K and a are searched for, on a grid that is refined once.
+//!
+//! Rejected: least squares (a bin of slow samples counts most); a power (n/K)^p (its knee is too sharp for
+//! contention and K comes out a tenth too low); the minimum response time for B (with noisy service it is a
+//! tenth of the mean, and the limit that follows starves the origin).
+//!
+//! Limit: a knee needs samples on both sides. [`Hinge::at_edge`] tells that those below are too few.
+
+use super::meter::Work;
+
+/// Levels with a bin each; above, bins grow.
+const LINEAR: usize = 32;
+/// Each further bin is wider by this factor: finer than the error of any fit.
+const GROWTH: f64 = 1.03;
+/// Number of bins: the last one begins at 32 · 1.03³⁰⁰, some 227,000 requests in flight.
+const BINS: usize = LINEAR + 300;
+/// Values of a that are tried: from none to a loss of half the throughput at twice the knee.
+pub(super) const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
+/// Nats by which contention must be likelier than none, per unit of dispersion.
+const CONTENTION_GAIN: f64 = 3.0;
+/// Share of the knee up to which samples measure the base, whatever the error of the knee; and how many
+/// samples must lie there, per unit of dispersion.
+const CLEARLY_BELOW: f64 = 0.9;
+const ENOUGH_BELOW: f64 = 12.0;
+/// Steps of the search for K: coarse over the whole range, then fine about the best.
+const COARSE: f64 = 1.10;
+const FINE: f64 = 1.015;
+
+/// Sums over the samples at about one level; old samples fade.
+#[derive(Clone, Copy, Default, Debug)]
+struct Bin {
+    count: f64,
+    in_flight: f64,
+    units: f64,
+    response_s: f64,
+}
+
+/// The means of a bin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub n: f64,
+    pub count: f64,
+    /// Mean response time per unit, in seconds.
+    pub y: f64,
+}
+
+/// A fitted curve of response time over requests in flight.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Hinge {
+    /// B: response time of one cost unit without a wait, in seconds.
+    pub base_s: f64,
+    /// K: requests in flight beyond which they wait.
+    pub knee: f64,
+    /// a: how much requests beyond the knee slow down the others.
+    pub contention: f64,
+    /// Nats by which the hinge is likelier than a constant response time, before division by the dispersion.
+    pub gain: f64,
+    /// There are too few samples below the knee to locate it: it may be lower.
+    pub at_edge: bool,
+}
+
+impl Hinge {
+    /// m(n): response time among `n` requests over that without a wait.
+    pub fn slowdown(&self, n: f64) -> f64 {
+        slowdown(n / self.knee, self.contention)
+    }
+
+    /// Whether exceeding the knee costs throughput.
+    pub fn contends(&self) -> bool {
+        self.contention > 0.2
+    }
+}
+
+/// Samples by level, and the fit to them.
+pub(super) struct Curve {
+    bins: Vec<Bin>,
+    /// The points of the last fit; kept so that a fit allocates nothing.
+    points: Vec<Point>,
+}
+
+impl Curve {
+    pub fn new() -> Self {
+        Self { bins: vec![Bin::default(); BINS], points: Vec::with_capacity(BINS) }
+    }
+
+    /// `count` requests of `units` work each were sent among `n` and took `response_s` each.
+    pub fn add(&mut self, n: f64, count: f64, units: f64, response_s: f64) {
+        let bin = &mut self.bins[index(n)];
+        bin.count += count;
+        bin.in_flight += count * n;
+        bin.units += count * units;
+        bin.response_s += count * response_s;
+    }
+
+    /// `count` failed requests took `response_s` each among `n`. Their time counts without their work, so
+    /// that the time per served unit obeys Little's law.
+    pub fn add_failed(&mut self, n: f64, count: f64, response_s: f64) {
+        self.bins[index(n)].response_s += count * response_s;
+    }
+
+    pub fn clear(&mut self) {
+        self.bins.fill(Bin::default());
+    }
+
+    /// Scales all response times by `ratio`.
+    pub fn scale_times(&mut self, ratio: f64) {
+        self.bins.iter_mut().for_each(|bin| bin.response_s *= ratio);
+    }
+
+    /// Forgets all samples with more than `n` in flight.
+    pub fn clear_above(&mut self, n: f64) {
+        let from = (index(n) + 1).min(BINS);
+        self.bins[from..].fill(Bin::default());
+    }
+
+    /// Number of samples, with fading.
+    pub fn samples(&self) -> f64 {
+        self.bins.iter().map(|bin| bin.count).sum()
+    }
+
+    /// Fades the samples below the knee to at most `below` and those above it to at most `above`. The sides
+    /// are separate so that old samples fade only where new ones replace them.
+    pub fn fade(&mut self, knee: f64, below: f64, above: f64) {
+        let (low, high) = self.bins.split_at_mut((index(CLEARLY_BELOW * knee) + 1).min(BINS));
+        for (side, most) in [(low, below), (high, above)] {
+            let sum: f64 = side.iter().map(|bin| bin.count).sum();
+            if sum > most {
+                side.iter_mut().for_each(|bin| bin.scale(most / sum));
+            }
+        }
+    }
+
+    /// Work done between two levels, with its time per request in flight: [`Work::rate`] of it is a
+    /// throughput.
+    pub fn work_between(&self, low: f64, high: f64) -> Work {
+        let mut seen = Work::default();
+        for bin in self.used() {
+            let n = bin.in_flight / bin.count;
+            if n >= low && n <= high {
+                let (units, time_s) = (bin.units, bin.response_s / n);
+                seen.add(&Work { count: bin.count, units, cost: 0.0, time_s });
+            }
+        }
+        seen
+    }
+
+    /// Pairs of requests in flight and response time per unit in seconds.
+    pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.used()
+            .filter(|bin| bin.count >= 1.0)
+            .map(|bin| (bin.in_flight / bin.count, bin.response_s / bin.units))
+    }
+
+    fn used(&self) -> impl Iterator<Item = &Bin> {
+        self.bins.iter().filter(|bin| bin.count > 0.01 && bin.units > 0.0 && bin.response_s > 0.0)
+    }
+
+    /// The likeliest hinge at a dispersion; `None` without samples.
+    pub fn fit(&mut self, dispersion: f64) -> Option<Hinge> {
+        self.collect_points();
+        likeliest(&self.points, dispersion)
+    }
+
+    /// The points that the last fit was made to.
+    pub fn fitted_points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// A hinge with another knee, and the base that fits best with it.
+    pub fn fit_at(&mut self, knee: f64, hinge: Hinge) -> Hinge {
+        self.collect_points();
+        let base_s = likelihood(&self.points, knee.ln(), hinge.contention).base_s;
+        Hinge { knee, base_s, ..hinge }
+    }
+
+    fn collect_points(&mut self) {
+        let mut points = std::mem::take(&mut self.points);
+        points.clear();
+        points.extend(self.used().map(|bin| Point {
+            n: bin.in_flight / bin.count,
+            count: bin.count,
+            y: bin.response_s / bin.units,
+        }));
+        self.points = points;
+    }
+}
+
+impl Bin {
+    fn scale(&mut self, factor: f64) {
+        self.count *= factor;
+        self.in_flight *= factor;
+        self.units *= factor;
+        self.response_s *= factor;
+    }
+}
+
+fn index(n: f64) -> usize {
+    if n <= LINEAR as f64 {
+        return (n.max(1.0).round() as usize).min(LINEAR) - 1;
+    }
+    let beyond = (n / LINEAR as f64).ln() / GROWTH.ln();
+    (LINEAR - 1 + beyond.ceil() as usize).min(BINS - 1)
+}
+
+pub(super) fn slowdown(r: f64, contention: f64) -> f64 {
+    let r = r.max(1.0);
+    r * (1.0 + contention * (r - 1.0) * (r - 1.0))
+}
+
+/// How well a knee and a contention explain some points.
+pub(super) struct Likelihood {
+    /// −ln L, in nats.
+    pub loss: f64,
+    /// The base that fits best, in seconds.
+    pub base_s: f64,
+}
+
+/// The likelihood of the points under a knee and a contention.
+pub(super) fn likelihood(points: &[Point], ln_knee: f64, contention: f64) -> Likelihood {
+    let knee = ln_knee.exp();
+    let (mut samples, mut scaled, mut logs) = (0.0, 0.0, 0.0);
+    for point in points {
+        let m = slowdown(point.n / knee, contention);
+        samples += point.count;
+        scaled += point.count * point.y / m;
+        if m > 1.0 {
+            logs += point.count * m.ln();
+        }
+    }
+    let base_s: f64 = scaled / samples;
+    Likelihood { loss: samples * (base_s.ln() + 1.0) + logs, base_s }
+}
+
+/// The least knee that the samples can show: there must be some at or below it. Otherwise the very first few,
+/// each alone at its level, would be the base, and a ramp could end at a tenth of the knee.
+pub(super) fn least_knee(points: &[Point], dispersion: f64) -> Option<f64> {
+    let mut below = 0.0;
+    let enough = points.iter().find(|point| {
+        below += point.count;
+        below >= ENOUGH_BELOW * dispersion.max(0.3)
+    });
+    enough.or(points.last()).map(|point| point.n)
+}
+
+fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
+    let (first, last) = (least_knee(points, dispersion)?.ln(), points.last()?.n.ln());
+    let flat = likelihood(points, last, 0.0);
+    let mut best =
+        Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
+    let mut least = flat.loss;
+    for contention in CONTENTIONS {
+        let handicap = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
+        let mut search = |from: f64, to: f64, step: f64| {
+            let mut at = from;
+            let mut found = (f64::INFINITY, from);
+            while at <= to {
+                let Likelihood { loss, base_s } = likelihood(points, at, contention);
+                if loss < found.0 {
+                    found = (loss, at);
+                }
+                if loss + handicap < least {
+                    least = loss + handicap;
+                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat.loss - loss, ..best };
+                }
+                at += step;
+            }
+            found.1
+        };
+        let near = search(first, last, COARSE.ln());
+        search((near - COARSE.ln()).max(first), (near + COARSE.ln()).min(last), FINE.ln());
+    }
+    let clearly_below = points.iter().filter(|point| point.n < CLEARLY_BELOW * best.knee);
+    let samples: f64 = clearly_below.map(|point| point.count).sum();
+    best.at_edge = best.gain > 0.0 && samples < ENOUGH_BELOW * dispersion.max(0.3);
+    (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_short_responses_do_not_make_a_knee_of_one() {
+        let mut curve = Curve::new();
+        // The first three are answered at once; there are ten workers, and contention beyond.
+        for (n, count, response_s) in
+            [(1.0, 1.0, 0.002), (2.0, 1.0, 0.02), (3.0, 1.0, 0.03), (4.0, 10.0, 0.05), (8.0, 14.0, 0.08)]
+        {
+            curve.add(n, count, 1.0, response_s);
+        }
+        for n in 12..=21 {
+            curve.add(f64::from(n), 3.0, 1.0, 0.1 * slowdown(f64::from(n) / 10.0, 0.3));
+        }
+        let hinge = curve.fit(1.0).unwrap();
+        assert!(hinge.knee >= 4.0, "{hinge:?}");
+    }
+}

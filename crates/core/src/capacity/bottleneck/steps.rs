@@ -1,0 +1,328 @@
+//! The steps of the estimator: what follows when a round is over or a test has fired, namely a fit and the
+//! next level.
+
+use super::plan::{self, Purpose, RampRound};
+use super::{Bottleneck, Change, Fitted, Hinge, Onset, Round, Timestamp, Work, headroom};
+
+/// Nats per unit of dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its
+/// round.
+const FOUND_NATS: f64 = 6.0;
+const PASSED_NATS: f64 = 2.0;
+/// Share of the level below which a fitted knee counts as passed.
+const PASSED: f64 = 0.85;
+/// Most that the knee moves per round; more while the cruise is new.
+const STEP: f64 = 1.1;
+const FRESH_STEP: f64 = 1.2;
+const FRESH_ROUNDS: u32 = 20;
+/// Most that probes up may add to the headroom: with processor sharing they seem to gain more than they do.
+const CORRECTION_MOST: f64 = 0.05;
+/// The origin has recovered if response times are the former ones, within this factor.
+const AS_BEFORE: f64 = 1.25;
+/// Added workers do not shorten responses below the base: below this share of it the workers are faster.
+const BELOW_BASE: f64 = 0.9;
+/// Samples taken at another speed count for so many below the knee, and above it.
+const KEPT: f64 = 150.0;
+/// Samples remembered below the knee and above it.
+const BELOW: f64 = 600.0;
+const ABOVE: f64 = 2000.0;
+/// With contention, a sample counts for the throughput up to so many knees.
+pub(super) const CONTENDING_RANGE: f64 = 1.2;
+
+impl Bottleneck {
+    /// A test for a change has fired.
+    pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
+        let Some(Fitted { hinge, headroom }) = self.fitted else { return };
+        let n = onset.mean_in_flight();
+        let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
+        let since = Work {
+            count: onset.count,
+            units: onset.units,
+            cost: onset.units * self.mix.cost_per_unit(),
+            time_s: onset.response_s / n,
+        };
+        if change != Change::Slower && self.is_as_before(onset) {
+            return self.restore(since, now);
+        }
+        if change != Change::Faster {
+            self.kept = None;
+        }
+        let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, headroom };
+        match change {
+            Change::Slower => {
+                self.meter.restart(since);
+                // A fit that was not probed on both sides may simply have been wrong.
+                if self.before.is_none() && self.rounds >= plan::DOWN_AT[1] {
+                    self.before = self.fitted;
+                    std::mem::swap(&mut self.curve, &mut self.spare);
+                }
+                self.curve.clear();
+                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
+                self.fitted = Some(at_new_speed);
+                self.reason = "origin slower: looking below";
+                // A probe down is next, and then the throughput must be measured: the plan's first probes are
+                // omitted.
+                self.rounds = plan::DOWN_AT[1];
+                // A second alarm while holding is the same fall, measured better.
+                let is_again = self.purpose == Purpose::Hold;
+                self.fallen = if is_again { self.fallen * ratio } else { ratio };
+                self.held_since = if is_again { self.held_since } else { now };
+                if hinge.contends() {
+                    self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
+                } else {
+                    self.go(Purpose::Hold, self.target, now);
+                }
+            }
+            Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
+                self.kept = None;
+                self.curve.clear();
+                self.reason = "origin faster: looking for its knee";
+                self.meter.restart(since);
+                self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
+            }
+            Change::Faster => {
+                self.meter.restart(since);
+                self.keep_knee(hinge);
+                self.fitted = Some(at_new_speed);
+                self.reason = "origin faster: holds its knee";
+                self.rounds = plan::AT_NEW_SPEED;
+                self.go(Purpose::Cruise, plan::cruise(&at_new_speed, self.correction), now);
+            }
+            Change::Unsaturated => {
+                self.curve.clear_above(hinge.knee);
+                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
+                self.reason = "no wait beyond the knee: looking for more";
+                self.meter.restart(since);
+                self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
+            }
+        }
+        self.changes.clear();
+        self.dispersion.cut();
+    }
+
+    /// A faster origin works on as many requests at once as before. Its samples are kept until the first
+    /// round at the new speed.
+    fn keep_knee(&mut self, hinge: Hinge) {
+        if self.kept.is_none() {
+            self.kept = Some(hinge);
+            std::mem::swap(&mut self.curve, &mut self.spare);
+        }
+        self.curve.clear();
+    }
+
+    /// Brings back the samples from before the origin became faster, scaled to the new speed. `round_s` is
+    /// the response time per unit in the first round since.
+    fn scale_kept(&mut self, round_s: f64) {
+        let Some(kept) = self.kept.take() else { return };
+        let n = (self.round.limit - self.long_lived.level()).max(1.0);
+        let ratio = round_s / (kept.base_s * kept.slowdown(n));
+        if !ratio.is_finite() || ratio <= 0.0 {
+            return;
+        }
+        std::mem::swap(&mut self.curve, &mut self.spare);
+        self.curve.scale_times(ratio);
+        self.curve.fade(kept.knee, KEPT, KEPT);
+        let work = self.round.work;
+        self.curve.add(n, work.count, work.units / work.count, round_s * work.units / work.count);
+    }
+
+    /// Whether response times are again those from before the origin became slower. If not, that fit is given
+    /// up.
+    fn is_as_before(&mut self, onset: &Onset) -> bool {
+        let Some(Fitted { hinge, .. }) = self.before else { return false };
+        let expected_s = hinge.base_s * hinge.slowdown(onset.mean_in_flight());
+        let ratio = onset.response_s / onset.units / expected_s;
+        let is_so = (1.0 / AS_BEFORE..AS_BEFORE).contains(&ratio);
+        if !is_so {
+            self.before = None;
+        }
+        is_so
+    }
+
+    /// The origin has recovered (a noisy neighbour is gone): the former knee needs no ramp to be found.
+    fn restore(&mut self, since: Work, now: Timestamp) {
+        let Some(before) = self.before.take() else { return };
+        self.kept = None;
+        self.meter.restart(since);
+        std::mem::swap(&mut self.curve, &mut self.spare);
+        self.fitted = Some(before);
+        self.reason = "origin as before";
+        self.go(Purpose::Cruise, plan::cruise(&before, self.correction), now);
+        self.changes.clear();
+        self.dispersion.cut();
+    }
+
+    /// The round is over: fits, and goes to the next level of the plan.
+    pub(super) fn next_round(&mut self, now: Timestamp) {
+        self.costs.anchor();
+        if self.purpose == Purpose::Ramp
+            && let Some(squared) = self.round.variation()
+        {
+            self.dispersion.learn(self.round.work.count, squared);
+        }
+        if self.purpose == Purpose::Hold {
+            let knee = self.hinge().map_or(self.target, |hinge| hinge.knee);
+            let least = plan::FALLEN / self.fallen;
+            let depth = plan::depth(least, plan::FALLEN_CONTRAST, self.dispersion.get());
+            return self.go(Purpose::Down, depth * knee, now);
+        }
+        let phi = self.dispersion.get();
+        // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
+        let mut open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
+        if self.kept.is_some() {
+            self.scale_kept((self.round.response_s + open_s) / self.round.work.units);
+            // The scaled samples include it.
+            open_s = 0.0;
+        }
+        let fitted = self.fit(open_s, phi);
+        self.test_saturation(phi);
+        if self.purpose == Purpose::Ramp {
+            return self.ramp_on(fitted, phi, now);
+        }
+        if self.purpose == Purpose::Up {
+            self.correct_headroom();
+        }
+        if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
+            return self.on_change(change, &onset, now);
+        }
+        match fitted {
+            Some(fitted) => self.cruise_on(&fitted, phi, now),
+            None => self.go(self.purpose, self.target, now),
+        }
+    }
+
+    /// Fits the samples. `open_s` is the time of open requests, which counts for this fit only: they become
+    /// samples when they end.
+    fn fit(&mut self, open_s: f64, phi: f64) -> Option<Fitted> {
+        self.curve.add_failed(self.round.limit, 1.0, open_s);
+        let hinge = self.curve.fit(phi);
+        self.curve.add_failed(self.round.limit, 1.0, -open_s);
+        hinge.map(|hinge| Fitted {
+            hinge,
+            headroom: headroom::best_level(self.curve.fitted_points(), phi, &hinge),
+        })
+    }
+
+    /// Moves towards the fit, and on in the plan.
+    fn cruise_on(&mut self, fitted: &Fitted, phi: f64, now: Timestamp) {
+        let old = self.hinge().unwrap_or(fitted.hinge);
+        let step = if self.rounds < FRESH_ROUNDS { FRESH_STEP } else { STEP };
+        let Hinge { knee: fitted_knee, at_edge, .. } = fitted.hinge;
+        let knee = fitted_knee.clamp(old.knee / step, old.knee * step);
+        let hinge = if knee == fitted_knee { fitted.hinge } else { self.curve.fit_at(knee, fitted.hinge) };
+        let fitted = Fitted { hinge, headroom: fitted.headroom };
+        self.fitted = Some(fitted);
+        self.curve.fade(knee, BELOW, ABOVE);
+        self.rounds += 1;
+        self.reason = "holds the knee";
+        let mut purpose = plan::after(self.rounds, hinge.contends(), phi);
+        if at_edge && self.rounds % 3 == 1 {
+            purpose = Purpose::Down;
+        }
+        if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
+            purpose = Purpose::Up;
+        }
+        let cruise = plan::cruise(&fitted, self.correction);
+        let level = match purpose {
+            Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
+            Purpose::Down if at_edge => plan::DOWN_AT_EDGE * knee,
+            Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
+            Purpose::Cruise | Purpose::Ramp | Purpose::Hold => cruise,
+        };
+        self.go(purpose, level, now);
+    }
+
+    fn ramp_on(&mut self, fitted: Option<Fitted>, phi: f64, now: Timestamp) {
+        self.ramp_throughput = self.throughput_of_round();
+        let level = self.target;
+        let beyond = |nats: f64| {
+            fitted.filter(|Fitted { hinge, .. }| hinge.knee < PASSED * level && hinge.gain / phi > nats)
+        };
+        if let Some(fitted) = beyond(FOUND_NATS) {
+            return self.found(fitted, now);
+        }
+        let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
+        if level >= most {
+            // The ramp ends here: the level is held and watched, and old samples fade.
+            if let Some(fitted) = fitted.filter(|fitted| fitted.hinge.knee >= PASSED * level) {
+                return self.found(fitted, now);
+            }
+            self.curve.fade(level, BELOW, ABOVE);
+        }
+        // Chance among the first few samples must not hold the ramp.
+        let may_have_passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;
+        self.repeated = if may_have_passed { self.repeated + 1 } else { 0 };
+        let round = RampRound {
+            slowdown: fitted.map_or(1.0, |fitted| fitted.hinge.slowdown(level)),
+            may_have_passed,
+            contends: self.hinge().is_some_and(|old| old.contends()),
+            trips: self.round.work.count / self.round.limit,
+        };
+        self.go(Purpose::Ramp, level * round.growth(), now);
+    }
+
+    /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
+    fn found(&mut self, fitted: Fitted, now: Timestamp) {
+        (self.fitted, self.before) = (Some(fitted), None);
+        (self.rounds, self.repeated, self.correction, self.probe_gain) = (0, 0, 0.0, 0.0);
+        let hinge = fitted.hinge;
+        let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
+        let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
+        seen.time_s += self.round.censored_s() / self.round.limit;
+        seen.cost = seen.units * self.mix.cost_per_unit();
+        self.meter.restart(seen);
+        self.changes.clear();
+        self.reason = "knee found";
+        self.go(Purpose::Cruise, plan::cruise(&fitted, 0.0), now);
+    }
+
+    /// Tests whether requests beyond the knee still wait: by rounds, so that those still open count.
+    fn test_saturation(&mut self, phi: f64) {
+        let (Some(hinge), round) = (self.hinge(), &self.round) else { return };
+        if self.purpose == Purpose::Ramp || round.work.count < 1.0 {
+            return;
+        }
+        let n = (round.limit - self.long_lived.level()).max(1.0);
+        let onset = Onset {
+            count: round.work.count,
+            in_flight: n * round.work.count,
+            units: round.work.units,
+            response_s: round.response_s + round.censored_s(),
+        };
+        let slowdown = hinge.slowdown(n);
+        let by_request = onset.response_s / (hinge.base_s * slowdown * round.work.units);
+        let by_count = n / (hinge.base_s * slowdown) / round.counted();
+        self.changes.add_round(&onset, by_request.max(by_count), slowdown, phi);
+    }
+
+    /// Compares the throughput of a probe up with that of the cruise.
+    fn correct_headroom(&mut self) {
+        let (round, Some(cruise)) = (&self.round, self.meter.rate()) else { return };
+        let gain = (round.counted() / cruise).ln();
+        if !gain.is_finite() {
+            return;
+        }
+        let error = (self.dispersion.get() / round.work.count).sqrt();
+        self.probe_gain += 0.15 * (gain.clamp(-0.3, 0.3) - self.probe_gain);
+        let step = if self.probe_gain > 0.03 && self.probe_gain > 0.3 * error { 0.02 } else { -0.02 };
+        self.correction = (self.correction + step).clamp(0.0, CORRECTION_MOST);
+    }
+
+    /// Begins a round at a level.
+    pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
+        let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
+        let level = if level.is_finite() { level } else { f64::from(self.limit) };
+        self.target = level.clamp(f64::from(least), f64::from(most.max(least)));
+        // The fraction is carried over, so that the mean over the rounds is the target.
+        let exact = self.target + self.long_lived.level() + self.remainder;
+        self.limit_before = self.limit;
+        self.limit = (exact.round() as u32).clamp(least, most.max(least));
+        self.remainder = (exact - f64::from(self.limit)).clamp(-0.5, 0.5);
+        let is_first = self.purpose != purpose || purpose != Purpose::Cruise;
+        if is_first {
+            self.dispersion.cut();
+        }
+        self.purpose = purpose;
+        self.round = Round::new(now, self.limit, self.in_flight);
+        self.round.is_first = is_first;
+    }
+}

@@ -1,0 +1,99 @@
+//! Averages over an exponentially weighted past, exact however irregular the samples are.
+//!
+//! WAC 3.1: "the frequency can be implemented as the (exponentially weighted) ratio between the time period
+//! and the event interval". With n events in an interval Δ, and the period τ,
+//!
+//! ```text
+//! k = e^(-Δ/τ)      R ← k R + (1 - k) n/Δ      W ← k W + (1 - k)      rate = R / W
+//! ```
+//!
+//! This is the exact solution of τ dR/dt = n/Δ - R, not a numerical step: an interval cut in two gives the
+//! same result. W is the weight of the past seen so far, which tends to 1. Dividing by it keeps a rate from
+//! starting at zero.
+//!
+//! Rejected: a fixed gain per sample (its period would be a number of samples, and a late tick would count
+//! like any other), and windows that jump (a burst leaves them all at once, and the level jumps with it).
+
+use std::time::Duration;
+
+/// Share of the period after which there is a figure: one request in the first tick is no rate.
+const ENOUGH: f64 = 0.5;
+
+/// Weight that the past keeps after `span`, at an averaging time of `period`.
+pub(super) fn keep(span: Duration, period: Duration) -> f64 {
+    if span.is_zero() {
+        return 1.0;
+    }
+    // At a period of zero this is zero.
+    (-span.as_secs_f64() / period.as_secs_f64()).exp()
+}
+
+/// Events per second.
+#[derive(Clone, Copy, Debug)]
+pub struct Weighted {
+    period: Duration,
+    rate: f64,
+    weight: f64,
+    /// Events counted while no time has passed.
+    pending: u64,
+}
+
+impl Weighted {
+    /// An average without data.
+    pub fn new(period: Duration) -> Self {
+        Self { period, rate: 0.0, weight: 0.0, pending: 0 }
+    }
+
+    /// Adds events of the last `span`.
+    pub fn add(&mut self, events: u64, span: Duration) {
+        self.pending = self.pending.saturating_add(events);
+        if span.is_zero() {
+            return;
+        }
+        let keep = keep(span, self.period);
+        let now = self.pending as f64 / span.as_secs_f64();
+        self.rate = self.rate * keep + now * (1.0 - keep);
+        self.weight = self.weight * keep + (1.0 - keep);
+        self.pending = 0;
+    }
+
+    /// Events per second; `None` until half a period has been seen.
+    pub fn get(&self) -> Option<f64> {
+        (self.weight > 0.0 && self.weight >= 1.0 - (-ENOUGH).exp()).then(|| self.rate / self.weight)
+    }
+}
+
+/// The mean of a figure that has a value at every time, such as open connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Mean {
+    period: Duration,
+    mean: Option<f64>,
+}
+
+impl Mean {
+    /// An average without data.
+    pub fn new(period: Duration) -> Self {
+        Self { period, mean: None }
+    }
+
+    /// Adds the value during the last `span`. The first value is the mean.
+    pub fn add(&mut self, value: f64, span: Duration) {
+        self.mean = Some(match self.mean {
+            Some(mean) if !self.period.is_zero() => {
+                let keep = keep(span, self.period);
+                mean * keep + value * (1.0 - keep)
+            }
+            _ => value,
+        });
+    }
+
+    /// `None` before the first value.
+    pub fn get(&self) -> Option<f64> {
+        self.mean
+    }
+
+    /// Forgets all values.
+    pub fn forget(&mut self) {
+        self.mean = None;
+    }
+}

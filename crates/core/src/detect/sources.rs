@@ -1,0 +1,135 @@
+//! Figures from outside: WAC 3.1 (g), "the server's CPU utilisation exceeds a threshold value", or any other
+//! figure of a host, and (h), "another 'application' triggers activation of admission control".
+//!
+//! A signal (h) is a command, not a measurement: it holds from its arrival until it is withdrawn or expires,
+//! and is neither smoothed nor sampled.
+
+use std::time::Duration;
+
+use super::{
+    Common, DetectorInputs, Judge, Judgement, Mean, Reading, Resource, Sampler, SourceId, plausible,
+};
+use crate::units::Timestamp;
+
+/// (g) A figure of a host, averaged over the period.
+#[derive(Debug)]
+pub struct HostFigure {
+    source: SourceId,
+    readings: Readings,
+    mean: Mean,
+    sampler: Sampler,
+    judge: Judge,
+}
+
+impl HostFigure {
+    /// A detector without data.
+    pub fn new(source: SourceId, common: &Common) -> Self {
+        Self {
+            source,
+            readings: Readings::new(common.time_to_live),
+            mean: Mean::new(common.period),
+            sampler: Sampler::new(common.sampling),
+            judge: Judge::new(&common.judge),
+        }
+    }
+}
+
+impl Resource for HostFigure {
+    fn update(&mut self, inputs: &DetectorInputs<'_>, now: Timestamp) {
+        self.readings.update(inputs.reading(self.source), now);
+        let Some(value) = self.readings.value(now) else {
+            // The first reading after a gap is not averaged with those before.
+            self.mean.forget();
+            return self.judge.take(None, now);
+        };
+        let is_first = self.mean.get().is_none();
+        let checked = self.sampler.check(self.readings.count, now);
+        if let Some(since) = checked.or(is_first.then(Default::default)) {
+            self.mean.add(value, since.span);
+            self.judge.take(self.mean.get(), now);
+        }
+    }
+
+    fn verdict(&self) -> Judgement {
+        self.judge.verdict()
+    }
+
+    fn checks(&self) -> u64 {
+        self.sampler.checks()
+    }
+}
+
+/// (h) The signal of another application.
+#[derive(Debug)]
+pub struct Signal {
+    source: SourceId,
+    readings: Readings,
+    judge: Judge,
+    checks: u64,
+}
+
+impl Signal {
+    /// A detector without data.
+    pub fn new(source: SourceId, common: &Common) -> Self {
+        Self {
+            source,
+            readings: Readings::new(common.time_to_live),
+            judge: Judge::new(&common.judge),
+            checks: 0,
+        }
+    }
+}
+
+impl Resource for Signal {
+    fn update(&mut self, inputs: &DetectorInputs<'_>, now: Timestamp) {
+        self.readings.update(inputs.reading(self.source), now);
+        self.judge.take(self.readings.value(now), now);
+        self.checks += 1;
+    }
+
+    fn verdict(&self) -> Judgement {
+        self.judge.verdict()
+    }
+
+    fn checks(&self) -> u64 {
+        self.checks
+    }
+}
+
+/// The last plausible reading of a source, for as long as it is valid.
+#[derive(Debug)]
+struct Readings {
+    time_to_live: Duration,
+    valid: Option<Valid>,
+    /// Number of the last reading, plausible or not.
+    number: Option<u64>,
+    /// Plausible readings so far.
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Valid {
+    value: f64,
+    until: Timestamp,
+}
+
+impl Readings {
+    fn new(time_to_live: Duration) -> Self {
+        Self { time_to_live, valid: None, number: None, count: 0 }
+    }
+
+    /// Takes a new reading. An implausible one is ignored: the one before stays valid for its time.
+    fn update(&mut self, reading: Option<&Reading>, now: Timestamp) {
+        let Some(reading) = reading.filter(|reading| Some(reading.number) != self.number) else { return };
+        self.number = Some(reading.number);
+        let Some(value) = plausible(reading.value) else { return };
+        self.count += 1;
+        // A time in the future counts as now.
+        let until = reading.at.min(now) + reading.good_for.min(self.time_to_live);
+        self.valid = Some(Valid { value, until });
+    }
+
+    fn value(&self, now: Timestamp) -> Option<f64> {
+        self.valid.filter(|valid| now < valid.until).map(|valid| valid.value)
+    }
+}

@@ -1,0 +1,56 @@
+//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters of one worker's dispatcher.
+#[derive(Default, Debug)]
+pub struct Stats {
+    /// Requests handed to the dispatcher.
+    pub requests: AtomicU64,
+    /// Connections begun to be established.
+    pub connects: AtomicU64,
+    /// Requests sent on a pooled connection.
+    pub reused: AtomicU64,
+    /// Pooled connections found dead by a request; the request was repeated on a fresh one.
+    pub stale_connection: AtomicU64,
+    /// Retries after a failure.
+    pub retries: AtomicU64,
+    /// Retries that the budget did not allow.
+    pub retry_budget_empty: AtomicU64,
+    /// Requests that found no usable replica.
+    pub no_replica: AtomicU64,
+    /// Connections that failed: refused, unreachable, no address (retried ones included).
+    pub connect_failed: AtomicU64,
+    /// Connections that took too long (retried ones included).
+    pub connect_timeout: AtomicU64,
+    /// Attempts without a first byte in time.
+    pub first_byte_timeout: AtomicU64,
+    /// Connections lost before the first byte of the response (retried ones included).
+    pub reset: AtomicU64,
+    /// Responses that may not be passed on.
+    pub bad_response: AtomicU64,
+    /// Requests whose body failed on the visitor's side.
+    pub request_body: AtomicU64,
+    /// Response bodies that the origin broke off.
+    pub body_reset: AtomicU64,
+    /// Response bodies that fell silent.
+    pub body_timeout: AtomicU64,
+    /// Tunnels opened by `Upgrade`.
+    pub tunnels: AtomicU64,
+    /// Tunnels open now.
+    pub tunnels_open: AtomicU64,
+    /// Bytes that tunnels carried to the origin.
+    pub tunnel_bytes_up: AtomicU64,
+    /// Bytes that tunnels carried to visitors.
+    pub tunnel_bytes_down: AtomicU64,
+}
+
+/// Adds one. There is one writer, so a load and a store suffice; a locked instruction is not needed.
+pub(crate) fn bump(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+/// Adds `n`; for the one writer.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}

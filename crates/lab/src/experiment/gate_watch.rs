@@ -1,0 +1,88 @@
+//! Polls a gate's admin port during a real run: once a second its estimate of the capacity, its in-flight
+//! limit, and what it measured of the origin in the last second. A poll costs the gate's control thread two
+//! small documents; a gate that does not answer is polled again a second later.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_core::units::Timestamp;
+use tidegate_gateway::base::clock::Clock;
+
+use crate::outcome::GateSecond;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for an answer: the run goes on meanwhile, and children are looked at in between.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Asks a gate's admin port, or those of its halves, again and again.
+pub(super) struct GateWatch {
+    /// Admin ports of the process that estimates and of the one that sends to the origin.
+    admins: (SocketAddr, SocketAddr),
+    due: Timestamp,
+    told: Vec<(Timestamp, GateSecond)>,
+}
+
+impl GateWatch {
+    /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless
+    /// there are two.
+    pub(super) fn new(estimates: SocketAddr, forwards: SocketAddr) -> Self {
+        Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
+    }
+
+    /// Asks, if it is time to.
+    pub(super) fn listen(&mut self, clock: &Clock) {
+        let now = clock.now();
+        if now < self.due {
+            return;
+        }
+        self.due = now + EVERY;
+        let (estimates, forwards) = self.admins;
+        let (Ok(capacity), Ok(state)) = (ask(estimates, "/v1/capacity"), ask(forwards, "/v1/state")) else {
+            return;
+        };
+        self.told.push((now, read(&capacity, &state)));
+    }
+
+    /// What was told, by the seconds since `started_us` (microseconds since 1970).
+    pub(super) fn seconds(&self, started_us: u64) -> Vec<GateSecond> {
+        let since = |at: Timestamp| at.as_micros().checked_sub(started_us);
+        let told = self.told.iter().filter_map(|(at, told)| Some((since(*at)?, told)));
+        told.map(|(us, told)| GateSecond { t: us / 1_000_000, ..*told }).collect()
+    }
+}
+
+/// The two documents. What is not there, or is "unlimited" (`null`), counts as unknown.
+pub(super) fn read(capacity: &Value, state: &Value) -> GateSecond {
+    let figure = |document: &Value, pointer| document.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    GateSecond {
+        t: 0,
+        capacity_rps: figure(capacity, "/rate"),
+        limit: capacity.pointer("/max_in_flight").and_then(Value::as_u64).unwrap_or(0),
+        response_mean_ms: figure(state, "/response_ms/mean"),
+        response_p99_ms: figure(state, "/response_ms/p99"),
+    }
+}
+
+fn ask(admin: SocketAddr, path: &str) -> io::Result<Value> {
+    serde_json::from_str(&get(admin, path, PATIENCE)?).map_err(io::Error::other)
+}
+
+/// The body of what an admin port answers with 200.
+///
+/// # Errors
+/// It does not answer in time, or not with 200.
+pub(super) fn get(admin: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    if head.split(' ').nth(1) != Some("200") {
+        return Err(io::Error::other(format!("expected 200 from {path}, got {:?}", head.lines().next())));
+    }
+    Ok(body.to_owned())
+}
