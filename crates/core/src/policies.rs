@@ -1,15 +1,19 @@
-//! Policies in force: the part of WAC's decision module (3.2) that every request meets, and the types of its enforcement module (3.3).
+//! Policies in force: the part of WAC's decision module (3.2) that every request meets, and the types of its
+//! enforcement module (3.3).
 //!
 //! ```text
 //! levels, figures ─► rules (tick) ─► policies in force ─► request ─► pass | refuse | multicast | ask | room | reroute
 //! ```
 //!
-//! The tick decides which rules hold. Their policies are published as one list in order of precedence, and the first policy whose scope covers
-//! a request decides on it. Policies in shadow decide nothing and are only counted, so that operators learn what a rule would do before it does
-//! it. Without a rule in force a request pays for one comparison.
+//! The tick decides which rules hold. Their policies are published as one list in order of precedence, and
+//! the first policy whose scope covers a request decides on it. Policies in shadow decide nothing and are
+//! only counted, so that operators learn what a rule would do before it does it. Without a rule in force a
+//! request pays for one comparison.
 //!
-//! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of one policy,
-//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a lighter URL, a rate.
+//! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of
+//! one policy,
+//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a
+//! lighter URL, a rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,8 +231,8 @@ impl PolicySet {
         self.list.iter().position(|one| std::ptr::eq(one, policy)).unwrap_or(usize::MAX)
     }
 
-    /// What becomes of a connection before anything is read from it: the first policy that covers everything and refuses at
-    /// connection level, unless an policy before it might say otherwise.
+    /// What becomes of a connection before anything is read from it: the first policy that covers everything
+    /// and refuses at connection level, unless an policy before it might say otherwise.
     pub fn at_accept(&self) -> Option<&ActivePolicy> {
         let first = self.list.iter().find(|policy| !policy.is_shadow)?;
         let refuses =
@@ -236,8 +240,9 @@ impl PolicySet {
         (first.scope.is_everything() && refuses).then_some(first)
     }
 
-    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every policy in shadow that
-    /// would have decided: its rate bucket is charged, since that is what it would have done.
+    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every
+    /// policy in shadow that would have decided: its rate bucket is charged, since that is what it would have
+    /// done.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,
@@ -258,7 +263,8 @@ impl PolicySet {
                     Ok(()) => continue,
                     Err(wait) => PolicyDecision::Refuse { policy, retry_after: Some(wait) },
                 },
-                // A request that changes something or carries a body cannot share an answer, and a lighter page cannot take a form's data.
+                // A request that changes something or carries a body cannot share an answer, and a lighter
+                // page cannot take a form's data.
                 Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
                 Policy::Multicast { period } => PolicyDecision::Multicast { policy, period: *period },
                 Policy::Ask(application) => {

@@ -1,4 +1,5 @@
-//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it runs.
+//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it
+//! runs.
 //!
 //! | rule | what holds | when |
 //! |---|---|---|
@@ -20,7 +21,8 @@
 //! | `policy` | a request that a rule in force refuses is refused, and no other is refused by a rule | each decision |
 //! | `session` | an admitted session keeps its place and is refused nothing for load; no place is given out twice, and every one comes back | each request of a session |
 //!
-//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not asked.
+//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not
+//! asked.
 
 use std::time::Duration;
 

@@ -8,21 +8,24 @@
 //!             └──────── oracle ◄──────────┴───────── process: control tick, feedback, restart
 //! ```
 //!
-//! Nothing is decided here. Who enters, who waits and for how long is the core's decision (`admission`, `room`, `gate`, `control`), built
-//! from the scenario's gate configuration by the gateway's own `Config`; which replica is asked, what may be repeated and when a
-//! page asks again are the gateway's own functions; what a visitor does next is [`crate::visitor`]'s, and how long the origin
-//! takes [`crate::model`]'s. This module carries events between them in order of time and performs what comes out.
+//! Nothing is decided here. Who enters, who waits and for how long is the core's decision (`admission`,
+//! `room`, `gate`, `control`), built from the scenario's gate configuration by the gateway's own `Config`;
+//! which replica is asked, what may be repeated and when a page asks again are the gateway's own functions;
+//! what a visitor does next is [`crate::visitor`]'s, and how long the origin takes [`crate::model`]'s. This
+//! module carries events between them in order of time and performs what comes out.
 //!
-//! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the agenda (in order of
-//! insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between visitor and service.
+//! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the
+//! agenda (in order of insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between
+//! visitor and service.
 //! **Randomness** is three generators made from the seed: the crowd's, the origin's, the gate's.
 //! Same scenario, same seed: the same steps, the same figures, bit for bit.
 //!
-//! **What counts as an event** is a step of the trace: something that happens at an instant of virtual time to one visitor or
-//! request (it arrives, is decided on, goes to the origin, is served; its answer reaches the visitor), a control tick, a fault.
+//! **What counts as an event** is a step of the trace: something that happens at an instant of virtual time
+//! to one visitor or request (it arrives, is decided on, goes to the origin, is served; its answer reaches
+//! the visitor), a control tick, a fault.
 //!
-//! Left out: connections, bytes and parsing, and with them every limit on those; active health checks (replicas are ejected passively);
-//! what policies do outside the gate.
+//! Left out: connections, bytes and parsing, and with them every limit on those; active health checks
+//! (replicas are ejected passively); what policies do outside the gate.
 
 use thiserror::Error;
 use tidegate_core::classify::ClassifyError;
@@ -58,8 +61,8 @@ pub use trace::STEPS_SHOWN;
 use trace::Step;
 use world::World;
 
-/// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and origin there is none:
-/// where it matters, it is part of the service time.
+/// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and
+/// origin there is none: where it matters, it is part of the service time.
 pub const LATENCY_US: u64 = 100;
 
 /// How to run.

@@ -1,4 +1,5 @@
-//! Who never waits, and whom policies refuse. The oracle has its own reading of a policy's scope: the core's is what is checked.
+//! Who never waits, and whom policies refuse. The oracle has its own reading of a policy's scope: the core's
+//! is what is checked.
 
 use tidegate_core::admission::Decision;
 use tidegate_core::policies::{ActivePolicy, MAX_TIERS, Policy, PolicyRequest, PolicySet};

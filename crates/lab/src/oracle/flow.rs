@@ -1,8 +1,9 @@
 //! How far what is let in may run ahead of the capacity.
 //!
-//! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work, time takes it off,
-//! and what is left is the *lead*. Work let in during any interval of length T is then at most `C T + lead`. The bound on
-//! the lead, in seconds of capacity, follows from the core's own rules (`room/door.rs`, `hand.rs`, `room.rs`):
+//! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work,
+//! time takes it off, and what is left is the *lead*. Work let in during any interval of length T is then at
+//! most `C T + lead`. The bound on the lead, in seconds of capacity, follows from the core's own rules
+//! (`room/door.rs`, `hand.rs`, `room.rs`):
 //!
 //! ```text
 //!   2 s                  a ticket on time is let in while the backlog is at most BEHIND_S
@@ -14,12 +15,13 @@
 //! + the dearest visitor  which is let in whole
 //! ```
 //!
-//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where nobody stays away,
-//! is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing but the bursts and the control loop's
-//! swing are left: `CALM_S` instead of the first and the fifth line.
+//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where
+//! nobody stays away, is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing
+//! but the bursts and the control loop's swing are left: `CALM_S` instead of the first and the fifth line.
 //!
-//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the operator's ceiling,
-//! if there is one, and of the gate's queue, which visitors of the room may not fill beyond
+//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the
+//! operator's ceiling, if there is one, and of the gate's queue, which visitors of the room may not fill
+//! beyond
 //!
 //! ```text
 //!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in one of the last
@@ -44,8 +46,8 @@ use crate::sim::process::GateProcess;
 
 /// `BEHIND_S` of the core's door.
 const BEHIND_S: f64 = 2.0;
-/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn, the loop's gain
-/// is 0.7/s and it acts ten times a second.
+/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn,
+/// the loop's gain is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
@@ -56,7 +58,8 @@ pub(super) struct Flow {
     /// Largest lead, in seconds.
     highest_s: f64,
     bound_s: f64,
-    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when it began.
+    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when
+    /// it began.
     door: Cost,
     most: Rate,
     /// In force.
@@ -141,7 +144,8 @@ impl Flow {
         (self.highest_s, self.bound_s)
     }
 
-    /// The bound, in seconds of `capacity`. The burst is as the room has it: ten visitors at least, a second at most.
+    /// The bound, in seconds of `capacity`. The burst is as the room has it: ten visitors at least, a second
+    /// at most.
     fn bound_s(&self, capacity: f64, is_split: bool) -> f64 {
         let burst_s = self.burst_s.max((10.0 / capacity).min(1.0)).min(1.0);
         let one_s = self.largest / capacity;
@@ -267,7 +271,8 @@ impl Flow {
         self.seen[0] = door.units();
         self.unasked = [0.0, self.unasked[0], self.unasked[1]];
         let queued = std::mem::replace(&mut self.queued, process.gate.totals().queued_cost);
-        // An estimator may have lowered it within the second: what had passed by then, passed at the one before.
+        // An estimator may have lowered it within the second: what had passed by then, passed at the one
+        // before.
         let last = Self::bound_by(process);
         let most = std::mem::replace(&mut self.most, last);
         let capacity = if most > last { most } else { last };

@@ -1,17 +1,18 @@
 //! Promises: who is promised what, in which order they are kept, and that each is kept once.
 //!
-//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let in when the hand
-//! has come to its instant; the hand never goes back. So: a promise made later is for no earlier instant (a millisecond is lost
-//! to rounding), and once a ticket due at `d` has been let in, no ticket due before `d` is "not yet" ever again. The
-//! exceptions that DESIGN.md makes are not exceptions to this: a late visitor had its turn and missed it; who is pulled forward
-//! is so because the hand runs ahead, for all alike; a burst is the part of the present second that is already due.
-//! "Your turn, but the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
+//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let
+//! in when the hand has come to its instant; the hand never goes back. So: a promise made later is for no
+//! earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let in, no
+//! ticket due before `d` is "not yet" ever again. The exceptions that DESIGN.md makes are not exceptions to
+//! this: a late visitor had its turn and missed it; who is pulled forward is so because the hand runs ahead,
+//! for all alike; a burst is the part of the present second that is already due. "Your turn, but the origin
+//! is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
 //!
-//! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since the schedule follows in
-//! steps; and the seconds that a fall leaves empty are no mistake.
+//! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since
+//! the schedule follows in steps; and the seconds that a fall leaves empty are no mistake.
 //!
-//! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D). A restart
-//! forgets the promises of its last second; order begins anew.
+//! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D).
+//! A restart forgets the promises of its last second; order begins anew.
 
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ pub(super) struct Schedule {
     last_due: Timestamp,
     /// The latest instant that was let in.
     let_in: Timestamp,
-    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it began to fill.
+    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it
+    /// began to fill.
     promised: Vec<(u64, u64, bool)>,
     highest: Rate,
     /// As of the last tick.
@@ -197,7 +199,8 @@ impl Schedule {
             ));
         }
         if ticket.wait <= ROUNDING {
-            // Due by the clock already, while the hand is behind: its place in the schedule is an earlier second's.
+            // Due by the clock already, while the hand is behind: its place in the schedule is an earlier
+            // second's.
             return Ok(());
         }
         let now = processes[0].now(now_us);
@@ -228,7 +231,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// The second before must be full if it was wholly in the future when it began to fill, or was skipped as a whole.
+    /// The second before must be full if it was wholly in the future when it began to fill, or was skipped as
+    /// a whole.
     fn first_fit(&self, second: u64, begun: u64, one: u64, processes: &[GateProcess]) -> Finding {
         let least = processes[0].capacity().over(Duration::from_secs(1)).hundredths();
         let previous = second - 1;

@@ -1,9 +1,10 @@
 //! Sessions: who is in stays in, and is refused nothing for load (WAC 2: "only whole sessions are refused").
 //!
-//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A session that asks again
-//! within nine tenths of its timeout from then on, and of its greatest age, must be let in: the tenth is for clocks that are set right
-//! slowly. A gate that was killed goes by the passes, which are up to a quarter older than the last request; where sessions are told by
-//! address, it knows none of them.
+//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A
+//! session that asks again within nine tenths of its timeout from then on, and of its greatest age, must be
+//! let in: the tenth is for clocks that are set right slowly. A gate that was killed goes by the passes,
+//! which are up to a quarter older than the last request; where sessions are told by address, it knows none
+//! of them.
 
 use std::collections::HashMap;
 
@@ -79,7 +80,8 @@ impl Sessions {
             return Ok(());
         }
         self.open.remove(&guest);
-        // A pass is renewed when a quarter of its life is over: a new process knows no more of the last request.
+        // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
+        // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
         if idle > holds_us || age > self.max_age_us {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A request arrives: its facts are gathered, the core decides ([`tidegate_core::admission::decide`]), and the decision is performed, as the
-//! gateway does with cookies and pages.
+//! A request arrives: its facts are gathered, the core decides ([`tidegate_core::admission::decide`]), and
+//! the decision is performed, as the gateway does with cookies and pages.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -168,8 +168,8 @@ impl World<'_> {
         self.perform_decision(&caller, decision, shown, begun);
     }
 
-    /// What the core decides, and the request of the session that begins with it. Policies that are performed outside have no effect here:
-    /// authorisers agree, no answer is shared, no lighter URL is served.
+    /// What the core decides, and the request of the session that begins with it. Policies that are performed
+    /// outside have no effect here: authorisers agree, no answer is shared, no lighter URL is served.
     pub(crate) fn decide(
         &mut self,
         caller: &Caller,
@@ -435,8 +435,8 @@ impl World<'_> {
         self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
-    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
-    /// character changed.
+    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an
+    /// altered one with one character changed.
     fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Presented {
         let config = &self.processes[caller.process].config;
         let ip = [127, 0, 0, 1].into();

@@ -1,7 +1,7 @@
 //! What the origin's replicas send back: answers, heads of answers that go on, errors.
 //!
-//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the gateway; its response time
-//! at the origin is the time to its head.
+//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the
+//! gateway; its response time at the origin is the time to its head.
 
 use std::time::Duration;
 

@@ -135,8 +135,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Tokencheck's host has a wrong clock. One that is wrong from the start is believed; later the gateway's clock follows
-    /// slowly.
+    /// Tokencheck's host has a wrong clock. One that is wrong from the start is believed; later the gateway's
+    /// clock follows slowly.
     fn drift(&mut self, seconds: f64) -> Result<(), SimError> {
         if let [_, checker] = &mut self.processes[..] {
             checker.clock.drift(seconds);

@@ -1,5 +1,5 @@
-//! Performs what was admitted, as the gateway's forward and dispatch do: the gate's queue, a replica, and what follows however
-//! it ends.
+//! Performs what was admitted, as the gateway's forward and dispatch do: the gate's queue, a replica, and
+//! what follows however it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,7 +394,8 @@ impl World<'_> {
         self.plan_egress();
     }
 
-    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets a timer.
+    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets
+    /// a timer.
     pub(crate) fn plan_egress(&mut self) {
         let Some(process) = self.processes.last() else { return };
         let Some(at) = process.gate.next_ready() else { return };

@@ -1,8 +1,8 @@
 //! A visitor on the simulator's agenda, with the luggage that a browser would keep in cookies.
 //!
-//! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed text: the seals of
-//! honest visitors would be made and opened a million times to no purpose. Whoever alters or replays one goes through the
-//! key ring.
+//! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed
+//! text: the seals of honest visitors would be made and opened a million times to no purpose. Whoever alters
+//! or replays one goes through the key ring.
 
 use std::time::Duration;
 

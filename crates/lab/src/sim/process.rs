@@ -1,5 +1,5 @@
-//! One process of the gate: the core's admission, gate and control side, put together as the gateway puts them together, on a clock of its
-//! own. A gate is one process; tokengen and tokencheck are two.
+//! One process of the gate: the core's admission, gate and control side, put together as the gateway puts
+//! them together, on a clock of its own. A gate is one process; tokengen and tokencheck are two.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,8 @@ use tidegate_settings::{Role, Settings};
 
 use super::rules::{Known, Rules};
 
-/// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in 2027): no
-/// outcome depends on it.
+/// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in
+/// 2027): no outcome depends on it.
 const EPOCH_US: u64 = 1_800_000_000_000_000;
 
 pub(crate) struct GateProcess {
@@ -202,8 +202,8 @@ impl GateProcess {
         self.believed
     }
 
-    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and while reports
-    /// are missing.
+    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and
+    /// while reports are missing.
     pub(crate) fn estimate(&self) -> Estimate {
         self.estimate
     }

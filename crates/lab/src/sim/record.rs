@@ -1,5 +1,5 @@
-//! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an estimator needs
-//! more than a row per second.
+//! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an
+//! estimator needs more than a row per second.
 
 use tidegate_core::gate::Totals;
 use tidegate_core::session::SessionsState;

@@ -1,6 +1,8 @@
-//! Sessions, as the gateway has them: which session a request belongs to, when it is over, and the pass that its visitor keeps.
+//! Sessions, as the gateway has them: which session a request belongs to, when it is over, and the pass that
+//! its visitor keeps.
 //!
-//! A session is identified by the nonce of its pass, or by its visitor's address, of which each visitor has one.
+//! A session is identified by the nonce of its pass, or by its visitor's address, of which each visitor has
+//! one.
 
 use rand::RngCore;
 use rand::rngs::SmallRng;
@@ -74,8 +76,8 @@ impl World<'_> {
         }
     }
 
-    /// A visitor gives up the request that its session began with. One whose session is identified by a pass has not got it: nobody could use
-    /// the slot.
+    /// A visitor gives up the request that its session began with. One whose session is identified by a pass
+    /// has not got it: nobody could use the slot.
     pub(crate) fn gave_up_first(
         &mut self,
         number: u32,
@@ -89,7 +91,8 @@ impl World<'_> {
         }
     }
 
-    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass comes.
+    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass
+    /// comes.
     pub(crate) fn take_cookies(&mut self, number: u32, session: Option<SessionOf>) {
         let Some(process) = self.processes.last() else { return };
         let Some(guest) = self.guests.get_mut(number) else { return };

@@ -34,7 +34,8 @@ use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
-/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are skipped.
+/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are
+/// skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Item {
     /// A visitor's next request arrives.
@@ -65,8 +66,8 @@ pub(crate) enum Item {
     Second,
 }
 
-/// Visitors fetched from memory at once: more of them push each other out of the caches before their turn comes. They are told
-/// of again when they are 64 us away, some dozens at a time.
+/// Visitors fetched from memory at once: more of them push each other out of the caches before their turn
+/// comes. They are told of again when they are 64 us away, some dozens at a time.
 const MOST_AT_ONCE: usize = 1024;
 
 /// A request of a kind's step, looked up once.
@@ -328,8 +329,8 @@ impl<'s> World<'s> {
         self.done = done;
     }
 
-    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a visitor's
-    /// thoughts.
+    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a
+    /// visitor's thoughts.
     pub(crate) fn answer(&mut self, number: u32, outcome: Result<Answer, Failure>, at_us: u64) {
         let Some(guest) = self.guests.get_mut(number) else { return };
         let (what, more) = match &outcome {
@@ -417,7 +418,8 @@ enum Asked {
     Part,
 }
 
-/// What each step of each kind asks for. `{n}` in a path stands for one number here: classes and demands do not depend on it.
+/// What each step of each kind asks for. `{n}` in a path stands for one number here: classes and demands do
+/// not depend on it.
 fn routes(
     cast: &VisitorMix,
     tiers: &[TierId],

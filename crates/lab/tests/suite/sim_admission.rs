@@ -1,4 +1,5 @@
-//! Parts of pages, service levels and rules in virtual time: the ready-made scenarios show what their first lines say.
+//! Parts of pages, service levels and rules in virtual time: the ready-made scenarios show what their first
+//! lines say.
 
 use std::path::Path;
 
