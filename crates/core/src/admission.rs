@@ -1,8 +1,9 @@
 //! Admission: what becomes of a request.
 //!
-//! [`decide()`] holds every rule. Whoever carries requests in (the gateway from sockets, the simulator from its agenda) gathers the
-//! [`Facts`], asks, and performs the [`Decision`]. [`Admission`] is one process's part of the waiting room: all of it, or in the
-//! two-process form one half of it (WebQ III-B).
+//! [`decide()`] holds every rule. Whoever carries requests in (the gateway from sockets, the simulator from
+//! its agenda) gathers the
+//! [`Facts`], asks, and performs the [`Decision`]. [`Admission`] is one process's part of the waiting room:
+//! all of it, or in the two-process form one half of it (WebQ III-B).
 //!
 //! | role | newcomers | tickets whose turn has come |
 //! |---|---|---|
@@ -74,8 +75,8 @@ impl SessionRules {
 }
 
 impl Admission {
-    /// One request that meets the room, of a class without an ingress bucket and without sessions. `nonce` gives 64 fresh random bits;
-    /// `count` is told what is worth counting.
+    /// One request that meets the room, of a class without an ingress bucket and without sessions. `nonce`
+    /// gives 64 fresh random bits; `count` is told what is worth counting.
     pub fn ask(
         &self,
         asking: &AdmissionRequest,
@@ -88,8 +89,8 @@ impl Admission {
         self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 
-    /// One request that meets the room or its class's ingress bucket. With `session` it begins a session: it enters with a session slot or
-    /// not at all.
+    /// One request that meets the room or its class's ingress bucket. With `session` it begins a session: it
+    /// enters with a session slot or not at all.
     pub fn ask_for(
         &self,
         entrance: &Entrance<'_>,
@@ -220,8 +221,8 @@ impl Admission {
         }
     }
 
-    /// Sets how fast new sessions find slots; `None`: as fast as they come. To be called on every tick before [`Admission::tick`], but not
-    /// on tokengen, which is told by tokencheck.
+    /// Sets how fast new sessions find slots; `None`: as fast as they come. To be called on every tick before
+    /// [`Admission::tick`], but not on tokengen, which is told by tokencheck.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
         match self {
             Self::Room(room) => room.pace_sessions(pace),

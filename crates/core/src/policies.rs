@@ -1,16 +1,19 @@
-//! What the rules in force ask of every request: the request path's half of WAC's decision module (3.2) and the words for its
+//! Policies in force: the part of WAC's decision module (3.2) that every request meets, and the types of its
 //! enforcement module (3.3).
 //!
 //! ```text
-//! levels, figures ─► rules (tick) ─► orders in force ─► request ─► pass | refuse | multicast | ask | room | reroute
+//! levels, figures ─► rules (tick) ─► policies in force ─► request ─► pass | refuse | multicast | ask | room | reroute
 //! ```
 //!
-//! The tick decides which rules hold; their orders are published as one list in order of precedence, and a request asks it
-//! once. The first order whose scope covers the request decides. Orders in shadow decide nothing and are only counted, so that
-//! what a rule would have done is known before it does it. Without a rule in force a request pays for one comparison.
+//! The tick decides which rules hold. Their policies are published as one list in order of precedence, and
+//! the first policy whose scope covers a request decides on it. Policies in shadow decide nothing and are
+//! only counted, so that operators learn what a rule would do before it does it. Without a rule in force a
+//! request pays for one comparison.
 //!
-//! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of one policy,
-//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a lighter URL, a rate.
+//! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of
+//! one policy,
+//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a
+//! lighter URL, a rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +23,26 @@ use crate::classify::Paths;
 use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Cost, Timestamp};
 
-/// A rule, by its place in the configuration.
+/// A rule, by its position in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct RuleId(pub u16);
 
-/// A service level (SLA), by its place in the configuration; 0 is that of everybody else.
+/// A service level (SLA), by its position in the configuration; 0 is that of everybody else.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct TierId(pub u8);
 
 /// Most service levels, that of everybody else included.
 pub const MAX_TIERS: usize = 64;
 
-/// Another application that is asked for its verdict, by its place in the configuration.
+/// An external authoriser, by its position in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuthoriserId(pub u16);
 
-/// A lighter URL, by its place in the configuration.
+/// A lighter URL, by its position in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteId(pub u16);
 
-/// Which requests an order is for: all conditions must hold.
+/// Which requests an policy is for: all conditions must hold.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Scope {
     /// Only those that would begin a session.
@@ -80,7 +83,7 @@ impl Scope {
 /// What is done with the requests in scope (WAC 3.2).
 #[derive(Clone, Debug)]
 pub enum Policy {
-    /// They are refused, as [`Order::action`] says.
+    /// They are refused, as [`ActivePolicy::action`] says.
     Refuse,
     /// They pass at this rate; the rest is refused.
     Limit(Arc<SharedBucket>),
@@ -125,7 +128,7 @@ pub enum Action {
 /// A rule in force.
 #[derive(Clone, Debug)]
 pub struct ActivePolicy {
-    /// Whose it is.
+    /// The rule that it is of.
     pub rule: RuleId,
     /// For which requests.
     pub scope: Scope,
@@ -137,7 +140,7 @@ pub struct ActivePolicy {
     pub is_shadow: bool,
 }
 
-/// A request, as orders see it.
+/// A request, as policies see it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRequest<'a> {
     /// The path component, as it was sent.
@@ -157,46 +160,46 @@ pub struct PolicyRequest<'a> {
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum PolicyDecision<'a> {
-    /// No order stands in its way.
+    /// No policy decides on it.
     Pass,
-    /// Refused, as the order's action says.
+    /// Refused, as the policy's action says.
     Refuse {
         /// By this.
-        order: &'a ActivePolicy,
+        policy: &'a ActivePolicy,
         /// When it would pass, if that is known.
         retry_after: Option<Duration>,
     },
     /// It shares an upstream request with others.
     Multicast {
         /// By this.
-        order: &'a ActivePolicy,
+        policy: &'a ActivePolicy,
         /// How long an answer is given to others.
         period: Duration,
     },
-    /// Ask, and if the answer is yes, go on with [`Orders::decide`] from `next`.
+    /// Ask, and if the answer is yes, go on with [`PolicySet::decide`] from `next`.
     Ask {
         /// By this.
-        order: &'a ActivePolicy,
-        /// Whom.
+        policy: &'a ActivePolicy,
+        /// The authoriser.
         application: AuthoriserId,
-        /// Where to go on.
+        /// The position to go on from.
         next: usize,
     },
     /// To the waiting room.
     Room {
         /// By this.
-        order: &'a ActivePolicy,
+        policy: &'a ActivePolicy,
     },
     /// A lighter URL.
     Reroute {
         /// By this.
-        order: &'a ActivePolicy,
+        policy: &'a ActivePolicy,
         /// Which.
         route: RouteId,
     },
 }
 
-/// The orders in force, highest precedence first.
+/// The policies in force, highest precedence first.
 #[derive(Clone, Default, Debug)]
 pub struct PolicySet {
     list: Box<[ActivePolicy]>,
@@ -228,17 +231,18 @@ impl PolicySet {
         self.list.iter().position(|one| std::ptr::eq(one, policy)).unwrap_or(usize::MAX)
     }
 
-    /// What becomes of a connection before anything is read from it: the first order that covers everything and refuses at
-    /// connection level, unless an order before it might say otherwise.
+    /// What becomes of a connection before anything is read from it: the first policy that covers everything
+    /// and refuses at connection level, unless an policy before it might say otherwise.
     pub fn at_accept(&self) -> Option<&ActivePolicy> {
-        let first = self.list.iter().find(|order| !order.is_shadow)?;
+        let first = self.list.iter().find(|policy| !policy.is_shadow)?;
         let refuses =
             matches!(first.policy, Policy::Refuse) && matches!(first.action, Action::Close | Action::Reset);
         (first.scope.is_everything() && refuses).then_some(first)
     }
 
-    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every order in shadow that
-    /// would have decided: its rate bucket is charged, since that is what it would have done.
+    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every
+    /// policy in shadow that would have decided: its rate bucket is charged, since that is what it would have
+    /// done.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,
@@ -247,31 +251,31 @@ impl PolicySet {
         shadow: &mut dyn FnMut(&ActivePolicy),
     ) -> PolicyDecision<'_> {
         let mut is_shadowed = false;
-        for (at, order) in self.list.iter().enumerate().skip(from) {
-            // Only the first order in shadow would have decided.
-            if (order.is_shadow && is_shadowed) || !order.scope.covers(asked) {
+        for (at, policy) in self.list.iter().enumerate().skip(from) {
+            // Only the first policy in shadow would have decided.
+            if (policy.is_shadow && is_shadowed) || !policy.scope.covers(asked) {
                 continue;
             }
-            let decision = match &order.policy {
+            let decision = match &policy.policy {
                 Policy::Refuse if mutants::is(Mutant::RuleRefusesNobody) => continue,
-                Policy::Refuse => PolicyDecision::Refuse { order, retry_after: None },
+                Policy::Refuse => PolicyDecision::Refuse { policy, retry_after: None },
                 Policy::Limit(bucket) => match bucket.take(asked.cost, now) {
                     Ok(()) => continue,
-                    Err(wait) => PolicyDecision::Refuse { order, retry_after: Some(wait) },
+                    Err(wait) => PolicyDecision::Refuse { policy, retry_after: Some(wait) },
                 },
-                // What changes something, or brings something along, is nobody else's.
-                // A lighter page cannot take a form's data.
+                // A request that changes something or carries a body cannot share an answer, and a lighter
+                // page cannot take a form's data.
                 Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
-                Policy::Multicast { period } => PolicyDecision::Multicast { order, period: *period },
+                Policy::Multicast { period } => PolicyDecision::Multicast { policy, period: *period },
                 Policy::Ask(application) => {
-                    PolicyDecision::Ask { order, application: *application, next: at + 1 }
+                    PolicyDecision::Ask { policy, application: *application, next: at + 1 }
                 }
-                Policy::Room => PolicyDecision::Room { order },
-                Policy::Reroute(route) => PolicyDecision::Reroute { order, route: *route },
+                Policy::Room => PolicyDecision::Room { policy },
+                Policy::Reroute(route) => PolicyDecision::Reroute { policy, route: *route },
             };
-            if order.is_shadow {
+            if policy.is_shadow {
                 is_shadowed = true;
-                shadow(order);
+                shadow(policy);
                 continue;
             }
             return decision;
@@ -297,7 +301,7 @@ mod tests {
         }
     }
 
-    fn order(rule: u16, policy: Policy) -> ActivePolicy {
+    fn policy(rule: u16, policy: Policy) -> ActivePolicy {
         ActivePolicy {
             rule: RuleId(rule),
             scope: Scope::default(),
@@ -307,92 +311,96 @@ mod tests {
         }
     }
 
-    fn refused_by(orders: &PolicySet, asked: &PolicyRequest<'_>) -> Option<u16> {
-        match orders.decide(asked, 0, Timestamp::from_secs(1), &mut |_| ()) {
-            PolicyDecision::Refuse { order, .. } => Some(order.rule.0),
+    fn refused_by(policies: &PolicySet, asked: &PolicyRequest<'_>) -> Option<u16> {
+        match policies.decide(asked, 0, Timestamp::from_secs(1), &mut |_| ()) {
+            PolicyDecision::Refuse { policy, .. } => Some(policy.rule.0),
             PolicyDecision::Pass => None,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_first_order_in_scope_decides() {
-        let mut first = order(0, Policy::Refuse);
+    fn the_first_policy_in_scope_decides() {
+        let mut first = policy(0, Policy::Refuse);
         first.scope.classes = Some([false, false, true].into());
-        let mut second = order(1, Policy::Refuse);
+        let mut second = policy(1, Policy::Refuse);
         second.scope.new_sessions = true;
         second.scope.except = Paths::compile(["/checkout/**"]).unwrap();
-        let orders = PolicySet::new(vec![first, second]);
-        assert_eq!(refused_by(&orders, &asked("/")), Some(1));
-        assert_eq!(refused_by(&orders, &asked("/checkout/pay")), None);
-        assert_eq!(refused_by(&orders, &PolicyRequest { is_new_session: false, ..asked("/") }), None);
-        assert_eq!(refused_by(&orders, &PolicyRequest { class: ClassId(2), ..asked("/") }), Some(0));
+        let policies = PolicySet::new(vec![first, second]);
+        assert_eq!(refused_by(&policies, &asked("/")), Some(1));
+        assert_eq!(refused_by(&policies, &asked("/checkout/pay")), None);
+        assert_eq!(refused_by(&policies, &PolicyRequest { is_new_session: false, ..asked("/") }), None);
+        assert_eq!(refused_by(&policies, &PolicyRequest { class: ClassId(2), ..asked("/") }), Some(0));
         assert_eq!(
-            refused_by(&orders, &PolicyRequest { class: ClassId(9), is_new_session: false, ..asked("/") }),
+            refused_by(&policies, &PolicyRequest { class: ClassId(9), is_new_session: false, ..asked("/") }),
             None
         );
     }
 
     #[test]
     fn a_spared_tier_passes() {
-        let mut all = order(0, Policy::Refuse);
+        let mut all = policy(0, Policy::Refuse);
         all.scope.spared = 1 << 3;
-        let orders = PolicySet::new(vec![all]);
-        assert_eq!(refused_by(&orders, &PolicyRequest { tier: TierId(3), ..asked("/") }), None);
-        assert_eq!(refused_by(&orders, &PolicyRequest { tier: TierId(2), ..asked("/") }), Some(0));
-        assert!(orders.at_accept().is_none());
+        let policies = PolicySet::new(vec![all]);
+        assert_eq!(refused_by(&policies, &PolicyRequest { tier: TierId(3), ..asked("/") }), None);
+        assert_eq!(refused_by(&policies, &PolicyRequest { tier: TierId(2), ..asked("/") }), Some(0));
+        assert!(policies.at_accept().is_none());
     }
 
     #[test]
-    fn a_shadow_decides_nothing_and_only_the_first_is_told() {
-        let shadow = |rule| ActivePolicy { is_shadow: true, ..order(rule, Policy::Refuse) };
-        let orders = PolicySet::new(vec![shadow(0), shadow(1), order(2, Policy::Refuse)]);
+    fn a_policy_in_shadow_decides_nothing_and_only_the_first_is_reported() {
+        let shadow = |rule| ActivePolicy { is_shadow: true, ..policy(rule, Policy::Refuse) };
+        let policies = PolicySet::new(vec![shadow(0), shadow(1), policy(2, Policy::Refuse)]);
         let mut told = Vec::new();
         let decision =
-            orders.decide(&asked("/"), 0, Timestamp::from_secs(1), &mut |order| told.push(order.rule.0));
-        assert!(matches!(decision, PolicyDecision::Refuse { order, .. } if order.rule.0 == 2));
+            policies.decide(&asked("/"), 0, Timestamp::from_secs(1), &mut |policy| told.push(policy.rule.0));
+        assert!(matches!(decision, PolicyDecision::Refuse { policy, .. } if policy.rule.0 == 2));
         assert_eq!(told, [0]);
     }
 
     #[test]
-    fn a_rate_passes_what_fits_and_asks_the_next_order() {
+    fn a_rate_passes_what_fits_and_asks_the_next_policy() {
         let config = BucketConfig { rate: Rate::per_second(1.0).unwrap(), burst: Cost::ONE };
         let limit = Policy::Limit(SharedBucket::new(&config).unwrap());
-        let orders = PolicySet::new(vec![order(0, limit)]);
-        assert_eq!(refused_by(&orders, &asked("/")), None);
-        assert_eq!(refused_by(&orders, &asked("/")), Some(0));
+        let policies = PolicySet::new(vec![policy(0, limit)]);
+        assert_eq!(refused_by(&policies, &asked("/")), None);
+        assert_eq!(refused_by(&policies, &asked("/")), Some(0));
     }
 
     #[test]
-    fn after_a_yes_the_next_orders_are_asked() {
-        let orders = PolicySet::new(vec![order(0, Policy::Ask(AuthoriserId(0))), order(1, Policy::Refuse)]);
+    fn after_an_agreement_the_next_policies_are_asked() {
+        let policies =
+            PolicySet::new(vec![policy(0, Policy::Ask(AuthoriserId(0))), policy(1, Policy::Refuse)]);
         let now = Timestamp::from_secs(1);
-        let PolicyDecision::Ask { next, .. } = orders.decide(&asked("/"), 0, now, &mut |_| ()) else {
+        let PolicyDecision::Ask { next, .. } = policies.decide(&asked("/"), 0, now, &mut |_| ()) else {
             panic!()
         };
-        let decision = orders.decide(&asked("/"), next, now, &mut |_| ());
-        assert!(matches!(decision, PolicyDecision::Refuse { order, .. } if order.rule.0 == 1));
+        let decision = policies.decide(&asked("/"), next, now, &mut |_| ());
+        assert!(matches!(decision, PolicyDecision::Refuse { policy, .. } if policy.rule.0 == 1));
     }
 
     #[test]
     fn a_request_that_changes_something_is_not_shared() {
         let multicast = Policy::Multicast { period: Duration::from_secs(1) };
-        let orders = PolicySet::new(vec![order(0, multicast)]);
-        assert_eq!(refused_by(&orders, &PolicyRequest { is_plain: false, ..asked("/") }), None);
+        let policies = PolicySet::new(vec![policy(0, multicast)]);
+        assert_eq!(refused_by(&policies, &PolicyRequest { is_plain: false, ..asked("/") }), None);
         let now = Timestamp::from_secs(1);
-        assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), PolicyDecision::Multicast { .. }));
-        let orders = PolicySet::new(vec![order(0, Policy::Reroute(RouteId(0)))]);
-        assert_eq!(refused_by(&orders, &PolicyRequest { is_plain: false, ..asked("/") }), None);
-        assert!(matches!(orders.decide(&asked("/"), 0, now, &mut |_| ()), PolicyDecision::Reroute { .. }));
+        assert!(matches!(
+            policies.decide(&asked("/"), 0, now, &mut |_| ()),
+            PolicyDecision::Multicast { .. }
+        ));
+        let policies = PolicySet::new(vec![policy(0, Policy::Reroute(RouteId(0)))]);
+        assert_eq!(refused_by(&policies, &PolicyRequest { is_plain: false, ..asked("/") }), None);
+        assert!(matches!(policies.decide(&asked("/"), 0, now, &mut |_| ()), PolicyDecision::Reroute { .. }));
     }
 
     #[test]
     fn only_what_covers_everything_is_decided_before_reading() {
-        let reset = ActivePolicy { action: Action::Reset, ..order(0, Policy::Refuse) };
+        let reset = ActivePolicy { action: Action::Reset, ..policy(0, Policy::Refuse) };
         assert!(PolicySet::new(vec![reset.clone()]).at_accept().is_some());
         let mut narrow = reset.clone();
         narrow.scope.classes = Some([true].into());
         assert!(PolicySet::new(vec![narrow, reset]).at_accept().is_none());
-        assert!(PolicySet::new(vec![order(0, Policy::Refuse)]).at_accept().is_none());
+        assert!(PolicySet::new(vec![policy(0, Policy::Refuse)]).at_accept().is_none());
     }
 }

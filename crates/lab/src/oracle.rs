@@ -1,4 +1,5 @@
-//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it runs.
+//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it
+//! runs.
 //!
 //! | rule | what holds | when |
 //! |---|---|---|
@@ -15,9 +16,13 @@
 //! | `honest` | where sessions have places: the visitors of a run wait no longer, and not far shorter, than told, within the bounds of [`waits`] | at the end |
 //! | `normal` | after the crowd the room empties | each second |
 //! | `forged` | no altered ticket is accepted | each attack |
+//! | `part` | a part of a page of somebody who was let in and keeps cookies is neither made to wait nor refused by the room | each part |
+//! | `tier` | a service level that skips the room never waits | each decision |
+//! | `policy` | a request that a rule in force refuses is refused, and no other is refused by a rule | each decision |
 //! | `session` | an admitted session keeps its place and is refused nothing for load; no place is given out twice, and every one comes back | each request of a session |
 //!
-//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not asked.
+//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not
+//! asked.
 
 use std::time::Duration;
 
@@ -28,10 +33,11 @@ use tidegate_core::units::Cost;
 
 use crate::model::Stats;
 use crate::scenario::Scenario;
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 use crate::sim::trace::{STEPS_SHOWN, Trace};
 use crate::visitor_events::{End, Noted};
 
+mod admission;
 pub mod calm;
 pub mod flow;
 mod numbers;
@@ -42,6 +48,7 @@ mod slots;
 mod violation;
 mod waits;
 
+pub(crate) use admission::Decided;
 use calm::Calm;
 use flow::Flow;
 use queue::Queue;
@@ -59,7 +66,7 @@ pub(crate) type Finding = Result<(), (&'static str, String)>;
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     /// By a ticket whose turn had come.
-    Ticket { ticket: Ticket, half: usize },
+    Ticket { ticket: Ticket, process: usize },
     /// A newcomer without a wait.
     AtOnce { cost: Cost },
     /// Without asking the room: a class that never waits, a session's pass.
@@ -83,18 +90,18 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     /// `seed`: of the run that is checked; `None`: nothing is checked.
-    pub(crate) fn new(scenario: &Scenario, halves: &[Half], seed: Option<u64>) -> Self {
+    pub(crate) fn new(scenario: &Scenario, processes: &[GateProcess], seed: Option<u64>) -> Self {
         Self {
             is_on: seed.is_some(),
             is_down: false,
             seed: seed.unwrap_or_default(),
             found: Vec::new(),
             violations: Vec::new(),
-            queue: Queue::new(halves.last().map(|half| half.live.gate())),
-            schedule: Schedule::new(halves),
-            flow: Flow::new(scenario, halves),
+            queue: Queue::new(processes.last().map(|process| process.config.gate())),
+            schedule: Schedule::new(processes),
+            flow: Flow::new(scenario, processes),
             calm: Calm::new(scenario),
-            sessions: Sessions::new(halves),
+            sessions: Sessions::new(processes),
         }
     }
 
@@ -114,31 +121,31 @@ impl Oracle {
     }
 
     /// Somebody was let in.
-    pub(crate) fn entered(&mut self, entry: Entry, halves: &[Half], now_us: u64) {
+    pub(crate) fn entered(&mut self, entry: Entry, processes: &[GateProcess], now_us: u64) {
         if !self.is_on {
             return;
         }
         let turn = match &entry {
-            Entry::Ticket { ticket, half } => self.schedule.redeemed(ticket, *half, halves, now_us),
+            Entry::Ticket { ticket, process } => self.schedule.redeemed(ticket, *process, processes, now_us),
             _ => Ok(()),
         };
-        let finding = self.flow.entered(&entry, halves, now_us);
+        let finding = self.flow.entered(&entry, processes, now_us);
         self.expect(turn);
         self.expect(finding);
     }
 
     /// Tokengen redeemed a ticket and sends its visitor on.
-    pub(crate) fn sent_on(&mut self, ticket: &Ticket, halves: &[Half], now_us: u64) {
+    pub(crate) fn sent_on(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
         if self.is_on {
-            let finding = self.schedule.redeemed(ticket, 0, halves, now_us);
+            let finding = self.schedule.redeemed(ticket, 0, processes, now_us);
             self.expect(finding);
         }
     }
 
     /// A ticket was answered as one that had been used.
-    pub(crate) fn called_used(&mut self, ticket: &Ticket, half: usize) {
+    pub(crate) fn called_used(&mut self, ticket: &Ticket, process: usize) {
         if self.is_on {
-            let finding = self.schedule.called_used(ticket, half);
+            let finding = self.schedule.called_used(ticket, process);
             self.expect(finding);
         }
     }
@@ -155,11 +162,11 @@ impl Oracle {
     pub(crate) fn waits(
         &mut self,
         guest: u32,
-        half: usize,
+        process: usize,
         ticket: &Ticket,
         wait: &Wait,
         place: Position,
-        halves: &[Half],
+        processes: &[GateProcess],
         now_us: u64,
     ) {
         if !self.is_on {
@@ -167,16 +174,16 @@ impl Oracle {
         }
         let finding = if place == Position::Kept {
             self.calm.news(guest);
-            self.schedule.kept(ticket, wait, half, halves, now_us)
+            self.schedule.kept(ticket, wait, process, processes, now_us)
         } else if ticket.wait.is_zero() && place == Position::Replaced {
             Ok(())
         } else if ticket.wait.is_zero() {
             Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
         } else {
             let is_undisturbed = self.calm.is_undisturbed();
-            let told = self.calm.promised(guest, wait, halves, now_us);
+            let told = self.calm.promised(guest, wait, processes, now_us);
             self.expect(told);
-            self.schedule.promised(ticket, is_undisturbed, halves, now_us)
+            self.schedule.promised(ticket, is_undisturbed, processes, now_us)
         };
         self.expect(finding);
     }
@@ -186,11 +193,11 @@ impl Oracle {
     pub(crate) fn looked(
         &mut self,
         guest: u32,
-        half: usize,
+        process: usize,
         ticket: &Ticket,
         look: &TicketStatus,
         is_usable: bool,
-        halves: &[Half],
+        processes: &[GateProcess],
         now_us: u64,
     ) {
         if !self.is_on {
@@ -201,7 +208,7 @@ impl Oracle {
         }
         if let TicketStatus::Wait(wait) = look {
             self.calm.news(guest);
-            let finding = self.schedule.kept(ticket, wait, half, halves, now_us);
+            let finding = self.schedule.kept(ticket, wait, process, processes, now_us);
             self.expect(finding);
         }
     }
@@ -244,23 +251,23 @@ impl Oracle {
         }
     }
 
-    /// A half has ticked.
-    pub(crate) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
+    /// A process has ticked.
+    pub(crate) fn ticked(&mut self, process: usize, state: &GateProcess, now_us: u64) {
         if self.is_on {
-            self.flow.ticked(half, state, now_us);
-            self.schedule.ticked(half, state);
+            self.flow.ticked(process, state, now_us);
+            self.schedule.ticked(process, state);
             self.calm.ticked(state, now_us);
         }
     }
 
     /// A second is over.
-    pub(crate) fn second(&mut self, now_us: u64, halves: &[Half], origin: &Stats) {
+    pub(crate) fn second(&mut self, now_us: u64, processes: &[GateProcess], origin: &Stats) {
         if !self.is_on {
             return;
         }
         let is_calm = self.calm.is_calm(now_us);
-        let flow = self.flow.second(halves, is_calm, now_us);
-        let calm = self.calm.second(halves, now_us);
+        let flow = self.flow.second(processes, is_calm, now_us);
+        let calm = self.calm.second(processes, now_us);
         let books = books_of(origin);
         for finding in [flow, calm, books] {
             self.expect(finding);
@@ -304,12 +311,12 @@ impl Oracle {
 
     /// After every event.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64, halves: &[Half], requests: usize, trace: &Trace) {
+    pub(crate) fn check(&mut self, now_us: u64, processes: &[GateProcess], requests: usize, trace: &Trace) {
         if !self.is_on {
             return;
         }
-        if let Some(half) = halves.last().filter(|_| !self.is_down) {
-            let finding = self.queue.check(&half.gate, requests);
+        if let Some(process) = processes.last().filter(|_| !self.is_down) {
+            let finding = self.queue.check(&process.gate, requests);
             self.expect(finding);
         }
         if !self.found.is_empty() {
@@ -338,7 +345,7 @@ impl Oracle {
         &mut self,
         now_us: u64,
         origin: &Stats,
-        halves: &[Half],
+        processes: &[GateProcess],
         at_deadline: bool,
         trace: &Trace,
     ) {
@@ -351,8 +358,8 @@ impl Oracle {
         if !at_deadline && origin.present() > 0 {
             self.found.push(("ledger", format!("{} requests are left at the origin", origin.present())));
         }
-        if let (Some(half), false) = (halves.last(), at_deadline) {
-            let totals = half.gate.totals();
+        if let (Some(process), false) = (processes.last(), at_deadline) {
+            let totals = process.gate.totals();
             if totals.queued > 0 || totals.in_flight > 0 {
                 let (queued, in_flight) = (totals.queued, totals.in_flight);
                 self.found.push((

@@ -142,6 +142,8 @@ pub struct Kind {
     pub tamper: f64,
     /// Share who, served, show the ticket they have used once more (an attack; expected: not let in).
     pub replay: f64,
+    /// Their service level, a `[[tier]]` of the gate; empty: everybody's. Only the simulator knows of it.
+    pub tier: String,
     /// Until when, from the start, the browser goes on in a closed loop; `None`: one visit, and that is it.
     /// Not written: it follows from the arrivals.
     pub until: Option<Duration>,
@@ -176,6 +178,10 @@ pub struct Step {
     /// How often it is drawn in a closed loop, relative to the other steps; `None` in all steps: in their
     /// order.
     pub weight: Option<f64>,
+    /// Parts of the page that are requested once it has come. Only the simulator knows of them.
+    pub parts: u32,
+    /// Path and query of each part.
+    pub part: String,
 }
 
 #[derive(Clone, Debug)]

@@ -3,26 +3,29 @@
 //! ```text
 //!             ┌──────────── agenda (wheel) ◄── next request ───────────┐
 //!             ▼                                                        │
-//!  crowd ─► door ─► desk, room, gate ─► forward ─► farm of models ─► answer ─► visitor ─► tally
+//!  crowd ─► admission ─► decide, room, gate ─► forward ─► replica pool ─► answer ─► visitor ─► tally
 //!             │     (tidegate-core)       │                            ▲
-//!             └──────── oracle ◄──────────┴───────── half: control tick, feedback, restart
+//!             └──────── oracle ◄──────────┴───────── process: control tick, feedback, restart
 //! ```
 //!
-//! Nothing is decided here. Who waits and for how long is the core's decision (`desk`, `room`, `gate`, `control`), built
-//! from the scenario's gate configuration by the gateway's own `Live`; which replica is asked, what may be repeated and when a
-//! page asks again are the gateway's own functions; what a visitor does next is [`crate::visitor`]'s, and how long the origin
-//! takes [`crate::model`]'s. This module carries events between them in order of time and performs what comes out.
+//! Nothing is decided here. Who enters, who waits and for how long is the core's decision (`admission`,
+//! `room`, `gate`, `control`), built from the scenario's gate configuration by the gateway's own `Config`;
+//! which replica is asked, what may be repeated and when a page asks again are the gateway's own functions;
+//! what a visitor does next is [`crate::visitor`]'s, and how long the origin takes [`crate::model`]'s. This
+//! module carries events between them in order of time and performs what comes out.
 //!
-//! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the agenda (in order of
-//! insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between visitor and service.
+//! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the
+//! agenda (in order of insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between
+//! visitor and service.
 //! **Randomness** is three generators made from the seed: the crowd's, the origin's, the gate's.
 //! Same scenario, same seed: the same steps, the same figures, bit for bit.
 //!
-//! **What counts as an event** is a step of the trace: something that happens at an instant of virtual time to one visitor or
-//! request (it arrives, is decided on, goes to the origin, is served; its answer reaches the visitor), a control tick, a fault.
+//! **What counts as an event** is a step of the trace: something that happens at an instant of virtual time
+//! to one visitor or request (it arrives, is decided on, goes to the origin, is served; its answer reaches
+//! the visitor), a control tick, a fault.
 //!
-//! Left out: connections, bytes and parsing, and with them every limit on those; requests for the parts of a page; active
-//! health checks (replicas are left out passively).
+//! Left out: connections, bytes and parsing, and with them every limit on those; active health checks
+//! (replicas are ejected passively); what policies do outside the gate.
 
 use thiserror::Error;
 use tidegate_core::classify::ClassifyError;
@@ -39,11 +42,13 @@ pub mod chance;
 mod control;
 mod forward;
 mod guest;
+mod parts;
+pub(crate) mod process;
 
-pub(crate) mod half;
 pub mod record;
 pub(crate) mod replica_pool;
 pub(crate) mod request;
+mod rules;
 mod sessions;
 mod sweep;
 pub mod trace;
@@ -56,8 +61,8 @@ pub use trace::STEPS_SHOWN;
 use trace::Step;
 use world::World;
 
-/// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and origin there is none:
-/// where it matters, it is part of the service time.
+/// One way between visitor and service, in microseconds: two hosts of one data centre. Between gate and
+/// origin there is none: where it matters, it is part of the service time.
 pub const LATENCY_US: u64 = 100;
 
 /// How to run.
@@ -105,6 +110,9 @@ pub enum SimError {
     /// The gate's configuration.
     #[error("the scenario's gate cannot be set up: {0}")]
     Gate(#[from] ConfigError),
+    /// A visitor's service level.
+    #[error("expected the name of a [[gate.tier]] as `visitor.tier`; got \"{0}\"")]
+    Tier(String),
     /// The origin's paths.
     #[error("the scenario's origin: {0}")]
     Paths(ClassifyError),
@@ -127,6 +135,14 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError
         world.oracle.is_done().then(|| "stopped: too many rules were broken to explain more".into());
     let mut outcome = world.tally.outcome(&scenario.name, Way::Sim, options.seed, partial);
     let violations = world.oracle.take_violations();
+    if world.has_parts {
+        let parts = world.parts;
+        for (name, count) in
+            [("parts", parts.asked), ("parts_refused", parts.refused), ("parts_failed", parts.failed)]
+        {
+            outcome.summary.insert(name.into(), count as f64);
+        }
+    }
     outcome.summary.insert("events".into(), world.trace.count as f64);
     outcome.summary.insert("violations".into(), violations.len() as f64);
     Ok(SimRun {

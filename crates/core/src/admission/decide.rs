@@ -7,21 +7,26 @@
 //! ```
 //!
 //! 1. **Quota** of the service level: what exceeds it is refused.
-//! 2. **Policies in force** ([`PolicySet::decide`]). A policy that must be performed outside (another application is asked, an answer is
-//!    shared, another URL is served) is a [`Decision::Perform`]: the caller performs it and calls [`decide`] again with what came of it
-//!    ([`Progress`]).
-//! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable, what would have to wait
+//! 2. **Policies in force** ([`PolicySet::decide`]). A policy that must be performed outside (another
+//!   application is asked, an answer is
+//!    shared, another URL is served) is a [`Decision::Perform`]: the caller performs it and calls [`decide`]
+//!    again with what came of it ([`Progress`]).
+//! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable,
+//!   what would have to wait
 //!    without a session waits with one.
-//! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and for [`PAGE_PARTS_SETTLE`]
-//!    after the first visitor does (their page was let in before), afterwards with a pass ([`PAGE_PASS`]). Other parts wait like pages.
+//! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and
+//!   for [`PAGE_PARTS_SETTLE`]
+//!    after the first visitor does (their page was let in before), afterwards with a pass ([`PAGE_PASS`]).
+//!    Other parts wait like pages.
 //! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
 //!
-//! Of the two-process form, tokengen forwards nothing itself: whoever would enter without asking the room is sent on.
+//! Of the two-process form, tokengen forwards nothing itself: whoever would enter without asking the room is
+//! sent on.
 //!
-//! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already, and what is decided
-//! depends on the facts alone, so a simulator can construct them freely.
+//! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already,
+//! and what is decided depends on the facts alone, so a simulator can construct them freely.
 
 use std::time::Duration;
 
@@ -37,10 +42,12 @@ use crate::session::{SessionKey, SessionRequest, SessionStatus, Sessions};
 use crate::ticket::{Pass, PassKind};
 use crate::units::{Cost, Timestamp};
 
-/// The requests for the parts of a page (style sheets, images) follow it within this time, also on a slow phone.
+/// The requests for the parts of a page (style sheets, images) follow it within this time, also on a slow
+/// phone.
 pub const PAGE_PASS: Duration = Duration::from_secs(120);
 
-/// Parts of pages that were let in before anybody waited still pass for so long after the first visitor waits.
+/// Parts of pages that were let in before anybody waited still pass for so long after the first visitor
+/// waits.
 pub const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
 
 /// Which process of the gate decides (WebQ III-B).
@@ -60,7 +67,8 @@ pub enum Role {
 pub struct AdmissionSettings {
     /// Which process it is.
     pub role: Role,
-    /// There is a waiting room (`room.enabled`). Where there is none, a policy that sends to the room refuses.
+    /// There is a waiting room (`room.enabled`). Where there is none, a policy that sends to the room
+    /// refuses.
     pub has_room: bool,
     /// Longest wait for an ingress bucket (`room.max_wait`).
     pub max_wait: Duration,
@@ -110,8 +118,8 @@ pub enum Progress {
     /// It has just come.
     #[default]
     Start,
-    /// Everything up to this policy has been performed and stands in its way no more: an authoriser agreed, its answer is not to be
-    /// shared, the lighter URL is the one it asked for.
+    /// Everything up to this policy has been performed and stands in its way no more: an authoriser agreed,
+    /// its answer is not to be shared, the lighter URL is the one it asked for.
     After(usize),
     /// The authoriser that this policy asks has refused.
     Denied(usize),
@@ -119,14 +127,15 @@ pub enum Progress {
     Over,
 }
 
-/// Whoever carries the request. What is costly to find out is asked for only where a rule needs it; what a decision brings about
-/// beside itself is told here.
+/// Whoever carries the request. What is costly to find out is asked for only where a rule needs it; what a
+/// decision brings about beside itself is told here.
 pub trait Requester {
     /// The ticket that the request shows, its seal opened.
     fn ticket(&self) -> Presented;
     /// The pass that it shows, if its seal is authentic; whether it holds is decided here.
     fn pass(&self) -> Option<Pass>;
-    /// It shows its ticket in the URL although it keeps the same in a cookie: it should be shown the URL without.
+    /// It shows its ticket in the URL although it keeps the same in a cookie: it should be shown the URL
+    /// without.
     fn shows_ticket_twice(&self) -> bool {
         false
     }
@@ -165,8 +174,8 @@ pub struct SessionClaim<'a> {
 }
 
 impl SessionClaim<'_> {
-    /// Finds the session, which the request keeps alive from then on. One that this process does not know is readmitted if its pass
-    /// holds: another process admitted it.
+    /// Finds the session, which the request keeps alive from then on. One that this process does not know is
+    /// readmitted if its pass holds: another process admitted it.
     pub fn recognise(&self, now: Timestamp) -> (SessionStatus, Option<SessionRequest>) {
         let found = self.sessions.touch(self.key, self.cost, now);
         match (found, self.pass) {
@@ -180,8 +189,8 @@ impl SessionClaim<'_> {
     }
 }
 
-/// What becomes of a request. Called again after each [`Decision::Perform`], and after a [`Decision::RefusedByPolicy`] that was carried
-/// out by a lighter URL.
+/// What becomes of a request. Called again after each [`Decision::Perform`], and after a
+/// [`Decision::RefusedByPolicy`] that was carried out by a lighter URL.
 pub fn decide(process: &Process<'_>, facts: &Facts<'_>, requester: &dyn Requester) -> Decision {
     let case = Case { process, facts, requester };
     let meeting = match case.policies() {
@@ -246,17 +255,17 @@ impl Case<'_> {
         };
         match policies.decide(&facts.request, from, facts.now, &mut shadow) {
             PolicyDecision::Pass => Ok(Direction::AsItsClass),
-            PolicyDecision::Room { order } if process.settings.has_room => {
-                requester.sent_to_room(order);
+            PolicyDecision::Room { policy } if process.settings.has_room => {
+                requester.sent_to_room(policy);
                 Ok(Direction::ToRoom)
             }
-            PolicyDecision::Room { order } => refuse(order, None),
-            PolicyDecision::Refuse { order, retry_after } => refuse(order, retry_after),
-            PolicyDecision::Ask { order, application, .. } => {
-                perform(order, PolicyStep::Authorise(application))
+            PolicyDecision::Room { policy } => refuse(policy, None),
+            PolicyDecision::Refuse { policy, retry_after } => refuse(policy, retry_after),
+            PolicyDecision::Ask { policy, application, .. } => {
+                perform(policy, PolicyStep::Authorise(application))
             }
-            PolicyDecision::Multicast { order, period } => perform(order, PolicyStep::Coalesce { period }),
-            PolicyDecision::Reroute { order, route } => perform(order, PolicyStep::Reroute(route)),
+            PolicyDecision::Multicast { policy, period } => perform(policy, PolicyStep::Coalesce { period }),
+            PolicyDecision::Reroute { policy, route } => perform(policy, PolicyStep::Reroute(route)),
         }
     }
 

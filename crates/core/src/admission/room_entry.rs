@@ -1,9 +1,9 @@
 //! One request at the room, or at its class's ingress bucket.
 //!
-//! **Session slots.** A request that begins a session ([`SessionAsk`]) enters with a slot of the pool or not at all. The slot is taken
-//! before the ticket is used up, so that whoever finds none keeps the ticket and is asked to come again; a slot that turns out to be taken
-//! for nothing goes back at once. Newcomers leave the slots alone that are meant for visitors whom the virtual clock has admitted and who
-//! are in transit.
+//! **Session slots.** A request that begins a session ([`SessionAsk`]) enters with a slot of the pool or not
+//! at all. The slot is taken before the ticket is used up, so that whoever finds none keeps the ticket and is
+//! asked to come again; a slot that turns out to be taken for nothing goes back at once. Newcomers leave the
+//! slots alone that are meant for visitors whom the virtual clock has admitted and who are in transit.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl RoomEntry<'_> {
             Presented::Nothing => return self.arrive(None, Position::New, nonce),
             Presented::Forged if !entrance.waits => return self.arrive(None, Position::New, nonce),
             Presented::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
-                // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were exchanged for another one, its
-                // visitor would be let in again, at once and for ever.
+                // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were
+                // exchanged for another one, its visitor would be let in again, at once and for ever.
                 (self.count)(Event::TicketReplayed);
                 return self.arrive(None, Position::Replaced, nonce);
             }
@@ -184,7 +184,8 @@ impl RoomEntry<'_> {
                 Decision::SendOn { ticket: self.ticket_for_now(nonce), redeemed: false }
             }
             Arrival::Enter if position == Position::Replaced => {
-                // There is room, but not for this ticket again: a position that is due at once, and a page that says so.
+                // There is room, but not for this ticket again: a position that is due at once, and a page
+                // that says so.
                 (self.count)(Event::WaitingAnswers);
                 let wait = Wait { wait: Duration::ZERO, position: 1, due: now };
                 Decision::Wait { ticket: self.ticket_for_now(nonce), wait, position }
@@ -258,8 +259,8 @@ impl RoomEntry<'_> {
         }
     }
 
-    /// Its service level has a slot of its own while everybody's are taken. Nobody in the room waits for that one, so `pass` lets it past
-    /// them.
+    /// Its service level has a slot of its own while everybody's are taken. Nobody in the room waits for that
+    /// one, so `pass` lets it past them.
     fn enters_by_own_slot(&self, session: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
         let Admission::Room(room) = self.admission else { return false };
         if !session.sessions.has_own_slot_only(session.tier)

@@ -177,7 +177,8 @@ pub enum EnteredBy {
     Session,
     /// It is part of a page that was let in.
     PartOfPage,
-    /// Nothing stands in its way: its class never waits and has no bucket, or its service level skips the room.
+    /// Nothing stands in its way: its class never waits and has no bucket, or its service level skips the
+    /// room.
     Unasked,
 }
 
@@ -215,8 +216,8 @@ pub struct Entrance<'a> {
     pub max_wait: Duration,
     /// The class waits in the room. If not, it is asked here because its bucket may send it to the room.
     pub waits: bool,
-    /// Whoever asks can come back. Only then does its bucket reserve work for it: what is reserved for those who do not come back is lost
-    /// to all others, and no show-up ratio makes up for it.
+    /// Whoever asks can come back. Only then does its bucket reserve work for it: what is reserved for those
+    /// who do not come back is lost to all others, and no show-up ratio makes up for it.
     pub returns: bool,
 }
 

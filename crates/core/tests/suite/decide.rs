@@ -8,8 +8,7 @@ use tidegate_core::admission::{
     Position, Presented, Process, Progress, RETRY_DOWN, Requester, Role, SessionClaim, SessionRules,
     WhenFull, decide,
 };
-use tidegate_core::bucket::SharedBucket;
-use tidegate_core::gate::BucketConfig;
+use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::ingress::{Ingress, IngressConfig, Refusal};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::*;
@@ -479,7 +478,8 @@ fn tokengen_sends_on_and_tokencheck_sends_back() {
     assert_eq!(decide(&tokengen, &part, &visitor()), Decision::SendOnUnasked);
     let tokencheck = process_of(Role::TokenCheck, &check, &ingress);
     assert_eq!(decide(&tokencheck, &facts(), &visitor()), Decision::SendBack);
-    // Rooms of the two-process form hand tickets for the way out once tokencheck has reported; before, everybody waits.
+    // Rooms of the two-process form hand tickets for the way out once tokencheck has reported; before,
+    // everybody waits.
     let decision = decide(&tokengen, &facts(), &visitor());
     let is_sent = matches!(decision, Decision::SendOn { redeemed: false, .. });
     let waits = matches!(decision, Decision::Wait { position: Position::New, .. });

@@ -27,8 +27,8 @@ impl Config {
         }
     }
 
-    /// What the configuration says of a request that has just come. `is_part_of_page`: its visitor's browser says that it asks for a
-    /// part of a page, not for a page.
+    /// What the configuration says of a request that has just come. `is_part_of_page`: its visitor's browser
+    /// says that it asks for a part of a page, not for a page.
     pub fn facts<'a>(
         &'a self,
         request: PolicyRequest<'a>,

@@ -101,7 +101,8 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
     tokio::task::spawn_local(connection(worker.clone(), stream, peer));
 }
 
-/// Whether an order in force closes or resets every connection before it is read (WAC 3.3 d); the caller drops it.
+/// Whether an order in force closes or resets every connection before it is read (WAC 3.3 d); the caller
+/// drops it.
 fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
     let Some(order) = standing.orders.at_accept() else { return false };
@@ -137,8 +138,8 @@ async fn refuse(mut stream: TcpStream) {
     let _ = answer.await;
 }
 
-/// A visitor's connection among those open. The wire owns it, so that a tunnel, which leaves hyper with its wire,
-/// still counts.
+/// A visitor's connection among those open. The wire owns it, so that a tunnel, which leaves hyper with its
+/// wire, still counts.
 struct Counted {
     shared: Arc<Shared>,
     shard: Arc<Shard>,
@@ -204,7 +205,8 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     }
 }
 
-/// A connection that has become a tunnel is no task of hyper's any more; orders that end or stop it reach it here.
+/// A connection that has become a tunnel is no task of hyper's any more; orders that end or stop it reach it
+/// here.
 async fn outlive(
     worker: &Worker,
     conn: &Conn,
@@ -248,7 +250,8 @@ enum News {
 }
 
 impl Told {
-    /// The next news. Both come through one channel: nobody waits for a second one on every turn of every connection.
+    /// The next news. Both come through one channel: nobody waits for a second one on every turn of every
+    /// connection.
     async fn news(&mut self, drain: &mut tokio::sync::watch::Receiver<Drain>, shared: &Shared) -> News {
         let (is_ending, cuts) = (self.is_ending, self.cuts);
         let enforcement = &shared.policies;

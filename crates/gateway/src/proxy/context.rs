@@ -1,4 +1,5 @@
-//! One request as the stages see it: whose it is, its class and service level, its session, and what is logged and told of it.
+//! One request as the stages see it: whose it is, its class and service level, its session, and what is
+//! logged and told of it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -57,13 +58,15 @@ pub(crate) struct RequestContext {
     pub(crate) deadline: Option<Instant>,
     /// The first policy in shadow that would have decided on it.
     pub(crate) shadow: Option<Arc<PolicyRecord>>,
-    /// It is the one request that a coalesced flight sends to the origin, in this lane; no visitor waits for it.
+    /// It is the one request that a coalesced flight sends to the origin, in this lane; no visitor waits for
+    /// it.
     pub(crate) for_all: Option<Lane>,
     /// Its session; `None`: sessions are not counted here.
     pub(crate) session: Option<Box<RequestSession>>,
 }
 
-/// The parts of a request that the access log needs after its head has gone to the origin. Only made if there is an access log.
+/// The parts of a request that the access log needs after its head has gone to the origin. Only made if there
+/// is an access log.
 pub(crate) struct AccessEntry {
     method: Method,
     target: Uri,
@@ -135,8 +138,8 @@ impl RequestContext {
         }
     }
 
-    /// The context of the one request that is sent to the origin for all who want its answer. It has no session and no line in the
-    /// access log: the visitor's own request goes on beside it.
+    /// The context of the one request that is sent to the origin for all who want its answer. It has no
+    /// session and no line in the access log: the visitor's own request goes on beside it.
     pub(crate) fn for_all(&self) -> Self {
         Self {
             worker: self.worker.clone(),
@@ -255,7 +258,8 @@ impl RequestContext {
             Explained::Off => return,
             Explained::Id => format!("id={id}"),
             Explained::Full => {
-                // Rules are named by the operator and figures written by the detectors: quotes are all that could confuse.
+                // Rules are named by the operator and figures written by the detectors: quotes are all that
+                // could confuse.
                 let plain = |text: &str| text.replace(['"', '\\'], "'");
                 let (level, figures) = (plain(&record.level), plain(&record.figures));
                 format!(

@@ -1,8 +1,8 @@
 //! The cookies by which a visitor keeps a place: read from a request, written to a response, hidden from the
 //! origin.
 //!
-//! `tg<class>` the ticket of a class, `tgid` the random value that tickets are bound to, `tgp` the pass. All are
-//! HttpOnly: the page needs none of them, and a script of the origin's must not hand them on.
+//! `tg<class>` the ticket of a class, `tgid` the random value that tickets are bound to, `tgp` the pass. All
+//! are HttpOnly: the page needs none of them, and a script of the origin's must not hand them on.
 
 use std::time::Duration;
 

@@ -33,9 +33,9 @@ pub fn wants_html(headers: &HeaderMap) -> bool {
     html > 0.0 && html >= quality("application/json")
 }
 
-/// Whether whoever asks can wait for a place and come back for it: a browser's navigation, whose page does that, or a program that
-/// says it understands the room's answer (RFC 9457). A program that says nothing is taken for one that would not: most
-/// do not keep what an error holds.
+/// Whether whoever asks can wait for a place and come back for it: a browser's navigation, whose page does
+/// that, or a program that says it understands the room's answer (RFC 9457). A program that says nothing is
+/// taken for one that would not: most do not keep what an error holds.
 pub fn can_return(headers: &HeaderMap) -> bool {
     wants_html(headers) || quality(headers, "application/problem+json") > 0.0
 }

@@ -120,8 +120,8 @@ async fn handle(
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
             let guard = TicketGuard::new(&context.worker, ticket);
-            // On the heap: several kilobytes of state, which answers of the gate's own would carry along through
-            // every move of their own small future.
+            // On the heap: several kilobytes of state, which answers of the gate's own would carry along
+            // through every move of their own small future.
             Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
         }
         Outcome::Wait(waiting) => {

@@ -260,10 +260,10 @@ impl ConnControl {
         let mut from = 0;
         loop {
             from = match standing.orders.decide(&asked, from, now, &mut |_| ()) {
-                PolicyDecision::Refuse { order, .. } if is_cut(order) => return Some(order),
+                PolicyDecision::Refuse { policy, .. } if is_cut(policy) => return Some(policy),
                 // It is under way, so the application has agreed; and if it is not shared, it could not be.
                 PolicyDecision::Ask { next, .. } => next,
-                PolicyDecision::Multicast { order, .. } if !request.is_shared => standing.after(order),
+                PolicyDecision::Multicast { policy, .. } if !request.is_shared => standing.after(policy),
                 _ => return None,
             };
         }

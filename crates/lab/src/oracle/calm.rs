@@ -1,22 +1,27 @@
 //! Honest waits, and the way back to normal.
 //!
-//! **Honest.** A visitor who goes by the page, told to wait `w` when nothing was wrong, is in within `w` plus a tenth plus
-//! [`SLACK`]: the tenth is the error of a show-up ratio and of a loop that holds the backlog at a twentieth of a second, the
-//! slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the schedule. It is not held against
-//! the gate where it cannot know: once a fault or a change has happened (a restart forgets the promises of its last second), while
-//! tokencheck's reports are lost (what is told after the next one holds again), when the origin has fallen behind what the operator said of it since the wait was
-//! told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being let in sooner breaks no promise.
-//! Where sessions have places, when one becomes free is up to those who have them: the waits of a run are judged together ([`super::waits`]).
+//! **Honest.** A visitor who goes by the page, told to wait `w` when nothing was wrong, is in within `w` plus
+//! a tenth plus
+//! [`SLACK`]: the tenth is the error of a show-up ratio and of a loop that holds the backlog at a twentieth
+//! of a second, the slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the
+//! schedule. It is not held against the gate where it cannot know: once a fault or a change has happened (a
+//! restart forgets the promises of its last second), while tokencheck's reports are lost (what is told after
+//! the next one holds again), when the origin has fallen behind what the operator said of it since the wait
+//! was told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being
+//! let in sooner breaks no promise. Where sessions have places, when one becomes free is up to those who have
+//! them: the waits of a run are judged together ([`super::waits`]).
 //!
-//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or wrong, nobody waits
-//! longer than until the origin has been sent that much work, plus a tenth plus what it takes in [`SLACK`], and the page has asked
-//! once more; unless the gate's queue was long meanwhile, as it is after the limit fell. Long is half of its places, half of what
-//! may wait there as long as the operator allows, or two seconds of work: then some are asked to come again in their turn.
+//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or
+//! wrong, nobody waits longer than until the origin has been sent that much work, plus a tenth plus what it
+//! takes in [`SLACK`], and the page has asked once more; unless the gate's queue was long meanwhile, as it is
+//! after the limit fell. Long is half of its places, half of what may wait there as long as the operator
+//! allows, or two seconds of work: then some are asked to come again in their turn.
 //!
-//! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`]. If the room is
-//! busy later than every such instant, and nothing has been wrong for as long, it does not come back. Where an estimator moves the
-//! capacity, the work told of takes the place of the time: twice as much has been sent and the room is still busy, or nothing is
-//! sent for [`TO_NORMAL`] and ten times what the dearest visitor takes at the capacity in force.
+//! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`].
+//! If the room is busy later than every such instant, and nothing has been wrong for as long, it does not
+//! come back. Where an estimator moves the capacity, the work told of takes the place of the time: twice as
+//! much has been sent and the room is still busy, or nothing is sent for [`TO_NORMAL`] and ten times what the
+//! dearest visitor takes at the capacity in force.
 
 use std::time::Duration;
 
@@ -27,12 +32,13 @@ use tidegate_settings::SessionMax;
 use super::Finding;
 use super::waits::Waits;
 use crate::scenario::{Follow, Scenario};
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 use crate::visitor_events::{End, Noted};
 
 /// What a wait may turn out longer than told, beyond a tenth of it.
 pub const SLACK: Duration = Duration::from_secs(3);
-/// The same where tokengen and tokencheck are two: reports are half a second old, and both may say "come again".
+/// The same where tokengen and tokencheck are two: reports are half a second old, and both may say "come
+/// again".
 pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 /// After the last promise and its wait: the grace of late visitors, an ejection's end, a health check.
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
@@ -123,8 +129,8 @@ impl Calm {
         self.disturbed(now_us);
     }
 
-    /// While reports are lost waits are told without knowing. The first that arrives tells all that the lost ones would have:
-    /// from then on what is told holds again.
+    /// While reports are lost waits are told without knowing. The first that arrives tells all that the lost
+    /// ones would have: from then on what is told holds again.
     pub(super) fn reported(&mut self, is_heard: bool) {
         if !is_heard || self.is_unheard {
             self.world += 1;
@@ -157,18 +163,24 @@ impl Calm {
         self.sent += cost.units();
     }
 
-    pub(super) fn promised(&mut self, guest: u32, wait: &Wait, halves: &[Half], now_us: u64) -> Finding {
+    pub(super) fn promised(
+        &mut self,
+        guest: u32,
+        wait: &Wait,
+        processes: &[GateProcess],
+        now_us: u64,
+    ) -> Finding {
         let at = guest as usize;
         if self.told.len() <= at {
             self.told.resize(at + 1, Told::default());
         }
         let wait_us = wait.wait.as_micros() as u64;
         let world = if self.is_unheard { 0 } else { self.world };
-        let until = match halves.first() {
-            Some(half) if self.discovers => {
-                let work = wait.wait.as_secs_f64() * half.capacity().get();
+        let until = match processes.first() {
+            Some(process) if self.discovers => {
+                let work = wait.wait.as_secs_f64() * process.capacity().get();
                 self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
-                self.sent + 1.1 * wait.wait.as_secs_f64() * half.capacity().get()
+                self.sent + 1.1 * wait.wait.as_secs_f64() * process.capacity().get()
             }
             _ => 0.0,
         };
@@ -178,8 +190,8 @@ impl Calm {
         waits.map_or(Ok(()), |waits| waits.told(guest, wait.wait, now_us))
     }
 
-    /// Told to wait on: the visitor comes when the page asks next, which after a fall of a capacity that moves may be later than
-    /// was told first.
+    /// Told to wait on: the visitor comes when the page asks next, which after a fall of a capacity that
+    /// moves may be later than was told first.
     pub(super) fn news(&mut self, guest: u32) {
         if let Some(told) = self.told.get_mut(guest as usize) {
             told.last_sent = self.sent;
@@ -247,9 +259,9 @@ impl Calm {
         self.for_places.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
     }
 
-    pub(super) fn ticked(&mut self, state: &Half, now_us: u64) {
+    pub(super) fn ticked(&mut self, state: &GateProcess, now_us: u64) {
         if let (Some(waits), Some(sessions)) = (&mut self.for_places, &state.sessions) {
-            waits.ticked(sessions, &state.live.settings.session, state.now(now_us), now_us);
+            waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
         let is_rate = !state.course().keeps_queue;
@@ -258,7 +270,8 @@ impl Calm {
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
         let is_long = 2 * gate.queued >= gate.max_queue || queued.units() > most_s * state.capacity().get();
         if !is_rate && state.forwards() && is_long {
-            // Since a limit fell, or the queue has few places, some are asked to come again though it is their turn.
+            // Since a limit fell, or the queue has few places, some are asked to come again though it is
+            // their turn.
             self.world += 1;
         }
         if is_rate && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
@@ -266,21 +279,21 @@ impl Calm {
         }
     }
 
-    pub(super) fn second(&mut self, halves: &[Half], now_us: u64) -> Finding {
-        let Some(half) = halves.first() else { return Ok(()) };
-        let now = half.now(now_us);
+    pub(super) fn second(&mut self, processes: &[GateProcess], now_us: u64) -> Finding {
+        let Some(process) = processes.first() else { return Ok(()) };
+        let now = process.now(now_us);
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
         self.fastest = self.fastest.max(sent);
-        if sent > 0.0 || !half.desk.busy(now) {
+        if sent > 0.0 || !process.admission.busy(now) {
             self.sent_us = now_us;
         }
-        if !half.desk.busy(now) {
+        if !process.admission.busy(now) {
             return Ok(());
         }
         let bound = TO_NORMAL.as_micros() as u64;
         let is_due = if self.discovers {
-            let dearest = half.live.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
-            let stands_us = 1e7 * dearest / half.capacity().get().max(1e-9);
+            let dearest = process.config.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
+            let stands_us = 1e7 * dearest / process.capacity().get().max(1e-9);
             let in_time = bound as f64 * 1e-6 * self.fastest;
             self.sent > self.empty_by_work + in_time
                 || (now_us - self.sent_us) as f64 > bound as f64 + stands_us
@@ -297,7 +310,7 @@ impl Calm {
             "normal",
             format!(
                 "the room is busy {bound} us after the last promise should have been kept: {:?}",
-                half.desk.state(now)
+                process.admission.state(now)
             ),
         ))
     }

@@ -1,8 +1,9 @@
 //! How far what is let in may run ahead of the capacity.
 //!
-//! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work, time takes it off,
-//! and what is left is the *lead*. Work let in during any interval of length T is then at most `C T + lead`. The bound on
-//! the lead, in seconds of capacity, follows from the core's own rules (`room/door.rs`, `hand.rs`, `room.rs`):
+//! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work,
+//! time takes it off, and what is left is the *lead*. Work let in during any interval of length T is then at
+//! most `C T + lead`. The bound on the lead, in seconds of capacity, follows from the core's own rules
+//! (`room/door.rs`, `hand.rs`, `room.rs`):
 //!
 //! ```text
 //!   2 s                  a ticket on time is let in while the backlog is at most BEHIND_S
@@ -14,12 +15,13 @@
 //! + the dearest visitor  which is let in whole
 //! ```
 //!
-//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where nobody stays away,
-//! is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing but the bursts and the control loop's
-//! swing are left: `CALM_S` instead of the first and the fifth line.
+//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where
+//! nobody stays away, is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing
+//! but the bursts and the control loop's swing are left: `CALM_S` instead of the first and the fifth line.
 //!
-//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the operator's ceiling,
-//! if there is one, and of the gate's queue, which visitors of the room may not fill beyond
+//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the
+//! operator's ceiling, if there is one, and of the gate's queue, which visitors of the room may not fill
+//! beyond
 //!
 //! ```text
 //!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in one of the last
@@ -40,12 +42,12 @@ use tidegate_core::units::{Cost, Rate};
 
 use super::{Entry, Finding};
 use crate::scenario::{Arrivals, Scenario};
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 
 /// `BEHIND_S` of the core's door.
 const BEHIND_S: f64 = 2.0;
-/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn, the loop's gain
-/// is 0.7/s and it acts ten times a second.
+/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn,
+/// the loop's gain is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
@@ -56,7 +58,8 @@ pub(super) struct Flow {
     /// Largest lead, in seconds.
     highest_s: f64,
     bound_s: f64,
-    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when it began.
+    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when
+    /// it began.
     door: Cost,
     most: Rate,
     /// In force.
@@ -67,7 +70,7 @@ pub(super) struct Flow {
     is_calm_by_nature: bool,
     burst_s: f64,
     overbook: f64,
-    /// The half that lets in.
+    /// The process that lets in.
     last: usize,
     /// A queue is kept at the gate.
     keeps_queue: bool,
@@ -78,8 +81,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(scenario: &Scenario, halves: &[Half]) -> Self {
-        let Some(last) = halves.last() else {
+    pub(super) fn new(scenario: &Scenario, processes: &[GateProcess]) -> Self {
+        let Some(last) = processes.last() else {
             return Self {
                 lead: 0.0,
                 at_us: 0,
@@ -106,7 +109,7 @@ impl Flow {
                 && kind.follow == crate::scenario::Follow::Page
         };
         let phases = matches!(scenario.arrivals, Arrivals::Phases { .. });
-        let settings = &last.live.settings;
+        let settings = &last.config.settings;
         Self {
             lead: 0.0,
             at_us: 0,
@@ -116,15 +119,15 @@ impl Flow {
             most: Self::bound_by(last),
             capacity: last.capacity(),
             queued: Cost::ZERO,
-            largest: last.live.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
+            largest: last.config.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
             is_calm_by_nature: phases
-                && halves.len() == 1
+                && processes.len() == 1
                 && scenario.faults.is_empty()
                 && scenario.origin.changes.is_empty()
                 && scenario.visitors.iter().all(comes_when_told),
             burst_s: settings.room.burst.as_secs_f64(),
             overbook: settings.room.overbook_max.max(1.0),
-            last: halves.len() - 1,
+            last: processes.len() - 1,
             keeps_queue: false,
             seen: [0.0; 10],
             unasked: [0.0; 3],
@@ -132,16 +135,17 @@ impl Flow {
     }
 
     /// What bounds what is let in: the capacity, or where a queue is kept the operator's ceiling.
-    fn bound_by(half: &Half) -> Rate {
-        let course = half.course();
-        if course.keeps_queue { course.ceiling } else { half.capacity() }
+    fn bound_by(process: &GateProcess) -> Rate {
+        let course = process.course();
+        if course.keeps_queue { course.ceiling } else { process.capacity() }
     }
 
     pub(super) fn lead(&self) -> (f64, f64) {
         (self.highest_s, self.bound_s)
     }
 
-    /// The bound, in seconds of `capacity`. The burst is as the room has it: ten visitors at least, a second at most.
+    /// The bound, in seconds of `capacity`. The burst is as the room has it: ten visitors at least, a second
+    /// at most.
     fn bound_s(&self, capacity: f64, is_split: bool) -> f64 {
         let burst_s = self.burst_s.max((10.0 / capacity).min(1.0)).min(1.0);
         let one_s = self.largest / capacity;
@@ -157,9 +161,9 @@ impl Flow {
         self.at_us = now_us;
     }
 
-    pub(super) fn entered(&mut self, entry: &Entry, halves: &[Half], now_us: u64) -> Finding {
-        let Some(half) = halves.last() else { return Ok(()) };
-        let capacity = Self::bound_by(half);
+    pub(super) fn entered(&mut self, entry: &Entry, processes: &[GateProcess], now_us: u64) -> Finding {
+        let Some(process) = processes.last() else { return Ok(()) };
+        let capacity = Self::bound_by(process);
         let cost = match entry {
             Entry::Ticket { ticket, .. } => ticket.cost,
             Entry::AtOnce { cost } => *cost,
@@ -170,8 +174,8 @@ impl Flow {
                 return Ok(());
             }
         };
-        self.follow(half, now_us);
-        self.queue(half)?;
+        self.follow(process, now_us);
+        self.queue(process)?;
         if capacity >= Rate::MAX || capacity == Rate::ZERO {
             self.lead = 0.0;
             return Ok(());
@@ -183,7 +187,7 @@ impl Flow {
         if lead_s > self.highest_s {
             self.highest_s = lead_s;
         }
-        self.bound_s = self.bound_s(capacity, halves.len() == 2);
+        self.bound_s = self.bound_s(capacity, processes.len() == 2);
         if lead_s <= self.bound_s {
             return Ok(());
         }
@@ -198,13 +202,13 @@ impl Flow {
     }
 
     /// Somebody enters: the queue there is at the gate must not be so long that it should not have been.
-    fn queue(&self, half: &Half) -> Finding {
-        if !half.course().keeps_queue {
+    fn queue(&self, process: &GateProcess) -> Finding {
+        if !process.course().keeps_queue {
             return Ok(());
         }
-        let known = half.capacity().get().max(self.door.units());
+        let known = process.capacity().get().max(self.door.units());
         let takes = self.seen.iter().fold(known, |most, seen| most.max(*seen));
-        let queued = half.gate.totals().queued_cost.units();
+        let queued = process.gate.totals().queued_cost.units();
         let target = 0.1 * takes + (takes * self.largest).sqrt() + self.largest / 2.0;
         let bursts = 2.0 * takes * self.burst_s.max((10.0 / takes).min(1.0)).min(1.0);
         let most = BEHIND_S * takes + target + bursts + self.largest + self.unasked.iter().sum::<f64>();
@@ -215,7 +219,7 @@ impl Flow {
             "capacity",
             format!(
                 "a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1} ({})",
-                half.estimate().phase.name()
+                process.estimate().phase.name()
             ),
         ))
     }
@@ -229,14 +233,14 @@ impl Flow {
         self.door += cost;
     }
 
-    pub(super) fn ticked(&mut self, half: usize, state: &Half, now_us: u64) {
-        if half == self.last {
+    pub(super) fn ticked(&mut self, process: usize, state: &GateProcess, now_us: u64) {
+        if process == self.last {
             self.follow(state, now_us);
         }
     }
 
     /// The process that lets in goes by another capacity, or law, than before.
-    fn follow(&mut self, state: &Half, now_us: u64) {
+    fn follow(&mut self, state: &GateProcess, now_us: u64) {
         let (capacity, keeps_queue) = (Self::bound_by(state), state.course().keeps_queue);
         if keeps_queue != self.keeps_queue {
             self.keeps_queue = keeps_queue;
@@ -260,21 +264,22 @@ impl Flow {
         self.at_us = now_us;
     }
 
-    pub(super) fn second(&mut self, halves: &[Half], is_calm: bool, now_us: u64) -> Finding {
-        let Some(half) = halves.last() else { return Ok(()) };
+    pub(super) fn second(&mut self, processes: &[GateProcess], is_calm: bool, now_us: u64) -> Finding {
+        let Some(process) = processes.last() else { return Ok(()) };
         let door = std::mem::take(&mut self.door);
         self.seen.rotate_right(1);
         self.seen[0] = door.units();
         self.unasked = [0.0, self.unasked[0], self.unasked[1]];
-        let queued = std::mem::replace(&mut self.queued, half.gate.totals().queued_cost);
-        // An estimator may have lowered it within the second: what had passed by then, passed at the one before.
-        let last = Self::bound_by(half);
+        let queued = std::mem::replace(&mut self.queued, process.gate.totals().queued_cost);
+        // An estimator may have lowered it within the second: what had passed by then, passed at the one
+        // before.
+        let last = Self::bound_by(process);
         let most = std::mem::replace(&mut self.most, last);
         let capacity = if most > last { most } else { last };
         if capacity >= Rate::MAX || capacity == Rate::ZERO || !is_calm {
             return Ok(());
         }
-        let bound_s = self.bound_s(capacity.get(), halves.len() == 2);
+        let bound_s = self.bound_s(capacity.get(), processes.len() == 2);
         let most = capacity.over(Duration::from_secs(1)).units() + bound_s * capacity.get() + queued.units();
         if door.units() <= most {
             return Ok(());

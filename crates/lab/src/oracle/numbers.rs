@@ -1,5 +1,5 @@
-//! Sets of numbers, hashed with one multiplication: nobody chooses the numbers to make them collide, and the oracle
-//! looks them up millions of times a second.
+//! Sets of numbers, hashed with one multiplication: nobody chooses the numbers to make them collide, and the
+//! oracle looks them up millions of times a second.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -12,7 +12,8 @@ use super::{Finding, Oracle};
 
 #[derive(Default)]
 pub(super) struct Queue {
-    /// The order is another than by priority, then first come, first served: the gate's own tests are about that.
+    /// The order is another than by priority, then first come, first served: the gate's own tests are about
+    /// that.
     is_tuned: bool,
     /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
     classes: BTreeMap<(Rank, u8), Line>,

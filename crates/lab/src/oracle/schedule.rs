@@ -1,17 +1,18 @@
 //! Promises: who is promised what, in which order they are kept, and that each is kept once.
 //!
-//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let in when the hand
-//! has come to its instant; the hand never goes back. So: a promise made later is for no earlier instant (a millisecond is lost
-//! to rounding), and once a ticket due at `d` has been let in, no ticket due before `d` is "not yet" ever again. The
-//! exceptions that DESIGN.md makes are not exceptions to this: a late visitor had its turn and missed it; who is pulled forward
-//! is so because the hand runs ahead, for all alike; a burst is the part of the present second that is already due.
-//! "Your turn, but the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
+//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let
+//! in when the hand has come to its instant; the hand never goes back. So: a promise made later is for no
+//! earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let in, no
+//! ticket due before `d` is "not yet" ever again. The exceptions that DESIGN.md makes are not exceptions to
+//! this: a late visitor had its turn and missed it; who is pulled forward is so because the hand runs ahead,
+//! for all alike; a burst is the part of the present second that is already due. "Your turn, but the origin
+//! is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
 //!
-//! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since the schedule follows in
-//! steps; and the seconds that a fall leaves empty are no mistake.
+//! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since
+//! the schedule follows in steps; and the seconds that a fall leaves empty are no mistake.
 //!
-//! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D). A restart
-//! forgets the promises of its last second; order begins anew.
+//! Not checked where the design says otherwise: `rise_to_newcomers` gives new room to newcomers (WebQ III-D).
+//! A restart forgets the promises of its last second; order begins anew.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tidegate_core::units::{Rate, Timestamp};
 
 use super::Finding;
 use super::numbers::NumberSet;
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 
 /// What is said to somebody whose turn has come while the origin is behind: come again in a second.
 const SOON: (u64, Duration) = (1, Duration::from_secs(1));
@@ -35,12 +36,13 @@ const ORDERS_HOLD: Duration = Duration::from_secs(5);
 const RING: usize = 1 << 18;
 
 pub(super) struct Schedule {
-    /// By half: the nonces let in.
+    /// By process: the nonces let in.
     redeemed: [NumberSet; 2],
     last_due: Timestamp,
     /// The latest instant that was let in.
     let_in: Timestamp,
-    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it began to fill.
+    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it
+    /// began to fill.
     promised: Vec<(u64, u64, bool)>,
     highest: Rate,
     /// As of the last tick.
@@ -54,18 +56,18 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(halves: &[Half]) -> Self {
-        let in_order = halves.first().is_none_or(|h| !h.live.settings.room.rise_to_newcomers);
+    pub(super) fn new(processes: &[GateProcess]) -> Self {
+        let in_order = processes.first().is_none_or(|h| !h.config.settings.room.rise_to_newcomers);
         Self {
             redeemed: Default::default(),
             last_due: Timestamp::default(),
             let_in: Timestamp::default(),
             promised: Vec::new(),
-            highest: halves.first().map_or(Rate::ZERO, Half::capacity),
-            capacity: halves.first().map_or(Rate::ZERO, Half::capacity),
+            highest: processes.first().map_or(Rate::ZERO, GateProcess::capacity),
+            capacity: processes.first().map_or(Rate::ZERO, GateProcess::capacity),
             overbook: 1.0,
             in_order,
-            is_split: halves.len() == 2,
+            is_split: processes.len() == 2,
             restarts: 0,
             has_gaps: false,
         }
@@ -75,12 +77,12 @@ impl Schedule {
         self.has_gaps = true;
     }
 
-    /// A half has ticked: where an estimator has moved the capacity, the schedule may have gaps.
-    pub(super) fn ticked(&mut self, half: usize, state: &Half) {
-        if half == 0 {
+    /// A process has ticked: where an estimator has moved the capacity, the schedule may have gaps.
+    pub(super) fn ticked(&mut self, process: usize, state: &GateProcess) {
+        if process == 0 {
             self.look_up_overbook(state);
         }
-        if half == 0 && state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
+        if process == 0 && state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
             self.has_gaps = true;
             self.highest = if state.capacity() > self.highest { state.capacity() } else { self.highest };
         }
@@ -95,12 +97,12 @@ impl Schedule {
         self.has_gaps = true;
     }
 
-    /// Where the schedule stands at the latest, as seen by `half`.
-    fn hand(half: usize, halves: &[Half], now_us: u64) -> Timestamp {
-        let now = halves[half].now(now_us);
-        let Some(room) = halves[0].desk.room() else { return now };
+    /// Where the schedule stands at the latest, as seen by `process`.
+    fn hand(process: usize, processes: &[GateProcess], now_us: u64) -> Timestamp {
+        let now = processes[process].now(now_us);
+        let Some(room) = processes[0].admission.room() else { return now };
         let hand = room.control_update().hand;
-        match (half, hand.follows_clock) {
+        match (process, hand.follows_clock) {
             (0, true) => hand.at.max(now),
             (0, false) => hand.at,
             // Tokencheck goes by the hand it was told last, or by its own clock.
@@ -108,16 +110,22 @@ impl Schedule {
         }
     }
 
-    pub(super) fn redeemed(&mut self, ticket: &Ticket, half: usize, halves: &[Half], now_us: u64) -> Finding {
-        if !self.redeemed[half].insert(ticket.nonce) {
+    pub(super) fn redeemed(
+        &mut self,
+        ticket: &Ticket,
+        process: usize,
+        processes: &[GateProcess],
+        now_us: u64,
+    ) -> Finding {
+        if !self.redeemed[process].insert(ticket.nonce) {
             return Err(("once", format!("{ticket:?} is let in a second time")));
         }
-        let here = &halves[half];
+        let here = &processes[process];
         let (now, due) = (here.now(now_us), ticket.due());
         if here.capacity() >= Rate::MAX {
             return Ok(());
         }
-        let hand = Self::hand(half, halves, now_us);
+        let hand = Self::hand(process, processes, now_us);
         if ticket.wait.is_zero() {
             // Made for now: the schedule has no say, but one's clock has.
             let early = due > now.max(hand) + here.tolerance();
@@ -131,17 +139,17 @@ impl Schedule {
         Ok(())
     }
 
-    pub(super) fn called_used(&self, ticket: &Ticket, half: usize) -> Finding {
+    pub(super) fn called_used(&self, ticket: &Ticket, process: usize) -> Finding {
         // Tokengen's own tickets for the way are used once they are made.
-        if ticket.wait.is_zero() || self.redeemed[half].contains(&ticket.nonce) {
+        if ticket.wait.is_zero() || self.redeemed[process].contains(&ticket.nonce) {
             return Ok(());
         }
         Err(("once", format!("{ticket:?} is called used, but nobody was let in with it")))
     }
 
     pub(super) fn gave_back(&mut self, ticket: &Ticket) {
-        let half = usize::from(self.is_split);
-        self.redeemed[half].remove(&ticket.nonce);
+        let process = usize::from(self.is_split);
+        self.redeemed[process].remove(&ticket.nonce);
     }
 
     /// A visitor who holds a ticket is told "not yet".
@@ -149,18 +157,18 @@ impl Schedule {
         &mut self,
         ticket: &Ticket,
         wait: &Wait,
-        half: usize,
-        halves: &[Half],
+        process: usize,
+        processes: &[GateProcess],
         _now_us: u64,
     ) -> Finding {
         if (wait.position, wait.wait) == SOON
             || ticket.wait.is_zero()
-            || halves[half].capacity() == Rate::ZERO
+            || processes[process].capacity() == Rate::ZERO
         {
             return Ok(());
         }
         // Two processes: one may go by older orders than the other did.
-        let slack = if self.is_split { ORDERS_HOLD + halves[half].tolerance() } else { Duration::ZERO };
+        let slack = if self.is_split { ORDERS_HOLD + processes[process].tolerance() } else { Duration::ZERO };
         if ticket.due() + slack >= self.let_in {
             return Ok(());
         }
@@ -173,10 +181,10 @@ impl Schedule {
         &mut self,
         ticket: &Ticket,
         is_undisturbed: bool,
-        halves: &[Half],
+        processes: &[GateProcess],
         now_us: u64,
     ) -> Finding {
-        if halves[0].live.ingress.holds(ticket.class) {
+        if processes[0].config.ingress.holds(ticket.class) {
             // It may be for an instant of its class's bucket, of which the schedule knows nothing.
             return Ok(());
         }
@@ -191,19 +199,21 @@ impl Schedule {
             ));
         }
         if ticket.wait <= ROUNDING {
-            // Due by the clock already, while the hand is behind: its place in the schedule is an earlier second's.
+            // Due by the clock already, while the hand is behind: its place in the schedule is an earlier
+            // second's.
             return Ok(());
         }
-        let now = halves[0].now(now_us);
-        let begun = Self::hand(0, halves, now_us).max(now).second();
-        self.highest = if halves[0].capacity() > self.highest { halves[0].capacity() } else { self.highest };
+        let now = processes[0].now(now_us);
+        let begun = Self::hand(0, processes, now_us).max(now).second();
+        self.highest =
+            if processes[0].capacity() > self.highest { processes[0].capacity() } else { self.highest };
         let sum = self.add(due.second(), ticket.cost.hundredths(), begun < due.second());
-        let one = ticket.cost.hundredths().max(largest(halves));
+        let one = ticket.cost.hundredths().max(largest(processes));
         let per_second = self.highest.over(Duration::from_secs(1)).hundredths() as f64;
         if sum as f64 > per_second * self.overbook + one as f64 + 1.0 {
-            self.look_up_overbook(&halves[0]);
+            self.look_up_overbook(&processes[0]);
         }
-        let step = if halves[0].course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
+        let step = if processes[0].course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
         let limit = per_second * self.overbook * step;
         if sum as f64 > limit + one as f64 + 1.0 {
             return Err((
@@ -216,14 +226,15 @@ impl Schedule {
             ));
         }
         if is_undisturbed && !self.has_gaps && self.restarts == 0 {
-            return self.first_fit(due.second(), begun, one, halves);
+            return self.first_fit(due.second(), begun, one, processes);
         }
         Ok(())
     }
 
-    /// The second before must be full if it was wholly in the future when it began to fill, or was skipped as a whole.
-    fn first_fit(&self, second: u64, begun: u64, one: u64, halves: &[Half]) -> Finding {
-        let least = halves[0].capacity().over(Duration::from_secs(1)).hundredths();
+    /// The second before must be full if it was wholly in the future when it began to fill, or was skipped as
+    /// a whole.
+    fn first_fit(&self, second: u64, begun: u64, one: u64, processes: &[GateProcess]) -> Finding {
+        let least = processes[0].capacity().over(Duration::from_secs(1)).hundredths();
         let previous = second - 1;
         // The second that follows the present one may be filled by who entered at once.
         if previous <= begun + 1 {
@@ -259,14 +270,14 @@ impl Schedule {
     }
 
     /// The most that was overbooked so far. It rises and falls within a second.
-    fn look_up_overbook(&mut self, state: &Half) {
-        let most = state.live.settings.room.overbook_max.max(1.0);
-        let overbook = state.desk.room().map_or(1.0, |room| room.overbook());
+    fn look_up_overbook(&mut self, state: &GateProcess) {
+        let most = state.config.settings.room.overbook_max.max(1.0);
+        let overbook = state.admission.room().map_or(1.0, |room| room.overbook());
         self.overbook = self.overbook.max(overbook).min(most);
     }
 }
 
 /// The dearest class, in hundredths.
-fn largest(halves: &[Half]) -> u64 {
-    halves.first().map_or(0, |h| h.live.classes.iter().map(|c| c.cost.hundredths()).max().unwrap_or(0))
+fn largest(processes: &[GateProcess]) -> u64 {
+    processes.first().map_or(0, |h| h.config.classes.iter().map(|c| c.cost.hundredths()).max().unwrap_or(0))
 }

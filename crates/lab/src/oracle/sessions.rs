@@ -1,16 +1,17 @@
 //! Sessions: who is in stays in, and is refused nothing for load (WAC 2: "only whole sessions are refused").
 //!
-//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A session that asks again
-//! within nine tenths of its timeout from then on, and of its greatest age, must be let in: the tenth is for clocks that are set right
-//! slowly. A gate that was killed goes by the passes, which are up to a quarter older than the last request; where sessions are told by
-//! address, it knows none of them.
+//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A
+//! session that asks again within nine tenths of its timeout from then on, and of its greatest age, must be
+//! let in: the tenth is for clocks that are set right slowly. A gate that was killed goes by the passes,
+//! which are up to a quarter older than the last request; where sessions are told by address, it knows none
+//! of them.
 
 use std::collections::HashMap;
 
 use tidegate_core::session::{SessionKey, Sessions as Table};
 
 use super::{Finding, Oracle};
-use crate::sim::half::Half;
+use crate::sim::process::GateProcess;
 
 /// The books.
 pub(super) struct Sessions {
@@ -32,8 +33,8 @@ struct Book {
 }
 
 impl Sessions {
-    pub(super) fn new(halves: &[Half]) -> Self {
-        let of = halves.last().map(|half| &half.live.settings.session);
+    pub(super) fn new(processes: &[GateProcess]) -> Self {
+        let of = processes.last().map(|process| &process.config.settings.session);
         let us = |time: std::time::Duration| time.as_micros() as u64 / 10 * 9;
         Self {
             timeout_us: of.map_or(0, |session| us(session.timeout)),
@@ -79,7 +80,8 @@ impl Sessions {
             return Ok(());
         }
         self.open.remove(&guest);
-        // A pass is renewed when a quarter of its life is over: a new process knows no more of the last request.
+        // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
+        // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
         if idle > holds_us || age > self.max_age_us {
             return Ok(());
@@ -95,8 +97,8 @@ impl Sessions {
 
 impl Oracle {
     /// A visitor has begun a session.
-    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, half: &Half, now_us: u64) {
-        if let Some(table) = half.sessions.as_ref().filter(|_| self.is_on) {
+    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, process: &GateProcess, now_us: u64) {
+        if let Some(table) = process.sessions.as_ref().filter(|_| self.is_on) {
             let finding = self.sessions.begins(guest, key, table, now_us);
             self.expect(finding);
         }

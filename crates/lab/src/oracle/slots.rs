@@ -1,5 +1,6 @@
-//! Where each request is, by the simulator's number for it: the lower half of an identity is its slot in a slab, the upper half tells it
-//! from those that had the slot before. So a look-up is an index, and the table is as large as the most requests there ever were at once.
+//! Where each request is, by the simulator's number for it: the lower half of an identity is its slot in a
+//! slab, the upper half tells it from those that had the slot before. So a look-up is an index, and the table
+//! is as large as the most requests there ever were at once.
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

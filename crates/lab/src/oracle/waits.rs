@@ -1,18 +1,21 @@
 //! Honest waits for a session's place, over a run.
 //!
-//! A place becomes free when somebody goes, which nobody knows beforehand: single waits cannot be promised, those of a run
-//! can. Of the visitors who go by the page and were told to wait, in runs without faults,
+//! A place becomes free when somebody goes, which nobody knows beforehand: single waits cannot be promised,
+//! those of a run can. Of the visitors who go by the page and were told to wait, in runs without faults,
 //!
 //! - three in five are in within the wait told, a quarter of it and the slack;
 //! - all but one in twenty within twice the wait told and the slack;
-//! - and all of them together wait at least a fifth of what they were told: a wait that is told far too long is kept, and nobody stays for it.
+//! - and all of them together wait at least a fifth of what they were told: a wait that is told far too long
+//!   is kept, and nobody stays for it.
 //!
-//! Who is told before any session has ended is among them where sessions turn out to hold their places for twice the timeout at most: there is no way to
-//! know of longer ones. Whenever no place is free, nobody is told less than the first open session will last if it asks for nothing more (one process,
-//! before anybody ended sessions early, up to [`LISTED`] of them).
+//! Who is told before any session has ended is among them where sessions turn out to hold their places for
+//! twice the timeout at most: there is no way to know of longer ones. Whenever no place is free, nobody is
+//! told less than the first open session will last if it asks for nothing more (one process, before anybody
+//! ended sessions early, up to [`LISTED`] of them).
 //!
-//! Measured over 60 seeds each (250 of the first, second and fourth row: down to 0.77, up to 1.08; down to 0.30 where the number is found out): the greatest
-//! shares beyond the first two bounds, and realised over told waits. With waits told by the mean length of ended sessions alone: realised over told waits, and
+//! Measured over 60 seeds each (250 of the first, second and fourth row: down to 0.77, up to 1.08; down to
+//! 0.30 where the number is found out): the greatest shares beyond the first two bounds, and realised over
+//! told waits. With waits told by the mean length of ended sessions alone: realised over told waits, and
 //! seeds that break a rule.
 //!
 //! | | shares | realised | by the mean alone | break a rule |
@@ -24,11 +27,13 @@
 //! | WAC's sessions (timeout 15 s, 38 s in all), 2 visitors/s for a minute, 10 places | 0.02, 0 | 0.94 to 1.00 | 1.03 to 1.06 | 60 |
 //! | three thinks of a minute, timeout two minutes, 20 visitors/s for half a minute, 200 places | 0.28, 0 | 0.98 to 1.01 | 1.22 to 1.32 | 60 |
 //!
-//! Those beyond the first bound in the last row came before a session had ended. The most likely value of a constant hazard alone (`C` of
-//! `core/session/freed.rs`) breaks the third rule in the first four rows: 0.05 to 0.19 of what it tells (four seeds).
+//! Those beyond the first bound in the last row came before a session had ended. The most likely value of a
+//! constant hazard alone (`C` of `core/session/freed.rs`) breaks the third rule in the first four rows: 0.05
+//! to 0.19 of what it tells (four seeds).
 //!
-//! Over a thousand seeds nothing breaks a rule but where answers take longer than the timeout and the number is found out (`tests/sim_sessions.rs`, timeout
-//! one second): there 10 of 1,000 break the second one, with 6 to 14 % of the waits beyond twice what was told. The number falls while people wait. And in the
+//! Over a thousand seeds nothing breaks a rule but where answers take longer than the timeout and the number
+//! is found out (`tests/sim_sessions.rs`, timeout one second): there 10 of 1,000 break the second one, with 6
+//! to 14 % of the waits beyond twice what was told. The number falls while people wait. And in the
 //! two-process form with 60 places, where 2 of 1,000 do (6 % of 242).
 
 use std::time::Duration;

@@ -24,6 +24,7 @@ impl Default for Kind {
             browser: true,
             tamper: 0.0,
             replay: 0.0,
+            tier: String::new(),
             until: None,
             sessions: None,
         }
@@ -33,7 +34,15 @@ impl Default for Kind {
 impl Default for Step {
     /// The front page, and on at once.
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), form: None, think: Dist::Fixed(0.0), weight: None }
+        Self {
+            method: "GET".into(),
+            path: "/".into(),
+            form: None,
+            think: Dist::Fixed(0.0),
+            weight: None,
+            parts: 0,
+            part: "/static/{n}".into(),
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn kind(section: &mut Section<'_, '_>) -> Kind {
         browser: section.take("browser", &Flag, usual.browser),
         tamper: section.take("tamper", &Portion, usual.tamper),
         replay: section.take("replay", &Portion, usual.replay),
+        tier: section.maybe("tier", &NAME).unwrap_or_default(),
         until: None,
         sessions: None,
     };
@@ -110,6 +111,8 @@ fn step(section: &mut Section<'_, '_>) -> Step {
         form,
         think: section.take("think", &Drawn { never: false }, usual.think),
         weight: section.maybe("weight", &Number(0.0..=1e6)),
+        parts: section.take("parts", &Count(0..=255), usual.parts),
+        part: section.take("part", &TARGET, usual.part),
     };
     section.finish();
     step

@@ -1,14 +1,16 @@
-//! A request arrives: its facts are gathered, the core decides ([`tidegate_core::admission::decide`]), and the decision is performed, as the
-//! gateway does with cookies and pages.
+//! A request arrives: its facts are gathered, the core decides ([`tidegate_core::admission::decide`]), and
+//! the decision is performed, as the gateway does with cookies and pages.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore};
-use tidegate_core::admission::{self, Decision, EnteredBy, Position, Presented, Process, Requester};
+use tidegate_core::admission::{
+    self, Decision, EnteredBy, Position, Presented, Process, Progress, Requester,
+};
 use tidegate_core::measure::Event;
-use tidegate_core::policies::{ActivePolicy, PolicyRequest, TierId};
+use tidegate_core::policies::{Action, ActivePolicy, PolicyRequest, PolicySet, TierId};
 use tidegate_core::room::{TicketStatus, Wait};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Binding, Pass, Presenter, Ticket};
@@ -20,12 +22,12 @@ use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_settings::Binding as Bound;
 
 use super::LATENCY_US;
-use super::half::Half;
+use super::process::GateProcess;
 use super::request::{Passage, SessionOf};
 use super::trace::What;
-use super::world::{Item, World};
+use super::world::{Item, Route, World};
 use crate::answer::{Answer, RoomStatus, State};
-use crate::oracle::Entry;
+use crate::oracle::{Decided, Entry};
 use crate::visitor_events::{Failure, RequestKind};
 
 /// A visitor's request at the gate.
@@ -33,15 +35,31 @@ pub(crate) struct Caller {
     pub(crate) guest: u32,
     ask: RequestKind,
     kind: u32,
-    class: ClassId,
-    cost: Cost,
-    /// Which half it asks.
-    half: usize,
+    step: u8,
+    is_part: bool,
+    pub(crate) class: ClassId,
+    pub(crate) cost: Cost,
+    pub(crate) tier: TierId,
+    /// Which process it asks.
+    process: usize,
+}
+
+impl Caller {
+    /// A request for a part of a page.
+    pub(crate) fn part(guest: u32, kind: u32, step: u8, route: &Route, tier: TierId, process: usize) -> Self {
+        let (class, cost) = (route.class, route.cost);
+        Self { guest, ask: RequestKind::Page, kind, step, is_part: true, class, cost, tier, process }
+    }
+}
+
+fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
+    let policy = in_force.and_then(|policies| policies.get(policy));
+    policy.is_some_and(|policy| matches!(policy.action, Action::Lighter(_)))
 }
 
 /// What the core may want to know of a request.
 struct Head<'a> {
-    half: &'a Half,
+    process: &'a GateProcess,
     replicas: &'a Replicas,
     now_us: u64,
     rng: RefCell<&'a mut SmallRng>,
@@ -49,6 +67,7 @@ struct Head<'a> {
     shown: Presented,
     pass: Option<Pass>,
     begun: Cell<Option<SessionRequest>>,
+    was_sent_to_room: Cell<bool>,
 }
 
 impl Requester for Head<'_> {
@@ -69,7 +88,7 @@ impl Requester for Head<'_> {
     }
 
     fn new_session_key(&self) -> SessionKey {
-        self.half.new_key(self.guest, &mut **self.rng.borrow_mut())
+        self.process.new_key(self.guest, &mut **self.rng.borrow_mut())
     }
 
     fn random(&self) -> u64 {
@@ -82,10 +101,12 @@ impl Requester for Head<'_> {
 
     fn would_decide(&self, _: &ActivePolicy) {}
 
-    fn sent_to_room(&self, _: &ActivePolicy) {}
+    fn sent_to_room(&self, _: &ActivePolicy) {
+        self.was_sent_to_room.set(true);
+    }
 
     fn count(&self, event: Event) {
-        self.half.shard.count(event);
+        self.process.shard.count(event);
     }
 }
 
@@ -104,7 +125,7 @@ impl World<'_> {
             let reaction = guest.visitor.skip_attack(&self.cast, now);
             return self.goes_on(number, reaction.next, now);
         }
-        let half = if guest.is_at_check() { 1 } else { 0 };
+        let process = if guest.is_at_check() { 1 } else { 0 };
         if !hopped {
             self.tally.sent(ask, guest.visitor.at(), guest.visitor.at());
         }
@@ -115,19 +136,20 @@ impl World<'_> {
             RequestKind::Replayed => What::Replays,
         };
         self.trace.step(self.now_us, what, number, u64::from(step));
-        if self.halves.is_empty() {
+        if self.processes.is_empty() {
             return self.straight_to_the_origin(number);
         }
         if self.gate_is_down() {
             return self.reply(number, Err(Failure::Connect));
         }
         let route = &self.routes[kind as usize][usize::from(step)];
-        let caller = Caller { guest: number, ask, kind, class: route.class, cost: route.cost, half };
+        let (class, cost, tier) = (route.class, route.cost, self.tiers[kind as usize]);
+        let caller = Caller { guest: number, ask, kind, step, is_part: false, class, cost, tier, process };
         if ask == RequestKind::Status {
             return self.news(&caller, ticket);
         }
-        self.halves[half].shard.arrived(caller.class);
-        let request = self.recognise(number, half, ask);
+        self.processes[process].shard.arrived(caller.class);
+        let request = self.recognise(number, process, ask);
         let shown = match (ticket, ask) {
             (None, _) => Presented::Nothing,
             (Some(ticket), RequestKind::Page | RequestKind::Status) => Presented::Ticket(ticket),
@@ -135,7 +157,8 @@ impl World<'_> {
                 self.seal_and_open(&caller, &ticket)
             }
         };
-        let (decision, begun) = self.decide(&caller, shown, request.is_none());
+        let (decided, begun) = self.decide(&caller, shown, None, request.is_none());
+        let decision = decided.decision;
         match request {
             Some(request) if decision == (Decision::Enter { by: EnteredBy::Session }) => {
                 return self.goes_on_with_session(&caller, request);
@@ -145,43 +168,61 @@ impl World<'_> {
         self.perform_decision(&caller, decision, shown, begun);
     }
 
-    /// What the core decides, and the request of the session that begins with it.
-    fn decide(
+    /// What the core decides, and the request of the session that begins with it. Policies that are performed
+    /// outside have no effect here: authorisers agree, no answer is shared, no lighter URL is served.
+    pub(crate) fn decide(
         &mut self,
         caller: &Caller,
         shown: Presented,
+        pass: Option<Pass>,
         is_new_session: bool,
-    ) -> (Decision, Option<SessionRequest>) {
-        let half = &self.halves[caller.half];
-        let process = Process {
-            settings: half.live.admission_settings(),
-            admission: &half.desk,
-            ingress: &half.live.ingress,
-            sessions: half.sessions.as_deref(),
-            policies: None,
-            waiting_since: half.waiting_since(),
+    ) -> (Decided, Option<SessionRequest>) {
+        let process = &self.processes[caller.process];
+        let in_force = process.policies_in_force();
+        let here = Process {
+            settings: process.config.admission_settings(),
+            admission: &process.admission,
+            ingress: &process.config.ingress,
+            sessions: process.sessions.as_deref(),
+            policies: in_force,
+            waiting_since: process.waiting_since(),
         };
+        let routes = if caller.is_part { &self.part_routes } else { &self.routes };
         let request = PolicyRequest {
-            path: "/",
+            path: &routes[caller.kind as usize][usize::from(caller.step)].url_path,
             class: caller.class,
-            cost: half.live.class(caller.class).cost,
-            tier: TierId(0),
+            cost: process.config.class(caller.class).cost,
+            tier: caller.tier,
             is_new_session,
             is_plain: true,
         };
-        let facts = half.live.facts(request, false, half.now(self.now_us));
         let head = Head {
-            half,
+            process,
             replicas: &self.replicas,
             now_us: self.now_us,
             rng: RefCell::new(&mut self.rng),
             guest: caller.guest,
             shown,
-            pass: None,
+            pass,
             begun: Cell::default(),
+            was_sent_to_room: Cell::default(),
         };
-        let decision = admission::decide(&process, &facts, &head);
-        (decision, head.begun.take())
+        let mut facts = process.config.facts(request, caller.is_part, process.now(self.now_us));
+        let decision = loop {
+            let decision = admission::decide(&here, &facts, &head);
+            facts.progress = match decision {
+                Decision::Perform { policy, .. } => Progress::After(policy),
+                Decision::RefusedByPolicy { policy, .. } if is_lighter(in_force, policy) => Progress::Over,
+                decision => break decision,
+            };
+        };
+        let decided = Decided { decision, was_sent_to_room: head.was_sent_to_room.get() };
+        let begun = head.begun.take();
+        self.oracle.under_policies(in_force, &request, &decided);
+        if facts.skips_room {
+            self.oracle.skips_room(caller.guest, &decided);
+        }
+        (decided, begun)
     }
 
     fn perform_decision(
@@ -196,7 +237,7 @@ impl World<'_> {
             Decision::Enter { by } => self.enter(caller, by, shown, begun),
             Decision::SendOn { ticket, redeemed } => {
                 if let (true, Presented::Ticket(shown)) = (redeemed, shown) {
-                    self.oracle.sent_on(&shown, &self.halves, at);
+                    self.oracle.sent_on(&shown, &self.processes, at);
                 }
                 self.send_on(caller, Some(ticket));
             }
@@ -237,9 +278,33 @@ impl World<'_> {
                 self.trace.step(at, What::Forbidden, number, 0);
                 self.reply(number, Ok(Answer::Refused(403)));
             }
-            Decision::RefusedByPolicy { .. } | Decision::Perform { .. } | Decision::ShowCleanUrl => {
-                unreachable!("no policies are in force, and no ticket stands in a URL")
+            Decision::RefusedByPolicy { policy, retry_after } => {
+                self.trace.step(at, What::PolicyRefuses, number, policy as u64);
+                let outcome = self.refusal(caller, policy, retry_after);
+                self.reply(number, outcome);
             }
+            Decision::Perform { .. } | Decision::ShowCleanUrl => {
+                unreachable!("policies have been performed, and no ticket stands in a URL")
+            }
+        }
+    }
+
+    /// What a visitor gets whom a policy refuses.
+    fn refusal(
+        &self,
+        caller: &Caller,
+        policy: usize,
+        retry_after: Option<Duration>,
+    ) -> Result<Answer, Failure> {
+        let in_force = self.processes[caller.process].policies_in_force();
+        match in_force.and_then(|policies| policies.get(policy)).map(|policy| policy.action) {
+            Some(Action::Answer { status }) => Ok(Answer::Refused(status)),
+            Some(Action::Page { .. }) => {
+                let refresh = respond::refresh(retry_after.unwrap_or_default());
+                Ok(Answer::TurnedAway { after: Some(refresh), refresh: Some(refresh) })
+            }
+            Some(Action::Close | Action::Reset | Action::Stop) => Err(Failure::Broken),
+            Some(Action::End | Action::Lighter(_)) | None => Ok(Answer::Refused(503)),
         }
     }
 
@@ -247,11 +312,11 @@ impl World<'_> {
         let (number, at, cost) = (caller.guest, self.now_us, caller.cost);
         let class = u64::from(caller.class.0);
         if let Some(request) = &begun {
-            self.oracle.session_begins(number, request.key(), &self.halves[caller.half], at);
+            self.oracle.session_begins(number, request.key(), &self.processes[caller.process], at);
         }
         let (what, more, entry) = match by {
             EnteredBy::Ticket(ticket) => {
-                (What::Redeems, relative(&ticket), Entry::Ticket { ticket, half: caller.half })
+                (What::Redeems, relative(&ticket), Entry::Ticket { ticket, process: caller.process })
             }
             EnteredBy::Room => (What::Enters, class, Entry::AtOnce { cost }),
             EnteredBy::Ingress | EnteredBy::Session | EnteredBy::PartOfPage | EnteredBy::Unasked => {
@@ -259,7 +324,7 @@ impl World<'_> {
             }
         };
         self.trace.step(at, what, number, more);
-        self.oracle.entered(entry, &self.halves, at);
+        self.oracle.entered(entry, &self.processes, at);
         let has_shown = shown != Presented::Nothing;
         let cookies = match by {
             EnteredBy::Ticket(_) => true,
@@ -276,7 +341,7 @@ impl World<'_> {
     fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
         let cost = caller.cost;
         self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(caller.class.0));
-        self.oracle.entered(Entry::Unasked { cost }, &self.halves, self.now_us);
+        self.oracle.entered(Entry::Unasked { cost }, &self.processes, self.now_us);
         let session = Some(SessionOf { key: request.key(), begins: false });
         self.forward(caller.guest, Passage { session, under_way: Some(request), ..Passage::default() });
     }
@@ -289,11 +354,11 @@ impl World<'_> {
     fn told_to_wait(&mut self, caller: &Caller, ticket: &Ticket, wait: &Wait, position: Position) {
         let what = if position == Position::Kept { What::Keeps } else { What::Promised };
         self.trace.step(self.now_us, what, caller.guest, relative(ticket));
-        self.oracle.waits(caller.guest, caller.half, ticket, wait, position, &self.halves, self.now_us);
+        self.oracle.waits(caller.guest, caller.process, ticket, wait, position, &self.processes, self.now_us);
         if position == Position::Replaced
             && let Some(shown) = self.guests.get(caller.guest).and_then(|guest| guest.held().or(guest.used()))
         {
-            self.oracle.called_used(&shown, caller.half);
+            self.oracle.called_used(&shown, caller.process);
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
             // What an altered ticket is answered with is not kept.
@@ -309,7 +374,7 @@ impl World<'_> {
     /// The waiting page, or what programs get instead.
     fn wait_answer(&mut self, caller: &Caller, wait: Duration, has_place: bool) -> Answer {
         let browser = self.cast.kinds[caller.kind as usize].browser;
-        let every = self.halves[caller.half].desk.ask_every();
+        let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
         Answer::Wait {
             has_status: has_place,
@@ -339,16 +404,25 @@ impl World<'_> {
     }
 
     fn news(&mut self, caller: &Caller, ticket: Option<Ticket>) {
-        let half = &self.halves[caller.half];
-        let now = half.now(self.now_us);
-        let look = ticket
-            .map_or(TicketStatus::Expired, |ticket| half.desk.look_at(&half.live.ingress, &ticket, now));
-        let usable = !half.forwards() || self.replicas.any_usable_at(|| self.now_us);
+        let process = &self.processes[caller.process];
+        let now = process.now(self.now_us);
+        let look = ticket.map_or(TicketStatus::Expired, |ticket| {
+            process.admission.look_at(&process.config.ingress, &ticket, now)
+        });
+        let usable = !process.forwards() || self.replicas.any_usable_at(|| self.now_us);
         let (state, wait, _) = poll::standing(look, usable);
         if let Some(ticket) = ticket {
-            self.oracle.looked(caller.guest, caller.half, &ticket, &look, usable, &self.halves, self.now_us);
+            self.oracle.looked(
+                caller.guest,
+                caller.process,
+                &ticket,
+                &look,
+                usable,
+                &self.processes,
+                self.now_us,
+            );
         }
-        let every = self.halves[caller.half].desk.ask_every();
+        let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
         let state = match state {
             page::State::Waiting => State::Waiting,
@@ -361,25 +435,25 @@ impl World<'_> {
         self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
-    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an altered one with one
-    /// character changed.
+    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an
+    /// altered one with one character changed.
     fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Presented {
-        let live = &self.halves[caller.half].live;
+        let config = &self.processes[caller.process].config;
         let ip = [127, 0, 0, 1].into();
         let cookie = u128::from(caller.guest).to_le_bytes();
-        let binding = match live.settings.room.binding {
+        let binding = match config.settings.room.binding {
             Bound::None => Binding::None,
             Bound::Ip => Binding::Ip(ip),
             Bound::IpPrefix => Binding::IpPrefix(ip),
             Bound::Cookie => Binding::Cookie(cookie),
         };
-        let mut text = live.keys.seal(ticket, &binding).as_bytes().to_vec();
+        let mut text = config.keys.seal(ticket, &binding).as_bytes().to_vec();
         if caller.ask == RequestKind::Tampered {
             let number = self.guests.get(caller.guest).map_or(0, |guest| guest.visitor.path_number());
             let at = number as usize % text.len();
             text[at] = if text[at] == b'A' { b'B' } else { b'A' };
         }
-        let opened = live.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, live.bindings);
+        let opened = config.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, config.bindings);
         match opened {
             Ok(ticket) => {
                 self.oracle.opened(caller.ask == RequestKind::Tampered);

@@ -1,7 +1,7 @@
 //! What the origin's replicas send back: answers, heads of answers that go on, errors.
 //!
-//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the gateway; its response time
-//! at the origin is the time to its head.
+//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the
+//! gateway; its response time at the origin is the time to its head.
 
 use std::time::Duration;
 
@@ -58,14 +58,14 @@ impl World<'_> {
     /// Long after its head an answer is still under way.
     pub(crate) fn goes_on_streaming(&mut self, at: u32, generation: u32) {
         let request = self.requests.get_mut(at).filter(|r| r.generation == generation && r.at.is_some());
-        let (Some(request), Some(half)) = (request, self.halves.last_mut()) else { return };
+        let (Some(request), Some(process)) = (request, self.processes.last_mut()) else { return };
         let Some(head_us) = request.head_us.filter(|_| !request.streams) else { return };
         request.streams = true;
         self.streaming += 1;
-        let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
+        let (sent, in_flight) = (process.now(request.sent_us), request.in_flight);
         let served = Served { sent, in_flight, ok: true };
-        let (head, now) = (half.now(head_us), half.now(self.now_us));
-        half.gate.stream(request.class, request.cost, &served, head, now);
+        let (head, now) = (process.now(head_us), process.now(self.now_us));
+        process.gate.stream(request.class, request.cost, &served, head, now);
         self.oracle.finished((u64::from(generation) << 32) | u64::from(at));
         self.wake();
     }

@@ -1,8 +1,8 @@
 //! What may go wrong, drawn from a seed: faults, another crowd, another origin, other visitors.
 //!
-//! A sweep over seeds is only as good as what the seeds can reach. So each seed also moves the scenario about: how many come,
-//! what the operator says the capacity is (right or wrong), whether visitors stay away, come late or early, lose patience,
-//! attack; and up to four faults of any kind fall anywhere in the crowd.
+//! A sweep over seeds is only as good as what the seeds can reach. So each seed also moves the scenario
+//! about: how many come, what the operator says the capacity is (right or wrong), whether visitors stay away,
+//! come late or early, lose patience, attack; and up to four faults of any kind fall anywhere in the crowd.
 
 use std::fmt::Write as _;
 use std::time::Duration;

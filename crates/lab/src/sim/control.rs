@@ -1,4 +1,4 @@
-//! What the control side does, and what happens to it: ticks, reports between the halves, faults.
+//! What the control side does, and what happens to it: ticks, reports between the processes, faults.
 
 use std::time::Duration;
 
@@ -17,36 +17,36 @@ use crate::scenario::FaultKind;
 use crate::visitor_events::Failure;
 
 impl World<'_> {
-    pub(crate) fn tick(&mut self, half: usize) {
-        self.agenda.push(self.now_us + micros(TICK), Item::Tick(half as u8));
+    pub(crate) fn tick(&mut self, process: usize) {
+        self.agenda.push(self.now_us + micros(TICK), Item::Tick(process as u8));
         if self.gate_is_down() {
             return;
         }
-        self.trace.step(self.now_us, What::Tick, 0, half as u64);
-        let usable = !self.halves[half].forwards() || self.replicas.any_usable_at(|| self.now_us);
-        let seats = self.replicas.seats_at(|| self.now_us);
-        let late = self.halves[half].tick(self.now_us, usable, seats);
-        self.oracle.ticked(half, &self.halves[half], self.now_us);
+        self.trace.step(self.now_us, What::Tick, 0, process as u64);
+        let usable = !self.processes[process].forwards() || self.replicas.any_usable_at(|| self.now_us);
+        let most_in_flight = self.replicas.seats_at(|| self.now_us);
+        let late = self.processes[process].tick(self.now_us, usable, most_in_flight);
+        self.oracle.ticked(process, &self.processes[process], self.now_us);
         for (Woken { id, class, .. }, reason) in late {
             self.refused_in_queue(id, class, reason);
         }
         self.tally_capacity();
-        if half + 1 == self.halves.len() {
+        if process + 1 == self.processes.len() {
             self.silent_too_long();
             self.wake();
         }
     }
 
-    /// What the half that estimates believes, and what the half that forwards holds the origin to.
+    /// What the process that estimates believes, and what the process that forwards holds the origin to.
     pub(crate) fn tally_capacity(&mut self) {
-        if let (Some(first), Some(last)) = (self.halves.first(), self.halves.last()) {
+        if let (Some(first), Some(last)) = (self.processes.first(), self.processes.last()) {
             let believed = first.believed();
             let known = if believed < Rate::MAX { believed.get() } else { 0.0 };
             self.tally.capacity(Duration::from_micros(self.now_us), known, last.gate.limit());
             if let Some(record) = &mut self.record {
                 record.believes(self.now_us, believed, last.gate.limit());
                 if let Some(sessions) = &last.sessions {
-                    record.seats(self.now_us, &sessions.state(), &last.gate.totals());
+                    record.sessions(self.now_us, &sessions.state(), &last.gate.totals());
                 }
             }
         }
@@ -55,25 +55,25 @@ impl World<'_> {
     /// Tokencheck tells tokengen what it saw, and is told what to go by.
     pub(crate) fn report(&mut self) {
         self.agenda.push(self.now_us + micros(REPORT_EVERY), Item::Feedback);
-        let [generator, checker] = &self.halves[..] else { return };
+        let [generator, checker] = &self.processes[..] else { return };
         if self.gate_is_down() {
             return;
         }
         let now = checker.now(self.now_us);
-        let (Some(room), Admission::Checker { checker: desk, capacity }) =
-            (generator.desk.room(), &checker.desk)
+        let (Some(room), Admission::Checker { checker: tickets, capacity }) =
+            (generator.admission.room(), &checker.admission)
         else {
             return;
         };
-        self.unsent.merge(desk.report(&checker.gate.totals(), now));
+        self.unsent.merge(tickets.report(&checker.gate.totals(), now));
         self.trace.step(self.now_us, What::Feedback, 0, u64::from(!self.reports_lost));
         self.oracle.reported(!self.reports_lost);
         if self.reports_lost {
             return;
         }
-        let orders = room.feedback(&std::mem::take(&mut self.unsent));
-        desk.follow(orders, now);
-        *capacity.lock().unwrap_or_else(|e| e.into_inner()) = orders.capacity;
+        let update = room.feedback(&std::mem::take(&mut self.unsent));
+        tickets.follow(update, now);
+        *capacity.lock().unwrap_or_else(|e| e.into_inner()) = update.capacity;
     }
 
     pub(crate) fn fault(&mut self, i: u16) -> Result<(), SimError> {
@@ -121,10 +121,11 @@ impl World<'_> {
                 if self.gate_is_down() {
                     return Ok(());
                 }
-                for half in &mut self.halves {
-                    half.restart(&self.key, self.now_us)?;
+                for process in &mut self.processes {
+                    process.restart(&self.key, self.now_us)?;
                 }
-                let origin = self.halves.last().map(|h| h.live.settings.origin.clone()).unwrap_or_default();
+                let origin =
+                    self.processes.last().map(|h| h.config.settings.origin.clone()).unwrap_or_default();
                 self.replicas = Replicas::new(&origin);
                 self.budget = Budget::new(origin.retry_budget, self.began);
                 self.unsent = Feedback::default();
@@ -134,10 +135,10 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Tokencheck's host has a wrong clock. One that is wrong from the start is believed; later the gateway's clock follows
-    /// slowly.
+    /// Tokencheck's host has a wrong clock. One that is wrong from the start is believed; later the gateway's
+    /// clock follows slowly.
     fn drift(&mut self, seconds: f64) -> Result<(), SimError> {
-        if let [_, checker] = &mut self.halves[..] {
+        if let [_, checker] = &mut self.processes[..] {
             checker.clock.drift(seconds);
             if self.now_us == 0 {
                 checker.restart(&self.key, 0)?;
@@ -152,7 +153,9 @@ impl World<'_> {
         for at in self.requests.numbers() {
             self.leave_origin(at);
             let Some(request) = self.requests.remove(at) else { continue };
-            self.reply(request.guest, Err(Failure::Broken));
+            if !request.is_part {
+                self.reply(request.guest, Err(Failure::Broken));
+            }
         }
         self.sent.clear();
         self.streaming = 0;

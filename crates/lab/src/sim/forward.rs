@@ -1,5 +1,5 @@
-//! Performs what was admitted, as the gateway's forward and dispatch do: the gate's queue, a replica, and what follows however
-//! it ends.
+//! Performs what was admitted, as the gateway's forward and dispatch do: the gate's queue, a replica, and
+//! what follows however it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tidegate_core::units::ClassId;
 use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
-use super::request::{AtOrigin, Passage, Request, generation, slot};
+use super::request::{AtOrigin, NewRequest, Passage, Request, generation, slot};
 use super::trace::What;
 use super::world::{Item, World, micros};
 use crate::answer::Answer;
@@ -32,9 +32,13 @@ impl World<'_> {
     /// Without a gate: to whichever replica an even-handed balancer would choose.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
         let id = self.note_request(number, Passage::default());
+        self.to_any_replica(id);
+    }
+
+    pub(crate) fn to_any_replica(&mut self, id: u64) {
         let replica = (self.rng.next_u64() % self.farm.len() as u64) as usize;
         match self.submit(id, replica, None) {
-            Attempt::UnderWay => self.set_patience(number, id),
+            Attempt::UnderWay => self.set_patience(id),
             Attempt::Busy => self.over(id, Ok(Answer::Refused(503))),
             Attempt::Failed(_) => self.over(id, Err(Failure::Connect)),
         }
@@ -42,28 +46,32 @@ impl World<'_> {
 
     /// Admitted: through the gate to the origin.
     pub(crate) fn forward(&mut self, number: u32, passage: Passage) {
-        let is_admitted = passage.session.is_some();
         let id = self.note_request(number, passage);
-        let half = self.halves.len() - 1;
-        let half = &mut self.halves[half];
-        let now = half.now(self.now_us);
+        self.enter_gate(id);
+    }
+
+    pub(crate) fn enter_gate(&mut self, id: u64) {
+        let process = self.processes.len() - 1;
+        let process = &mut self.processes[process];
+        let now = process.now(self.now_us);
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (class, cost) = (request.class, request.cost);
+        let (number, class, cost) = (request.guest, request.class, request.cost);
+        let is_admitted = request.session.is_some();
         let asked = gate::Request { id, class, cost };
         let decision = match is_admitted {
-            true => half.gate.arrive_as(asked, Lane::Admitted, None, now),
-            false => half.gate.arrive(asked, now),
+            true => process.gate.arrive_as(asked, Lane::Admitted, None, now),
+            false => process.gate.arrive(asked, now),
         };
-        self.oracle.arrived_at_gate(id, class, (!is_admitted, half.priority(class)), decision);
+        self.oracle.arrived_at_gate(id, class, (!is_admitted, process.priority(class)), decision);
         match decision {
             QueueDecision::Forward => {
-                self.set_patience(number, id);
+                self.set_patience(id);
                 self.send(id);
             }
             QueueDecision::Queued(spot) => {
                 request.spot = Some(spot);
                 self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
-                self.set_patience(number, id);
+                self.set_patience(id);
                 self.plan_egress();
             }
             QueueDecision::Shed(reason) => self.shed(id, reason.event()),
@@ -71,19 +79,29 @@ impl World<'_> {
     }
 
     fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
+        let guest = self.guests.get(number).expect("who asks is here");
+        let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
+        let id = self.note(route.request(number, false), passage);
+        if let Some(guest) = self.guests.get_mut(number) {
+            guest.request = slot(id);
+        }
+        id
+    }
+
+    pub(crate) fn note(&mut self, new: NewRequest, passage: Passage) -> u64 {
+        let NewRequest { guest, class, cost, path, idempotent, is_part } = new;
         let Passage { ticket, cookies, session, under_way } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let guest = self.guests.get(number).expect("who asks is here");
-        let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
-        let arrived = self.halves.last().map(|h| h.now(self.now_us)).unwrap_or_default();
+        let arrived = self.processes.last().map(|h| h.now(self.now_us)).unwrap_or_default();
         let slot = self.requests.insert(Request {
-            guest: number,
+            guest,
+            is_part,
             generation,
-            class: route.class,
-            cost: route.cost,
-            path: route.path,
-            idempotent: route.idempotent,
+            class,
+            cost,
+            path,
+            idempotent,
             ticket,
             cookies,
             session,
@@ -97,28 +115,26 @@ impl World<'_> {
             streams: false,
             retried: false,
         });
-        if let Some(guest) = self.guests.get_mut(number) {
-            guest.request = slot;
-        }
         (u64::from(generation) << 32) | u64::from(slot)
     }
 
-    fn set_patience(&mut self, number: u32, id: u64) {
-        let Some(guest) = self.guests.get(number) else { return };
+    fn set_patience(&mut self, id: u64) {
+        let Some(request) = self.requests.get(slot(id)).filter(|request| !request.is_part) else { return };
+        let Some(guest) = self.guests.get(request.guest) else { return };
         let until = micros(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
         if until < u64::MAX {
             self.agenda.push(until, Item::Patience { slot: slot(id), generation: generation(id) });
         }
     }
 
-    /// The gate has a place for it.
+    /// The gate has an in-flight slot for it.
     fn send(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
         request.sent_us = self.now_us;
         let (class, arrived) = (request.class, request.arrived);
-        let half = self.halves.last().expect("there is a gate");
-        request.in_flight = half.gate.in_flight_now();
-        half.shard.forwarded(class, half.now(self.now_us).since(arrived));
+        let process = self.processes.last().expect("there is a gate");
+        request.in_flight = process.gate.in_flight_now();
+        process.shard.forwarded(class, process.now(self.now_us).since(arrived));
         self.budget.deposit();
         let attempt = self.attempt(id, None);
         self.attempted(id, attempt);
@@ -231,8 +247,8 @@ impl World<'_> {
 
     /// On the tick: those whose answer did not begin in time.
     pub(crate) fn silent_too_long(&mut self) {
-        let Some(half) = self.halves.last() else { return };
-        let limit = micros(half.live.settings.origin.first_byte_timeout);
+        let Some(process) = self.processes.last() else { return };
+        let limit = micros(process.config.settings.origin.first_byte_timeout);
         while let Some(&(sent_us, at, generation)) = self.sent.front() {
             let alive = |r: &&Request| r.generation == generation && r.at.is_some() && r.head_us.is_none();
             let here = self.requests.get(at).filter(alive);
@@ -268,20 +284,20 @@ impl World<'_> {
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         let session = request.session.filter(|_| request.head_us.is_none());
         self.trace.step(self.now_us, What::GivesUp, guest, 0);
-        if let Some(half) = self.halves.last_mut() {
-            let now = half.now(self.now_us);
-            half.shard.count(Event::ClientGone);
+        if let Some(process) = self.processes.last_mut() {
+            let now = process.now(self.now_us);
+            process.shard.count(Event::ClientGone);
             if at_origin {
                 let took = Duration::from_micros(self.now_us - sent_us);
-                half.shard.ended(class, Outcome::ClientGone, took);
+                process.shard.ended(class, Outcome::ClientGone, took);
                 if streams {
                     self.streaming -= 1;
                 } else {
-                    half.gate.finish(class, cost, now);
+                    process.gate.finish(class, cost, now);
                     self.oracle.finished(id);
                 }
             } else {
-                let waited = spot.is_some_and(|spot| half.gate.abandon(spot, now));
+                let waited = spot.is_some_and(|spot| process.gate.abandon(spot, now));
                 self.oracle.abandoned(id, waited);
                 self.give_back(id);
             }
@@ -303,8 +319,8 @@ impl World<'_> {
     }
 
     fn shed(&mut self, id: u64, why: Event) {
-        if let Some(half) = self.halves.last() {
-            half.shard.count(why);
+        if let Some(process) = self.processes.last() {
+            process.shard.count(why);
         }
         let (who, session) = self.requests.get(slot(id)).map_or((0, None), |r| (r.guest, r.session));
         self.trace.step(self.now_us, What::Shed, who, 0);
@@ -316,19 +332,19 @@ impl World<'_> {
         self.over(id, Ok(Answer::Refused(503)));
     }
 
-    /// A request leaves the gate: its place goes to the next.
+    /// A request leaves the gate: its in-flight slot goes to the next.
     pub(super) fn ended_at_origin(&mut self, id: u64, outcome: Outcome, answer: Result<Answer, Failure>) {
-        if let Some(half) = self.halves.last_mut()
+        if let Some(process) = self.processes.last_mut()
             && let Some(request) = self.requests.get(slot(id))
         {
-            let now = half.now(self.now_us);
-            half.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
+            let now = process.now(self.now_us);
+            process.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
             if request.streams {
                 self.streaming -= 1;
             } else {
-                let (sent, in_flight) = (half.now(request.sent_us), request.in_flight);
+                let (sent, in_flight) = (process.now(request.sent_us), request.in_flight);
                 let served = gate::Served { sent, in_flight, ok: outcome == Outcome::Served };
-                half.gate.complete(request.class, request.cost, &served, now);
+                process.gate.complete(request.class, request.cost, &served, now);
                 self.oracle.finished(id);
             }
         }
@@ -339,6 +355,13 @@ impl World<'_> {
     /// The visitor gets the answer.
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
+        if request.is_part {
+            self.parts.failed += u64::from(answer != Ok(Answer::Served));
+            if let Some(process) = self.processes.last() {
+                process.finish_quietly(request.under_way, self.now_us);
+            }
+            return;
+        }
         if request.cookies {
             self.take_cookies(request.guest, request.session);
         }
@@ -352,9 +375,9 @@ impl World<'_> {
         if std::mem::replace(&mut self.is_waking, true) {
             return;
         }
-        while let Some(half) = self.halves.last_mut() {
-            let now = half.now(self.now_us);
-            let Some(leaving) = half.gate.next(now) else { break };
+        while let Some(process) = self.processes.last_mut() {
+            let now = process.now(self.now_us);
+            let Some(leaving) = process.gate.next(now) else { break };
             let woken = match leaving {
                 Leaving::Forward(woken) => woken,
                 Leaving::Shed(woken, reason) => {
@@ -371,11 +394,12 @@ impl World<'_> {
         self.plan_egress();
     }
 
-    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets a timer.
+    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets
+    /// a timer.
     pub(crate) fn plan_egress(&mut self) {
-        let Some(half) = self.halves.last() else { return };
-        let Some(at) = half.gate.next_ready() else { return };
-        let at_us = self.now_us + micros(at.since(half.now(self.now_us)));
+        let Some(process) = self.processes.last() else { return };
+        let Some(at) = process.gate.next_ready() else { return };
+        let at_us = self.now_us + micros(at.since(process.now(self.now_us)));
         if self.egress_us.is_none_or(|planned| at_us < planned || planned <= self.now_us) {
             self.egress_us = Some(at_us);
             self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);

@@ -1,8 +1,8 @@
 //! A visitor on the simulator's agenda, with the luggage that a browser would keep in cookies.
 //!
-//! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed text: the seals of
-//! honest visitors would be made and opened a million times to no purpose. Whoever alters or replays one goes through the
-//! key ring.
+//! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed
+//! text: the seals of honest visitors would be made and opened a million times to no purpose. Whoever alters
+//! or replays one goes through the key ring.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ const HOLDS: u8 = 1;
 const USED: u8 = 2;
 /// The next request goes to tokencheck.
 const AT_CHECK: u8 = 4;
-/// The request under way was sent on from the other half: it is the same request.
+/// The request under way was sent on from the other process: it is the same request.
 const HOPS: u8 = 8;
 
 impl Guest {

@@ -1,5 +1,5 @@
-//! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an estimator needs
-//! more than a row per second.
+//! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an
+//! estimator needs more than a row per second.
 
 use tidegate_core::gate::Totals;
 use tidegate_core::session::SessionsState;
@@ -29,14 +29,14 @@ pub struct Answered {
 
 /// The sessions, as of a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seats {
+pub struct SessionsAt {
     /// When, in microseconds.
     pub at_us: u64,
-    /// Everybody's places that are taken.
+    /// Everybody's session slots that are taken.
     pub open: u32,
-    /// Everybody's places; `None`: no bound.
+    /// Everybody's session slots; `None`: no bound.
     pub cap: Option<u32>,
-    /// No place is given at present.
+    /// No slot is given at present.
     pub is_held: bool,
     /// What the cap is of what Little's law says.
     pub correction: f64,
@@ -54,7 +54,7 @@ pub struct Record {
     /// Of the requests that the origin served.
     pub answered: Vec<Answered>,
     /// On every control tick, where sessions are counted.
-    pub seats: Vec<Seats>,
+    pub sessions: Vec<SessionsAt>,
 }
 
 impl Record {
@@ -63,11 +63,11 @@ impl Record {
         self.believed.push(Believed { at_us, capacity, limit });
     }
 
-    pub(super) fn seats(&mut self, at_us: u64, state: &SessionsState, gate: &Totals) {
+    pub(super) fn sessions(&mut self, at_us: u64, state: &SessionsState, gate: &Totals) {
         let Some(everybody) = state.pools.first() else { return };
         let (open, cap, queued) = (everybody.open, everybody.cap, gate.admitted_cost);
         let SessionsState { is_held, correction, refused, .. } = *state;
-        self.seats.push(Seats { at_us, open, cap, is_held, correction, refused, queued });
+        self.sessions.push(SessionsAt { at_us, open, cap, is_held, correction, refused, queued });
     }
 
     pub(super) fn answered(&mut self, at_us: u64, took_us: u64, cost: Cost) {

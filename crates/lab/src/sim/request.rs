@@ -2,7 +2,7 @@
 
 use tidegate_core::queue::QueueHandle;
 use tidegate_core::session::{SessionKey, SessionRequest};
-use tidegate_core::ticket::Ticket;
+use tidegate_core::ticket::{Pass, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::upstream::balance::InFlight;
 
@@ -38,8 +38,20 @@ pub(crate) fn generation(id: u64) -> u32 {
     (id >> 32) as u32
 }
 
+/// A request that goes to the gate's queue or to the origin.
+pub(crate) struct NewRequest {
+    pub(crate) guest: u32,
+    pub(crate) class: ClassId,
+    pub(crate) cost: Cost,
+    pub(crate) path: u32,
+    pub(crate) idempotent: bool,
+    pub(crate) is_part: bool,
+}
+
 pub(crate) struct Request {
     pub(crate) guest: u32,
+    /// It asks for a part of a page; its visitor may have left.
+    pub(crate) is_part: bool,
     /// Tells it from earlier requests with the same number.
     pub(crate) generation: u32,
     pub(crate) class: ClassId,
@@ -77,4 +89,23 @@ pub(crate) struct AtOrigin {
     pub(crate) ticket: model::Ticket,
     /// Counts it at the replica, for the choice of others; `None` without a gate.
     pub(crate) flight: Option<InFlight>,
+}
+
+/// What became of parts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PartCounts {
+    pub(crate) asked: u64,
+    /// Refused, or told to wait.
+    pub(crate) refused: u64,
+    /// Let in, and not served.
+    pub(crate) failed: u64,
+}
+
+/// A page whose parts are to be requested.
+pub(crate) struct Page {
+    pub(crate) visitor: u32,
+    pub(crate) kind: u32,
+    pub(crate) step: u8,
+    /// What its visitor keeps.
+    pub(crate) pass: Option<Pass>,
 }

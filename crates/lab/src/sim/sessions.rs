@@ -1,41 +1,57 @@
-//! Sessions, as the gateway has them: which session a request belongs to, when it is over, and the pass that its visitor keeps.
+//! Sessions, as the gateway has them: which session a request belongs to, when it is over, and the pass that
+//! its visitor keeps.
 //!
-//! A session is identified by the nonce of its pass, or by its visitor's address, of which each visitor has one.
+//! A session is identified by the nonce of its pass, or by its visitor's address, of which each visitor has
+//! one.
 
 use rand::RngCore;
 use rand::rngs::SmallRng;
 use tidegate_core::admission::SessionClaim;
-use tidegate_core::policies::TierId;
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, PassKind};
 
-use super::half::Half;
+use tidegate_settings::Unit;
+
+use super::process::GateProcess;
 use super::request::{SessionOf, slot};
 use super::world::World;
 use crate::visitor_events::RequestKind;
 
-impl Half {
+impl GateProcess {
     /// The key of a session that a visitor begins.
     pub(crate) fn new_key(&self, number: u32, rng: &mut SmallRng) -> SessionKey {
         if is_by_pass(self) { of_nonce(rng.next_u64()) } else { of_address(number) }
+    }
+
+    /// A request of a session is over that the oracle keeps no book of.
+    pub(crate) fn finish_quietly(&self, under_way: Option<SessionRequest>, now_us: u64) {
+        if let (Some(sessions), Some(under_way)) = (&self.sessions, under_way) {
+            sessions.finish(under_way, self.now(now_us));
+        }
     }
 }
 
 impl World<'_> {
     /// Finds the session that a request belongs to; the request keeps it alive until it is over.
-    pub(crate) fn recognise(&mut self, number: u32, half: usize, ask: RequestKind) -> Option<SessionRequest> {
-        let half = &self.halves[half];
-        let sessions = half.sessions.as_deref()?;
+    pub(crate) fn recognise(
+        &mut self,
+        number: u32,
+        process: usize,
+        ask: RequestKind,
+    ) -> Option<SessionRequest> {
+        let process = &self.processes[process];
+        let sessions = process.sessions.as_deref()?;
         // Whoever tries a ticket does not show what would let it in anyway.
         if ask != RequestKind::Page {
             return None;
         }
-        let now = half.now(self.now_us);
+        let now = process.now(self.now_us);
         let guest = self.guests.get(number)?;
         let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
-        let (rules, tier, cost) = (half.live.session_rules(), TierId(0), route.cost);
+        let tier = self.tiers[guest.visitor.kind() as usize];
+        let (rules, cost) = (process.config.session_rules(), route.cost);
         let claim = |key, pass| SessionClaim { sessions, rules, key, pass, tier, cost }.recognise(now).1;
-        let (key, request) = if is_by_pass(half) {
+        let (key, request) = if is_by_pass(process) {
             let pass = self.passes.get_mut(number as usize)?.as_mut()?;
             let key = of_nonce(pass.nonce);
             let request = claim(key, Some(pass));
@@ -53,43 +69,48 @@ impl World<'_> {
 
     /// A request of a session is over, as far as the gate can tell.
     pub(crate) fn finished(&mut self, number: u32, under_way: Option<SessionRequest>) {
-        let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
-        if let (Some((sessions, half)), Some(under_way)) = (sessions, under_way) {
-            sessions.finish(under_way, half.now(self.now_us));
+        let sessions = self.processes.last().and_then(|process| Some((process.sessions.as_ref()?, process)));
+        if let (Some((sessions, process)), Some(under_way)) = (sessions, under_way) {
+            sessions.finish(under_way, process.now(self.now_us));
             self.oracle.session_answered(number, self.now_us);
         }
     }
 
-    /// A visitor gives up the request that its session began with. One whose session is identified by a pass has not got it: nobody could use
-    /// the slot.
+    /// A visitor gives up the request that its session began with. One whose session is identified by a pass
+    /// has not got it: nobody could use the slot.
     pub(crate) fn gave_up_first(
         &mut self,
         number: u32,
         session: SessionOf,
         under_way: Option<SessionRequest>,
     ) {
-        if self.halves.last().is_some_and(is_by_pass) {
+        if self.processes.last().is_some_and(is_by_pass) {
             self.void(number, Some(session), under_way);
         } else {
             self.finished(number, under_way);
         }
     }
 
-    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass comes.
+    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass
+    /// comes.
     pub(crate) fn take_cookies(&mut self, number: u32, session: Option<SessionOf>) {
-        let Some(half) = self.halves.last() else { return };
+        let Some(process) = self.processes.last() else { return };
         let Some(guest) = self.guests.get_mut(number) else { return };
         guest.use_up();
-        let counts = half.live.settings.counts_sessions();
-        guest.go_to_check(counts && self.halves.len() == 2);
-        let Some(session) = session.filter(|session| session.begins && is_by_pass(half)) else { return };
-        let (kind, now) = (guest.visitor.kind(), half.now(self.now_us));
+        let counts = process.config.settings.counts_sessions();
+        guest.go_to_check(counts && self.processes.len() == 2);
+        let (kind, now) = (guest.visitor.kind(), process.now(self.now_us));
+        let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
+        let is_for_page = !counts && process.config.settings.room.unit == Unit::Request && self.has_parts;
+        let (pass, nonce) = match session.filter(|session| session.begins && is_by_pass(process)) {
+            Some(session) => (PassKind::Session, session.key.0 as u64),
+            None if is_for_page => (PassKind::Page, 0),
+            None => return,
+        };
         if !self.cast.kinds[kind as usize].cookies {
             return;
         }
-        let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
-        let nonce = session.key.0 as u64;
-        let pass = Pass { kind: PassKind::Session, class, issued: now, first: now, nonce };
+        let pass = Pass { kind: pass, class, issued: now, first: now, nonce };
         let at = number as usize;
         self.passes.resize(self.passes.len().max(at + 1), None);
         self.passes[at] = Some(pass);
@@ -98,10 +119,17 @@ impl World<'_> {
     /// Nothing was sent: the ticket is good again.
     pub(super) fn give_back(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (guest, session, under_way) = (request.guest, request.session.take(), request.under_way.take());
-        if let (Some(ticket), Some(half)) = (request.ticket.take(), self.halves.last()) {
-            half.desk.give_back(&ticket);
+        let (guest, is_part) = (request.guest, request.is_part);
+        let (session, under_way) = (request.session.take(), request.under_way.take());
+        if let (Some(ticket), Some(process)) = (request.ticket.take(), self.processes.last()) {
+            process.admission.give_back(&ticket);
             self.oracle.gave_back(&ticket);
+        }
+        if is_part {
+            if let Some(process) = self.processes.last() {
+                process.finish_quietly(under_way, self.now_us);
+            }
+            return;
         }
         self.void(guest, session, under_way);
     }
@@ -111,9 +139,9 @@ impl World<'_> {
         if !session.is_some_and(|session| session.begins) {
             return self.finished(number, under_way);
         }
-        let sessions = self.halves.last().and_then(|half| Some((half.sessions.as_ref()?, half)));
-        if let (Some((sessions, half)), Some(under_way)) = (sessions, under_way) {
-            sessions.void(under_way, half.now(self.now_us));
+        let sessions = self.processes.last().and_then(|process| Some((process.sessions.as_ref()?, process)));
+        if let (Some((sessions, process)), Some(under_way)) = (sessions, under_way) {
+            sessions.void(under_way, process.now(self.now_us));
             self.oracle.session_over(number);
         }
     }
@@ -125,15 +153,20 @@ impl World<'_> {
             let (guest, under_way) = (request.guest, request.under_way.take());
             self.finished(guest, under_way);
         }
-        let Some(half) = self.halves.last() else { return };
-        let Some(sessions) = &half.sessions else { return };
-        let open = half.open_after_all(sessions, self.now_us);
+        let Some(process) = self.processes.last() else { return };
+        let Some(sessions) = &process.sessions else { return };
+        let open = process.open_after_all(sessions, self.now_us);
         self.oracle.session_slots_left(open);
     }
 }
 
-fn is_by_pass(half: &Half) -> bool {
-    half.live.settings.session.key == tidegate_settings::SessionBy::Pass
+/// The key of the session that a visitor claims: of its pass, or of its address.
+pub(super) fn key_of(process: &GateProcess, pass: Option<&Pass>, number: u32) -> Option<SessionKey> {
+    if is_by_pass(process) { pass.map(|pass| of_nonce(pass.nonce)) } else { Some(of_address(number)) }
+}
+
+fn is_by_pass(process: &GateProcess) -> bool {
+    process.config.settings.session.key == tidegate_settings::SessionBy::Pass
 }
 
 fn of_nonce(nonce: u64) -> SessionKey {

@@ -30,7 +30,8 @@ impl SweepReport {
     }
 }
 
-/// Plays the scenario once for each seed. `random_faults`: with what [`perturb`] draws from the seed; else as it is.
+/// Plays the scenario once for each seed. `random_faults`: with what [`perturb`] draws from the seed; else as
+/// it is.
 ///
 /// # Errors
 /// The scenario cannot be played; the seeds before the one that says so are lost.

@@ -70,13 +70,15 @@ steps! {
     Gets "gets the page"
     Fails "gets an error; status"
     Leaves "leaves; 0 done 1 no-show 2 tired 3 failed 4 deadline"
-    Tick "control tick; half"
+    Tick "control tick; process"
     Feedback "tokencheck reports; 1 if it arrived"
     Fault "a fault begins; its number"
     Mended "a fault ends; its number"
     Change "the origin changes; its number"
     Head "gets the head of an answer; replica"
     Error "gets an error; replica"
+    AsksPart "asks for a part of its page; step"
+    PolicyRefuses "is refused by a rule; policy"
 }
 
 impl fmt::Display for Step {

@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tidegate_core::classify::RequestHead;
 use tidegate_core::control::TICK;
+use tidegate_core::policies::TierId;
 use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::{ClassId, Cost};
@@ -17,10 +18,10 @@ use tidegate_gateway::upstream::dispatch::budget::Budget;
 use tokio::time::Instant;
 
 use super::guest::Guest;
-use super::half::{Half, settings_of};
+use super::process::{GateProcess, settings_of};
 use super::record::Record;
 use super::replica_pool::{ReplicaPool, most_replicas};
-use super::request::Request;
+use super::request::{NewRequest, Page, PartCounts, Request};
 use super::trace::{Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::answer::Answer;
@@ -31,13 +32,16 @@ use crate::scenario::{Kind, Scenario};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
-use crate::visitor_events::{End, Failure, Noted};
+use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
-/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are skipped.
+/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are
+/// skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Item {
     /// A visitor's next request arrives.
     Visit(u32),
+    /// The parts of a page are requested.
+    Parts(u32),
     /// A visitor's patience with a request ends.
     Patience {
         slot: u32,
@@ -50,7 +54,7 @@ pub(crate) enum Item {
     },
     /// An egress bucket of the gate's is ready.
     Egress,
-    /// A half's control tick.
+    /// A process's control tick.
     Tick(u8),
     /// Tokencheck reports to tokengen.
     Feedback,
@@ -62,8 +66,8 @@ pub(crate) enum Item {
     Second,
 }
 
-/// Visitors fetched from memory at once: more of them push each other out of the caches before their turn comes. They are told
-/// of again when they are 64 us away, some dozens at a time.
+/// Visitors fetched from memory at once: more of them push each other out of the caches before their turn
+/// comes. They are told of again when they are 64 us away, some dozens at a time.
 const MOST_AT_ONCE: usize = 1024;
 
 /// A request of a kind's step, looked up once.
@@ -72,8 +76,17 @@ pub(crate) struct Route {
     pub(crate) cost: Cost,
     /// Index into the origin's paths.
     pub(crate) path: u32,
+    /// Its path as policies see it.
+    pub(crate) url_path: Box<str>,
     /// May be sent twice (RFC 9110 9.2.2).
     pub(crate) idempotent: bool,
+}
+
+impl Route {
+    pub(crate) fn request(&self, guest: u32, is_part: bool) -> NewRequest {
+        let Self { class, cost, path, idempotent, .. } = *self;
+        NewRequest { guest, class, cost, path, idempotent, is_part }
+    }
 }
 
 pub(crate) struct World<'s> {
@@ -91,8 +104,17 @@ pub(crate) struct World<'s> {
     pub(crate) generation: u32,
     /// By kind and step.
     pub(crate) routes: Vec<Vec<Route>>,
+    /// Of the parts of each step's page.
+    pub(crate) part_routes: Vec<Vec<Route>>,
+    /// Some page has parts.
+    pub(crate) has_parts: bool,
+    /// Pages whose parts are about to be requested.
+    pub(crate) pages: Slab<Page>,
+    pub(crate) parts: PartCounts,
+    /// Service levels, by kind.
+    pub(crate) tiers: Vec<TierId>,
     /// The gate: one process, or tokengen and tokencheck; none.
-    pub(crate) halves: Vec<Half>,
+    pub(crate) processes: Vec<GateProcess>,
     pub(crate) replicas: std::sync::Arc<Replicas>,
     pub(crate) budget: Budget,
     /// What the budget counts from; only differences matter.
@@ -133,16 +155,24 @@ impl<'s> World<'s> {
         let replicas = most_replicas(&scenario.origin) as usize;
         let mut key = [0; 32];
         key[..8].copy_from_slice(&options.seed.to_le_bytes());
-        let mut halves = Vec::new();
+        let mut processes = Vec::new();
         let settings = scenario.gate.as_ref().map(|g| settings_of(&g.settings, g.split, replicas));
         for settings in settings.unwrap_or_default() {
-            halves.push(Half::start(settings, &key, 0, 0, None)?);
+            processes.push(GateProcess::start(settings, &key, 0, 0, None)?);
         }
-        let origin = halves.last().map(|h| h.live.settings.origin.clone()).unwrap_or_default();
+        let origin = processes.last().map(|h| h.config.settings.origin.clone()).unwrap_or_default();
         let began = Instant::now();
+        let config = processes.last().map(|process| &process.config);
+        let tiers = tiers(&cast, config)?;
+        let steps = || cast.kinds.iter().flat_map(|kind| &kind.steps);
         let mut world = Self {
-            routes: routes(&cast, halves.last().map(|h| &h.live), scenario)?,
-            oracle: Oracle::new(scenario, &halves, options.check.then_some(options.seed)),
+            routes: routes(&cast, &tiers, config, scenario, Asked::Page)?,
+            part_routes: routes(&cast, &tiers, config, scenario, Asked::Part)?,
+            has_parts: steps().any(|step| step.parts > 0),
+            pages: Slab::default(),
+            parts: PartCounts::default(),
+            tiers,
+            oracle: Oracle::new(scenario, &processes, options.check.then_some(options.seed)),
             scenario,
             cast,
             crowd: crowd.peekable(),
@@ -156,7 +186,7 @@ impl<'s> World<'s> {
             replicas: Replicas::new(&origin),
             budget: Budget::new(origin.retry_budget, began),
             began,
-            halves,
+            processes,
             restarts: 0,
             reports_lost: false,
             unsent: Feedback::default(),
@@ -180,11 +210,11 @@ impl<'s> World<'s> {
 
     /// Puts on the agenda what is known beforehand.
     fn plan(&mut self) {
-        for half in 0..self.halves.len() as u8 {
+        for process in 0..self.processes.len() as u8 {
             // Two processes do not tick in step.
-            self.agenda.push(micros(TICK) + 37_000 * u64::from(half), Item::Tick(half));
+            self.agenda.push(micros(TICK) + 37_000 * u64::from(process), Item::Tick(process));
         }
-        if self.halves.len() == 2 {
+        if self.processes.len() == 2 {
             self.agenda.push(micros(REPORT_EVERY), Item::Feedback);
         }
         for (i, fault) in self.scenario.faults.iter().enumerate() {
@@ -209,7 +239,7 @@ impl<'s> World<'s> {
             }
             let served = self.farm.next_event();
             let planned = self.agenda.peek();
-            let present = self.guests.len() + self.requests.len();
+            let present = self.guests.len() + self.requests.len() + self.pages.len();
             if come.is_none() && present == 0 && served.is_none() && self.is_calm() {
                 break;
             }
@@ -238,13 +268,13 @@ impl<'s> World<'s> {
         }
         let at_deadline = self.now_us >= deadline;
         self.session_slots_come_back();
-        self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.halves, at_deadline, &self.trace);
+        self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.processes, at_deadline, &self.trace);
         Ok(())
     }
 
     /// The gate has noticed that nobody is left; without a check there is no need to wait for it.
     fn is_calm(&self) -> bool {
-        !self.gate_is_down() && self.halves.iter().all(|h| !h.desk.busy(h.now(self.now_us)))
+        !self.gate_is_down() && self.processes.iter().all(|h| !h.admission.busy(h.now(self.now_us)))
     }
 
     pub(crate) fn gate_is_down(&self) -> bool {
@@ -269,10 +299,11 @@ impl<'s> World<'s> {
     fn perform(&mut self, item: Item) -> Result<(), SimError> {
         match item {
             Item::Visit(guest) => self.visit(guest),
+            Item::Parts(page) => self.parts_arrive(page),
             Item::Patience { slot, generation } => self.gives_up(slot, generation),
             Item::Stream { slot, generation } => self.goes_on_streaming(slot, generation),
             Item::Egress => self.wake(),
-            Item::Tick(half) => self.tick(usize::from(half)),
+            Item::Tick(process) => self.tick(usize::from(process)),
             Item::Feedback => self.report(),
             Item::Fault(i) => self.fault(i)?,
             Item::Mend(i) => self.mend(i)?,
@@ -283,7 +314,7 @@ impl<'s> World<'s> {
             }
             Item::Second => {
                 self.agenda.push(self.now_us + 1_000_000, Item::Second);
-                self.oracle.second(self.now_us, &self.halves, &self.farm.stats());
+                self.oracle.second(self.now_us, &self.processes, &self.farm.stats());
             }
         }
         Ok(())
@@ -298,8 +329,8 @@ impl<'s> World<'s> {
         self.done = done;
     }
 
-    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a visitor's
-    /// thoughts.
+    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a
+    /// visitor's thoughts.
     pub(crate) fn answer(&mut self, number: u32, outcome: Result<Answer, Failure>, at_us: u64) {
         let Some(guest) = self.guests.get_mut(number) else { return };
         let (what, more) = match &outcome {
@@ -315,6 +346,10 @@ impl<'s> World<'s> {
         } else {
             self.tally.ended(now);
         }
+        if self.has_parts && outcome == Ok(Answer::Served) && guest.visitor.ask() == RequestKind::Page {
+            self.page_came(number, at_us);
+        }
+        let Some(guest) = self.guests.get_mut(number) else { return };
         let was_in_room = guest.visitor.in_room();
         let reaction = guest.visitor.receive(&self.cast, outcome, now);
         let in_room = guest.visitor.in_room();
@@ -361,38 +396,60 @@ impl<'s> World<'s> {
 
     fn check(&mut self) {
         let requests = self.requests.len() - self.streaming;
-        self.oracle.check(self.now_us, &self.halves, requests, &self.trace);
+        self.oracle.check(self.now_us, &self.processes, requests, &self.trace);
     }
 }
 
-/// What each step of each kind asks for. `{n}` in a path stands for one number here: it is data, not what a class or a demand
-/// is told by.
+/// The service level of each kind.
+fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
+    let tier = |kind: &Kind| match config {
+        Some(config) if !kind.tier.is_empty() => {
+            config.tiers.by_name(&kind.tier).ok_or_else(|| SimError::Tier(kind.tier.clone()))
+        }
+        _ => Ok(TierId::default()),
+    };
+    cast.kinds.iter().map(tier).collect()
+}
+
+/// What of a step is looked up.
+#[derive(Clone, Copy)]
+enum Asked {
+    Page,
+    Part,
+}
+
+/// What each step of each kind asks for. `{n}` in a path stands for one number here: classes and demands do
+/// not depend on it.
 fn routes(
     cast: &VisitorMix,
-    live: Option<&Config>,
+    tiers: &[TierId],
+    config: Option<&Config>,
     scenario: &Scenario,
+    asked: Asked,
 ) -> Result<Vec<Vec<Route>>, SimError> {
     let paths = Paths::compile(&scenario.origin.paths).map_err(SimError::Paths)?;
-    let route = |kind: &Kind, step: &crate::scenario::Step| {
-        let target = step.path.replace("{n}", "500000");
+    let route = |kind: &Kind, tier: TierId, step: &crate::scenario::Step| {
+        let (method, target, accept) = match asked {
+            Asked::Page if kind.browser => (step.method.as_str(), &step.path, "text/html"),
+            Asked::Page => (step.method.as_str(), &step.path, "application/json"),
+            Asked::Part => ("GET", &step.part, "*/*"),
+        };
+        let target = target.replace("{n}", "500000");
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-        let accept: &[u8] = if kind.browser { b"text/html" } else { b"application/json" };
-        let fields = [("accept", accept)];
+        let fields = [("accept", accept.as_bytes())];
         let client = [127, 0, 0, 1].into();
-        let head =
-            RequestHead { method: &step.method, path, query, host: "localhost", client, fields: &fields };
-        let class = live.map_or(ClassId(0), |live| live.classify(&head));
+        let head = RequestHead { method, path, query, host: "localhost", client, fields: &fields };
+        let class = config.map_or(ClassId(0), |config| config.classify_for(&head, tier));
         Route {
             class,
-            cost: live.map_or(Cost::ONE, |live| live.class(class).cost),
+            cost: config.map_or(Cost::ONE, |config| config.class(class).cost),
             path: paths.index(&target) as u32,
-            idempotent: matches!(
-                step.method.as_str(),
-                "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
-            ),
+            url_path: path.into(),
+            idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
         }
     };
-    Ok(cast.kinds.iter().map(|kind| kind.steps.iter().map(|step| route(kind, step)).collect()).collect())
+    let of_kind = |(kind, tier): (&Kind, &TierId)| kind.steps.iter().map(|s| route(kind, *tier, s)).collect();
+    Ok(cast.kinds.iter().zip(tiers).map(of_kind).collect())
 }
 
 /// Whole microseconds, rounded up; what no run reaches for what cannot be counted.

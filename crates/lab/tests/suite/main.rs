@@ -10,6 +10,7 @@ mod load;
 mod power_ratio;
 mod scenarios;
 mod sim;
+mod sim_admission;
 mod sim_sessions;
 mod sim_sweep;
 mod visitors;

@@ -1,4 +1,5 @@
-//! The simulator from outside: the same seed plays the same run, rules hold, and seeds that once broke one stay whole.
+//! The simulator from outside: the same seed plays the same run, rules hold, and seeds that once broke one
+//! stay whole.
 
 use std::path::{Path, PathBuf};
 

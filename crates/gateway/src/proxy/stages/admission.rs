@@ -1,5 +1,7 @@
-//! Asks the core what becomes of a request, and works out what is handed out with it. Everything is decided by
-//! [`tidegate_core::admission::decide`]; what it wants to know of a request is read from the head here, where it is asked for.
+//! Asks the core what becomes of a request, and works out what is handed out with it. Everything is decided
+//! by
+//! [`tidegate_core::admission::decide`]; what it wants to know of a request is read from the head here, where
+//! it is asked for.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -184,8 +186,9 @@ impl Requester for Head<'_> {
         self.visitor().pass(&self.context.config)
     }
 
-    /// The first page that a browser gets carries the ticket in its URLs, since the browser may keep no cookies. If it comes back with the
-    /// cookie as well, it is shown the URL it asked for, or the ticket would stay in its address bar.
+    /// The first page that a browser gets carries the ticket in its URLs, since the browser may keep no
+    /// cookies. If it comes back with the cookie as well, it is shown the URL it asked for, or the ticket
+    /// would stay in its address bar.
     fn shows_ticket_twice(&self) -> bool {
         let Asked { parts, url_ticket, .. } = self.asked;
         url_ticket.is_some()

@@ -22,8 +22,8 @@ use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cooki
 use crate::upstream::body::RequestBody;
 use tidegate_settings::Role;
 
-/// How often a request looks for an answer that suits it: once for the one it waited for, once more when it learned from that
-/// what `Vary` names.
+/// How often a request looks for an answer that suits it: once for the one it waited for, once more when it
+/// learned from that what `Vary` names.
 const ROUNDS: usize = 3;
 
 /// Fields that the gate gives every answer of its own.

@@ -52,7 +52,8 @@ pub(crate) fn own(response: Response<Bytes>) -> Answer {
 /// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
 pub struct Forwarded {
     exchange: RequestContext,
-    /// Given back at the end; a while after the head if that comes first; at the head of an answer without end.
+    /// Given back at the end; a while after the head if that comes first; at the head of an answer without
+    /// end.
     place: Option<InFlightSlot>,
     sent: Timestamp,
     /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
@@ -107,8 +108,9 @@ impl Completion for Forwarded {
     }
 }
 
-/// A redeemed ticket until its request has gone to the origin. However the request ends before (no place in the queue,
-/// the visitor reloads, no connection), the visitor has had nothing for the wait and keeps the place.
+/// A redeemed ticket until its request has gone to the origin. However the request ends before (no place in
+/// the queue, the visitor reloads, no connection), the visitor has had nothing for the wait and keeps the
+/// place.
 pub(crate) struct TicketGuard(Option<(Rc<Worker>, Ticket)>);
 
 impl TicketGuard {
@@ -297,8 +299,8 @@ impl Forwarded {
             log.replica = body.replica().cloned();
         }
         if !cookies.is_empty() {
-            // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not hand one
-            // visitor's pass, or the end of one visitor's ticket, to all.
+            // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not
+            // hand one visitor's pass, or the end of one visitor's ticket, to all.
             parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
         }
         for cookie in cookies {
@@ -322,8 +324,8 @@ impl Forwarded {
         }
         let failed = parts.status.is_server_error();
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
-        // An answer without end would hold its place for ever, and one that takes long for long: its head is what the origin
-        // worked for.
+        // An answer without end would hold its place for ever, and one that takes long for long: its head is
+        // what the origin worked for.
         if let Some(mut place) = self.place.take() {
             if tunnel || is_event_stream(&parts.headers) {
                 place.streams(self.sent, !failed);

@@ -1,4 +1,5 @@
-//! One request under policies in force: performs what the core wants performed, and carries out refusals (WAC 3.3).
+//! One request under policies in force: performs what the core wants performed, and carries out refusals (WAC
+//! 3.3).
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 type Performed = Result<Progress, Box<Answer>>;
 
 impl RequestContext {
-    /// What becomes of the request where policies may be in force, or be in force while it is answered. `version` is that of
+    /// What becomes of the request where policies may be in force, or be in force while it is answered.
+    /// `version` is that of
     /// [`Worker::policy_version`](crate::shared::Worker::policy_version).
     ///
     /// # Errors
@@ -42,7 +44,8 @@ impl RequestContext {
         if crate::shared::policies::is_watched(version) {
             self.conn.control.take(&self.policy_request(parts, is_plain), parts.uri.path_and_query());
         }
-        // The version is read again: a policy that came in force since then was not told of a request that was not remembered yet.
+        // The version is read again: a policy that came in force since then was not told of a request that
+        // was not remembered yet.
         let worker = self.worker.clone();
         let in_force = worker.policies(worker.policy_version());
         let policies = in_force.as_ref().map(|policies| &***policies);
@@ -196,7 +199,8 @@ fn count(policies: &PoliciesInForce, policy: &ActivePolicy, done: Done) {
     }
 }
 
-/// The method is safe and there is no body: nothing is lost if another URL answers, or another's answer is given.
+/// The method is safe and there is no body: nothing is lost if another URL answers, or another's answer is
+/// given.
 pub(crate) fn is_plain(parts: &request::Parts, body: Option<&Incoming>) -> bool {
     parts.method.is_safe() && body.is_none_or(Incoming::is_end_stream)
 }

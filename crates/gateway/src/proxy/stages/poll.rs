@@ -15,8 +15,8 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::stages::room::{Visitor, people_ahead};
 
-/// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`: there is a
-/// replica to go to.
+/// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`:
+/// there is a replica to go to.
 pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64) {
     match look {
         TicketStatus::Wait(w) if usable => (page::State::Waiting, w.wait, people_ahead(&w)),

@@ -1,4 +1,5 @@
-//! What a visitor shows of the room, and what it is handed out: cookies, query parameters and seals. Nothing is decided here.
+//! What a visitor shows of the room, and what it is handed out: cookies, query parameters and seals. Nothing
+//! is decided here.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -64,7 +65,8 @@ impl Visitor<'_> {
         }
     }
 
-    /// The pass that the visitor shows, if its seal is authentic and its own. Whether it holds is the core's decision.
+    /// The pass that the visitor shows, if its seal is authentic and its own. Whether it holds is the core's
+    /// decision.
     pub(crate) fn pass(&self, config: &Config) -> Option<Pass> {
         let text = self.cookies.pass?;
         config.keys.open_pass(text.as_bytes(), &self.presenter(), config.bindings).ok()
@@ -127,7 +129,8 @@ pub(crate) enum Outcome {
     NoSessionSlot { retry_after: Duration },
     /// The quota of its service level is used up.
     OverQuota { retry_after: Duration },
-    /// To another URL, with this ticket in it if there is one: the other process of the two-process form, or the same URL without a ticket.
+    /// To another URL, with this ticket in it if there is one: the other process of the two-process form, or
+    /// the same URL without a ticket.
     Elsewhere { base: String, ticket: Option<Sealed>, cookies: Vec<HeaderValue> },
     /// A policy in force is to be performed; then decide again.
     Perform { policy: usize, step: PolicyStep },
@@ -165,7 +168,8 @@ impl RoomStage<'_> {
     }
 
     fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
-        // Longer than any wait may become when the capacity falls: what the ticket says decides whether it holds.
+        // Longer than any wait may become when the capacity falls: what the ticket says decides whether it
+        // holds.
         let keep = self.config.settings.room.max_wait * 2 + self.config.settings.room.grace;
         let mut cookies = Vec::with_capacity(2);
         let binding = self.binding(visitor, &mut cookies);
@@ -218,7 +222,8 @@ impl RoomStage<'_> {
         self.config.keys.seal(&with_mark(self.config.class(ticket.class).mark, ticket), &binding)
     }
 
-    /// With the first answer after somebody was let in: the ticket goes, a pass comes. `session`: the one that has begun.
+    /// With the first answer after somebody was let in: the ticket goes, a pass comes. `session`: the one
+    /// that has begun.
     pub(crate) fn entry_cookies(
         &mut self,
         class: ClassId,
@@ -244,14 +249,15 @@ impl RoomStage<'_> {
         cookies
     }
 
-    /// A pass travels in a cookie and nowhere else, so whoever shows one keeps cookies: it is bound as tickets in
-    /// cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless network), and good
-    /// for all neighbours.
+    /// A pass travels in a cookie and nowhere else, so whoever shows one keeps cookies: it is bound as
+    /// tickets in cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless
+    /// network), and good for all neighbours.
     pub(crate) fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
         let binding = self.binding(visitor, cookies);
         let sealed = self.config.keys.seal_pass(pass, &binding);
         let keep = match pass.kind {
-            // Longer than its timeout: requests under way, and answers that renew no pass, keep the session for longer than that.
+            // Longer than its timeout: requests under way, and answers that renew no pass, keep the session
+            // for longer than that.
             PassKind::Session => {
                 self.config.settings.session.max_age.saturating_sub(self.now.since(pass.first))
             }
@@ -274,7 +280,8 @@ fn kind(position: Position) -> Kind {
     }
 }
 
-/// A ticket that was shown, with its class's id in place of its mark. A class that is not configured any more gets an id that nobody has.
+/// A ticket that was shown, with its class's id in place of its mark. A class that is not configured any more
+/// gets an id that nobody has.
 fn with_class_id(config: &Config, ticket: Ticket) -> Ticket {
     Ticket { class: config.marked(ClassTag(ticket.class.0)).unwrap_or(ClassId(u8::MAX)), ..ticket }
 }

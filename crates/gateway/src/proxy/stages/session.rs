@@ -1,4 +1,5 @@
-//! One request and its session: which one it is, what begins with the request, and what the origin's answer does to it.
+//! One request and its session: which one it is, what begins with the request, and what the origin's answer
+//! does to it.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
@@ -64,7 +65,8 @@ impl RequestContext {
         }
     }
 
-    /// Applies the origin's answer to the session. The field is for the gate alone, also where it counts no sessions.
+    /// Applies the origin's answer to the session. The field is for the gate alone, also where it counts no
+    /// sessions.
     pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) {
         let ends = headers.get_all(&FIELD).iter().any(says_end);
         headers.remove(&FIELD);
@@ -89,8 +91,8 @@ impl RequestContext {
         self.session = Some(session);
     }
 
-    /// The page that ends a session has parts that are still to come. In place of the session's pass it gets one for them, which begins no
-    /// session.
+    /// The page that ends a session has parts that are still to come. In place of the session's pass it gets
+    /// one for them, which begins no session.
     fn hand_out_last(&self, session: &RequestSession, cookies: &mut Vec<HeaderValue>, now: Timestamp) {
         cookies.retain(|cookie| !cookies::is_pass(cookie));
         let (worker, config) = (&self.worker, &self.config);
@@ -105,7 +107,8 @@ impl RequestContext {
         stage.hand_out(&pass, &visitor, cookies);
     }
 
-    /// An application decides on its cookie's value: an admitted session goes on under the value that the application sets.
+    /// An application decides on its cookie's value: an admitted session goes on under the value that the
+    /// application sets.
     fn rename(&self, session: &mut RequestSession, headers: &HeaderMap, now: Timestamp) {
         if !session.is_admitted() {
             return;
@@ -121,7 +124,8 @@ impl RequestContext {
                 session.key = Some(new);
                 session.keep();
             }
-            // Nobody will ever show the key that it was admitted by: the session is dropped and its slot is free.
+            // Nobody will ever show the key that it was admitted by: the session is dropped and its slot is
+            // free.
             None if is_untold => session.stay = None,
             _ => session.keep(),
         }

@@ -1,5 +1,5 @@
-//! One process of the gate: the core's desk, gate and control side, put together as the gateway puts them together, on a clock
-//! of its own. All in one there is one; tokengen and tokencheck are two.
+//! One process of the gate: the core's admission, gate and control side, put together as the gateway puts
+//! them together, on a clock of its own. A gate is one process; tokengen and tokencheck are two.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -10,6 +10,7 @@ use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
 use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
 use tidegate_core::measure::Shard;
+use tidegate_core::policies::PolicySet;
 use tidegate_core::room::{Checker, Room, RoomTargets};
 use tidegate_core::session::{SessionInputs, Sessions};
 use tidegate_core::ticket::KeyRing;
@@ -19,17 +20,20 @@ use tidegate_gateway::config::{Config, ConfigError};
 use tidegate_gateway::control::driver::SAVE;
 use tidegate_settings::{Role, Settings};
 
-/// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in 2027): no
-/// outcome depends on it.
+use super::rules::{Known, Rules};
+
+/// When the simulation begins on every clock that does not drift, in microseconds since 1970 (some day in
+/// 2027): no outcome depends on it.
 const EPOCH_US: u64 = 1_800_000_000_000_000;
 
-pub(crate) struct Half {
-    pub(crate) live: Config,
-    pub(crate) desk: Admission,
+pub(crate) struct GateProcess {
+    pub(crate) config: Config,
+    pub(crate) admission: Admission,
     /// Who is admitted, where sessions are counted.
     pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
+    rules: Option<Rules>,
     steering: Control,
     believed: Rate,
     estimate: Estimate,
@@ -75,7 +79,7 @@ impl DriftingClock {
     }
 }
 
-impl Half {
+impl GateProcess {
     /// A process that starts at `now_us`, with what an earlier one saved.
     pub(crate) fn start(
         settings: Settings,
@@ -84,23 +88,25 @@ impl Half {
         ahead_us: i64,
         saved: Option<Vec<u8>>,
     ) -> Result<Self, ConfigError> {
-        let live = Config::new(settings, &[KeyRing::entry(1, key)])?;
+        let config = Config::new(settings, &[KeyRing::entry(1, key)])?;
         let clock = DriftingClock::new(now_us, ahead_us);
         let now = clock.at(now_us);
-        let desk = desk(&live, saved.as_deref(), now);
-        let counts = live.settings.counts_sessions() && !matches!(live.settings.role, Role::TokenGen { .. });
-        let sessions = counts.then(|| Arc::new(Sessions::new(&live.session_config(), now)));
-        let shard = Shard::new(live.classes.len());
-        let mut steering = live.steering();
+        let admission = admission(&config, saved.as_deref(), now);
+        let counts =
+            config.settings.counts_sessions() && !matches!(config.settings.role, Role::TokenGen { .. });
+        let sessions = counts.then(|| Arc::new(Sessions::new(&config.session_config(), now)));
+        let shard = Shard::new(config.classes.len());
+        let mut steering = config.steering();
         // As the driver does before the first visitor.
         let (first, estimate) = steering.tick(&[], &Default::default(), now);
-        let mut gate = Gate::new(&live.gate_config());
+        let mut gate = Gate::new(&config.gate_config());
         gate.set_limit(first.max_in_flight);
         let (believed, samples) = (first.capacity, Vec::new());
         Ok(Self {
-            desk,
+            admission,
             sessions,
             gate,
+            rules: Rules::new(&config, &shard, now),
             shard,
             steering,
             believed,
@@ -110,7 +116,7 @@ impl Half {
             waiting_since: None,
             saved_at: now,
             saved,
-            live,
+            config,
         })
     }
 
@@ -118,12 +124,16 @@ impl Half {
         self.clock.at(now_us)
     }
 
+    pub(crate) fn policies_in_force(&self) -> Option<&PolicySet> {
+        self.rules.as_ref()?.in_force().map(|policies| &policies.orders)
+    }
+
     pub(crate) fn waiting_since(&self) -> Option<Timestamp> {
         self.waiting_since
     }
 
     pub(crate) fn forwards(&self) -> bool {
-        !matches!(self.live.settings.role, Role::TokenGen { .. })
+        !matches!(self.config.settings.role, Role::TokenGen { .. })
     }
 
     /// The control tick, as the gateway's driver performs it. Returns who waited too long at the gate.
@@ -131,7 +141,7 @@ impl Half {
         &mut self,
         now_us: u64,
         is_origin_usable: bool,
-        seats: Option<u32>,
+        most_in_flight: Option<u32>,
     ) -> Vec<(Woken, ShedReason)> {
         self.clock.discipline(now_us);
         let now = self.now(now_us);
@@ -141,14 +151,25 @@ impl Half {
         self.samples.clear();
         self.gate.take_samples(&mut self.samples);
         let (tunables, estimate) =
-            self.steering.steer(&self.desk, &gate, is_origin_usable, &self.samples, now);
-        self.gate.set_limit([tunables.max_in_flight, seats].into_iter().flatten().min());
+            self.steering.steer(&self.admission, &gate, is_origin_usable, &self.samples, now);
+        self.gate.set_limit([tunables.max_in_flight, most_in_flight].into_iter().flatten().min());
         self.estimate = estimate;
         self.believed = tunables.capacity;
-        let is_busy = self.desk.busy(now);
+        if let Some(rules) = &mut self.rules {
+            let known = Known {
+                shard: &self.shard,
+                sessions: self.sessions.as_ref().map(|sessions| sessions.count()),
+                room: self.admission.state(now),
+                gate: &gate,
+                tunables,
+                estimate,
+            };
+            rules.tick(&self.config, known, now);
+        }
+        let is_busy = self.admission.busy(now);
         self.waiting_since = is_busy.then(|| self.waiting_since.unwrap_or(now));
         if now.since(self.saved_at) >= SAVE {
-            self.saved = self.desk.room().map(|room| room.save(now));
+            self.saved = self.admission.room().map(|room| room.save(now));
             self.saved_at = now;
         }
         late
@@ -156,15 +177,15 @@ impl Half {
 
     fn tick_sessions(&self, gate: &Totals, now: Timestamp) {
         let Some(sessions) = &self.sessions else { return };
-        let waiting = u64::from(self.desk.is_waited(now));
-        let (capacity, is_measured) = (self.desk.capacity(), self.estimate.confidence > 0.0);
+        let waiting = u64::from(self.admission.is_waited(now));
+        let (capacity, is_measured) = (self.admission.capacity(), self.estimate.confidence > 0.0);
         sessions.tick(&SessionInputs { capacity, is_measured, gate, waiting }, now);
-        self.desk.pace_sessions(sessions.pace());
+        self.admission.pace_sessions(sessions.pace());
     }
 
     /// Sessions that would still be open when every timeout has passed.
     pub(crate) fn open_after_all(&self, sessions: &Sessions, now_us: u64) -> u64 {
-        let later = self.now(now_us) + self.live.settings.session.timeout + Duration::from_secs(10);
+        let later = self.now(now_us) + self.config.settings.session.timeout + Duration::from_secs(10);
         self.tick_sessions(&Totals::default(), later);
         sessions.count().open
     }
@@ -172,7 +193,7 @@ impl Half {
     /// The process is killed and started again: what it had saved is all that is left of it.
     pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), ConfigError> {
         let ahead = self.clock.ahead_us;
-        *self = Self::start(self.live.settings.clone(), key, now_us, ahead, self.saved.take())?;
+        *self = Self::start(self.config.settings.clone(), key, now_us, ahead, self.saved.take())?;
         Ok(())
     }
 
@@ -181,48 +202,48 @@ impl Half {
         self.believed
     }
 
-    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and while reports
-    /// are missing.
+    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and
+    /// while reports are missing.
     pub(crate) fn estimate(&self) -> Estimate {
         self.estimate
     }
 
     /// What the room goes by here.
     pub(crate) fn course(&self) -> RoomTargets {
-        self.desk.course()
+        self.admission.course()
     }
 
     /// What the room's places and waits are reckoned with.
     pub(crate) fn capacity(&self) -> Rate {
-        self.desk.capacity()
+        self.admission.capacity()
     }
 
     /// How early tickets are let in here.
     pub(crate) fn tolerance(&self) -> Duration {
-        self.live.room_config().tolerance
+        self.config.room_config().tolerance
     }
 
     pub(crate) fn priority(&self, class: ClassId) -> u8 {
-        self.live.gate().class(class).priority
+        self.config.gate().class(class).priority
     }
 }
 
-fn desk(live: &Config, saved: Option<&[u8]>, now: Timestamp) -> Admission {
-    let (config, capacity) = (live.room_config(), live.initial_capacity());
-    if let Role::TokenCheck { .. } = live.settings.role {
+fn admission(config: &Config, saved: Option<&[u8]>, now: Timestamp) -> Admission {
+    let (of_room, capacity) = (config.room_config(), config.initial_capacity());
+    if let Role::TokenCheck { .. } = config.settings.role {
         return Admission::Checker {
-            checker: Checker::new(&config, capacity, now),
+            checker: Checker::new(&of_room, capacity, now),
             capacity: Mutex::new(capacity),
         };
     }
-    let room = Room::new(config, capacity, now);
+    let room = Room::new(of_room, capacity, now);
     if let Some(saved) = saved {
         room.restore(saved, now).expect("what a room saves, a room restores");
     }
     Admission::Room(Box::new(room))
 }
 
-/// The settings of the halves: one for a gate, two for tokengen and tokencheck. `replicas` are made up.
+/// The settings of the processes: one for a gate, two for tokengen and tokencheck. `replicas` are made up.
 pub(crate) fn settings_of(settings: &Settings, split: bool, replicas: usize) -> Vec<Settings> {
     let mut base = settings.clone();
     base.origin.replicas = (0..replicas).map(|i| format!("replica-{i}.invalid:80")).collect();

@@ -1,0 +1,143 @@
+//! Who never waits, and whom policies refuse. The oracle has its own reading of a policy's scope: the core's
+//! is what is checked.
+
+use tidegate_core::admission::Decision;
+use tidegate_core::policies::{ActivePolicy, MAX_TIERS, Policy, PolicyRequest, PolicySet};
+
+use super::{Finding, Oracle};
+
+/// A decision, and what the policies in force had to do with it.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// A policy sent the request to the room, whatever its class.
+    pub(crate) was_sent_to_room: bool,
+}
+
+impl Decided {
+    /// The request has to come again for what it asked for.
+    fn waits(&self) -> bool {
+        matches!(self.decision, Decision::Wait { .. } | Decision::Hold { .. } | Decision::Full { .. })
+    }
+
+    fn refused_by(&self) -> Option<usize> {
+        match self.decision {
+            Decision::RefusedByPolicy { policy, .. } => Some(policy),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a policy is for a request.
+fn is_for(policy: &ActivePolicy, request: &PolicyRequest<'_>) -> bool {
+    let scope = &policy.scope;
+    let spared = (0..MAX_TIERS as u8).any(|tier| scope.spared >> tier & 1 == 1 && tier == request.tier.0);
+    let class = usize::from(request.class.0);
+    let is_class = scope.classes.as_ref().is_none_or(|classes| classes.get(class) == Some(&true));
+    let is_url = scope.urls.as_ref().is_none_or(|urls| urls.matches(request.path));
+    let is_new = request.is_new_session || !scope.new_sessions;
+    is_class && is_url && is_new && !spared && !scope.except.matches(request.path)
+}
+
+fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided) -> Finding {
+    let for_it =
+        || policies.iter().enumerate().filter(|(_, policy)| !policy.is_shadow && is_for(policy, request));
+    let certain = |policy: &ActivePolicy| matches!(policy.policy, Policy::Refuse | Policy::Room);
+    let first = for_it().find(|(_, policy)| certain(policy));
+    let refuses = first.filter(|(_, policy)| matches!(policy.policy, Policy::Refuse)).map(|(at, _)| at);
+    let before = first.map_or(usize::MAX, |(at, _)| at);
+    let name = |at: usize| policies.get(at).map(|policy| policy.rule);
+    match (decided.refused_by(), refuses) {
+        (None, None) => Ok(()),
+        (None, Some(at)) => {
+            let what = format!("{:?} is in force, and {request:?} is {:?}", name(at), decided.decision);
+            Err(("policy", what))
+        }
+        (Some(at), _) => {
+            let by = for_it().find(|(one, _)| *one == at).map(|(_, policy)| &policy.policy);
+            let may = match by {
+                Some(Policy::Refuse | Policy::Room) => at == before,
+                Some(Policy::Limit(_)) => at < before,
+                _ => false,
+            };
+            if may { Ok(()) } else { Err(("policy", format!("{:?} refuses {request:?}", name(at)))) }
+        }
+    }
+}
+
+impl Oracle {
+    /// A request was decided on, under these policies.
+    pub(crate) fn under_policies(
+        &mut self,
+        in_force: Option<&PolicySet>,
+        request: &PolicyRequest<'_>,
+        decided: &Decided,
+    ) {
+        // A quota refuses before any policy is asked.
+        if !self.is_on || matches!(decided.decision, Decision::OverQuota { .. }) {
+            return;
+        }
+        let none = PolicySet::default();
+        let finding = policies(in_force.unwrap_or(&none), request, decided);
+        self.expect(finding);
+    }
+
+    /// A visitor of a service level that skips the room has asked.
+    pub(crate) fn skips_room(&mut self, guest: u32, decided: &Decided) {
+        if self.is_on && decided.waits() && !decided.was_sent_to_room {
+            let what = format!("visitor {guest} skips the room, and is {:?}", decided.decision);
+            self.found.push(("tier", what));
+        }
+    }
+
+    /// A browser has asked for a part of a page that it was let in for.
+    pub(crate) fn part(&mut self, guest: u32, decided: &Decided, keeps_cookies: bool) {
+        let is_kept_out = decided.waits()
+            || matches!(
+                decided.decision,
+                Decision::NoSessionSlot { .. } | Decision::Forbidden | Decision::SendBack
+            );
+        if self.is_on && keeps_cookies && is_kept_out && !decided.was_sent_to_room {
+            let what = format!("visitor {guest} has the page, and a part of it is {:?}", decided.decision);
+            self.found.push(("part", what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::policies::{Action, RuleId, Scope, TierId};
+    use tidegate_core::units::{ClassId, Cost};
+
+    use super::*;
+
+    fn policy(rule: u16, policy: Policy, scope: Scope) -> ActivePolicy {
+        let action = Action::Answer { status: 503 };
+        ActivePolicy { rule: RuleId(rule), scope, policy, action, is_shadow: false }
+    }
+
+    #[test]
+    fn a_rule_refuses_whom_it_is_for_and_nobody_else() {
+        let newcomers = Scope { new_sessions: true, spared: 1 << 3, ..Scope::default() };
+        let set = PolicySet::new(vec![policy(0, Policy::Refuse, newcomers)]);
+        let request = |is_new_session, tier| PolicyRequest {
+            path: "/",
+            class: ClassId(0),
+            cost: Cost::ONE,
+            tier: TierId(tier),
+            is_new_session,
+            is_plain: true,
+        };
+        let refused = Decision::RefusedByPolicy { policy: 0, retry_after: None };
+        for (request, decision, is_right) in [
+            (request(true, 0), refused, true),
+            (request(true, 0), Decision::SendBack, false),
+            (request(true, 3), refused, false),
+            (request(true, 3), Decision::SendBack, true),
+            (request(false, 0), refused, false),
+            (request(false, 0), Decision::SendBack, true),
+        ] {
+            let decided = Decided { decision, was_sent_to_room: false };
+            assert_eq!(policies(&set, &request, &decided).is_ok(), is_right, "{request:?}: {decision:?}");
+        }
+    }
+}
