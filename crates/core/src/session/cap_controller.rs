@@ -206,7 +206,6 @@ impl OriginTime {
     }
 }
 
-/// The controller's state.
 pub(super) struct CapController {
     cap: Cap,
     timeout_s: f64,
@@ -260,7 +259,6 @@ impl CapController {
         }
     }
 
-    /// The limit of the common slots.
     pub(super) fn limit(&self, max_entries: u64) -> PoolLimit {
         let most = u32::try_from(max_entries).unwrap_or(UNBOUNDED).clamp(1, UNBOUNDED - 1);
         match self.cap {

@@ -155,7 +155,6 @@ impl SlotPools {
         &self.pools[usize::from(id.0)]
     }
 
-    /// The pool for all tiers.
     pub(super) fn common(&self) -> &SlotPool {
         self.pool(PoolId::COMMON)
     }
@@ -187,7 +186,6 @@ impl SlotPools {
         })
     }
 
-    /// Gives a slot back.
     pub(super) fn give(&self, id: PoolId) {
         self.pool(id).give();
     }
@@ -204,7 +202,6 @@ impl SlotPools {
         own != PoolId::COMMON && self.pool(own).occupancy().has_free()
     }
 
-    /// Whether a common slot is free.
     pub(super) fn has_common(&self) -> bool {
         self.common().occupancy().has_free()
     }
