@@ -11,7 +11,7 @@
 //!                   └─ New, Ended ─► admission ─► admit ─┬─ a slot ► gate, likewise
 //!                                                        └─ none ─► waiting room, or refused
 //! finish (the last byte of the response is sent) ─► inactivity counts from here on
-//! void (never reached the origin), end (origin, operator), leave (connection closed), tick ─► the slot is free
+//! void (never reached the origin), end (origin, operator), leave (connection closed), tick ─► a free slot
 //!
 //! begun + readmitted == open + ended       slots taken == sessions open       after every step
 //! ```

@@ -8,7 +8,6 @@ use crate::queue::{Full, Lane, Queue, QueueHandle, Waiting};
 use crate::scheduler::Head;
 use crate::units::{ClassId, Cost, Timestamp};
 
-/// A number of waiting requests and their work.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Backlog {
     pub(super) count: usize,
@@ -127,13 +126,11 @@ impl Class {
         Ok(handle)
     }
 
-    /// Removes the next request.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
         let popped = self.queue.pop(now);
         popped.inspect(|(_, waiting)| self.removed(waiting))
     }
 
-    /// Removes the oldest ordinary request.
     pub(super) fn pop_oldest(&mut self) -> Option<(QueueHandle, Waiting)> {
         let popped = self.queue.pop_oldest();
         popped.inspect(|(_, waiting)| self.removed(waiting))
@@ -180,12 +177,10 @@ impl Class {
         self.egress.take(cost, now).is_ok()
     }
 
-    /// A request goes to the origin.
     pub(super) fn forward(&mut self) {
         self.in_flight += 1;
     }
 
-    /// The origin has finished a request.
     pub(super) fn finish(&mut self) {
         assert!(self.in_flight > 0, "finish without forward in class {}", self.id.0);
         self.in_flight -= 1;
@@ -203,7 +198,6 @@ impl Class {
         Backlog { count: self.queue.len_of(Lane::Admitted), cost: self.admitted_cost }
     }
 
-    /// Whether requests of a lane wait.
     pub(super) fn has_queued(&self, lane: Lane) -> bool {
         self.queue.len_of(lane) > 0
     }

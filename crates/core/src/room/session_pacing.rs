@@ -13,7 +13,7 @@
 //!   can.
 //! * `P` visitors in transit: admitted and not yet here.
 //!
-//! `d` and `p` come from the session table (`session/freed.rs`). They decide the announced waits; admissions
+//! `d` and `p` come from the session table (`session/turnover.rs`). They decide announced waits; admissions
 //! depend on the session slots that are free, and an error of `p` costs half a second of it at most.
 //!
 //! A visitor who comes in turn and finds no session slot (others were quicker, or a session came back over a

@@ -19,13 +19,11 @@
 
 use crate::units::MAX_CLASSES;
 
-/// A set of classes or priorities.
 pub(super) type Bits = [u64; MAX_CLASSES / 64];
 
 #[derive(Debug)]
 pub(super) struct Rounds {
     levels: Vec<Level>,
-    /// Levels with a ready class.
     occupied: Bits,
     classes: Vec<Class>,
     /// For the next round.
@@ -77,7 +75,6 @@ impl Rounds {
         }
     }
 
-    /// To be called when weights have changed.
     pub(super) fn update_unit(&mut self) {
         self.unit =
             self.classes.iter().map(|class| class.dearest.div_ceil(class.weight)).max().unwrap_or_default();

@@ -15,15 +15,15 @@
 //! may be as wrong, so the gate's queue corrects the cap:
 //!
 //! ```text
-//! W   seconds of admitted sessions' work that wait at the gate
-//! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors without a
-//!             slot are refused; at most a tenth of the longest wait at the gate, at least two requests
+//! W           seconds of admitted sessions' work that wait at the gate
+//! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors without
+//!             a slot are refused; at most a tenth of the longest wait at the gate, at least two requests
 //! hold        from W > 1.5 W* on until W < W*: no slot is given
 //! cap         k * (1 - 0.15 e) * 0.9 C / g, including the slots of single tiers
 //! e           W~ / W* - 1, at most 2
 //! k' = -0.3 k e / T          while W~ > W*, or visitors are refused or wait and all slots are taken
 //! k  -> 1 in ten minutes     while no visitor is refused
-//! k' = -0.3 k s / T          instead of a rise, and down to 1, while s = min(2, 2 (S - 1.5 S0) / W*) is above 1
+//! k' = -0.3 k s / T          instead of a rise, down to 1, while s = min(2, 2 (S - 1.5 S0) / W*) is above 1
 //! S, S0                      mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
@@ -206,7 +206,6 @@ impl OriginTime {
     }
 }
 
-/// The controller's state.
 pub(super) struct CapController {
     cap: Cap,
     timeout_s: f64,
@@ -260,7 +259,6 @@ impl CapController {
         }
     }
 
-    /// The limit of the common slots.
     pub(super) fn limit(&self, max_entries: u64) -> PoolLimit {
         let most = u32::try_from(max_entries).unwrap_or(UNBOUNDED).clamp(1, UNBOUNDED - 1);
         match self.cap {

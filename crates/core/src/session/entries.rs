@@ -40,16 +40,13 @@ fn hash(key: [u64; 2]) -> usize {
     (key[1] >> 8 ^ key[0]) as usize
 }
 
-/// The entries of one shard.
 pub(super) struct Entries {
     cells: Vec<u32>,
     slab: Vec<Entry>,
-    /// First unused entry.
     unused: u32,
     len: usize,
     /// Running number of sessions.
     number: u16,
-    /// First entry of each bucket.
     wheel: Box<[u32]>,
     /// Buckets before this one have been emptied.
     at: u64,
@@ -68,7 +65,6 @@ impl Entries {
         }
     }
 
-    /// Bytes of the heap.
     pub(super) fn bytes(&self) -> usize {
         self.cells.capacity() * size_of::<u32>()
             + self.slab.capacity() * size_of::<Entry>()
@@ -98,7 +94,6 @@ impl Entries {
         self.file(slot, lives, now);
     }
 
-    /// Removes the entry of a key.
     pub(super) fn remove(&mut self, key: SessionKey) -> Option<Entry> {
         let cell = self.cell_of(halves(key))?;
         let slot = self.cells[cell];

@@ -22,7 +22,6 @@ use crate::policies::TierId;
 use crate::sync::Atomic;
 use crate::units::{Cost, Timestamp};
 
-/// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 /// Bits of `born` that tell apart sessions of one millisecond; the rest lasts for 8,900 years. Two sessions
 /// of one key and one millisecond share an id only after 2^16 others have begun in their shard in between.
@@ -30,7 +29,6 @@ const NUMBER_BITS: u32 = 16;
 /// An entry stores its last request in 32 bits of milliseconds after the first: 49.7 days.
 const LONGEST: Duration = Duration::from_secs(49 * 24 * 3600);
 
-/// How long sessions live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lifetimes {
     pub(super) timeout: Duration,
@@ -174,7 +172,6 @@ impl Entry {
         matches!(self.state, State::Open(_))
     }
 
-    /// The pool of its slot, if it has one.
     pub(super) fn pool(&self) -> PoolId {
         if self.state == State::Open(SlotOwner::Tier) { PoolId::own(self.tier) } else { PoolId::COMMON }
     }
@@ -208,7 +205,6 @@ impl Entry {
         SessionId { key: self.key(), born: self.born }
     }
 
-    /// The same session under another key.
     pub(super) fn renamed(self, key: SessionKey, number: u16) -> Self {
         let born = self.begun_ms() << NUMBER_BITS | u64::from(number);
         Self { key: halves(key), born, ..self }
@@ -226,7 +222,6 @@ impl Entry {
         Timestamp::from_millis(self.begun_ms() + u64::from(self.last_ms))
     }
 
-    /// Work of its requests, in hundredths.
     pub(super) fn work(&self) -> u64 {
         u64::from(self.work)
     }
@@ -235,7 +230,6 @@ impl Entry {
         self.under_way
     }
 
-    /// One of its requests begins.
     pub(super) fn begin(&mut self, cost: Cost, now: Timestamp) -> SessionRequest {
         self.see(now);
         self.requests = self.requests.saturating_add(1);
@@ -245,7 +239,6 @@ impl Entry {
         SessionRequest { session: self.id(), is_counted }
     }
 
-    /// One of its requests ends.
     pub(super) fn finish(&mut self, request: &SessionRequest, now: Timestamp) {
         debug_assert!(!request.is_counted || self.under_way > 0, "more requests end than have begun");
         self.see(now);
@@ -298,7 +291,6 @@ impl Entry {
         self.begun() + lives.max_age <= self.deadline(lives)
     }
 
-    /// The line of the operator's list.
     pub(super) fn line(&self) -> SessionLine {
         SessionLine {
             key: self.key(),

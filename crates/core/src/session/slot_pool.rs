@@ -156,7 +156,6 @@ impl SlotPools {
         &self.pools[usize::from(id.0)]
     }
 
-    /// The pool for all tiers.
     pub(super) fn common(&self) -> &SlotPool {
         self.pool(PoolId::COMMON)
     }
@@ -188,7 +187,6 @@ impl SlotPools {
         })
     }
 
-    /// Gives a slot back.
     pub(super) fn give(&self, id: PoolId) {
         if !mutants::is(Mutant::SessionSlotIsLost) {
             self.pool(id).give();
@@ -207,7 +205,6 @@ impl SlotPools {
         own != PoolId::COMMON && self.pool(own).occupancy().has_free()
     }
 
-    /// Whether a common slot is free.
     pub(super) fn has_common(&self) -> bool {
         self.common().occupancy().has_free()
     }

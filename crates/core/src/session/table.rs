@@ -145,7 +145,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// An empty table without slots.
     pub(super) fn new(config: &SessionConfig, now: Timestamp) -> Self {
         let shard = || {
             let entries = Entries::new(now);
@@ -201,12 +200,10 @@ impl Table {
         self.entries() < self.max_entries()
     }
 
-    /// Locks the shard of a key.
     pub(super) fn lock(&self, key: SessionKey, now: Timestamp) -> Locked<'_> {
         self.lock_number(shard_of(key), now)
     }
 
-    /// Locks a shard by number.
     pub(super) fn lock_number(&self, number: usize, now: Timestamp) -> Locked<'_> {
         Locked { table: self, shard: lock(&self.shards[number]), lives: self.lifetimes.get(), now }
     }
@@ -244,7 +241,6 @@ impl Table {
         }
     }
 
-    /// Ends the sessions of all shards that are over.
     pub(super) fn expire_all(&self, now: Timestamp) {
         (0..SHARDS).for_each(|number| self.expire(number, now));
     }
@@ -254,14 +250,12 @@ impl Table {
         while self.lock_number(number, now).expire_batch().is_err() {}
     }
 
-    /// Sums over all shards.
     pub(super) fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         self.shards.iter().for_each(|shard| sums.add(&lock(shard).sums));
         sums
     }
 
-    /// Bytes of the heap.
     pub(super) fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| size_of_val(shard) + lock(shard).entries.bytes()).sum()
     }
@@ -349,7 +343,6 @@ impl Locked<'_> {
         (session, moved.requests_under_way())
     }
 
-    /// Ends an open session early.
     pub(super) fn end(&mut self, key: SessionKey, by: Ender) {
         if !self.table.remembers_ended.load(Ordering::Relaxed) {
             return self.remove(key, EndCause::Early(by));
@@ -360,7 +353,6 @@ impl Locked<'_> {
         self.close(&ended, EndCause::Early(by));
     }
 
-    /// Removes a session.
     pub(super) fn remove(&mut self, key: SessionKey, cause: EndCause) {
         if let Some(entry) = self.take(key) {
             self.close(&entry, cause);
@@ -426,7 +418,6 @@ impl Both<'_> {
     }
 }
 
-/// The shard of a key.
 pub(super) fn shard_of(key: SessionKey) -> usize {
     key.0 as usize % SHARDS
 }

@@ -98,7 +98,6 @@ impl Turnover {
         self.length.get()
     }
 
-    /// Mean work of sessions that ended, in cost units.
     pub(super) fn work(&self) -> Option<f64> {
         self.work.get()
     }

@@ -28,7 +28,7 @@
 //! | three thinks of a minute, timeout two minutes, 20 visitors/s for half a minute, 200 places | 0.28, 0 | 0.98 to 1.01 | 1.22 to 1.32 | 60 |
 //!
 //! Those beyond the first bound in the last row came before a session had ended. The most likely value of a
-//! constant hazard alone (`C` of `core/session/freed.rs`) breaks the third rule in the first four rows: 0.05
+//! constant hazard alone (`C` of `core/session/turnover.rs`) breaks the third rule in the first four rows: 0.05
 //! to 0.19 of what it tells (four seeds).
 //!
 //! Over a thousand seeds nothing breaks a rule but where answers take longer than the timeout and the number
