@@ -174,7 +174,7 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// An estimator that starts from `start` cost units per second, or from [`initial_estimate::OPENING`].
+    /// An estimator that starts from `start` cost units per second, or from a default.
     pub fn new(config: BottleneckConfig, start: Option<Rate>) -> Self {
         let least = config.min_in_flight.max(1);
         let first = f64::from(config.start_in_flight.clamp(least, config.max_in_flight.max(least)));
