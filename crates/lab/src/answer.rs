@@ -11,10 +11,13 @@
 //! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a
 //! real answer names are returned beside it, in a [`Reading`].
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, StatusCode, header};
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use tidegate_gateway::proxy::respond::STATUS_FIELD;
 
@@ -304,10 +307,20 @@ fn seconds(value: &str) -> Option<Duration> {
 /// `Retry-After`: seconds or a date (RFC 9110 10.2.3); one that has passed means now.
 fn delay(value: &str, now: u64) -> Option<Duration> {
     seconds(value).or_else(|| {
-        let date = httpdate::parse_http_date(value.trim()).ok()?;
-        let date = date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Some(bounded(date.as_secs().saturating_sub(now)))
+        let date = u64::try_from(http_date(value.trim())?).unwrap_or(0);
+        Some(bounded(date.saturating_sub(now)))
     })
+}
+
+/// Seconds since 1970 of an HTTP date, in any of its three forms (RFC 9110 5.6.7).
+pub(crate) fn http_date(text: &str) -> Option<i64> {
+    let old = |format: &str| {
+        let parsed = BrokenDownTime::parse(format, text).ok()?.to_datetime().ok()?;
+        parsed.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp())
+    };
+    let date = DateTimeParser::new().parse_timestamp(text).ok();
+    let date = date.or_else(|| old("%A, %d-%b-%y %H:%M:%S GMT")).or_else(|| old("%a %b %e %H:%M:%S %Y"));
+    date.map(|time| time.as_second())
 }
 
 const REFRESH: HeaderName = HeaderName::from_static("refresh");

@@ -17,11 +17,10 @@
 //! host.
 
 use std::borrow::Cow;
-use std::time::SystemTime;
 
 use http::{HeaderMap, header};
 
-use crate::answer::{Answer, Reading};
+use crate::answer::{Answer, Reading, http_date};
 use crate::visitor::RequestKind;
 
 mod packed;
@@ -301,7 +300,7 @@ fn is_removed(attributes: &str, headers: &HeaderMap) -> bool {
     if let Some(age) = attribute("max-age").and_then(|age| age.parse::<i64>().ok()) {
         return age <= 0;
     }
-    let expires = attribute("expires").and_then(|date| httpdate::parse_http_date(date).ok());
-    let date = headers.get(header::DATE).and_then(|v| httpdate::parse_http_date(v.to_str().ok()?).ok());
-    expires.is_some_and(|expires| expires <= date.unwrap_or(SystemTime::UNIX_EPOCH))
+    let expires = attribute("expires").and_then(http_date);
+    let date = headers.get(header::DATE).and_then(|v| http_date(v.to_str().ok()?));
+    expires.is_some_and(|expires| expires <= date.unwrap_or(0))
 }

@@ -54,39 +54,51 @@ impl Display for Left {
     }
 }
 
-/// Whether the client prefers JSON: it accepts it and does not name HTML, as browsers do.
-pub(super) fn wants_json<B>(request: &Request<B>) -> bool {
-    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    accept.is_some_and(|accept| accept.contains(JSON) && !accept.contains("text/html"))
+/// What an answer is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Html,
+    Json,
+}
+
+impl Format {
+    /// JSON if the client accepts it and does not name HTML, as browsers do.
+    pub fn of<B>(request: &Request<B>) -> Self {
+        let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        match accept {
+            Some(accept) if accept.contains(JSON) && !accept.contains("text/html") => Self::Json,
+            _ => Self::Html,
+        }
+    }
 }
 
 /// The answer to `ask`.
-pub(super) fn found(ask: &Query, found: &Found, json: bool) -> Response<Bytes> {
+pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Bytes> {
     match found {
-        Found::Home(items) if json => data(StatusCode::OK, &json!({ "items": items })),
-        Found::List(list) if json => data(StatusCode::OK, list),
-        Found::Item(item) if json => data(StatusCode::OK, item),
+        Found::Home(items) if format == Format::Json => data(StatusCode::OK, &json!({ "items": items })),
+        Found::List(list) if format == Format::Json => data(StatusCode::OK, list),
+        Found::Item(item) if format == Format::Json => data(StatusCode::OK, item),
         Found::Home(items) => {
             html(StatusCode::OK, "Auctions", &format!("<h2>Ending soon</h2>{}", Table(items)))
         }
         Found::List(list) => list_page(ask, list),
         Found::Item(item) => item_page(item),
         Found::User(user) => user_page(user),
-        Found::Bid(Ok(accepted)) => bid_page(*accepted, json),
+        Found::Bid(Ok(accepted)) => bid_page(*accepted, format),
         Found::Bid(Err(refusal)) => {
             let status = match refusal {
                 Refusal::NoItem => StatusCode::NOT_FOUND,
                 Refusal::NoUser | Refusal::OwnItem => StatusCode::UNPROCESSABLE_ENTITY,
                 Refusal::Over | Refusal::TooLow { .. } => StatusCode::CONFLICT,
             };
-            problem(status, &refusal.to_string(), json)
+            problem(status, &refusal.to_string(), format)
         }
-        Found::Nothing => problem(StatusCode::NOT_FOUND, "there is nothing by that number", json),
+        Found::Nothing => problem(StatusCode::NOT_FOUND, "there is nothing by that number", format),
     }
 }
 
 /// The answer to a request that did not make sense.
-pub(super) fn misread(misread: &Misread, json: bool) -> Response<Bytes> {
+pub(super) fn misread(misread: &Misread, format: Format) -> Response<Bytes> {
     let status = match misread {
         Misread::NoPage => StatusCode::NOT_FOUND,
         Misread::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -94,7 +106,7 @@ pub(super) fn misread(misread: &Misread, json: bool) -> Response<Bytes> {
         Misread::Query { .. } => StatusCode::BAD_REQUEST,
         Misread::Form { .. } => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    let mut response = problem(status, &misread.to_string(), json);
+    let mut response = problem(status, &misread.to_string(), format);
     if let Misread::Method(allow) = misread {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     }
@@ -102,20 +114,20 @@ pub(super) fn misread(misread: &Misread, json: bool) -> Response<Bytes> {
 }
 
 /// Every worker is busy and the backlog is full. Without Retry-After: the shop promises nothing.
-pub(super) fn overloaded(json: bool) -> Response<Bytes> {
-    problem(StatusCode::SERVICE_UNAVAILABLE, "the shop is overloaded", json)
+pub(super) fn overloaded(format: Format) -> Response<Bytes> {
+    problem(StatusCode::SERVICE_UNAVAILABLE, "the shop is overloaded", format)
 }
 
-pub(super) fn failed(json: bool) -> Response<Bytes> {
-    problem(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong in the shop", json)
+pub(super) fn failed(format: Format) -> Response<Bytes> {
+    problem(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong in the shop", format)
 }
 
 pub(super) fn healthy() -> Response<Bytes> {
     reply(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into())
 }
 
-fn problem(status: StatusCode, reason: &str, json: bool) -> Response<Bytes> {
-    if json {
+fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> {
+    if format == Format::Json {
         return data(status, &json!({ "status": status.as_u16(), "detail": reason }));
     }
     let title = status.canonical_reason().unwrap_or("Error");
@@ -214,8 +226,8 @@ fn user_page(user: &User) -> Response<Bytes> {
 }
 
 /// A browser is sent to the item, so that a reload does not bid again; a program is told what it has.
-fn bid_page(accepted: Accepted, json: bool) -> Response<Bytes> {
-    let mut response = if json {
+fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
+    let mut response = if format == Format::Json {
         data(StatusCode::CREATED, &accepted)
     } else {
         html(StatusCode::SEE_OTHER, "Your bid leads", "")
@@ -303,18 +315,18 @@ mod tests {
 
     #[test]
     fn programs_get_json_and_browsers_html() {
-        for (accept, json) in [
-            (Some("application/json"), true),
-            (Some("application/json, text/plain;q=0.5"), true),
-            (Some("text/html,application/xhtml+xml,application/json;q=0.9"), false),
-            (Some("*/*"), false),
-            (None, false),
+        for (accept, expected) in [
+            (Some("application/json"), Format::Json),
+            (Some("application/json, text/plain;q=0.5"), Format::Json),
+            (Some("text/html,application/xhtml+xml,application/json;q=0.9"), Format::Html),
+            (Some("*/*"), Format::Html),
+            (None, Format::Html),
         ] {
             let mut request = Request::new(());
             request
                 .headers_mut()
                 .extend(accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))));
-            assert_eq!(wants_json(&request), json, "{accept:?}");
+            assert_eq!(Format::of(&request), expected, "{accept:?}");
         }
     }
 }

@@ -144,13 +144,13 @@ impl Service {
             then(Ended::Served);
             return pages::healthy();
         }
-        let json = pages::wants_json(&request);
+        let format = pages::Format::of(&request);
         let (reply, answer) = oneshot::channel();
         let visiting = Visiting::new(self.notices_leavers);
         let present = Present { stats: Arc::clone(&self.stats), then: Box::new(then) };
         self.hand_in(AppJob { request, visit: visiting.visit(), reply, present });
         // An error: the job was refused, or the service is being stopped.
-        answer.await.unwrap_or_else(|_| pages::overloaded(json))
+        answer.await.unwrap_or_else(|_| pages::overloaded(format))
     }
 
     fn hand_in(&self, job: AppJob) {
@@ -189,16 +189,16 @@ impl Service {
 impl AppJob {
     fn serve(self, db: &Stage<DbJob>, failures: &AtomicU64, meter: &Meter) {
         self.present.taken();
-        let json = pages::wants_json(&self.request);
+        let format = pages::Format::of(&self.request);
         let response = match route::read(&self.request) {
-            Err(misread) => pages::misread(&misread, json),
+            Err(misread) => pages::misread(&misread, format),
             Ok(ask) => match meter.away(|| visit::ask(db, ask.clone(), &self.visit)) {
-                Ok(found) => pages::found(&ask, &found, json),
+                Ok(found) => pages::found(&ask, &found, format),
                 Err(visit::Unanswered::Left) => return self.present.ended(Ended::Abandoned),
                 Err(visit::Unanswered::Failed(error)) => {
                     tracing::warn!(%error, ?ask, "the shop's database failed");
                     failures.fetch_add(1, Relaxed);
-                    pages::failed(json)
+                    pages::failed(format)
                 }
             },
         };
