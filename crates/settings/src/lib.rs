@@ -270,7 +270,7 @@ impl Settings {
     /// Reads a configuration's text; `file_name` is for messages.
     ///
     /// ```
-    /// use tidegate_settings::Settings;
+    /// use crate::Settings;
     ///
     /// let settings = Settings::parse("origin.replicas = \"app:8000\"\nroom.max_wait = \"10m\"", "shop.toml").unwrap();
     /// assert_eq!(settings.room.max_wait.as_secs(), 600);

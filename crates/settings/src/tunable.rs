@@ -98,7 +98,7 @@ impl Settings {
     /// These settings with other values for some tunables (names, and values as in `--set`): all of them, or none.
     ///
     /// ```
-    /// use tidegate_settings::Settings;
+    /// use crate::Settings;
     ///
     /// let settings = Settings::parse("origin.replicas = \"app:8000\"", "shop.toml").unwrap();
     /// let (new, applied) = settings.tuned(&[("queue.max_wait", "5s")]).unwrap();
