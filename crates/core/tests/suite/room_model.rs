@@ -458,23 +458,23 @@ fn a_capacity_that_was_next_to_zero_for_a_moment_has_no_later_effect() {
 fn pages_ask_sooner_while_the_capacity_is_searched() {
     let room = Room::new(RoomConfig { max_wait: Duration::from_secs(7_200), ..config() }, rate(100.0), START);
     assert_eq!(
-        room.poll_intervals().within,
+        room.poll_intervals().longest,
         Duration::from_millis(300),
         "nothing is known before the first tick"
     );
     room.look_out(false, START);
-    let usual = room.poll_intervals().within;
+    let usual = room.poll_intervals().longest;
     room.look_out(true, START);
-    assert_eq!(room.poll_intervals().within, Duration::from_millis(300), "no one waits");
+    assert_eq!(room.poll_intervals().longest, Duration::from_millis(300), "no one waits");
     room.look_out(false, START + Duration::from_secs(2));
-    assert_eq!(room.poll_intervals().within, Duration::from_secs(2), "the search ended as long ago");
+    assert_eq!(room.poll_intervals().longest, Duration::from_secs(2), "the search ended as long ago");
     room.look_out(true, START);
     crowd(&room, 100_000, 0, START);
     room.look_out(true, START);
-    let crowded = room.poll_intervals().within;
+    let crowded = room.poll_intervals().longest;
     assert!(crowded > Duration::from_secs(4) && crowded < usual, "not too many at once: {crowded:?}");
     room.look_out(false, START + Duration::from_secs(3));
-    assert!(room.poll_intervals().within > Duration::from_secs(4), "still not too many at once");
+    assert!(room.poll_intervals().longest > Duration::from_secs(4), "still not too many at once");
     room.look_out(false, START + usual);
-    assert_eq!(room.poll_intervals().within, usual);
+    assert_eq!(room.poll_intervals().longest, usual);
 }

@@ -1,31 +1,26 @@
 //! When a waiting page asks again.
 //!
-//! Far from its turn a page learns nothing by asking often, near to it every second counts: so the interval
-//! is an eighth of the wait, between 1 s and the room's longest (20 s, down to 0.3 s while the capacity is
-//! being looked for), which makes about 20 questions in half an hour. Where so many wait that they would ask
-//! more than 20,000 times a second (and eight times for each visitor let in), the room's shortest interval
-//! holds, which is another one for those near their turn ([`AskEvery`]). Jitter of a fifth either way keeps a
-//! crowd that came in one second from asking in one second. A fixed interval (the 20 s of other rooms) was
-//! rejected: it lets places fall due unclaimed at the end and loads the gate at the beginning.
+//! Far from its turn a page learns nothing by asking often; near to it every second counts. So the interval is a fraction of the
+//! wait, which the room publishes with the longest and the shortest interval for the crowd that it has ([`PollIntervals`]): an eighth, at
+//! least 1 s and at most 20 s, unless very many wait or the capacity is being searched. That makes about 20 polls in half an hour.
+//! A jitter of a fifth either way keeps a crowd that came in one second from asking in one second. A fixed interval (the 20 s of
+//! other waiting rooms) was rejected: turns pass unclaimed at the end, and the gate is loaded at the beginning.
 
 use std::time::Duration;
 
 use tidegate_core::room::PollIntervals;
 
-const SHORTEST: Duration = Duration::from_secs(1);
+/// A room whose origin is behind is not asked in a tight loop.
+const SHORTEST: Duration = Duration::from_millis(300);
 
-/// Time until a page with `wait` left should ask again; `every` is the room's
-/// ([`Desk::ask_every`](tidegate_core::desk::Desk::ask_every)), `unit_random` is uniform in 0..1.
+/// Time until a page with `wait` left should ask again, from the room's intervals; `unit_random` is uniform in 0..1.
 ///
-/// Never sooner than `every` allows, nor than 0.3 s, so that a room whose origin is behind is not asked in a
-/// tight loop; else never later than 0.1 to 0.3 s after the turn has come.
-pub fn poll_interval(wait: Duration, every: &PollIntervals, unit_random: f64) -> Duration {
+/// At least 0.3 s and `intervals.shortest`; else at most 0.1 to 0.3 s after the turn.
+pub fn poll_interval(wait: Duration, intervals: &PollIntervals, unit_random: f64) -> Duration {
     let random = if unit_random.is_finite() { unit_random.clamp(0.0, 1.0) } else { 0.5 };
-    let within = every.within;
-    let distance = (wait / 8).min(within).max(SHORTEST.min(within)).mul_f64(0.8 + 0.4 * random);
-    let due = wait.saturating_add(Duration::from_secs_f64(0.1 + 0.2 * random));
-    let least = every.least(wait).mul_f64(1.0 + 0.2 * random);
-    distance.min(due).max(least).max(Duration::from_millis(300))
+    let usual = intervals.interval(wait).mul_f64(0.8 + 0.4 * random);
+    let turn = wait.saturating_add(Duration::from_secs_f64(0.1 + 0.2 * random));
+    usual.min(turn).max(intervals.shortest.mul_f64(1.0 + 0.2 * random)).max(SHORTEST)
 }
 
 #[cfg(test)]
@@ -54,11 +49,10 @@ mod tests {
             let got = poll_interval(Duration::from_millis(wait), &PollIntervals::default(), random);
             assert_eq!(got.as_millis(), expected, "wait {wait} ms, random {random}");
         }
-        let sooner =
-            poll_interval(Duration::from_secs(1_800), &PollIntervals::new(Duration::from_secs(2), 0, 0), 0.5);
+        let of = |longest| PollIntervals::new(longest, 0, 0.0, |_| 0);
+        let sooner = poll_interval(Duration::from_secs(1_800), &of(Duration::from_secs(2)), 0.5);
         assert_eq!(sooner, Duration::from_secs(2), "while the capacity is looked for");
-        let soonest =
-            poll_interval(Duration::from_secs(1_800), &PollIntervals::new(Duration::ZERO, 0, 0), 0.5);
+        let soonest = poll_interval(Duration::from_secs(1_800), &of(Duration::ZERO), 0.5);
         assert_eq!(soonest, Duration::from_millis(300), "however short the room's longest");
         assert!(poll_interval(Duration::MAX, &PollIntervals::default(), 1.0) <= Duration::from_secs(24));
     }
@@ -75,34 +69,37 @@ mod tests {
         let spreads: [(&str, Spread); 6] = [
             ("all at their turn", |_| 0.0),
             ("all within a second", |x| x),
-            ("all just beyond the near", |x| 8.0 + x),
+            ("all within two seconds", |x| 1.0 + x),
             ("evenly over half an hour", |x| 1_800.0 * x),
             ("half of them near", |x| if x < 0.5 { 8.0 * x } else { 900.0 }),
             ("many near, few far", |x| 1_800.0 * x.powi(8)),
         ];
         for (name, spread) in spreads {
             for n in [100u32, 10_000, 50_000, 300_000] {
-                for within in [Duration::ZERO, Duration::from_secs(1), LONGEST_POLL_INTERVAL] {
+                for longest in [Duration::ZERO, Duration::from_secs(1), LONGEST_POLL_INTERVAL] {
                     let waits: Vec<_> = (0..n)
                         .map(|i| Duration::from_secs_f64(spread(f64::from(i) / f64::from(n))))
                         .collect();
-                    let horizon = PollIntervals::new(within, 0, u64::from(n)).horizon();
-                    let near = waits.iter().filter(|wait| **wait <= horizon).count() as u64;
-                    let every = PollIntervals::new(within, near, u64::from(n));
+                    let within = |wait: Duration| waits.partition_point(|w| *w <= wait) as u64;
+                    let every = PollIntervals::new(longest, u64::from(n), 0.0, within);
                     let asked = questions_per_s(&waits, &every);
-                    assert!(asked <= 20_000.0, "{n} {name}, {within:?}: {asked:.0}/s");
-                    let late = waits.iter().filter(|w| **w > horizon).map(|w| {
-                        poll_interval(*w, &every, 1.0).saturating_sub(*w + Duration::from_millis(300))
-                    });
-                    assert!(late.max().unwrap_or_default() <= horizon / 5, "{n} {name}: late for the turn");
+                    assert!(asked <= 20_000.0, "{n} {name}, {longest:?}: {asked:.0}/s");
                 }
             }
         }
-        // Where they are few, nobody is kept from asking.
-        assert_eq!(
-            PollIntervals::new(LONGEST_POLL_INTERVAL, 2_000, 3_000).least(Duration::from_secs(1)),
-            Duration::from_millis(200)
-        );
+    }
+
+    #[test]
+    fn a_large_crowd_asks_when_its_turn_comes() {
+        for (per_s, waiting) in [(50u32, 100_000u32), (1_000, 300_000), (10_000, 600_000)] {
+            let of = |wait: Duration| (wait.as_secs_f64() * f64::from(per_s)) as u64;
+            let every = PollIntervals::new(LONGEST_POLL_INTERVAL, u64::from(waiting), f64::from(per_s), of);
+            for wait_ms in (0..20_000).step_by(100) {
+                let wait = Duration::from_millis(wait_ms);
+                let late = poll_interval(wait, &every, 1.0).saturating_sub(wait);
+                assert!(late <= Duration::from_millis(600), "{per_s}/s: {late:?} late of {wait:?}");
+            }
+        }
     }
 
     /// The same of what a room publishes for those who wait in it, by the waits it tells them.
@@ -135,7 +132,7 @@ mod tests {
                     })
                     .collect();
                 let asked = questions_per_s(&waits, &room.poll_intervals());
-                let most = 20_000.0 + 8.0 * if tick < 15 { per_s } else { per_s / 3.0 };
+                let most = 20_000.0 + 12.0 * if tick < 15 { per_s } else { per_s / 3.0 };
                 assert!(asked <= most, "{per_s}/s, tick {tick}: {asked:.0}/s of {most:.0}/s");
             }
         }
@@ -145,7 +142,7 @@ mod tests {
         #[test]
         fn never_late_never_frantic(wait_ms in 0u64..4_000_000, within_ms in 0u64..20_000, random: f64) {
             let wait = Duration::from_millis(wait_ms);
-            let interval = poll_interval(wait, &PollIntervals::new(Duration::from_millis(within_ms), 0, 0), random);
+            let interval = poll_interval(wait, &PollIntervals::new(Duration::from_millis(within_ms), 0, 0.0, |_| 0), random);
             proptest::prop_assert!(interval >= Duration::from_millis(300));
             proptest::prop_assert!(interval <= wait.saturating_add(Duration::from_millis(300)));
             proptest::prop_assert!(interval <= Duration::from_secs(24));
