@@ -51,23 +51,17 @@ impl Config {
 
     /// The class of a request of this service level.
     pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
-        let head = RequestHead {
+        if let Some(class) = self.tiers.get(tier).and_then(|tier| tier.class) {
+            return self.order[class.index()];
+        }
+        self.classify(&RequestHead {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             host: target::host(parts),
             client,
             fields: &HeadFields(&parts.headers),
-        };
-        self.classify_for(&head, tier)
-    }
-
-    /// The class of a request of this service level, which may have a class of its own.
-    pub fn classify_for(&self, head: &RequestHead<'_>, tier: TierId) -> ClassId {
-        match self.tiers.get(tier).and_then(|tier| tier.class) {
-            Some(class) => self.order[class.index()],
-            None => self.classify(head),
-        }
+        })
     }
 
     /// Rules with the values that tunables have now.
