@@ -188,6 +188,15 @@ impl Oracle {
         self.expect(finding);
     }
 
+    /// A part of a page got a position, which nobody will come back for.
+    pub(crate) fn part_waits(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
+        if self.is_on {
+            let is_undisturbed = self.calm.is_undisturbed();
+            let finding = self.schedule.promised(ticket, is_undisturbed, processes, now_us);
+            self.expect(finding);
+        }
+    }
+
     /// Somebody asked for news.
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn looked(
