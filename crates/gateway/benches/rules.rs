@@ -1,4 +1,5 @@
-//! One tick of 100 rules, in processor time: levels, figures and time in every condition. `cargo bench -p tidegate-gateway --bench rules`.
+//! One tick of 100 rules, in processor time: levels, figures and time in every condition.
+//! `cargo bench -p tidegate-gateway --bench rules`.
 
 use std::hint::black_box;
 use std::time::Duration;

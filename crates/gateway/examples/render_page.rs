@@ -1,5 +1,5 @@
-//! Prints a waiting page, its content security policy, or its API answer: for the browser tests, and for operators who
-//! write a template.
+//! Prints a waiting page, its content security policy, or its API answer: for the browser tests, and for
+//! operators who write a template.
 //!
 //! `cargo run --example render_page -- lang=de wait=240 place=1234 target=/search [print=policy]`
 

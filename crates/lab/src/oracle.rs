@@ -7,19 +7,19 @@
 //! | `limit` | in flight at most the limit in force when it was forwarded; nobody queues while there is room | after every event |
 //! | `queue order` | within a class first come, first served; between classes by priority, then by arrival | each request forwarded |
 //! | `once` | a ticket lets in once in a process's life, unless it was given back, and is not called used before | each redemption |
-//! | `turn` | nobody enters before the hand has come to the ticket's instant, less the tolerance | each redemption |
+//! | `turn` | nobody enters before the virtual clock has come to the ticket's instant, less the tolerance | each redemption |
 //! | `order` | who comes later is promised no earlier instant; nobody is told to wait once a later instant was let in | each promise, each answer |
 //! | `first fit` | no second is skipped that has room | each promise |
 //! | `promises` | no second is promised more than limit and one visitor | each promise |
 //! | `capacity` | what is let in runs ahead of the capacity by no more than the bound of [`flow`] | each entry, each second |
 //! | `honest` | nobody waits longer than told, within the bound of [`calm`] | each visitor served |
-//! | `honest` | where sessions have places: the visitors of a run wait no longer, and not far shorter, than told, within the bounds of [`waits`] | at the end |
+//! | `honest` | where session slots are limited: the visitors of a run wait no longer, and not far shorter, than told, within the bounds of [`waits`] | at the end |
 //! | `normal` | after the crowd the room empties | each second |
 //! | `forged` | no altered ticket is accepted | each attack |
 //! | `part` | a part of a page of somebody who was let in and keeps cookies is neither made to wait nor refused by the room | each part |
 //! | `tier` | a service level that skips the room never waits | each decision |
 //! | `policy` | a request that a rule in force refuses is refused, and no other is refused by a rule | each decision |
-//! | `session` | an admitted session keeps its place and is refused nothing for load; no place is given out twice, and every one comes back | each request of a session |
+//! | `session` | an admitted session keeps its slot and is refused nothing for load; no slot is given out twice, and every one comes back | each request of a session |
 //!
 //! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not
 //! asked.
@@ -165,17 +165,17 @@ impl Oracle {
         process: usize,
         ticket: &Ticket,
         wait: &Wait,
-        place: Position,
+        position: Position,
         processes: &[GateProcess],
         now_us: u64,
     ) {
         if !self.is_on {
             return;
         }
-        let finding = if place == Position::Kept {
+        let finding = if position == Position::Kept {
             self.calm.news(guest);
             self.schedule.kept(ticket, wait, process, processes, now_us)
-        } else if ticket.wait.is_zero() && place == Position::Replaced {
+        } else if ticket.wait.is_zero() && position == Position::Replaced {
             Ok(())
         } else if ticket.wait.is_zero() {
             Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
@@ -186,6 +186,15 @@ impl Oracle {
             self.schedule.promised(ticket, is_undisturbed, processes, now_us)
         };
         self.expect(finding);
+    }
+
+    /// A part of a page got a position, which nobody will come back for.
+    pub(crate) fn part_waits(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
+        if self.is_on {
+            let is_undisturbed = self.calm.is_undisturbed();
+            let finding = self.schedule.promised(ticket, is_undisturbed, processes, now_us);
+            self.expect(finding);
+        }
     }
 
     /// Somebody asked for news.
@@ -243,11 +252,11 @@ impl Oracle {
         }
     }
 
-    /// A request is at the origin's door.
-    pub(crate) fn door(&mut self, cost: Cost) {
+    /// A request goes to the origin.
+    pub(crate) fn sent_to_origin(&mut self, cost: Cost) {
         if self.is_on {
-            self.flow.door(cost);
-            self.calm.door(cost);
+            self.flow.sent(cost);
+            self.calm.sent(cost);
         }
     }
 

@@ -15,9 +15,9 @@
 //! B        = 20,000 per second + 12 C, where C visitors are let in per second
 //! ```
 //!
-//! So all together ask at most B times a second, however their waits are spread. A large crowd asks less often
-//! on its way, but every page asks when its turn comes: `shortest` is at most 0.4 s at any C, as long as
-//! no more visitors are due in a second than the origin takes.
+//! So all together ask at most B times a second, however their waits are spread. A large crowd asks less
+//! often on its way, but every page asks when its turn comes: `shortest` is at most 0.4 s at any C, as long
+//! as no more visitors are due in a second than the origin takes.
 //!
 //! Rejected: one shortest interval for all, `waiting / 20,000 per second`, or one for those with waits of at
 //! most 8 s. In a crowd of half a million, visitors come seconds after their turn, all together; the virtual
@@ -35,12 +35,14 @@ pub const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(20);
 const SEARCHING_INTERVAL: Duration = Duration::from_millis(300);
 /// Polls per second of all together: each costs the gateway some ten microseconds.
 const MAX_POLLS_PER_S: f64 = 20_000.0;
-/// Polls of each visitor who is let in, beside them. With eight, pages of a crowd of 400,000 ask too seldom to notice that
-/// their turn comes sooner when the capacity rises by a seventh, as the power-ratio estimator has it (webq-fig11).
+/// Polls of each visitor who is let in, beside them. With eight, pages of a crowd of 400,000 ask too seldom
+/// to notice that their turn comes sooner when the capacity rises by a seventh, as the power-ratio estimator
+/// has it (webq-fig11).
 const FREE_POLLS: f64 = 12.0;
 /// A page with a second or more to wait does not ask more often than this.
 const USUAL_SHORTEST: Duration = Duration::from_secs(1);
-/// Of the budget: for those far from their turn, for those on their way, and for those whose turn comes within a second.
+/// Of the budget: for those far from their turn, for those on their way, and for those whose turn comes
+/// within a second.
 const THIRD: f64 = 1.0 / 3.0;
 /// The fraction of the wait after which a page asks again is counted in these.
 const EIGHTHS: u8 = 8;
@@ -83,7 +85,8 @@ impl PollIntervals {
         let longest = longest.max(interval_of(waiting, THIRD));
         let soon = within(USUAL_SHORTEST).min(waiting);
         let mut intervals = Self { longest, shortest: interval_of(soon, THIRD), eighths: 1 };
-        // Visitors by octaves of their wait: (1 s, 2 s], (2 s, 4 s], ... Each counts as the middle of its octave.
+        // Visitors by octaves of their wait: (1 s, 2 s], (2 s, 4 s], ... Each counts as the middle of its
+        // octave.
         let mut octaves = [0.0; OCTAVES];
         let mut below = soon;
         for (k, visitors) in octaves.iter_mut().enumerate() {
@@ -99,7 +102,8 @@ impl PollIntervals {
         while intervals.eighths < EIGHTHS && polls_per_s(&intervals) > 2.0 * THIRD * budget {
             intervals.eighths += 1;
         }
-        // More are due within seconds than can ask even once: the capacity has fallen, and the waits are not yet those of now.
+        // More are due within seconds than can ask even once: the capacity has fallen, and the waits are not
+        // yet those of now.
         while polls_per_s(&intervals) > 2.0 * THIRD * budget {
             intervals.shortest = intervals.shortest.max(USUAL_SHORTEST) * 5 / 4;
         }

@@ -411,7 +411,8 @@ fn the_state_shows_the_fit() {
     assert!(rises(&state.points) && rises(&state.curve));
 }
 
-/// A crowd arrives at an idle gate, at an origin that always answers in 50 ms and a queue that is never empty.
+/// A crowd arrives at an idle gate, at an origin that always answers in 50 ms and a queue that is never
+/// empty.
 #[test]
 fn idle_time_before_a_crowd_does_not_lower_the_estimate() {
     for idle in [0, 1, 36_000] {

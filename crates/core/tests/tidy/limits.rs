@@ -47,8 +47,8 @@ pub fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Lines of more columns than `max`. The insides of strings do not count, which `rustfmt` does not break either,
-/// nor do rows of a table in the documentation, which cannot be broken.
+/// Lines of more columns than `max`. The insides of strings do not count, which `rustfmt` does not break
+/// either, nor do rows of a table in the documentation, which cannot be broken.
 pub fn check_width(source: &Source, max: usize) -> Vec<Finding> {
     let is_row = |line: usize| {
         let text = source.lines[line - 1].trim_start();

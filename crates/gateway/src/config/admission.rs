@@ -1,8 +1,9 @@
 //! What admission goes by, as the configuration has it.
 
 use tidegate_core::admission::{self, AdmissionSettings, Facts, Progress};
-use tidegate_core::policies::PolicyRequest;
-use tidegate_core::units::Timestamp;
+use tidegate_core::classify::RequestHead;
+use tidegate_core::policies::{PolicyRequest, TierId};
+use tidegate_core::units::{ClassId, Timestamp};
 
 use super::Config;
 use tidegate_settings::{Role, WhenFull};
@@ -45,6 +46,14 @@ impl Config {
             progress: Progress::Start,
             request,
             now,
+        }
+    }
+
+    /// The class of a request of this service level, which may have a class of its own.
+    pub fn classify_for(&self, head: &RequestHead<'_>, tier: TierId) -> ClassId {
+        match self.tiers.get(tier).and_then(|tier| tier.class) {
+            Some(class) => self.order[class.index()],
+            None => self.classify(head),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What could be had: the best fixed in-flight limit of each stretch, by an offline sweep.
 //!
-//! Between two changes nothing changes, so a stretch's origin is played by itself, from a backlog, with one limit after another
-//! on a grid that is fine around the number of its workers. Best is the highest goodput with a mean response time of at most 1.5 times
-//! the unloaded one (one request at a time); of limits within 0.2 % of it, which a sweep cannot tell apart, the least.
+//! Between two changes nothing changes, so a stretch's origin is played by itself, from a backlog, with one
+//! limit after another on a grid that is fine around the number of its workers. Best is the highest goodput
+//! with a mean response time of at most 1.5 times the unloaded one (one request at a time); of limits within
+//! 0.2 % of it, which a sweep cannot tell apart, the least.
 
 use std::time::Duration;
 
@@ -136,7 +137,8 @@ fn best(spec: &ArenaSpec, from_s: usize, to_s: usize) -> Stretch {
     }
 }
 
-/// The next limit of the grid: one by one up to twice a few servers and near the number of many, else 5 % apart.
+/// The next limit of the grid: one by one up to twice a few servers and near the number of many, else 5 %
+/// apart.
 fn next(limit: u32, servers: u32) -> u32 {
     let near = limit.abs_diff(servers) <= 3;
     if limit < 40.min(2 * servers) || near { limit + 1 } else { (limit + limit / 20).max(limit + 1) }

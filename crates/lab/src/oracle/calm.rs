@@ -8,18 +8,18 @@
 //! restart forgets the promises of its last second), while tokencheck's reports are lost (what is told after
 //! the next one holds again), when the origin has fallen behind what the operator said of it since the wait
 //! was told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being
-//! let in sooner breaks no promise. Where sessions have places, when one becomes free is up to those who have
-//! them: the waits of a run are judged together ([`super::waits`]).
+//! let in sooner breaks no promise. Where session slots are limited, when one becomes free is up to those who
+//! have them: the waits of a run are judged together ([`super::waits`]).
 //!
 //! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or
 //! wrong, nobody waits longer than until the origin has been sent that much work, plus a tenth plus what it
 //! takes in [`SLACK`], and the page has asked once more; unless the gate's queue was long meanwhile, as it is
-//! after the limit fell. Long is half of its places, half of what may wait there as long as the operator
+//! after the limit fell. Long is half of its length, half of what may wait there as long as the operator
 //! allows, or two seconds of work: then some are asked to come again in their turn.
 //!
 //! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`].
 //! If the room is busy later than every such instant, and nothing has been wrong for as long, it does not
-//! come back. Where an estimator moves the capacity, the work told of takes the place of the time: twice as
+//! come back. Where an estimator moves the capacity, the work told of stands in for the time: twice as
 //! much has been sent and the room is still busy, or nothing is sent for [`TO_NORMAL`] and ten times what the
 //! dearest visitor takes at the capacity in force.
 
@@ -79,8 +79,8 @@ pub(super) struct Calm {
     /// When work was sent last.
     sent_us: u64,
     discovers: bool,
-    /// Waits for sessions' places, where there are such.
-    for_places: Option<Waits>,
+    /// Waits for session slots, where they are limited.
+    for_slots: Option<Waits>,
     crowd_is_over: bool,
     slack: Duration,
     /// Work sent to the origin, and the most of it in a second.
@@ -93,10 +93,11 @@ impl Calm {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let settings = scenario.gate.as_ref().map(|gate| &gate.settings);
         let is_split = scenario.gate.as_ref().is_some_and(|gate| gate.split);
-        let has_places = settings.is_some_and(|s| s.counts_sessions() && s.session.max != SessionMax::None);
+        let limits_sessions =
+            settings.is_some_and(|s| s.counts_sessions() && s.session.max != SessionMax::None);
         let nobody_is_late = scenario.visitors.iter().all(|kind| kind.late == 0.0);
         let prompt = scenario.visitors.iter().map(|kind| {
-            kind.follow == Follow::Page && if has_places { kind.late == 0.0 } else { nobody_is_late }
+            kind.follow == Follow::Page && if limits_sessions { kind.late == 0.0 } else { nobody_is_late }
         });
         Self {
             told: Vec::new(),
@@ -109,7 +110,7 @@ impl Calm {
             empty_by_work: 0.0,
             sent_us: 0,
             discovers: scenario.gate.as_ref().is_some_and(|gate| gate.settings.discovers()),
-            for_places: has_places.then(|| Waits::new(is_split)),
+            for_slots: limits_sessions.then(|| Waits::new(is_split)),
             crowd_is_over: false,
             sent: 0.0,
             sent_before: 0.0,
@@ -159,7 +160,7 @@ impl Calm {
     }
 
     /// Work is sent to the origin.
-    pub(super) fn door(&mut self, cost: Cost) {
+    pub(super) fn sent(&mut self, cost: Cost) {
         self.sent += cost.units();
     }
 
@@ -186,7 +187,7 @@ impl Calm {
         };
         self.told[at] = Told { at_us: now_us, wait_us, world, until, last_sent: self.sent };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
-        let waits = self.for_places.as_ref().filter(|_| !self.faulted);
+        let waits = self.for_slots.as_ref().filter(|_| !self.faulted);
         waits.map_or(Ok(()), |waits| waits.told(guest, wait.wait, now_us))
     }
 
@@ -229,7 +230,7 @@ impl Calm {
         }
         let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
         let (realised, wait) = (Duration::from_micros(realised_us), Duration::from_micros(told.wait_us));
-        if let Some(waits) = &mut self.for_places {
+        if let Some(waits) = &mut self.for_slots {
             waits.kept(told.at_us, wait, realised, self.slack);
             return Ok(());
         }
@@ -256,21 +257,21 @@ impl Calm {
 
     /// Everybody has left.
     pub(super) fn run_is_over(&self) -> Finding {
-        self.for_places.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
+        self.for_slots.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
     }
 
     pub(super) fn ticked(&mut self, state: &GateProcess, now_us: u64) {
-        if let (Some(waits), Some(sessions)) = (&mut self.for_places, &state.sessions) {
+        if let (Some(waits), Some(sessions)) = (&mut self.for_slots, &state.sessions) {
             waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
         let is_rate = !state.course().keeps_queue;
         let gate = state.gate.totals();
-        // However many places there are: nobody may wait in it for longer than so.
+        // However long the queue may be, nobody may wait in it for longer than this.
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
         let is_long = 2 * gate.queued >= gate.max_queue || queued.units() > most_s * state.capacity().get();
         if !is_rate && state.forwards() && is_long {
-            // Since a limit fell, or the queue has few places, some are asked to come again though it is
+            // Since a limit fell, or the queue is short, some are asked to come again though it is
             // their turn.
             self.world += 1;
         }

@@ -3,14 +3,14 @@
 //! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work,
 //! time takes it off, and what is left is the *lead*. Work let in during any interval of length T is then at
 //! most `C T + lead`. The bound on the lead, in seconds of capacity, follows from the core's own rules
-//! (`room/door.rs`, `hand.rs`, `room.rs`):
+//! (`room/ticket_admission.rs`, `virtual_clock.rs`, `room.rs`):
 //!
 //! ```text
 //!   2 s                  a ticket on time is let in while the backlog is at most BEHIND_S
 //! + grain                and one average visitor
 //! + floor                the backlog counts spare time, down to one burst (tokencheck: a second)
-//! + 2 bursts             newcomers enter without asking the backlog, within a burst either side of the hand
-//! + 1 s * overbooking    and at most a second's promises before the next tick has slowed the hand
+//! + 2 bursts             newcomers enter without asking the backlog, within a burst either side of the virtual clock
+//! + 1 s * overbooking    and at most a second's promises before the next tick has slowed that clock
 //!   (1.5 s)              tokengen: it hears of entries half a second late
 //! + the dearest visitor  which is let in whole
 //! ```
@@ -44,10 +44,10 @@ use super::{Entry, Finding};
 use crate::scenario::{Arrivals, Scenario};
 use crate::sim::process::GateProcess;
 
-/// `BEHIND_S` of the core's door.
+/// `BEHIND_S` of the core's ticket admission.
 const BEHIND_S: f64 = 2.0;
-/// Swing of the hand's control loop where everybody comes when told: pages ask within 0.3 s of their turn,
-/// the loop's gain is 0.7/s and it acts ten times a second.
+/// Swing of the virtual clock's control loop where everybody comes when told: pages ask within 0.3 s of their
+/// turn, the loop's gain is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
@@ -229,7 +229,7 @@ impl Flow {
         self.lead = (self.lead - cost.units()).max(0.0);
     }
 
-    pub(super) fn door(&mut self, cost: Cost) {
+    pub(super) fn sent(&mut self, cost: Cost) {
         self.door += cost;
     }
 

@@ -1,12 +1,12 @@
 //! Promises: who is promised what, in which order they are kept, and that each is kept once.
 //!
 //! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let
-//! in when the hand has come to its instant; the hand never goes back. So: a promise made later is for no
-//! earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let in, no
-//! ticket due before `d` is "not yet" ever again. The exceptions that DESIGN.md makes are not exceptions to
-//! this: a late visitor had its turn and missed it; who is pulled forward is so because the hand runs ahead,
-//! for all alike; a burst is the part of the present second that is already due. "Your turn, but the origin
-//! is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
+//! in when the virtual clock has come to its instant; the clock never goes back. So: a promise made later is
+//! for no earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let in,
+//! no ticket due before `d` is "not yet" ever again. The exceptions that DESIGN.md makes are not exceptions
+//! to this: a late visitor had its turn and missed it; who is pulled forward is so because the virtual clock
+//! runs ahead, for all alike; a burst is the part of the present second that is already due. "Your turn, but
+//! the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
 //!
 //! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since
 //! the schedule follows in steps; and the seconds that a fall leaves empty are no mistake.
@@ -98,15 +98,15 @@ impl Schedule {
     }
 
     /// Where the schedule stands at the latest, as seen by `process`.
-    fn hand(process: usize, processes: &[GateProcess], now_us: u64) -> Timestamp {
+    fn virtual_clock(process: usize, processes: &[GateProcess], now_us: u64) -> Timestamp {
         let now = processes[process].now(now_us);
         let Some(room) = processes[0].admission.room() else { return now };
-        let hand = room.control_update().hand;
-        match (process, hand.follows_clock) {
-            (0, true) => hand.at.max(now),
-            (0, false) => hand.at,
-            // Tokencheck goes by the hand it was told last, or by its own clock.
-            _ => hand.at.max(now),
+        let clock = room.control_update().hand;
+        match (process, clock.follows_clock) {
+            (0, true) => clock.at.max(now),
+            (0, false) => clock.at,
+            // Tokencheck goes by the virtual clock it was told last, or by its own clock.
+            _ => clock.at.max(now),
         }
     }
 
@@ -125,15 +125,18 @@ impl Schedule {
         if here.capacity() >= Rate::MAX {
             return Ok(());
         }
-        let hand = Self::hand(process, processes, now_us);
+        let clock = Self::virtual_clock(process, processes, now_us);
         if ticket.wait.is_zero() {
             // Made for now: the schedule has no say, but one's clock has.
-            let early = due > now.max(hand) + here.tolerance();
+            let early = due > now.max(clock) + here.tolerance();
             return if early { Err(("turn", format!("{ticket:?} is let in at {now:?}"))) } else { Ok(()) };
         }
-        if due > hand + here.tolerance() {
-            let early = due.since(hand);
-            return Err(("turn", format!("{ticket:?} is let in {early:?} before the hand, at {now:?}")));
+        if due > clock + here.tolerance() {
+            let early = due.since(clock);
+            return Err((
+                "turn",
+                format!("{ticket:?} is let in {early:?} before the virtual clock, at {now:?}"),
+            ));
         }
         self.let_in = self.let_in.max(due);
         Ok(())
@@ -176,7 +179,7 @@ impl Schedule {
         Err(("order", format!("{ticket:?} has to wait {:?}, but one due {by:?} later was let in", wait.wait)))
     }
 
-    /// A visitor gets a place.
+    /// A visitor gets a position.
     pub(super) fn promised(
         &mut self,
         ticket: &Ticket,
@@ -199,12 +202,12 @@ impl Schedule {
             ));
         }
         if ticket.wait <= ROUNDING {
-            // Due by the clock already, while the hand is behind: its place in the schedule is an earlier
-            // second's.
+            // Due by the clock already, while the virtual clock is behind: its position in the schedule is an
+            // earlier second's.
             return Ok(());
         }
         let now = processes[0].now(now_us);
-        let begun = Self::hand(0, processes, now_us).max(now).second();
+        let begun = Self::virtual_clock(0, processes, now_us).max(now).second();
         self.highest =
             if processes[0].capacity() > self.highest { processes[0].capacity() } else { self.highest };
         let sum = self.add(due.second(), ticket.cost.hundredths(), begun < due.second());

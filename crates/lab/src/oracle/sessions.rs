@@ -60,7 +60,7 @@ impl Sessions {
         self.open.insert(guest, Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us });
         let state = table.state();
         for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
-            // Of a cap that is found out: as it was when the place was given, which is now.
+            // Of a cap that is found out: as it was when the slot was given, which is now.
             if let Some(cap) = pool.cap.filter(|cap| u64::from(*cap) < u64::from(pool.open)) {
                 return Err(("session", format!("{} sessions are open, expected at most {cap}", pool.open)));
             }

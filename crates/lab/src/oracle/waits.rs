@@ -1,15 +1,16 @@
-//! Honest waits for a session's place, over a run.
+//! Honest waits for a session slot, over a run.
 //!
-//! A place becomes free when somebody goes, which nobody knows beforehand: single waits cannot be promised,
-//! those of a run can. Of the visitors who go by the page and were told to wait, in runs without faults,
+//! A session slot becomes free when somebody goes, which nobody knows beforehand: single waits cannot be
+//! promised, those of a run can. Of the visitors who go by the page and were told to wait, in runs without
+//! faults,
 //!
 //! - three in five are in within the wait told, a quarter of it and the slack;
 //! - all but one in twenty within twice the wait told and the slack;
 //! - and all of them together wait at least a fifth of what they were told: a wait that is told far too long
 //!   is kept, and nobody stays for it.
 //!
-//! Who is told before any session has ended is among them where sessions turn out to hold their places for
-//! twice the timeout at most: there is no way to know of longer ones. Whenever no place is free, nobody is
+//! Who is told before any session has ended is among them where sessions turn out to hold their slots for
+//! twice the timeout at most: there is no way to know of longer ones. Whenever no slot is free, nobody is
 //! told less than the first open session will last if it asks for nothing more (one process, before anybody
 //! ended sessions early, up to [`LISTED`] of them).
 //!
@@ -20,21 +21,21 @@
 //!
 //! | | shares | realised | by the mean alone | break a rule |
 //! |---|---|---|---|---|
-//! | `tests/sim/sessions.toml`, 60 places | 0, 0 | 0.78 to 0.88 | 1.24 to 1.39 | 59 |
+//! | `tests/sim/sessions.toml`, 60 slots | 0, 0 | 0.78 to 0.88 | 1.24 to 1.39 | 59 |
 //! | the same by address | 0.02, 0 | 0.79 to 1.00 | 0.82 to 1.73 | 60 |
-//! | the same with 15 places | 0.16, 0.02 | 0.62 to 0.90 | 0.97 to 1.35 | 28 |
+//! | the same with 15 slots | 0.16, 0.02 | 0.62 to 0.90 | 0.97 to 1.35 | 28 |
 //! | the same, number found out | 0, 0 | 0.36 to 0.62 | 0.27 to 0.85 | 0 |
-//! | WAC's sessions (timeout 15 s, 38 s in all), 2 visitors/s for a minute, 10 places | 0.02, 0 | 0.94 to 1.00 | 1.03 to 1.06 | 60 |
-//! | three thinks of a minute, timeout two minutes, 20 visitors/s for half a minute, 200 places | 0.28, 0 | 0.98 to 1.01 | 1.22 to 1.32 | 60 |
+//! | WAC's sessions (timeout 15 s, 38 s in all), 2 visitors/s for a minute, 10 slots | 0.02, 0 | 0.94 to 1.00 | 1.03 to 1.06 | 60 |
+//! | three thinks of a minute, timeout two minutes, 20 visitors/s for half a minute, 200 slots | 0.28, 0 | 0.98 to 1.01 | 1.22 to 1.32 | 60 |
 //!
 //! Those beyond the first bound in the last row came before a session had ended. The most likely value of a
-//! constant hazard alone (`C` of `core/session/turnover.rs`) breaks the third rule in the first four rows: 0.05
-//! to 0.19 of what it tells (four seeds).
+//! constant hazard alone (`C` of `core/session/turnover.rs`) breaks the third rule in the first four rows:
+//! 0.05 to 0.19 of what it tells (four seeds).
 //!
 //! Over a thousand seeds nothing breaks a rule but where answers take longer than the timeout and the number
 //! is found out (`tests/sim_sessions.rs`, timeout one second): there 10 of 1,000 break the second one, with 6
 //! to 14 % of the waits beyond twice what was told. The number falls while people wait. And in the
-//! two-process form with 60 places, where 2 of 1,000 do (6 % of 242).
+//! two-process form with 60 slots, where 2 of 1,000 do (6 % of 242).
 
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ struct Book {
 #[derive(Default)]
 pub(super) struct Waits {
     is_split: bool,
-    /// When the first open session runs out, as of the last tick, where no place was free.
+    /// When the first open session runs out, as of the last tick, where no slot was free.
     first_us: Option<u64>,
     /// When a session had first ended; how long they last, in timeouts.
     ended_us: Option<u64>,
@@ -105,7 +106,7 @@ impl Book {
         if *visitors < LEAST {
             return Ok(());
         }
-        let came = format!("{visitors} waited for {realised_s:.0} s for a place, told {told_s:.0} s");
+        let came = format!("{visitors} waited for {realised_s:.0} s for a session slot, told {told_s:.0} s");
         for (late, (times, share)) in self.late.iter().zip(BOUNDS) {
             if f64::from(*late) > share * f64::from(*visitors) {
                 let expected = format!("expected {share} of them at most beyond {times} times the wait told");
@@ -134,7 +135,7 @@ impl Waits {
             self.timeouts = length_s / of.timeout.as_secs_f64();
         }
         self.first_us = None;
-        // Whoever ends sessions early gives places back early; tokengen hears of it half a second later.
+        // Whoever ends sessions early gives slots back early; tokengen hears of it half a second later.
         let is_full = table.pace().is_some_and(|pace| pace.free == Some(0));
         if self.is_split || !is_full || state.ended.origin + state.ended.operator + state.ended.left > 0 {
             return;
@@ -154,7 +155,7 @@ impl Waits {
         }
         let least = Duration::from_micros(least_us);
         let what = format!(
-            "visitor {guest} is told {told:?} for a place, expected {least:?} at least: none can run out sooner"
+            "visitor {guest} is told {told:?} for a session slot, expected {least:?} at least: none can run out sooner"
         );
         Err(("honest", what))
     }
@@ -225,7 +226,7 @@ mod tests {
         assert!(told(4.9, 0) && !told(4.8, 0) && told(0.9, 4_000_000) && told(0.0, 6_000_000));
         assert!(
             Waits::new(false).told(1, Duration::ZERO, 0).is_ok(),
-            "a place is free, or too many to look at"
+            "a slot is free, or too many to look at"
         );
     }
 }

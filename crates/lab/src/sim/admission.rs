@@ -30,6 +30,9 @@ use crate::answer::{Answer, RoomStatus, State};
 use crate::oracle::{Decided, Entry};
 use crate::visitor_events::{Failure, RequestKind};
 
+/// When somebody is told to come again whom a policy refuses, if nothing better is known; as in the gateway.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A visitor's request at the gate.
 pub(crate) struct Caller {
     pub(crate) guest: u32,
@@ -300,7 +303,7 @@ impl World<'_> {
         match in_force.and_then(|policies| policies.get(policy)).map(|policy| policy.action) {
             Some(Action::Answer { status }) => Ok(Answer::Refused(status)),
             Some(Action::Page { .. }) => {
-                let refresh = respond::refresh(retry_after.unwrap_or_default());
+                let refresh = respond::refresh(retry_after.unwrap_or(RETRY_AFTER));
                 Ok(Answer::TurnedAway { after: Some(refresh), refresh: Some(refresh) })
             }
             Some(Action::Close | Action::Reset | Action::Stop) => Err(Failure::Broken),

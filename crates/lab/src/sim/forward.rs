@@ -204,7 +204,7 @@ impl World<'_> {
         let now = Duration::from_micros(self.now_us);
         self.tally.door(now);
         self.tally.door_units(now, request.cost.units());
-        self.oracle.door(request.cost);
+        self.oracle.sent_to_origin(request.cost);
         match self.farm.submit(replica, id, request.path as usize, self.now_us) {
             Ok(ticket) => {
                 self.trace.step(self.now_us, What::Sent, request.guest, replica as u64);
@@ -270,8 +270,8 @@ impl World<'_> {
 
     /// Takes a request away from the origin, which may not notice.
     pub(super) fn leave_origin(&mut self, at: u32) {
-        let Some(place) = self.requests.get_mut(at).and_then(|r| r.at.take()) else { return };
-        if !self.farm.leave(place.replica, place.ticket, self.now_us) {
+        let Some(there) = self.requests.get_mut(at).and_then(|r| r.at.take()) else { return };
+        if !self.farm.leave(there.replica, there.ticket, self.now_us) {
             self.tally.origin_lost(Duration::from_micros(self.now_us));
         }
     }

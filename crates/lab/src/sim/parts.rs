@@ -76,7 +76,10 @@ impl World<'_> {
                 let id = self.note_part(page, Passage { session, under_way, ..Passage::default() });
                 self.enter_gate(id);
             }
-            _ => {
+            refused => {
+                if let Decision::Wait { ticket, .. } = refused {
+                    self.oracle.part_waits(&ticket, &self.processes, self.now_us);
+                }
                 self.parts.refused += 1;
                 self.trace.step(self.now_us, What::Shed, page.visitor, u64::from(caller.class.0));
                 self.processes[process].finish_quietly(claimed, self.now_us);

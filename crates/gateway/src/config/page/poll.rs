@@ -1,10 +1,11 @@
 //! When a waiting page asks again.
 //!
-//! Far from its turn a page learns nothing by asking often; near to it every second counts. So the interval is a fraction of the
-//! wait, which the room publishes with the longest and the shortest interval for the crowd that it has ([`PollIntervals`]): an eighth, at
-//! least 1 s and at most 20 s, unless very many wait or the capacity is being searched. That makes about 20 polls in half an hour.
-//! A jitter of a fifth either way keeps a crowd that came in one second from asking in one second. A fixed interval (the 20 s of
-//! other waiting rooms) was rejected: turns pass unclaimed at the end, and the gate is loaded at the beginning.
+//! Far from its turn a page learns nothing by asking often; near to it every second counts. So the interval
+//! is a fraction of the wait, which the room publishes with the longest and the shortest interval for the
+//! crowd that it has ([`PollIntervals`]): an eighth, at least 1 s and at most 20 s, unless very many wait or
+//! the capacity is being searched. That makes about 20 polls in half an hour. A jitter of a fifth either way
+//! keeps a crowd that came in one second from asking in one second. A fixed interval (the 20 s of other
+//! waiting rooms) was rejected: turns pass unclaimed at the end, and the gate is loaded at the beginning.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use tidegate_core::room::PollIntervals;
 /// A room whose origin is behind is not asked in a tight loop.
 const SHORTEST: Duration = Duration::from_millis(300);
 
-/// Time until a page with `wait` left should ask again, from the room's intervals; `unit_random` is uniform in 0..1.
+/// Time until a page with `wait` left should ask again, from the room's intervals; `unit_random` is uniform
+/// in 0..1.
 ///
 /// At least 0.3 s and `intervals.shortest`; else at most 0.1 to 0.3 s after the turn.
 pub fn poll_interval(wait: Duration, intervals: &PollIntervals, unit_random: f64) -> Duration {

@@ -84,7 +84,7 @@ impl RequestContext {
 
     fn shared_answer(&mut self, reader: Reader, head: &Head, path: &str) -> Answer {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
-        let stay = self.session.as_mut().and_then(|seat| seat.take_stay());
+        let stay = self.session.as_mut().and_then(|session| session.take_stay());
         let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers.clone();
@@ -128,11 +128,11 @@ impl Drop for Fetcher {
 }
 
 impl Fetcher {
-    async fn run(self, exchange: RequestContext, parts: request::Parts) {
-        let shared = exchange.worker.shared.clone();
-        exchange.worker.shared.admission.charge(exchange.config.class(exchange.class).cost);
-        let claim = TicketGuard::new(&exchange.worker, None);
-        let response = exchange.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), claim).await;
+    async fn run(self, context: RequestContext, parts: request::Parts) {
+        let shared = context.worker.shared.clone();
+        context.worker.shared.admission.charge(context.config.class(context.class).cost);
+        let guard = TicketGuard::new(&context.worker, None);
+        let response = context.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), guard).await;
         let (mut head, mut body) = response.into_parts();
         for name in &PER_ANSWER {
             head.headers.remove(name);

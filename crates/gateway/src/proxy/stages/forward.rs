@@ -49,12 +49,13 @@ pub(crate) fn own(response: Response<Bytes>) -> Answer {
     response.map(ResponseBody::from)
 }
 
-/// A request at the origin. However it ends, its place is given back, and it is measured and logged once.
+/// A request at the origin. However it ends, its in-flight slot is given back, and it is measured and logged
+/// once.
 pub struct Forwarded {
-    exchange: RequestContext,
+    context: RequestContext,
     /// Given back at the end; a while after the head if that comes first; at the head of an answer without
     /// end.
-    place: Option<InFlightSlot>,
+    slot: Option<InFlightSlot>,
     sent: Timestamp,
     /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
     outcome: Cell<Outcome>,
@@ -66,7 +67,7 @@ impl Forwarded {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        let x = &self.exchange;
+        let x = &self.context;
         let now = x.worker.now();
         let outcome = self.outcome.get();
         if outcome == Outcome::ClientGone {
@@ -76,10 +77,10 @@ impl Forwarded {
         if let Some(log) = &x.log {
             x.write_log(log, bytes, now.since(x.started));
         }
-        if let Some(place) = self.place.take()
+        if let Some(slot) = self.slot.take()
             && outcome != Outcome::ClientGone
         {
-            place.complete(self.sent, outcome == Outcome::Served);
+            slot.complete(self.sent, outcome == Outcome::Served);
         }
     }
 }
@@ -97,7 +98,7 @@ impl Completion for Forwarded {
             body::Outcome::Aborted => self.outcome.set(Outcome::ClientGone),
             body::Outcome::Failed => {
                 self.outcome.set(Outcome::OriginError);
-                self.exchange.worker.count(match error {
+                self.context.worker.count(match error {
                     Some(BodyError::Timeout) => Event::OriginReadTimeout,
                     Some(BodyError::Overdue) => Event::RequestTimeout,
                     _ => Event::OriginReset,
@@ -108,9 +109,9 @@ impl Completion for Forwarded {
     }
 }
 
-/// A redeemed ticket until its request has gone to the origin. However the request ends before (no place in
-/// the queue, the visitor reloads, no connection), the visitor has had nothing for the wait and keeps the
-/// place.
+/// A redeemed ticket until its request has gone to the origin. However the request ends before that (no
+/// position in the queue, the visitor reloads, no connection), the visitor has had nothing for the wait and
+/// keeps the ticket.
 pub(crate) struct TicketGuard(Option<(Rc<Worker>, Ticket)>);
 
 impl TicketGuard {
@@ -152,15 +153,15 @@ impl RequestContext {
         body: RequestBody,
         by: Event,
         cookies: Vec<HeaderValue>,
-        claim: TicketGuard,
+        guard: TicketGuard,
     ) -> Answer {
         let cost = self.config.class(self.class).cost;
         let limit = self.config.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
         let lane = self.lane();
         let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
-        let place = match entered {
-            Ok(place) => place,
+        let slot = match entered {
+            Ok(slot) => slot,
             Err(reason) => {
                 let event = reason.event();
                 self.worker.count(event);
@@ -172,10 +173,10 @@ impl RequestContext {
                 return refused;
             }
         };
-        self.worker.shard.forwarded(self.class, place.queued);
+        self.worker.shard.forwarded(self.class, slot.queued);
         if let Some(log) = &mut self.log {
             log.verdict = by.name();
-            log.queued = place.queued;
+            log.queued = slot.queued;
         }
         let method = parts.method.clone();
         let (request, context) = self.outbound(parts, body);
@@ -183,15 +184,15 @@ impl RequestContext {
         let upstream = self.worker.upstream.clone();
         let mut forwarded = Forwarded {
             sent: self.worker.now(),
-            exchange: self,
-            place: Some(place),
+            context: self,
+            slot: Some(slot),
             outcome: Cell::new(Outcome::ClientGone),
             is_over: false,
         };
         // From here on the origin may be working on it, whatever becomes of the visitor.
-        let spent = claim.spend();
+        let spent = guard.spend();
         forwarded.reaches(true);
-        let deadline = forwarded.exchange.deadline;
+        let deadline = forwarded.context.deadline;
         let Some(answer) = within(deadline, upstream.send(request, context)).await else {
             forwarded.keeps_session();
             return forwarded.overdue(cookies);
@@ -267,14 +268,14 @@ impl RequestContext {
 
 impl Forwarded {
     fn reaches(&mut self, has_reached: bool) {
-        if let Some(seat) = &mut self.exchange.session {
-            seat.reaches(has_reached);
+        if let Some(session) = &mut self.context.session {
+            session.reaches(has_reached);
         }
     }
 
     fn keeps_session(&mut self) {
-        if let Some(seat) = &mut self.exchange.session {
-            seat.keep();
+        if let Some(session) = &mut self.context.session {
+            session.keep();
         }
     }
 
@@ -286,7 +287,7 @@ impl Forwarded {
         mut cookies: Vec<HeaderValue>,
     ) -> Response<ResponseBody<Self>> {
         let (mut parts, body) = response.into_parts();
-        let x = &mut self.exchange;
+        let x = &mut self.context;
         x.answered(&mut parts.headers, &mut cookies);
         if let Err(bad) =
             hygiene::prepare_response(&mut parts, method, &x.config.settings.proxy.via, upgrades)
@@ -307,7 +308,7 @@ impl Forwarded {
             parts.headers.append(SET_COOKIE, cookie);
         }
         if x.config.settings.proxy.server_timing {
-            let queued = self.place.as_ref().map_or(0, |p| p.queued.as_micros() as u64);
+            let queued = self.slot.as_ref().map_or(0, |slot| slot.queued.as_micros() as u64);
             let origin = x.worker.now().since(self.sent).as_micros() as u64;
             parts.headers.append(SERVER_TIMING, server_timing(queued, origin));
             if let Ok(id) = HeaderValue::from_str(&x.id) {
@@ -319,30 +320,31 @@ impl Forwarded {
             x.conn.wire.pass_through();
             x.worker.count(Event::Upgrades);
             if let Some(tunnel) = x.conn.control.tunnel() {
-                tunnel.hold(x.session.as_mut().and_then(|seat| seat.take_stay()));
+                tunnel.hold(x.session.as_mut().and_then(|session| session.take_stay()));
             }
         }
         let failed = parts.status.is_server_error();
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
-        // An answer without end would hold its place for ever, and one that takes long for long: its head is
-        // what the origin worked for.
-        if let Some(mut place) = self.place.take() {
+        // Streaming responses release their in-flight slot once the head is sent; otherwise they would hold
+        // it for their whole life. A long answer releases it a while after its head: the head is what the
+        // origin worked for.
+        if let Some(mut slot) = self.slot.take() {
             if tunnel || is_event_stream(&parts.headers) {
-                place.streams(self.sent, !failed);
+                slot.streams(self.sent, !failed);
             } else {
                 if !body.is_end_stream() {
-                    place.answers(self.sent, self.exchange.worker.now(), !failed);
+                    slot.answers(self.sent, self.context.worker.now(), !failed);
                 }
-                self.place = Some(place);
+                self.slot = Some(slot);
             }
         }
         // A tunnel has the limits of its own kind.
-        let deadline = self.exchange.deadline.filter(|_| !tunnel);
+        let deadline = self.context.deadline.filter(|_| !tunnel);
         Response::from_parts(parts, ResponseBody::origin(body, deadline, self))
     }
 
     fn failed(self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
-        let x = &self.exchange;
+        let x = &self.context;
         let event = match error {
             DispatchError::NoReplica => Event::NoReplica,
             DispatchError::ConnectFailed(_) => Event::OriginConnectFailed,
@@ -363,7 +365,7 @@ impl Forwarded {
 
     /// `limits.request_timeout` has passed without an answer: the origin's fault, not the visitor's.
     fn overdue(self, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
-        self.exchange.worker.count(Event::RequestTimeout);
+        self.context.worker.count(Event::RequestTimeout);
         self.outcome.set(Outcome::OriginError);
         self.instead(respond::request_timeout(), cookies)
     }
@@ -378,7 +380,7 @@ impl Forwarded {
         for cookie in cookies {
             response.headers_mut().append(SET_COOKIE, cookie);
         }
-        if let Some(log) = &mut self.exchange.log {
+        if let Some(log) = &mut self.context.log {
             log.status = response.status().as_u16();
         }
         self.end(response.body().len() as u64);
