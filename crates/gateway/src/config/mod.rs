@@ -385,14 +385,6 @@ impl Config {
         self.classify_for(&head, tier)
     }
 
-    /// The class of a request of this tier, which may have a class of its own.
-    pub fn classify_for(&self, head: &RequestHead<'_>, tier: TierId) -> ClassId {
-        match self.tiers.get(tier).and_then(|tier| tier.class) {
-            Some(class) => self.order[class.index()],
-            None => self.classify(head),
-        }
-    }
-
     /// Gives rules the values that tunables have now.
     fn tune_rules(&mut self, old: &Self) {
         if self.settings.rule != old.settings.rule {
