@@ -77,7 +77,8 @@ enum CtlCommand {
     /// Show who changed what, the latest change first.
     Audit {
         /// Number of changes to list.
-        #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
     /// Explain why a request was refused.
@@ -88,7 +89,8 @@ enum CtlCommand {
     /// Show the admitted sessions, and how many more there may be.
     Sessions {
         /// Number of sessions to list.
-        #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
         /// Continue where the last page ended.
         #[arg(long, value_name = "NEXT")]

@@ -169,7 +169,12 @@ fn list(json: bool) -> ExitCode {
         Err(why) => return fail(&why),
     };
     if json {
-        let one = |(e, way): &Entry| serde_json::json!({ "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": way.name(), "about": e.about });
+        let one = |(e, way): &Entry| {
+            serde_json::json!({
+                "name": e.name_as(*way), "paper": e.paper, "figure": e.figure, "mode": way.name(),
+                "about": e.about,
+            })
+        };
         let all = serde_json::json!({ "experiments": entries.iter().map(one).collect::<Vec<_>>() });
         return said(say(format_args!("{all}\n")), ExitCode::SUCCESS);
     }

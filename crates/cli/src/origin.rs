@@ -152,7 +152,7 @@ fn start(options: &OriginOptions, config: OriginConfig) -> io::Result<OriginHand
 fn serve(options: &OriginOptions, origin: OriginHandle) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Installed before the addresses are printed: whoever reads them may send a signal at once.
+        // Installed before the addresses are printed: a reader of them may send a signal at once.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         say(options, &origin)?;
         tokio::select! {

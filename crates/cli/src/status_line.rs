@@ -66,7 +66,7 @@ fn line(f: &Figures) -> String {
     )
 }
 
-/// "settled 98/s, 10 in flight", or whatever is known of the capacity.
+/// "settled 98/s, 10 in flight", or what else is known of the capacity.
 fn capacity(tunables: &Tunables, phase: Phase) -> String {
     let doing = match phase {
         Phase::Configured => "capacity",
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_capacity_is_shown_with_what_is_known_of_it() {
+    fn the_capacity_is_shown_with_its_origin_and_age() {
         let tunables = |rate: f64, max_in_flight| {
             let capacity = Rate::per_second(rate).unwrap_or_default();
             Tunables { outflow: capacity, capacity, max_in_flight, keeps_queue: false }

@@ -1,9 +1,8 @@
 //! Admission: what becomes of a request.
 //!
-//! [`decide()`] holds every rule. Whoever carries requests in (the gateway from sockets, the simulator from
-//! its agenda) gathers the
-//! [`Facts`], asks, and performs the [`Decision`]. [`Admission`] is one process's part of the waiting room:
-//! all of it, or in the two-process form one half of it (WebQ III-B).
+//! [`decide()`] holds every rule. The caller (the gateway from sockets, the simulator from its agenda)
+//! gathers the [`Facts`], asks, and performs the [`Decision`]. [`Admission`] is one process's part of the
+//! waiting room: all of it, or in the two-process form one half of it (WebQ III-B).
 //!
 //! | role | newcomers | tickets whose turn has come |
 //! |---|---|---|
@@ -76,7 +75,7 @@ impl SessionRules {
 
 impl Admission {
     /// One request that meets the room, of a class without an ingress bucket and without sessions. `nonce`
-    /// gives 64 fresh random bits; `count` is told what is worth counting.
+    /// gives 64 fresh random bits; `count` gets the events to count.
     pub fn ask(
         &self,
         asking: &AdmissionRequest,
@@ -159,7 +158,7 @@ impl Admission {
         }
     }
 
-    /// What a status poll is told.
+    /// The answer to a status poll.
     pub fn look(&self, ticket: &Ticket, now: Timestamp) -> TicketStatus {
         match self {
             Self::Room(room) => room.status(ticket, now),
@@ -209,12 +208,12 @@ impl Admission {
         self.room().map_or_else(PollIntervals::default, Room::poll_intervals)
     }
 
-    /// Sets the rate at which the room lets in. Tokencheck is told by tokengen instead.
+    /// Sets the rate at which the room admits. Tokencheck gets it from tokengen instead.
     pub fn publish(&self, capacity: Rate, now: Timestamp) {
         self.steer(&capacity.into(), now);
     }
 
-    /// Sets what the room is steered by. Tokencheck is told by tokengen instead.
+    /// Sets the room's targets. Tokencheck gets them from tokengen instead.
     pub fn steer(&self, targets: &RoomTargets, now: Timestamp) {
         if let Self::Room(room) = self {
             room.set_targets(targets, now);
@@ -222,7 +221,7 @@ impl Admission {
     }
 
     /// Sets how fast new sessions find slots; `None`: as fast as they come. To be called on every tick before
-    /// [`Admission::tick`], but not on tokengen, which is told by tokencheck.
+    /// [`Admission::tick`], but not on tokengen, which gets it from tokencheck.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
         match self {
             Self::Room(room) => room.pace_sessions(pace),

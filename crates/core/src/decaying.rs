@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_forgets_what_is_old() {
+    fn a_ratio_forgets_old_values() {
         let mut mean = DecayingRatio::default();
         assert_eq!(mean.get(), None);
         mean.add(30.0, 10.0);

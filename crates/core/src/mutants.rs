@@ -35,7 +35,7 @@ mutants! {
     GiveBackIsForgotten = "give-back-is-forgotten",
     /// A class's guaranteed share counts for nothing.
     GuaranteeIsIgnored = "guarantee-is-ignored",
-    /// Visitors are told half of their wait.
+    /// Announced waits are half of the real ones.
     HalfTheWait = "half-the-wait",
     /// One request more is in flight than the limit.
     LimitOffByOne = "limit-off-by-one",

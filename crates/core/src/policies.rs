@@ -2,7 +2,8 @@
 //! enforcement module (3.3).
 //!
 //! ```text
-//! levels, figures ─► rules (tick) ─► policies in force ─► request ─► pass | refuse | multicast | ask | room | reroute
+//! levels, figures ─► rules (tick) ─► policies in force ─► request ─► pass | refuse | multicast
+//!                                                                    | ask | room | reroute
 //! ```
 //!
 //! The tick decides which rules hold. Their policies are published as one list in order of precedence, and
@@ -11,9 +12,8 @@
 //! request pays for one comparison.
 //!
 //! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of
-//! one policy,
-//! [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to the room, a
-//! lighter URL, a rate.
+//! one policy, [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to
+//! the room, a lighter URL, a rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -240,7 +240,7 @@ impl PolicySet {
         (first.scope.is_everything() && refuses).then_some(first)
     }
 
-    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is told of every
+    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is called for every
     /// policy in shadow that would have decided: its rate bucket is charged, since that is what it would have
     /// done.
     pub fn decide(
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_passes_what_fits_and_asks_the_next_policy() {
+    fn a_rate_limit_passes_requests_within_the_rate_to_the_next_policy() {
         let config = BucketConfig { rate: Rate::per_second(1.0).unwrap(), burst: Cost::ONE };
         let limit = Policy::Limit(SharedBucket::new(&config).unwrap());
         let policies = PolicySet::new(vec![policy(0, limit)]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_covers_everything_is_decided_before_reading() {
+    fn only_policies_that_cover_everything_are_decided_before_reading() {
         let reset = ActivePolicy { action: Action::Reset, ..policy(0, Policy::Refuse) };
         assert!(PolicySet::new(vec![reset.clone()]).at_accept().is_some());
         let mut narrow = reset.clone();

@@ -43,9 +43,7 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error("cannot listen on {addr} ({key}): {error}")]
     Listen {
-        /// The configuration's key.
         key: &'static str,
-        /// The address.
         addr: SocketAddr,
         /// What the system said.
         error: io::Error,

@@ -106,7 +106,6 @@ fn print_row(name: &str, truth: &[Stretch], scores: &[Score]) {
     );
 }
 
-/// Three digits.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v.is_infinite() => "inf".into(),

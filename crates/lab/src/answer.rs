@@ -1,12 +1,12 @@
-//! What an answer means to a visitor: what it came for, a place in a waiting room, the status of that place,
-//! or a refusal.
+//! The meaning of an answer to a visitor: the page, a position in a waiting room, the status of that
+//! position, or a refusal.
 //!
-//! A waiting room is known by `X-Tidegate-Status`, the path of a small JSON document about the visitor's
-//! place; whatever the status code, since operators choose it. Its page says in attributes of its own how
-//! long the wait is and when its script asks first; its answer to programs says the same in JSON. Other rooms
-//! are known by `Refresh` (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their
-//! visitors come again after that time. Nothing that an answer says is trusted beyond its bounds: paths must
-//! be local and short, times are clamped.
+//! A waiting room is recognised by `X-Tidegate-Status`, the path of a small JSON document about the visitor's
+//! position. Its status code does not matter, since operators choose it. Attributes of its page give the wait
+//! and the time of the script's first poll; its answer to programs gives the same in JSON. Other rooms are
+//! known by `Refresh` (WebQ's redirect by refresh field) or by `Retry-After` on 429 and 503: their visitors
+//! come again after that time. Nothing that an answer says is trusted beyond its bounds: paths must be local
+//! and short, times are clamped.
 //!
 //! An [`Answer`] holds no text, so that a simulator can make a million of them a second; the paths that a
 //! real answer names are returned beside it, in a [`Reading`].
@@ -26,11 +26,11 @@ use crate::visitor::RequestKind;
 /// An answer as a visitor reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What the visitor came for.
+    /// The page of the present step.
     Served,
     /// Come again later.
     Wait {
-        /// The room has a status document about the place.
+        /// The room has a status document about the position.
         has_status: bool,
         /// Time until the turn, as exactly as the room says it; for a full room, until asking again makes
         /// sense.
@@ -39,7 +39,7 @@ pub enum Answer {
         refresh: Option<Duration>,
         /// When the page first asks for it.
         poll: Option<Duration>,
-        /// No place was given.
+        /// No position was given.
         full: bool,
     },
     /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's
@@ -50,7 +50,7 @@ pub enum Answer {
         /// When a page without JavaScript asks again.
         refresh: Option<Duration>,
     },
-    /// The status document of the place.
+    /// The status document of the position.
     Status(RoomStatus),
     /// Anything else, by its status code: an error, or an answer that makes no sense here.
     Refused(u16),
@@ -69,19 +69,18 @@ pub struct RoomStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Not yet.
     Waiting,
     /// The visitor's turn: ask for the page now.
     Ready,
-    /// The turn was missed: ask for the page to get a new place.
+    /// The turn was missed: ask for the page to get a new position.
     Expired,
-    /// The place has been used: ask for the page to get a new one.
+    /// The position has been used: ask for the page to get a new one.
     Redeemed,
-    /// No place was given; come again later.
+    /// No position was given; come again later.
     Full,
-    /// The service is down; the place is kept.
+    /// The service is down; the position is kept.
     Unavailable,
-    /// Whatever a later gate may say: the page itself will know.
+    /// A state of a later gate: ask for the page.
     #[serde(other)]
     Other,
 }
@@ -97,9 +96,9 @@ pub struct Reading {
     pub redirect: Option<Redirect>,
 }
 
-/// Where a redirect leads. Whoever plays the visitor follows it, within the same request as to time and
-/// patience, a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate
-/// split into tokengen and tokencheck sends everybody from one to the other in this way.
+/// Where a redirect leads. The visitor's player follows it, within the same request as to time and patience,
+/// a few hops far and to hosts it may send to; the visitor hears of the last answer only. A gate split into
+/// tokengen and tokencheck sends everybody from one to the other in this way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// Host and port, if the redirect names them; plain HTTP.
@@ -116,11 +115,11 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// Shortest time between two requests for the status document, whatever the room says.
 const MIN_POLL: Duration = Duration::from_millis(50);
 /// Shortest time after which a page reloads itself, whatever it says. A browser obeys `Refresh: 0` as fast as
-/// the network allows; a bench that did would send as much as it can, and not what it was told to.
+/// the network allows; a bench that did would send as much as it can, and not the configured load.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
 /// When a page asks again for which a status document does not say it.
 const DEFAULT_POLL_MS: u64 = 2_000;
-/// What a waiting page opens its reload for browsers without JavaScript with.
+/// The beginning of a waiting page's reload for browsers without JavaScript.
 const META_REFRESH: &[u8] = b"http-equiv=\"refresh\" content=\"";
 /// The types of the answers to programs in a full room, and to those who are refused (RFC 9457), as far as
 /// they matter.
@@ -172,7 +171,7 @@ pub fn read(ask: RequestKind, status: StatusCode, headers: &HeaderMap, body: &[u
     plain(if status.is_success() { Answer::Served } else { refused })
 }
 
-/// What the body of a room's answer says, be it the page or the answer to programs.
+/// Reads the body of a room's answer, the page or the answer to programs.
 #[derive(Default)]
 struct Told {
     wait: Option<Duration>,

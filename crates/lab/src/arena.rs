@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            ┌── the crowd or the room ──┐      ┌─ limit ─┐
-//!  feed ───► │ rate kind: released at    │ ───► │  gate   │ ──(delay)──► farm of models
+//!  feed ───► │ rate kind: released at    │ ───► │  gate   │ ──(delay)──► replica models
 //!            │ capacity · gain           │      │ (core)  │                    │
 //!            └─────────────▲─────────────┘      └────▲────┘ ◄── complete ──────┘
 //!                          └── estimator: every sample, every tick ──┘
@@ -11,17 +11,16 @@
 //!
 //! Gate, samples and estimator are the core's, the origin is [`crate::model`]. Visitors, tickets and the room
 //! are left out: a run costs some hundred nanoseconds a request, so that a law can be tried on a hundred
-//! seeds within seconds. What the room does to a law (late visitors, no-shows, its hand) the simulator shows.
+//! seeds within seconds. The simulator shows how the room affects a law (late visitors, no-shows, the virtual
+//! clock).
 //!
 //! **Feeds.** [`Feed::Backlog`]: there are always more who want in. The gate's queue never runs dry for an
-//! estimator that sets
-//! an in-flight limit; for one that sets a rate only, requests are released at capacity × gain.
-//! [`Feed::Arrivals`]: Poisson arrivals at a rate over time; they queue at the gate without bound, or wait to
-//! be released where the estimator sets a rate only.
+//! estimator that sets an in-flight limit; for one that sets a rate only, requests are released at capacity ×
+//! gain. [`Feed::Arrivals`]: Poisson arrivals at a rate over time; they queue at the gate without bound, or
+//! wait to be released where the estimator sets a rate only.
 //!
-//! **Failures.** Who finds a replica's backlog full, or no replica up, has failed [`REFUSAL_US`] after being
-//! sent; those whose
-//! replica goes have failed at that instant. Nobody tries again.
+//! **Failures.** A request that finds a replica's backlog full, or no replica up, has failed [`REFUSAL_US`]
+//! after being sent; those whose replica goes have failed at that instant. Nobody tries again.
 //!
 //! Time is in microseconds from the start. Same spec, same estimator: same trace. At one instant: what
 //! changes, the origin's ends, then arrivals and releases, then the tick.
@@ -108,7 +107,6 @@ impl ArenaSpec {
         }
     }
 
-    /// Plays it.
     pub fn run(&self, estimator: &mut dyn tidegate_core::capacity::Estimator) -> Trace {
         play::Play::new(self, estimator).run()
     }

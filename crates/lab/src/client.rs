@@ -1,10 +1,10 @@
 //! Requests of many visitors over few connections: a pool of keep-alive connections to one host.
 //!
-//! A waiting visitor holds no connection, and whoever asks next may use any idle one: the cookies tell
-//! visitors apart, not the connections. A request that is dropped before its answer is complete closes its
-//! connection, which is how the target learns that a visitor has left. hyper's connections are used bare;
-//! hyper-util's pooled client was rejected: it costs more per request, and the bench shares its cores with
-//! what it measures.
+//! A waiting visitor holds no connection, and the next request of any visitor may use any idle one: the
+//! cookies tell visitors apart, not the connections. A request that is dropped before its answer is complete
+//! closes its connection, which is how the target learns that a visitor has left. hyper's connections are
+//! used bare; hyper-util's pooled client was rejected: it costs more per request, and the bench shares its
+//! cores with what it measures.
 //!
 //! Nothing is sent anywhere but to the host that the user named: see [`Place`].
 

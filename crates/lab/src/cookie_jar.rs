@@ -1,4 +1,4 @@
-//! What a real visitor carries between requests: cookies, the ticket in the URL, the path of the status
+//! A visitor's state between requests over sockets: cookies, the ticket in the URL, the path of the status
 //! document.
 //!
 //! A million visitors wait at once, so all of it is one block of bytes on the heap, and a gate's ticket and
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Names repeat from visitor to visitor and are kept once ([`Names`]), a ticket of 60 characters stands for
-//! 45 bytes. What does not fit these habits (a cookie of the origin's own, names beyond a table's bound) is
-//! kept as text. Rejected: a cookie library (a jar of strings takes some 500 bytes), and rebuilding tickets
-//! from their meaning (the bench must not know how they are made, only that they come back as they were).
+//! 45 bytes. Everything else (a cookie of the origin's own, names beyond a table's bound) is kept as text.
+//! Rejected: a cookie library (a jar of strings takes some 500 bytes), and rebuilding tickets from their
+//! meaning (the bench must not know how they are made, only that they come back as they were).
 //!
 //! The only attributes that count are those that remove a cookie, `Max-Age` and `Expires`: a visit has one
 //! host.
@@ -37,7 +37,7 @@ pub use packed::Names;
 const MAX_COOKIES: usize = 1024;
 /// The gate's parameter for a ticket in a URL.
 const URL_TICKET: &str = "tg";
-/// The gate's pass: it would let an attacker in whatever the ticket is worth.
+/// The gate's pass: it would let an attacker in whether or not the ticket is good.
 const PASS: &str = "tgp";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct CookieJar {
     packed: Packed,
 }
 
-/// What a request shows of it.
+/// The part of it that a request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Path and query to ask for.
@@ -55,8 +55,8 @@ pub struct Shown {
 }
 
 impl CookieJar {
-    /// What a request for `ask` shows; `page` is the path and query of the present step. `alter` picks the
-    /// character of the ticket that is altered for [`RequestKind::Tampered`];
+    /// The fields that a request for `ask` sends; `page` is the path and query of the present step. `alter`
+    /// picks the character of the ticket that is altered for [`RequestKind::Tampered`];
     /// [`path_number`](crate::visitor::Visitor::path_number) is as good as any.
     ///
     /// `None`: there is no ticket to attack with, or no status document to ask for; see
@@ -111,7 +111,7 @@ impl CookieJar {
         shown.filter(|_| tickets > 0)
     }
 
-    /// The `Cookie` field with the tickets of [`Luggage::keep_used`] in the place of newer ones and no pass;
+    /// The `Cookie` field with the tickets of [`CookieJar::keep_used`] instead of newer ones and no pass;
     /// `None`: no ticket was kept.
     pub fn used(&self, names: &Names) -> Option<String> {
         self.packed.entries().find(|entry| entry.part == Part::UsedCookie)?;
@@ -133,10 +133,10 @@ impl CookieJar {
         Some(names.path(&entry).into_owned())
     }
 
-    /// Takes in what the answer to `ask` sets and says. Answers to attacks leave no trace: they come from
-    /// another window, so to speak. With `keeps_cookies` false (see
-    /// [`cookies`](crate::scenario::Kind::cookies)) the ticket is taken from the URL that the answer names;
-    /// who keeps cookies needs none there, as the page's script finds out with its first question.
+    /// Takes in what the answer to `ask` sets and says. Answers to attacks are not kept, as if they came to
+    /// another window. With `keeps_cookies` false (see [`cookies`](crate::scenario::Kind::cookies)) the
+    /// ticket is taken from the URL that the answer names; a visitor who keeps cookies needs none there, as
+    /// the page's script finds out with its first poll.
     pub fn absorb(
         &mut self,
         names: &mut Names,
@@ -210,7 +210,7 @@ impl CookieJar {
         }
     }
 
-    /// Puts `entry` in the place of those of its part.
+    /// Replaces the entries of its part by `entry`.
     fn replace(&mut self, entry: Entry<'_>) {
         let others = self.packed.entries().filter(|other| other.part != entry.part);
         self.packed = others.chain([entry.clone()]).collect();

@@ -1,4 +1,4 @@
-//! Who comes, and when.
+//! The crowd: visitors and their arrival times.
 //!
 //! ```text
 //! phases (shape, mix) ─► time of each arrival ─┐
@@ -9,10 +9,10 @@
 //! Open loop: arrivals do not wait for answers, as people who do not know of each other do not. Of a closed
 //! loop the browsers come here too, one by one; what makes it closed is that they stay ([`Kind::until`]).
 //! Poisson arrivals are exact for every shape of rate: see [`shape`]. A person is a time, a kind and a seed
-//! from which whoever plays the visitor hashes each trait when it is needed; the seeds are hashes of the
-//! person's number and take nothing from the generator that draws the gaps. So changing the share of one
-//! trait, or a mix, changes nothing else about the crowd. Rejected: drawing a character here, as it costs
-//! memory for each of a million visitors and ties their lives to the order of the draws.
+//! from which the visitor's player hashes each trait when it is needed; the seeds are hashes of the person's
+//! number and take nothing from the generator that draws the gaps. So changing the share of one trait, or a
+//! mix, changes nothing else about the crowd. Rejected: drawing a character here, as it costs memory for each
+//! of a million visitors and ties their lives to the order of the draws.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ enum Source {
 }
 
 impl Crowd {
-    /// Who comes in a scenario, and when. Reads the log, if one is to be replayed.
+    /// The crowd of a scenario. Reads the log, if one is to be replayed.
     ///
     /// # Errors
     /// The log cannot be played, or nobody would come: a scenario may describe a service alone.
@@ -162,7 +162,7 @@ impl Iterator for Crowd {
 /// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
 /// number generators, 2014).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Keeps the draw of the kind apart from whatever else is hashed from a person's seed.
+/// Separates the draw of the kind from other hashes of a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
 /// The same for when a browser joins.
 const JOIN_SALT: u64 = 0x6A6F_696E_6A6F_696E;
@@ -258,13 +258,13 @@ impl PhasedArrivals {
         Some(())
     }
 
-    /// The kind of whoever has this seed and comes now.
+    /// The kind of a visitor with this seed who comes now.
     fn kind(&self, seed: u64) -> u32 {
         drawn(&self.phases[self.index].shares, seed)
     }
 }
 
-/// The kind of whoever has this seed, by cumulated shares.
+/// The kind of a visitor with this seed, by cumulated shares.
 fn drawn(shares: &[f64], seed: u64) -> u32 {
     if shares.len() < 2 {
         return 0;

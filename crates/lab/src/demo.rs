@@ -1,9 +1,9 @@
 //! `tidegate demo`: the same flash crowd at the same service, first alone and then behind the gate.
 //!
 //! Nothing is scripted: the origin is the model of `origin`, the visitors behave as `visitor` says, both over
-//! real sockets on loopback, and the gate is the one that `tidegate run` starts. It is told nothing of the
-//! origin but its address: what the origin can take, it has to find out while the crowd is at the door. Each
-//! way gets a fresh origin, so that the second does not suffer from the first.
+//! real sockets on loopback, and the gate is the one that `tidegate run` starts. It knows nothing of the
+//! origin but its address, and has to discover the capacity while the crowd arrives. Each way gets a fresh
+//! origin, so that the second does not suffer from the first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub trait Gatekeeper {
 pub struct RunningGate {
     pub addr: SocketAddr,
     pub admin: SocketAddr,
-    /// What it goes by at present.
+    /// The capacity in force.
     pub estimate: Box<dyn Fn() -> GateEstimate>,
     pub stop: Box<dyn FnOnce()>,
 }
@@ -51,11 +51,11 @@ pub struct RunningGate {
 pub struct DemoOptions {
     /// Arrival rate of the crowd, as a multiple of the capacity.
     pub factor: f64,
-    /// What the origin can take, in requests per second.
+    /// The origin's capacity, in requests per second.
     pub capacity: f64,
     /// For how long the crowd comes, in seconds.
     pub crowd_secs: f64,
-    /// Share of visitors who never come back after being told to wait (0..=1).
+    /// Share of visitors who never come back after they had to wait (0..=1).
     pub no_shows: f64,
     /// One JSON object instead of the table; no progress.
     pub json: bool,

@@ -40,9 +40,7 @@ pub enum Dist {
     /// By median and the standard deviation of the logarithm (no unit).
     LogNormal(f64, f64),
     Bimodal {
-        /// The one.
         short: f64,
-        /// The other.
         long: f64,
         /// How often it is `long`, from 0 to 1.
         share: f64,
@@ -102,7 +100,6 @@ impl Dist {
     }
 }
 
-/// Not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a time such as 100ms, uniform(1s, 3s), exponential(2s), exponential(7s, max 70s), normal(100ms, 20ms), \

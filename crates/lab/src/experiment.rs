@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!  experiments/*.toml ─► catalog ─► select ─► play ─┬─► sim            in this process
-//!                        (read)                     └─► real ─► child  origin, gate, load: this binary, on loopback
-//!                                                        │
+//!                        (read)                     └─► real ─► child  origin, gate, load: this binary,
+//!                                                        │             on loopback
 //!                       output ◄─ report ◄─ formula ◄─ outcomes
 //! ```
 //!
 //! An experiment's file is a scenario, playable as it is by `load`, `origin` and `sim`, with one more
 //! section: which runs of that scenario make the figure (gate on or off, keys set, a key swept), which
 //! quantities follow from them and what the paper says they were. Nothing is computed outside the file's
-//! formulas. A tournament ([`crate::tournament`]) takes the place of runs and quantities where hundreds of
-//! runs are compared.
+//! formulas. A tournament ([`crate::tournament`]) replaces runs and quantities where hundreds of runs are
+//! compared.
 
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ pub struct Experiment {
     pub paper: String,
     /// The paper's figure or section.
     pub figure: String,
-    /// What it shows, and how our set-up differs from the paper's.
+    /// Its claim, and how our set-up differs from the paper's.
     pub about: String,
     /// How it can be played; the first has the experiment's plain name.
     pub ways: Vec<Way>,
@@ -62,7 +62,7 @@ pub struct Experiment {
     /// At least one, unless it is a tournament.
     pub quantities: Vec<Quantity>,
     pub plots: Vec<PlotSpec>,
-    /// What must hold of its quantities.
+    /// Bounds of its quantities.
     pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
 }
@@ -105,7 +105,7 @@ pub struct Quantity {
     pub name: String,
     /// Its unit; `1` for shares and ratios.
     pub unit: String,
-    /// What the paper gives, if it gives one.
+    /// The paper's value, if it gives one.
     pub paper: Option<f64>,
     pub of: Formula,
 }

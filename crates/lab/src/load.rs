@@ -6,12 +6,12 @@
 //!  wheel ─────┘  └───────────┘──► visitor ─► wheel, or leaves
 //! ```
 //!
-//! Requests are sent at their intended time whatever has been answered so far, and response time counts from
-//! then, so that neither a slow target nor a slow bench can hide (no coordinated omission: Tene, "How not to
-//! measure latency", 2013). A visitor who waits is a struct in a slab, a few packed bytes of cookies and a
-//! timer of 16 bytes: no task, no connection; only requests under way are tasks. Visitors are dealt to the
-//! threads in turn, and each thread has its own part of the crowd, its own connections and its own tally: the
-//! same seed sends the same crowd at the same times, whatever the number of threads.
+//! Requests are sent at their intended time, whether or not earlier ones were answered, and response time
+//! counts from then, so that neither a slow target nor a slow bench can hide (no coordinated omission: Tene,
+//! "How not to measure latency", 2013). A visitor who waits is a struct in a slab, a few packed bytes of
+//! cookies and a timer of 16 bytes: no task, no connection; only requests under way are tasks. Visitors are
+//! dealt to the threads in turn, and each thread has its own part of the crowd, its own connections and its
+//! own tally: the same seed sends the same crowd at the same times, whatever the number of threads.
 
 use std::io;
 use std::sync::mpsc;
@@ -62,11 +62,11 @@ pub struct LoadOptions {
     pub stop: Stop,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Played {
     pub tally: Tally,
-    /// Why the run ended before the crowd did and before the deadline, if it did; who was there then is
+    /// Why the run ended before the crowd did and before the deadline, if it did; visitors present then are
     /// counted as present, neither served nor failed. Or that the target was gone when the crowd had left.
     pub partial: Option<String>,
     /// When it began, in microseconds since 1970.
@@ -107,7 +107,7 @@ pub enum LoadError {
 }
 
 /// Sends the scenario's crowd to its target and returns when everybody has left, at the scenario's deadline,
-/// when the target is gone, or when told to stop. `watch` sees the figures four times a second and at the
+/// when the target is gone, or when asked to stop. `watch` sees the figures four times a second and at the
 /// end, with the time since the start. Blocks; plays on threads of its own.
 ///
 /// Visitors who are still there at the deadline count as failed: a gate that lets nobody in must not look
@@ -147,7 +147,7 @@ pub fn run(
     Ok(Played { tally, partial, started_us: run.started_us })
 }
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Run {
     mix: VisitorMix,
     /// Each thread's, before anything has happened.

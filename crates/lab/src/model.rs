@@ -23,20 +23,19 @@
 //! which worker-pool services (PHP-FPM, Tomcat, Gunicorn, an application's database pool) are known for:
 //!
 //! - **Contention.** Each waiting request holds memory, locks and connections that those in service need. The
-//! square is the coherency term of Gunther's Universal Scalability Law, N·(N−1): pairs get in each other's
+//!   square is the coherency term of Gunther's Universal Scalability Law, N·(N−1): pairs get in each other's
 //!   way. A linear term was rejected: it costs a service 2 % for a queue of two, which no real service shows,
 //!   and spares it at a queue of a hundred, where real ones fall over. `a` = 0.01 gives 1.04·s0 at n = 3w
 //!   and, with the default backlog full (n = 138), 2.6·s0: about 38 % of the capacity is left.
 //! - **Wasted work.** A worker does not see that its visitor has left; it serves the request to the end.
-//! - **A bounded backlog.** Who finds it full is refused at once, and comes again, as people do.
+//! - **A bounded backlog.** A request that finds it full is refused at once, and its visitor comes again.
 //!
 //! A demand is fixed when its service starts, the contention when a worker takes the request. A worker that
 //! finds the next request waiting starts it at the instant the last one was due to end, not when somebody
 //! looked, so that the granularity of a timer takes nothing of the capacity.
 //!
-//! What a spec may add: stages whose servers are shared by all present instead of a line (`share.rs`), pauses
-//! and neighbours (`disturbances.rs`), answers that go on without a worker and errors that cost none
-//! (`fate.rs`).
+//! A spec may add: stages whose servers are shared by all present instead of a line (`share.rs`), pauses and
+//! neighbours (`disturbances.rs`), answers that go on without a worker and errors that cost none (`fate.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,10 +88,10 @@ pub struct Done {
     pub part: Part,
 }
 
-/// What of an answer has been sent. Where no path has a `stream` or `errors`, always [`Part::Whole`].
+/// The part of an answer that has been sent. Where no path has a `stream` or `errors`, always
+/// [`Part::Whole`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
     Whole,
     /// The head: the request has been served and holds no worker any more, but the answer goes on until then
     /// (microseconds), and another [`Done`] says so.
@@ -100,13 +99,13 @@ pub enum Part {
         /// When it ends, unless the visitor leaves before.
         ends_us: u64,
     },
-    /// The rest of an answer whose head has been told before.
+    /// The rest of an answer whose head was reported before.
     Rest,
-    /// An error in place of the answer.
+    /// An error instead of the answer.
     Error,
 }
 
-/// What is due. Work of servers is ordered by work instants, finer than a microsecond; what is bound to time
+/// Due events. Work of servers is ordered by work instants, finer than a microsecond; events bound to time
 /// (the end of a stream, a disturbance) comes after the work due in the same microsecond, so that a pause
 /// does not hold what was over when it began.
 #[derive(Clone, Copy)]
@@ -122,7 +121,7 @@ enum Due {
 }
 
 /// One replica. Time is in microseconds since any start and never runs backwards; what is due must be taken
-/// with [`Model::advance`] before anything later is told.
+/// with [`Model::advance`] before anything later is reported.
 pub struct Model {
     workers: u32,
     backlog: u32,
@@ -331,7 +330,7 @@ impl Model {
         self.pace.change(speed, now_us);
     }
 
-    /// What is due next, and when, in microseconds.
+    /// The next due event, and its time in microseconds.
     fn due(&self) -> Option<(u64, Due)> {
         let mut work = NEVER;
         let mut due = Due::Disturbance;
@@ -344,7 +343,7 @@ impl Model {
                 (work, due) = (shared, Due::Shared(*index));
             }
         }
-        // What came while servers stood still may seem to be over before.
+        // Work that came while servers stood still may seem to be over before.
         let mut at_us = if work == NEVER { u64::MAX } else { self.pace.time(work).max(self.now_us) };
         if let Some(Reverse((ends_us, ..))) = self.streams.peek()
             && *ends_us < at_us
@@ -369,12 +368,12 @@ impl Model {
         }
     }
 
-    /// The figures, as of the last time told. Allocates nothing.
+    /// The figures, as of the last call with a time. Allocates nothing.
     pub fn stats(&self) -> Stats {
         Stats { queued: self.waiting.len() as usize, ..self.stats }
     }
 
-    /// The stages' figures, as of the last time told.
+    /// The stages' figures, as of the last call with a time.
     pub fn stages(&self) -> Vec<StageStats> {
         self.stages.iter().map(|stage| stage.stats(&self.pace, self.now_us)).collect()
     }

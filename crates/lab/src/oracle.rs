@@ -1,28 +1,27 @@
-//! What must always hold, whatever the crowd does and whatever goes wrong: checked by the simulator while it
-//! runs.
+//! Rules that must always hold, for any crowd and any faults. The simulator checks them while it runs.
 //!
 //! | rule | what holds | when |
 //! |---|---|---|
-//! | `ledger` | arrived = finished + shed + abandoned + queued + in flight, at the gate and by our own count; the origin's books close too | after every event |
+//! | `ledger` | arrived = finished + shed + abandoned + queued + in flight, at the gate and by the oracle's count; the origin's counts balance too | after every event |
 //! | `limit` | in flight at most the limit in force when it was forwarded; nobody queues while there is room | after every event |
 //! | `queue order` | within a class first come, first served; between classes by priority, then by arrival | each request forwarded |
-//! | `once` | a ticket lets in once in a process's life, unless it was given back, and is not called used before | each redemption |
+//! | `once` | a ticket admits once in a process's life, unless it was given back, and is not reported as used before | each redemption |
 //! | `turn` | nobody enters before the virtual clock has come to the ticket's instant, less the tolerance | each redemption |
-//! | `order` | who comes later is promised no earlier instant; nobody is told to wait once a later instant was let in | each promise, each answer |
+//! | `order` | a visitor who comes later is promised no earlier instant; nobody has to wait once a later instant was let in | each promise, each answer |
 //! | `first fit` | no second is skipped that has room | each promise |
 //! | `promises` | no second is promised more than limit and one visitor | each promise |
 //! | `capacity` | what is let in runs ahead of the capacity by no more than the bound of [`flow`] | each entry, each second |
-//! | `honest` | nobody waits longer than told, within the bound of [`calm`] | each visitor served |
-//! | `honest` | where session slots are limited: the visitors of a run wait no longer, and not far shorter, than told, within the bounds of [`waits`] | at the end |
+//! | `honest` | nobody waits longer than announced, within the bound of [`calm`] | each visitor served |
+//! | `honest` | where session slots are limited: the visitors of a run wait no longer, and not far shorter, than announced, within the bounds of [`waits`] | at the end |
 //! | `normal` | after the crowd the room empties | each second |
 //! | `forged` | no altered ticket is accepted | each attack |
-//! | `part` | a part of a page of somebody who was let in and keeps cookies is neither made to wait nor refused by the room | each part |
+//! | `part` | a part of a page of an admitted visitor who keeps cookies is neither made to wait nor refused by the room | each part |
 //! | `tier` | a service level that skips the room never waits | each decision |
 //! | `policy` | a request that a rule in force refuses is refused, and no other is refused by a rule | each decision |
 //! | `session` | an admitted session keeps its slot and is refused nothing for load; no slot is given out twice, and every one comes back | each request of a session |
 //!
-//! The oracle keeps books of its own and reads the core's only to compare. It decides nothing, and it is not
-//! asked.
+//! The oracle keeps its own accounts and reads the core's only to compare. It decides nothing, and nothing
+//! depends on it.
 
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ pub use violation::Violation;
 /// Violations kept: the first explains the others.
 const MAX_VIOLATIONS: usize = 10;
 
-/// What is found wrong: the rule, and what was expected and came.
+/// A finding: the rule, and what was expected and found.
 pub(crate) type Finding = Result<(), (&'static str, String)>;
 
 /// How a request was let in.
@@ -69,11 +68,11 @@ pub(crate) enum Entry {
     Ticket { ticket: Ticket, process: usize },
     /// A newcomer without a wait.
     AtOnce { cost: Cost },
-    /// Without asking the room: a class that never waits, a session's pass.
+    /// Bypass traffic: a class that never waits, a session's pass.
     Unasked { cost: Cost },
 }
 
-/// The books.
+/// The accounts.
 pub(crate) struct Oracle {
     is_on: bool,
     /// The gate is killed and not yet back.
@@ -120,7 +119,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was let in.
+    /// A visitor was admitted.
     pub(crate) fn entered(&mut self, entry: Entry, processes: &[GateProcess], now_us: u64) {
         if !self.is_on {
             return;
@@ -157,7 +156,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told to wait.
+    /// A visitor has to wait.
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn waits(
         &mut self,
@@ -188,7 +187,7 @@ impl Oracle {
         self.expect(finding);
     }
 
-    /// A part of a page got a position, which nobody will come back for.
+    /// A part of a page got a position, for which no visitor will come back.
     pub(crate) fn part_waits(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
         if self.is_on {
             let is_undisturbed = self.calm.is_undisturbed();
@@ -197,7 +196,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody asked for news.
+    /// A status poll was answered.
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn looked(
         &mut self,
@@ -222,7 +221,7 @@ impl Oracle {
         }
     }
 
-    /// Nobody could be let in.
+    /// Nobody could be admitted.
     pub(crate) fn held(&mut self, guest: u32) {
         if self.is_on {
             self.calm.held(guest);
@@ -236,7 +235,7 @@ impl Oracle {
         }
     }
 
-    /// What a visitor made of an answer.
+    /// A visitor's reading of an answer.
     pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, now: Duration) {
         if !self.is_on {
             return;
@@ -295,18 +294,18 @@ impl Oracle {
         self.schedule.disturbed();
     }
 
-    /// Tokencheck has reported, and was heard or not.
+    /// Tokencheck has reported; the report arrived or was lost.
     pub(crate) fn reported(&mut self, is_heard: bool) {
         self.calm.reported(is_heard);
     }
 
-    /// The gate's processes are gone, with all they held.
+    /// The gate's processes are killed; their state in memory is lost.
     pub(crate) fn killed(&mut self) {
         self.queue.restart();
         self.is_down = true;
     }
 
-    /// They are back, with what they had saved.
+    /// They are back, with their saved state.
     pub(crate) fn restarted(&mut self, now_us: u64) {
         self.is_down = false;
         self.schedule.restarted();
@@ -344,7 +343,7 @@ impl Oracle {
         }
     }
 
-    /// Whether so much is wrong that going on explains nothing more.
+    /// Whether so many rules are broken that going on explains nothing more.
     pub(crate) fn is_done(&self) -> bool {
         self.violations.len() >= MAX_VIOLATIONS
     }

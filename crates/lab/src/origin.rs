@@ -2,8 +2,8 @@
 //! it.
 //!
 //! ```text
-//!  listen ─► service ─► modelled ─► sleep (model + timer) │ spin (threads + CPU)      all on one thread but spin's
-//!    │          └─► anything else that answers requests                             workers
+//!  listen ─► service ─► modelled ─► sleep (model + timer) │ spin (threads + CPU)   all on one thread but
+//!    │          └─► anything else that answers requests                             spin's workers
 //!    └─► meter: what came and how it ended, per second           admin: figures, changes
 //! ```
 //!
@@ -305,7 +305,7 @@ impl OriginHandle {
         self.control.stats()
     }
 
-    /// What happened at its doors, second by second.
+    /// The requests of all replicas, second by second.
     pub fn series(&self) -> Series {
         self.control.meter().series()
     }

@@ -23,7 +23,7 @@ pub enum Way {
     Sim,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Name of the scenario, or of this side of a comparison.
@@ -42,7 +42,7 @@ pub struct Outcome {
     pub series: Vec<Second>,
 }
 
-/// One second of a run. Means of nothing are 0; whether there was anything is told by the counts beside them.
+/// One second of a run. Means of nothing are 0; the counts beside them say whether there was anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Second {
@@ -69,19 +69,19 @@ pub struct Second {
     pub response_served_ms: f64,
     /// Longest among those served or given up, in milliseconds.
     pub response_max_ms: f64,
-    /// Visitors who came in this second and were served: over whom waits are told.
+    /// Visitors who came in this second and were served, over whom waits are averaged.
     pub waits: u64,
     /// Their mean wait as it turned out, in seconds; 0 counts for who was let in at once.
     pub wait_mean_s: f64,
     /// Their longest wait, in seconds.
     pub wait_max_s: f64,
-    /// Visitors who came in this second and were told how long to wait.
+    /// Visitors who came in this second and got an announced wait.
     pub told: u64,
-    /// The mean of what they were told first, in seconds.
+    /// The mean of their first announced waits, in seconds.
     pub wait_told_s: f64,
     /// Requests that reached the origin.
     pub door: u64,
-    /// What these cost, in the gate's units. 0 where nobody knows: over sockets, the origin is not told.
+    /// What these cost, in the gate's units. 0 where it is unknown: over sockets, the origin does not know.
     pub door_units: f64,
     /// Requests that the origin finished.
     pub origin_served: u64,
@@ -92,17 +92,17 @@ pub struct Second {
     pub origin_response_mean_ms: f64,
     /// The 99th percentile of the same, in milliseconds.
     pub origin_response_p99_ms: f64,
-    /// Capacity that the gate believed in at the second's end, in cost units per second; 0: unknown.
+    /// The gate's estimate of the capacity at the second's end, in cost units per second; 0: unknown.
     pub capacity_rps: f64,
     /// Requests that the gate let the origin work on at once, at the second's end; 0: no limit.
     pub limit: u64,
 }
 
-/// What a gate told of itself at some instant of a real run, and what it had measured by then.
+/// A gate's own figures at some instant of a real run, and its measurements by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GateSecond {
     pub t: u64,
-    /// Capacity it believed in, in cost units per second; 0: unknown.
+    /// Its estimate of the capacity, in cost units per second; 0: unknown.
     pub capacity_rps: f64,
     /// Requests it let the origin work on at once; 0: no limit.
     pub limit: u64,
@@ -112,7 +112,7 @@ pub struct GateSecond {
     pub response_p99_ms: f64,
 }
 
-/// What the origin saw in one second: in a real run it tells so itself.
+/// The origin's requests of one second; in a real run it reports them itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DoorSecond {
     /// Which, counted from the start of the run.
@@ -152,8 +152,8 @@ impl Outcome {
         self.summarise_door();
     }
 
-    /// Takes over what the gate told, in order of time. A second in which it told nothing has the levels of
-    /// the one before.
+    /// Takes over the gate's figures, in order of time. A second without any has the levels of the one
+    /// before.
     pub fn set_gate(&mut self, told: &[GateSecond]) {
         let (mut told, mut last) = (told.iter().peekable(), GateSecond::default());
         for second in &mut self.series {

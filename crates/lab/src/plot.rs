@@ -47,9 +47,10 @@ pub struct Line {
 /// ```
 /// use tidegate_lab::plot::{Line, Plot};
 ///
+/// let points = vec![(0.0, 1.0), (1.0, 3.0)];
 /// let plot = Plot {
 ///     title: "Goodput".into(),
-///     lines: vec![Line { name: "measured".into(), points: vec![(0.0, 1.0), (1.0, 3.0)], ..Line::default() }],
+///     lines: vec![Line { name: "measured".into(), points, ..Line::default() }],
 ///     ..Plot::default()
 /// };
 /// assert!(plot.svg(640, 320).starts_with("<svg "));

@@ -54,7 +54,7 @@ pub(crate) fn terminal_table(head: Vec<String>, rows: Vec<Vec<String>>) -> Strin
     table.trim_fmt()
 }
 
-/// What whoever reads the figures must know.
+/// Warnings about the figures.
 pub(crate) fn warnings(outcome: &Outcome) -> Vec<String> {
     let name = &outcome.name;
     let mut out = Vec::new();

@@ -7,7 +7,7 @@
 //! [target]    where, for `load`           [[fault]] what goes wrong, for `sim`
 //! ```
 //!
-//! These are the checked types: whoever holds a [`Scenario`] need not check it again.
+//! These are the checked types: a [`Scenario`] need not be checked again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Scenario {
     pub name: String,
     pub about: String,
     pub seed: u64,
-    /// End of the run, whoever is still there; `None`: until the last visitor has left.
+    /// End of the run, also if visitors are still there; `None`: until the last visitor has left.
     pub deadline: Option<Duration>,
     /// Where `load` sends, unless the command line says otherwise.
     pub target: Option<String>,
@@ -114,16 +114,16 @@ pub struct Kind {
     pub name: String,
     /// How many of all visitors are of this kind, relative to the others.
     pub weight: f64,
-    /// What a session consists of; at least one step.
+    /// The steps of a session; at least one.
     pub steps: Vec<Step>,
     /// Time before a request under way is given up.
     pub patience: Dist,
     /// Longest stay in a waiting room.
     pub wait_limit: Dist,
-    /// How often somebody tries again after a failure before leaving for good.
+    /// How often a visitor tries again after a failure before leaving for good.
     pub retries: u8,
     pub pause: Dist,
-    /// Share who never come back after being told to wait.
+    /// Share who never come back after they had to wait.
     pub no_show: f64,
     /// Share who ask for the page before their turn, once.
     pub early: f64,
@@ -131,13 +131,13 @@ pub struct Kind {
     pub late: f64,
     /// See `late`.
     pub late_by: Dist,
-    /// What they go by while they wait.
+    /// What they follow while they wait.
     pub follow: Follow,
     /// Whether they keep cookies. Without, the ticket travels in the URL the page names.
     pub cookies: bool,
     /// Whether they ask as browsers do (`Accept: text/html`) or as programs do (`application/json`).
     pub browser: bool,
-    /// Share who, told to wait, send an altered ticket once before their turn (an attack; expected answer:
+    /// Share who, while they wait, send an altered ticket once before their turn (an attack; expected answer:
     /// 403).
     pub tamper: f64,
     /// Share who, served, show the ticket they have used once more (an attack; expected: not let in).
@@ -152,7 +152,7 @@ pub struct Kind {
     pub sessions: Option<Rounds>,
 }
 
-/// What waiting visitors go by.
+/// What waiting visitors follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
     /// The waiting page's script: its status document, when it says.
@@ -204,13 +204,9 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// A replica is gone: connections refused, what it worked on lost.
-    Crash {
-        /// Which.
-        replica: u32,
-    },
+    Crash { replica: u32 },
     /// A replica's servers are this many times slower.
     Slow {
-        /// Which.
         replica: u32,
         /// 4.0: four times.
         factor: f64,

@@ -8,11 +8,11 @@
 //!             └──────── oracle ◄──────────┴───────── process: control tick, feedback, restart
 //! ```
 //!
-//! Nothing is decided here. Who enters, who waits and for how long is the core's decision (`admission`,
-//! `room`, `gate`, `control`), built from the scenario's gate configuration by the gateway's own `Config`;
-//! which replica is asked, what may be repeated and when a page asks again are the gateway's own functions;
-//! what a visitor does next is [`crate::visitor`]'s, and how long the origin takes [`crate::model`]'s. This
-//! module carries events between them in order of time and performs what comes out.
+//! Nothing is decided here. The core (`admission`, `room`, `gate`, `control`) decides who enters, who waits
+//! and for how long; it is built from the scenario's gate configuration by the gateway's own `Config`. The
+//! gateway's own functions choose the replica, what may be repeated and when a page asks again.
+//! [`crate::visitor`] says what a visitor does next, and [`crate::model`] how long the origin takes. This
+//! module carries events between them in order of time and performs the decisions.
 //!
 //! **Time** is whole microseconds. Things due at the same instant happen in this order: the origin, the
 //! agenda (in order of insertion), arrivals. The only delay of the network is [`LATENCY_US`] each way between
@@ -68,7 +68,7 @@ pub const LATENCY_US: u64 = 100;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Takes the place of the scenario's.
+    /// Used instead of the scenario's.
     pub seed: u64,
     /// How many of the last steps to return.
     pub trace: usize,
@@ -85,12 +85,11 @@ impl SimOptions {
     }
 }
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimRun {
-    /// The figures.
     pub outcome: Outcome,
-    /// What must not have happened.
+    /// Rules that were broken.
     pub violations: Vec<Violation>,
     /// Steps of the trace.
     pub events: u64,
@@ -98,9 +97,9 @@ pub struct SimRun {
     pub digest: u64,
     /// The last steps.
     pub steps: Vec<Step>,
-    /// By how much what was let in ran ahead of the capacity at most, and the bound, in seconds of work.
+    /// The most by which admitted work ran ahead of the capacity, and the bound, in seconds of work.
     pub lead_s: (f64, f64),
-    /// What was to be kept; empty unless asked for.
+    /// The recording; empty unless asked for.
     pub record: Record,
 }
 

@@ -1,4 +1,4 @@
-//! What a run of visitors came to: counts, times, and a row per second.
+//! The tally of a run: counts, times, and a row per second.
 //!
 //! One type for `load`, over real sockets, and for `sim`, in virtual time: two runs of one scenario are
 //! counted by the same code, so that a difference between them is a difference in what happened. The
@@ -8,7 +8,7 @@
 //! Every visitor is counted once, at its end: `offered == done + failed + no_shows + tired + present`. Levels
 //! (waiting, in flight) are kept per second as changes, not as values: the sum of two threads' changes is the
 //! change of both, so that [`Tally::merge`] is exact. Times go to HDR histograms of three digits and fixed
-//! size. What each figure means, and why it is so and not otherwise, is said in `docs/figures.md`.
+//! size. `docs/figures.md` explains each figure.
 
 use std::time::Duration;
 
@@ -27,9 +27,9 @@ use measured::Measured;
 use origin::Answers;
 use rows::{Bins, Row, Rows};
 
-/// Longest response time and lag told apart: an hour. What is beyond counts as that.
+/// Longest response time and lag that is recorded: an hour. Longer ones count as that.
 const MAX_RESPONSE_US: u64 = 3_600_000_000;
-/// Longest wait told apart: a day.
+/// Longest wait that is recorded: a day.
 const MAX_WAIT_MS: u64 = 86_400_000;
 
 /// Requests that failed, by reason.
@@ -77,7 +77,7 @@ pub struct Tally {
     pub done: u64,
     /// Visitors who left without it because requests failed, or who were still there at the deadline.
     pub failed: u64,
-    /// Visitors who never came back after being told to wait.
+    /// Visitors who never came back after they had to wait.
     pub no_shows: u64,
     /// Visitors who left the waiting room because it took too long.
     pub tired: u64,
@@ -99,13 +99,13 @@ pub struct Tally {
     /// Those that were let in.
     pub attacks_let_in: u64,
     pub failures: Failures,
-    /// Requests for a page given up by their visitors, as told by [`Tally::gave_up`].
+    /// Requests for a page given up by their visitors ([`Tally::gave_up`]).
     pub given_up: u64,
-    /// Requests that reached the origin, as told by [`Tally::door`].
+    /// Requests that reached the origin ([`Tally::door`]).
     pub door: u64,
     /// Response times of the requests that were served, in microseconds from the intended send.
     pub response_us: Histogram<u64>,
-    /// Waits of the visitors who were told to wait and served, in milliseconds from arrival to the intended
+    /// Waits of the visitors who had to wait and were served, in milliseconds from arrival to the intended
     /// send of the request that was served.
     pub wait_ms: Histogram<u64>,
     /// How late requests were sent, in microseconds after their intended time: the bench's own fault. It is
@@ -119,7 +119,7 @@ pub struct Tally {
     bins: Bins,
     /// The origin's of the second under way.
     answers: Answers,
-    /// What is counted apart; `None`: nothing.
+    /// The measured part; `None`: there is none.
     measured: Option<Box<Measured>>,
     kinds: Kinds,
 }
@@ -147,8 +147,8 @@ impl Sums {
     }
 }
 
-/// Requests served of each kind of visitor, in the scenario's order, by key: shares between classes are told
-/// by it. The kinds of a replayed log, of which there may be very many, are not among them.
+/// Requests served of each kind of visitor, in the scenario's order, by key: shares between classes are
+/// computed by it. The kinds of a replayed log, of which there may be very many, are not among them.
 #[derive(Clone, Debug, Default)]
 struct Kinds(Vec<(String, u64)>);
 
@@ -266,9 +266,8 @@ impl Tally {
 
     /// A request for a page that was to be sent at `intended` is given up by its visitor, and so is over:
     /// counts with the time until then in the response times per second. Left out, the requests that fared
-    /// worst would leave the mean, and a service would look the better the more of its visitors despair.
-    /// Whoever calls this does not call [`Tally::ended`] for the same request; [`Tally::noted`] still
-    /// follows.
+    /// worst would leave the mean, and a service would look the better the more of its visitors despair. The
+    /// caller does not call [`Tally::ended`] for the same request; [`Tally::noted`] still follows.
     #[inline]
     pub fn gave_up(&mut self, intended: Duration, now: Duration) {
         self.ended(now);
@@ -328,8 +327,8 @@ impl Tally {
         }
     }
 
-    /// A visitor leaves. `was_in_room`: whether it is still counted as waiting, which is what the last
-    /// [`Tally::noted`] was told as `now_in_room`.
+    /// A visitor leaves. `was_in_room`: whether it is still counted as waiting, which is what the last was
+    /// passed to [`Tally::noted`] as `now_in_room`.
     #[inline]
     pub fn left(&mut self, end: End, was_in_room: bool, now: Duration) {
         debug_assert!(self.present > 0, "a visitor left who had not come");
@@ -362,9 +361,9 @@ impl Tally {
         self.offered == self.gone() + self.present && self.waiting <= self.present
     }
 
-    /// Requests served per second while anyone waited, over all stretches of time in which somebody did, to
-    /// 10 ms at their ends. Nothing else is left out: neither the ramp at the start of a stretch, nor
-    /// stragglers at its end. `None` if nobody waited.
+    /// Requests served per second while anyone waited, over all stretches of time in which any did, to 10 ms
+    /// at their ends. Nothing else is left out: neither the ramp at the start of a stretch, nor stragglers at
+    /// its end. `None` if nobody waited.
     pub fn goodput_while_waiting(&self) -> Option<f64> {
         let (served, seconds) = self.bins.while_waiting();
         (seconds > 0.0).then(|| served as f64 / seconds)

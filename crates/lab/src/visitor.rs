@@ -11,17 +11,17 @@
 //!                                                                └── ten misses in a row ───┘
 //! ```
 //!
-//! What a page does while its visitor waits, and when, is what the script of the gate's page does. A visitor
+//! While a visitor waits, its page does what the script of the gate's page does, at the same times. A visitor
 //! may leave that path once for a *detour*: ask for the page before its turn, or with an altered ticket;
-//! whatever comes of it, short of the page, it then goes on waiting as planned.
+//! unless that brings the page, the visitor then goes on waiting as planned.
 //!
-//! In a closed loop nobody leaves before the end: whoever is done with a page, or has lost patience with it,
-//! thinks and asks for another (`round.rs`).
+//! In a closed loop nobody leaves before the end: a visitor who is done with a page, or has lost patience
+//! with it, thinks and asks for another (`round.rs`).
 //!
 //! The load generator plays a visitor over real sockets, the simulator in virtual time. Between requests it
-//! is this struct, 48 bytes, and one timer: no task, no connection. What it is like (patience, no-show, ...)
-//! is drawn from its seed each time it matters. Response time counts from the instant a request was meant to
-//! be sent, so that a slow test bench shows as such.
+//! is this struct, 48 bytes, and one timer: no task, no connection. Its traits (patience, no-show, ...) are
+//! drawn from its seed each time they matter. Response time counts from the instant a request was meant to be
+//! sent, so that a slow test bench shows as such.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub enum Next {
     Leave(End),
 }
 
-/// What an outcome leads to.
+/// The reaction to an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     pub noted: Noted,
@@ -81,9 +81,9 @@ pub struct Visitor {
     /// When the present step began.
     since_us: u64,
     kind: u32,
-    /// When the visitor was first told to wait in this step.
+    /// When the visitor first had to wait in this step.
     told_ms: u32,
-    /// For how long; 0: not told.
+    /// The announced wait; 0: none.
     wait_ms: u32,
     /// When to go on waiting after a detour.
     resume_ms: u32,
@@ -100,9 +100,9 @@ pub struct Visitor {
 
 const _: () = assert!(size_of::<Visitor>() <= 48, "a million of them wait at once");
 
-/// Holds a place in a waiting room.
+/// Holds a position in a waiting room.
 const IN_ROOM: u8 = 1;
-/// Was told to come later in this step.
+/// Had to come later in this step.
 const TOLD: u8 = 1 << 1;
 /// The request for the page is the one before the visitor's turn.
 const PREMATURE: u8 = 1 << 2;
@@ -115,7 +115,7 @@ const TAMPERED: u8 = 1 << 6;
 const REPLAYED: u8 = 1 << 7;
 
 impl Visitor {
-    /// Somebody who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
+    /// A visitor who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
     /// steps are drawn, for any.
     pub fn new(person: Person, mix: &VisitorMix) -> Self {
         let at_us = micros(person.at);
@@ -144,7 +144,7 @@ impl Visitor {
         self.kind
     }
 
-    /// What the request under way, or to come, asks for.
+    /// The kind of the request under way, or to come.
     pub fn ask(&self) -> RequestKind {
         self.ask
     }
@@ -159,7 +159,7 @@ impl Visitor {
         Duration::from_micros(self.at_us)
     }
 
-    /// Whether the visitor holds a place in a waiting room and has not been served yet.
+    /// Whether the visitor holds a position in a waiting room and has not been served yet.
     pub fn in_room(&self) -> bool {
         self.has(IN_ROOM)
     }
@@ -206,7 +206,7 @@ impl Visitor {
         self.in_the_round(kind, reaction, now)
     }
 
-    /// The attack to come is not possible, since the visitor holds no ticket: what comes instead.
+    /// The planned attack is not possible, since the visitor holds no ticket: plans the next request instead.
     pub fn skip_attack(&mut self, mix: &VisitorMix, now: Duration) -> Reaction {
         let kind = self.kind_in(mix);
         assert!(
@@ -228,7 +228,7 @@ impl Visitor {
         self.set(PREMATURE, false);
         let failure = match outcome {
             Ok(Answer::Served) => return self.served(kind, now),
-            // The place is kept: the first tab goes on.
+            // The position is kept: the first tab goes on.
             Ok(Answer::Wait { .. } | Answer::TurnedAway { .. }) if premature => {
                 return Reaction::new(Noted::Nothing, self.resume(kind, now));
             }
@@ -336,8 +336,8 @@ impl Visitor {
     }
 }
 
-/// What the answer to an attack proves. The page itself: the attacker was let in. That this was for want of a
-/// check and not for want of a queue can be said because a gate in one process answers both kinds of ticket
+/// What the answer to an attack proves. The page itself proves that the attacker was let in. That a check was
+/// missing, and not that nobody waited, follows because a gate in one process answers both kinds of ticket
 /// with 403 and 409 even when nobody waits. Split into tokengen and tokencheck it sends a used ticket on with
 /// a new one if there is room, and no visitor can tell whether others would have had to wait: a redirect
 /// proves nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
-    /// What the visitor came for.
+    /// The page of the present step.
     Page,
     /// The status document of the waiting room.
     Status,
@@ -54,19 +54,19 @@ pub enum SessionEnd {
     TurnedAway,
 }
 
-/// What is worth counting about an outcome.
+/// What the tally counts of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Nothing: a status document, the same place again, an attack whose outcome proves nothing.
+    /// Nothing: a status document, the same position again, an attack whose outcome proves nothing.
     Nothing,
     Served {
-        /// Which, from 0.
+        /// The step, from 0.
         step: u8,
         /// When the request that was served was meant to be sent.
         entered: Duration,
         /// From then to the last byte.
         response: Duration,
-        /// From the step's beginning to `entered`, if the visitor had been told to wait.
+        /// From the step's beginning to `entered`, if the visitor had to wait.
         waited: Option<Duration>,
         /// The step's beginning: when its first request was meant to be sent.
         waited_since: Duration,

@@ -33,7 +33,7 @@ const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
 /// Entries of a block: 512 bytes for `T = u32`. Slots in use waste half a block each.
 const BLOCK: usize = 32;
-/// What lies below this level is due soon: within 64 x 64 us.
+/// Entries below this level are due soon: within 64 x 64 us.
 const SOON: usize = 2;
 const NONE: u32 = u32::MAX;
 
@@ -186,7 +186,7 @@ impl<T: Copy> Wheel<T> {
     fn look_at(&self, block: u32) {
         if let Some(entries) = self.blocks.get(block as usize) {
             let seen = entries.iter().step_by(2).fold(0, |seen, entry| seen ^ entry.0);
-            // Whatever comes of it, it must not be optimised away.
+            // The result must not be optimised away.
             std::hint::black_box(seen);
         }
     }

@@ -142,7 +142,10 @@ macro_rules! section {
     (@is_unmarked $mark:ident) => { false };
     (@is_tunable) => { false };
     (@is_tunable tunable) => { true };
-    (@key $self:ident, $field:ident $(as $name:literal)?: $T:ty => $kind:expr, [$($doc:literal),+] $([$mark:ident])?) => {
+    (
+        @key $self:ident, $field:ident $(as $name:literal)?: $T:ty => $kind:expr,
+        [$($doc:literal),+] $([$mark:ident])?
+    ) => {
         Key {
             name: section!(@name $field $($name)?),
             doc: &[$($doc),+],
@@ -246,13 +249,17 @@ macro_rules! section {
                             if !(IS_TUNABLE && section!(@is_unmarked $($mark)?)) {
                                 return Tune::Fixed { needs_restart: section!(@is_restart $($mark)?) };
                             }
-                            let Some(value) = Kind::<$T>::read(&$kind, node, key, out) else { return Tune::Wrong };
+                            let Some(value) = Kind::<$T>::read(&$kind, node, key, out) else {
+                                return Tune::Wrong;
+                            };
                             let old = Kind::<$T>::show(&$kind, &self.$field);
                             let new = Kind::<$T>::show(&$kind, &value);
                             self.$field = value;
                             Tune::Done { old, new }
                         } )*
-                        $($( [section!(@name $sub $($sub_name)?), rest @ ..] => self.$sub.tune(rest, node, key, out), )*)?
+                        $($( [section!(@name $sub $($sub_name)?), rest @ ..] => {
+                            self.$sub.tune(rest, node, key, out)
+                        } )*)?
                         _ => Tune::Unknown,
                     }
                 }

@@ -116,8 +116,12 @@ macro_rules! settings {
             /// Reads a section or a list; `false` if there is none of that name.
             fn read_section(&mut self, entry: &Entry, out: &mut Reader) -> bool {
                 match entry.name.as_str() {
-                    $( stringify!($name) => self.$name = Section::read_node(&entry.node, stringify!($name), out), )*
-                    $( stringify!($list) => self.$list = read_list(&entry.node, stringify!($list), $max, out), )*
+                    $( stringify!($name) => {
+                        self.$name = Section::read_node(&entry.node, stringify!($name), out);
+                    } )*
+                    $( stringify!($list) => {
+                        self.$list = read_list(&entry.node, stringify!($list), $max, out);
+                    } )*
                     _ => return false,
                 }
                 true
@@ -251,7 +255,9 @@ impl Settings {
     /// ```
     /// use tidegate_settings::Settings;
     ///
-    /// let parse = |key| Settings::parse(&format!("origin.replicas = \"app:80\"\n{key} = \"10m\""), "shop.toml");
+    /// let parse = |key| {
+    ///     Settings::parse(&format!("origin.replicas = \"app:80\"\n{key} = \"10m\""), "shop.toml")
+    /// };
     /// assert_eq!(parse("room.max_wait").unwrap().room.max_wait.as_secs(), 600);
     /// let mistakes = parse("room.max_wiat").unwrap_err();
     /// assert!(mistakes[0].to_string().starts_with("shop.toml:2:6: room.max_wiat: expected a key of"));

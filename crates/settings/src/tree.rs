@@ -166,7 +166,8 @@ impl Table {
     }
 
     fn is_named(&self, wanted: &str) -> bool {
-        matches!(self.get("name"), Some(Entry { node: Node { value: Value::Text(name), .. }, .. }) if name == wanted)
+        let name = self.get("name").map(|entry| &entry.node.value);
+        matches!(name, Some(Value::Text(name)) if name == wanted)
     }
 }
 

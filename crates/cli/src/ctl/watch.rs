@@ -37,7 +37,8 @@ pub struct WatchOptions {
     #[arg(value_name = "METRIC")]
     metrics: Vec<String>,
     /// Seconds between two lines.
-    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, default_value_t = 1, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
     /// Stop after this many lines.
     #[arg(long, value_name = "N")]

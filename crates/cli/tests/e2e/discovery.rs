@@ -70,8 +70,8 @@ impl Service {
     }
 }
 
-/// The share of the capacity that is served is checked in the simulator (`crates/lab/tests/sim.rs`), where no
-/// machine stalls.
+/// The share of the capacity that is served is checked in the simulator (`crates/lab/tests/suite/sim.rs`),
+/// where no machine stalls.
 #[test]
 fn the_capacity_of_an_unknown_origin_is_discovered_under_ten_times_that_load() {
     let service = service();

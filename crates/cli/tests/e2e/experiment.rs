@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::harness::{TempDir, tidegate, wait_for};
 
-/// A few visitors at a service of 200 per second, with a gate of 20 and without. Whoever comes waits at most
-/// a second.
+/// A few visitors at a service of 200 per second, with a gate of 20 and without. A visitor waits at most a
+/// second.
 const SMALL: &str = r#"
 deadline = "60s"
 arrivals = { process = "constant", phase = [{ rate = 30, for = "1s" }] }
@@ -174,7 +174,7 @@ fn a_gate_that_does_not_start_is_reported_and_the_rest_kept() {
 }
 
 #[test]
-fn an_origin_that_dies_ends_the_run_and_what_there_is_is_kept() {
+fn an_origin_that_dies_ends_the_run_and_its_results_are_kept() {
     let dir = TempDir::new();
     let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
     let experiment = start(&write(&dir, &long), &dir);
@@ -216,7 +216,7 @@ fn a_signal_ends_all_processes() {
 }
 
 #[test]
-fn killed_outright_it_leaves_nobody_behind() {
+fn a_killed_experiment_leaves_no_processes() {
     let dir = TempDir::new();
     let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
     let mut experiment = start(&write(&dir, &long), &dir);
@@ -227,7 +227,7 @@ fn killed_outright_it_leaves_nobody_behind() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn mistakes_are_reported_before_anything_runs() {
     let dir = TempDir::new();
     let file = write(&dir, &SMALL.replace("with.served_share", "with.served_chare"));
     let output = run(&file, &dir);
@@ -281,7 +281,7 @@ fn heeds_sigterm(pid: u32) -> bool {
 }
 
 #[test]
-fn output_that_nobody_takes_is_no_panic() {
+fn a_closed_output_is_no_panic() {
     let full = fs::File::options().write(true).open("/dev/full").expect("Linux");
     let output = tidegate().args(["experiment", "list"]).stdout(full).output().expect("tidegate");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -294,7 +294,7 @@ fn output_that_nobody_takes_is_no_panic() {
 }
 
 #[test]
-fn a_place_for_results_is_looked_at_first() {
+fn the_output_directory_is_checked_first() {
     let dir = TempDir::new();
     let taken = write(&dir, SMALL);
     let output = tidegate().args(["experiment", "run", "webq-fig5", "--out"]).arg(&taken).output();

@@ -64,7 +64,7 @@ fn a_crowd_is_admitted_in_order_and_nobody_twice() {
     }
     assert!(crowd.len() >= CROWD / 2, "most of them have to wait: {}", crowd.len());
     // First come, first served: nobody who came later has a much shorter wait. Waits are whole seconds, and
-    // the gate read its clock at some time between question and answer.
+    // the gate read its clock at some time between request and answer.
     for ((earlier, _), (_, later)) in places.iter().zip(&places[1..]) {
         assert!(*later + Duration::from_secs(2) >= *earlier, "{earlier:?} then {later:?}");
     }

@@ -1,29 +1,26 @@
 //! What becomes of a request: every rule of admission, in one function.
 //!
 //! ```text
-//! recognise ─► quota ─► policies in force ─► session ─► room ─► enter | wait | refuse | send to the other process
-//! (session)             │        ▲
+//! recognise ─► quota ─► policies in force ─► session ─► room ─► enter | wait | refuse
+//! (session)             │        ▲                              | send to the other process
 //!                       └► perform (caller): authorise, coalesce, reroute
 //! ```
 //!
 //! 1. **Quota** of the service level: what exceeds it is refused.
 //! 2. **Policies in force** ([`PolicySet::decide`]). A policy that must be performed outside (another
-//!   application is asked, an answer is
-//!    shared, another URL is served) is a [`Decision::Perform`]: the caller performs it and calls [`decide`]
-//!    again with what came of it ([`Progress`]).
+//!    application is asked, an answer is shared, another URL is served) is a [`Decision::Perform`]: the
+//!    caller performs it and calls [`decide`] again with what came of it ([`Progress`]).
 //! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable,
-//!   what would have to wait
-//!    without a session waits with one.
+//!    what would have to wait without a session waits with one.
 //! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and
-//!   for [`PAGE_PARTS_SETTLE`]
-//!    after the first visitor does (their page was let in before), afterwards with a pass ([`PAGE_PASS`]).
-//!    Other parts wait like pages.
+//!    for [`PAGE_PARTS_SETTLE`] after the first visitor does (their page was let in before), afterwards with
+//!    a pass ([`PAGE_PASS`]). Other parts wait like pages.
 //! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
 //!
-//! Of the two-process form, tokengen forwards nothing itself: whoever would enter without asking the room is
-//! sent on.
+//! Of the two-process form, tokengen forwards nothing itself: a request that would bypass the room is sent
+//! on.
 //!
 //! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already,
 //! and what is decided depends on the facts alone, so a simulator can construct them freely.
@@ -58,7 +55,7 @@ pub enum Role {
     Gate,
     /// Keeps the schedule and sends everybody on.
     TokenGen,
-    /// Lets in whoever was sent on.
+    /// Admits visitors whom the other process has sent on.
     TokenCheck,
 }
 
@@ -127,8 +124,8 @@ pub enum Progress {
     Over,
 }
 
-/// Whoever carries the request. What is costly to find out is asked for only where a rule needs it; what a
-/// decision brings about beside itself is told here.
+/// The caller, which carries the request. Costly facts are asked for only where a rule needs them; side
+/// effects of a decision are reported here.
 pub trait Requester {
     /// The ticket that the request shows, its seal opened.
     fn ticket(&self) -> Presented;
@@ -139,7 +136,7 @@ pub trait Requester {
     fn shows_ticket_twice(&self) -> bool {
         false
     }
-    /// Whoever asks can wait and come back.
+    /// The client can wait and come back.
     fn can_return(&self) -> bool;
     /// Some replica of the origin can be sent to.
     fn is_origin_usable(&self) -> bool;
@@ -212,7 +209,7 @@ enum Direction {
 enum Meeting {
     /// It may have to wait.
     Room,
-    /// It is part of a page, and passes with whoever was let in.
+    /// It is part of a page, and passes with its admitted visitor.
     PartOfPage,
     /// It would wait but for its service level.
     Skips,
@@ -311,7 +308,7 @@ impl Case<'_> {
         self.process.settings.role == Role::TokenGen || self.requester.is_origin_usable()
     }
 
-    /// Past room and buckets, which are told of it.
+    /// Bypass traffic: past room and buckets, which count it.
     fn enter_by_session(&self) -> Decision {
         let PolicyRequest { class, cost, .. } = self.facts.request;
         self.process.ingress.charge(class, cost, self.facts.now);
@@ -360,7 +357,7 @@ impl Case<'_> {
         self.unasked(EnteredBy::PartOfPage)
     }
 
-    /// Past the room. Its class's bucket is asked without a session slot: whoever passes may find none.
+    /// Past the room. Its class's bucket is asked without a session slot: a visitor who passes may find none.
     fn skip_room(&self) -> Decision {
         let Self { process, facts, requester } = self;
         let decision = if self.has_bucket() { self.ask_bucket() } else { self.unasked(EnteredBy::Unasked) };

@@ -1,9 +1,10 @@
 //! One request at the room, or at its class's ingress bucket.
 //!
 //! **Session slots.** A request that begins a session ([`SessionAsk`]) enters with a slot of the pool or not
-//! at all. The slot is taken before the ticket is used up, so that whoever finds none keeps the ticket and is
-//! asked to come again; a slot that turns out to be taken for nothing goes back at once. Newcomers leave the
-//! slots alone that are meant for visitors whom the virtual clock has admitted and who are in transit.
+//! at all. The slot is taken before the ticket is used up, so that a visitor who finds none keeps the ticket
+//! and is asked to come again; a slot that turns out to be taken for nothing goes back at once. Newcomers
+//! leave the slots alone that are meant for visitors whom the virtual clock has admitted and who are in
+//! transit.
 
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ impl RoomEntry<'_> {
         let Self { admission, entrance, asking: &AdmissionRequest { class, cost, shown, .. }, now, .. } =
             *self;
         let Admission::Room(room) = admission else {
-            // Tokengen has charged the bucket of whoever waits. It would send back whoever does not wait.
+            // Tokengen has charged the bucket of visitors who wait. It would send back those who do not wait.
             if entrance.waits {
                 return Decision::SendBack;
             }
@@ -126,7 +127,7 @@ impl RoomEntry<'_> {
                 Err(retry_after) => self.throttled(retry_after),
             };
         };
-        // Whoever shows a ticket has come back for its position.
+        // A visitor who shows a ticket has come back for its position.
         let returns = entrance.returns || matches!(shown, Presented::Ticket(_));
         match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
             Passage::Passes if !entrance.waits => self.unasked(),
@@ -149,7 +150,7 @@ impl RoomEntry<'_> {
         nonce: &mut dyn FnMut() -> u64,
     ) -> Decision {
         let Self { asking, now, .. } = *self;
-        // Whoever was promised a position waits for a slot, also where newcomers are refused.
+        // A visitor with a promised position waits for a slot, also where newcomers are refused.
         let refuses = self
             .session
             .filter(|session| session.when_full == WhenFull::Refuse && position != Position::Late);

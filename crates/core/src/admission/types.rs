@@ -193,7 +193,7 @@ impl EnteredBy {
     }
 }
 
-/// How a policy in force is performed by whoever carries the request.
+/// How a policy in force is performed by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicyStep {
     /// Another application is asked.
@@ -216,7 +216,7 @@ pub struct Entrance<'a> {
     pub max_wait: Duration,
     /// The class waits in the room. If not, it is asked here because its bucket may send it to the room.
     pub waits: bool,
-    /// Whoever asks can come back. Only then does its bucket reserve work for it: what is reserved for those
+    /// The client can come back. Only then does its bucket reserve work for it: what is reserved for those
     /// who do not come back is lost to all others, and no show-up ratio makes up for it.
     pub returns: bool,
 }

@@ -16,10 +16,10 @@
 //! error there and skipped here. The reason for q: a small constant queue keeps the bottleneck busy without
 //! much delay.
 //!
-//! Limits: R0 is one sample, so it cannot be told from a lucky fast response. With variable service it is far
-//! below the mean, and L follows it down; or, taken from a slow response at a probe, far above, and L rises
-//! without bound until the next. Probed while a queue stands, R0 contains the queue and creeps up. A failure
-//! that returns fast becomes R0.
+//! Limits: R0 is one sample, so it cannot be distinguished from a lucky fast response. With variable service
+//! it is far below the mean, and L follows it down; or, taken from a slow response at a probe, far above, and
+//! L rises without bound until the next. Probed while a queue stands, R0 contains the queue and creeps up. A
+//! failure that returns fast becomes R0.
 
 use super::throughput::{Throughput, jitter, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_takes_off_what_was_admitted() {
+    fn the_backlog_falls_with_time() {
         let (start, capacity) = (Timestamp::from_secs(1_000), Rate::per_second(10.0).unwrap_or_default());
         let backlog = Backlog::new(start);
         backlog.add(Cost::from_hundredths(3_000), capacity);

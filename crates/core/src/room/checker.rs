@@ -45,7 +45,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker that goes by the wall clock until it gets an update.
+    /// A checker that follows the wall clock until it gets an update.
     pub fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
         Self {
             tickets: TicketAdmission::new(config, capacity, now),

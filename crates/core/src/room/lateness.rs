@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_of_the_virtual_clock_makes_nobody_late() {
+    fn a_skip_of_the_virtual_clock_makes_no_visitor_late() {
         let lateness = Lateness::new(&RoomConfig::default(), START);
         // From 10 s to 500 s in one tick.
         lateness.follow(after(10), after(100), 10.0);

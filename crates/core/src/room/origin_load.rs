@@ -115,7 +115,7 @@ impl OriginLoad {
     pub(super) fn admit(&self, cost: Cost) {
         self.backlog.add(cost, self.drain());
         if self.keeps_queue() {
-            // Until the next tick: who enters now is in the gate's queue or passes through it.
+            // Until the next tick: visitors who enter now are in the gate's queue or pass through it.
             self.queued.add(cost);
         }
         self.mean_cost.count(cost);

@@ -11,7 +11,8 @@
 //! longest  = 20 s, or the time since the search ended (at least 0.3 s), but waiting / (B / 3) at least
 //! fraction = the smallest of 1/8, 2/8, ... 1 with which all who have a second or more to wait ask at most
 //!            2/3 B times a second together
-//! shortest = those who have less than a second to wait / (B / 3), or more where a fraction of 1 is not enough
+//! shortest = those who have less than a second to wait / (B / 3), or more where a fraction of 1 is not
+//!            enough
 //! B        = 20,000 per second + 12 C, where C visitors are let in per second
 //! ```
 //!

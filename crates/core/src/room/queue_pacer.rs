@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_or_in_transit_is_not_admitted_once_more() {
+    fn queued_work_and_work_in_transit_are_not_admitted_twice() {
         let mut pacer = QueuePacer::new();
         pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
         let wanted = pacer.pace(&INPUTS);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_saved_room_is_read_back() {
         let bytes = saved().to_bytes();
         assert_eq!(bytes.len(), 8 + 8 * (HEAD_WORDS + 2 * ROW_WORDS) + SUM_BYTES);
         assert_eq!(SavedRoom::from_bytes(&bytes, START), Ok(saved()));

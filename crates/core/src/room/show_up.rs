@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratio_follows_what_is_seen() {
+    fn the_ratio_follows_observed_shares() {
         let capacity = Rate::per_second(100.0).unwrap_or_default();
         let mut show_up = ShowUp::default();
         assert_eq!(show_up.ratio(capacity), 1.0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_restored_if_it_is_possible() {
+    fn a_saved_ratio_is_restored_if_it_is_possible() {
         for (sum, over, expected) in
             [(7.0, 9.0, true), (-1.0, 9.0, false), (7.0, 1e12, false), (7.0, f64::NAN, false)]
         {

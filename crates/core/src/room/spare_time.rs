@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_origin_did_while_reports_were_lost_is_not_booked() {
+    fn spare_time_while_reports_are_lost_is_not_counted() {
         // Capacity 100/s, a report every 500 ms. (admitted, over ms, spare seconds forgotten, booked)
         let table = [
             (50, 500, 9.0, 50),

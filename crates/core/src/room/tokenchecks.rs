@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_tokenchecks_are_kept_than_are_told_apart() {
+    fn the_number_of_tokenchecks_kept_is_bounded() {
         let mut tokenchecks = Tokenchecks::default();
         for from in 0..2 * MAX_TOKENCHECKS as u64 {
             tokenchecks.take_report(&report(from, 0, None), START);

@@ -16,8 +16,9 @@
 //!
 //! ```text
 //! W           seconds of admitted sessions' work that wait at the gate
-//! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors without
-//!             a slot are refused; at most a tenth of the longest wait at the gate, at least two requests
+//! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors
+//!             without a slot are refused; at most a tenth of the longest wait at the gate, at least two
+//!             requests
 //! hold        from W > 1.5 W* on until W < W*: no slot is given
 //! cap         k * (1 - 0.15 e) * 0.9 C / g, including the slots of single tiers
 //! e           W~ / W* - 1, at most 2

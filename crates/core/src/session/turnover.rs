@@ -1,4 +1,4 @@
-//! How fast session slots become free: the wait that visitors are told follows from it.
+//! How fast session slots become free, from which the announced waits follow.
 //!
 //! ```text
 //! wait of the k-th  =  d + k L / N                            N  slots
@@ -21,11 +21,11 @@
 //! many. It counts in proportion to the sessions that expire, since the others are ended by the origin or a
 //! logout. `E` has a memory of a hundred sessions.
 //!
-//! Rejected, with the ratio of real to told waits of a crowd of five times the load at 60 slots
+//! Rejected, with the ratio of real to announced waits of a crowd of five times the load at 60 slots
 //! (`lab/tests/sim/sessions.toml`; with this formula: 0.78 to 0.88): `M` without `d` (1.24 to 1.39; at WAC's
-//! server with 10 slots the first visitors waited 7.6 times as long as told, here twice); `C` (0.05 to 0.08:
-//! told more than ten times too much); each visitor's wait from the sorted deadlines of all sessions (a sort
-//! for every wait that is told, and useless beyond one timeout).
+//! server with 10 slots the first visitors waited 7.6 times as long as announced, here twice); `C` (0.05 to
+//! 0.08: announced more than ten times too much); each visitor's wait from the sorted deadlines of all
+//! sessions (a sort for every announced wait, and useless beyond one timeout).
 
 use std::time::Duration;
 

@@ -200,7 +200,7 @@ fn a_bucket_may_have_its_class_wait_in_the_room() {
 }
 
 #[test]
-fn who_meets_the_room_enters_or_waits_as_the_room_says() {
+fn the_room_decides_whether_a_visitor_enters_or_waits() {
     let ingress = Ingress::default();
     let (open, closed) = (room(10.0), room(0.0));
     assert_eq!(decide(&process(&open, &ingress), &facts(), &visitor()), enters(EnteredBy::Room));

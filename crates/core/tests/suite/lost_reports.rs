@@ -138,7 +138,7 @@ fn the_virtual_clock_goes_on_after_reports_were_lost() {
     }
 }
 
-/// Whatever was admitted, the late report leaves what reports in time would have left.
+/// For any admitted work, a late report leads to the same state as reports in time.
 #[test]
 fn a_late_report_leaves_the_backlog_of_reports_in_time() {
     for per_s in [0.0, 40.0, 90.0, 100.0, 120.0, 150.0] {
@@ -160,7 +160,7 @@ fn a_late_report_leaves_the_backlog_of_reports_in_time() {
 
 /// A backlog from before the loss is worked off, not forgotten.
 #[test]
-fn what_was_admitted_before_the_loss_is_still_ahead() {
+fn work_admitted_before_the_loss_is_still_ahead() {
     let mut halves = Halves::new(Some(CAPACITY));
     halves.run(Duration::from_secs(3));
     halves.checker.charge(Rate::per_second(CAPACITY).unwrap().over(Duration::from_secs(8)));
@@ -187,7 +187,7 @@ fn a_tokengen_that_comes_back_does_not_stall() {
 }
 
 #[test]
-fn a_report_of_one_interval_is_booked_whole_and_none_without_end() {
+fn a_report_of_one_interval_counts_fully_and_its_length_is_bounded() {
     let mut halves = Halves::new(Some(0.0));
     halves.run(Duration::from_secs(5));
     halves.pass(Duration::from_secs(5));

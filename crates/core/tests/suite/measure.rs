@@ -30,7 +30,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn quantiles_are_within_the_promised_error(times in prop::collection::vec(time(), 1..200), q in 0.0..=1.0f64) {
+    fn quantiles_are_within_the_promised_error(
+        times in prop::collection::vec(time(), 1..200),
+        q in 0.0..=1.0f64,
+    ) {
         let h = histogram(&times);
         let mut sorted = times.clone();
         sorted.sort_unstable();
@@ -44,7 +47,10 @@ proptest! {
     }
 
     #[test]
-    fn merging_is_counting_together(a in prop::collection::vec(time(), 0..60), b in prop::collection::vec(time(), 0..60)) {
+    fn merging_is_counting_together(
+        a in prop::collection::vec(time(), 0..60),
+        b in prop::collection::vec(time(), 0..60),
+    ) {
         let mut merged = histogram(&a);
         merged.merge(&histogram(&b));
         let together = histogram(&[a.clone(), b.clone()].concat());
@@ -53,7 +59,10 @@ proptest! {
     }
 
     #[test]
-    fn cumulative_counts_are_within_a_bucket(times in prop::collection::vec(time(), 0..100), bound in time()) {
+    fn cumulative_counts_are_within_a_bucket(
+        times in prop::collection::vec(time(), 0..100),
+        bound in time(),
+    ) {
         let h = histogram(&times);
         let at_most = |limit: u64| times.iter().filter(|&&t| t <= limit).count() as u64;
         let got = h.at_most(us(bound));
@@ -97,7 +106,7 @@ fn event_names_are_a_stable_interface() {
 }
 
 #[test]
-fn a_window_is_what_came_between_two_snapshots() {
+fn a_window_holds_the_events_between_two_snapshots() {
     let (a, b) = (Shard::new(2), Shard::new(2));
     let busy = |shard: &Shard, n: u64| {
         for i in 0..n {

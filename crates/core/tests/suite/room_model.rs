@@ -260,7 +260,7 @@ fn promises_that_were_not_saved_are_adopted_once_when_their_tickets_are_shown() 
 }
 
 #[test]
-fn what_was_saved_is_restored_and_garbage_is_refused() {
+fn a_saved_state_is_restored_and_garbage_is_refused() {
     let room = Room::new(config(), rate(10.0), START);
     let (_, tickets) = crowd(&room, 300, 0, START);
     run(&room, 0, 5_000, |now| {

@@ -208,7 +208,8 @@ proptest! {
             let changes = book.tick(&[RuleInput { when, until }], now);
             for change in &changes {
                 if change.in_force {
-                    prop_assert!(when == Truth::True || (when == Truth::Unknown && unknown == OnUnknown::Apply));
+                    let by_default = when == Truth::Unknown && unknown == OnUnknown::Apply;
+                    prop_assert!(when == Truth::True || by_default);
                     came = Some(now);
                 } else {
                     prop_assert!(now.since(came.unwrap()) >= hold, "held too short");

@@ -57,7 +57,7 @@ fn ops(most: u64) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..600)
 }
 
-/// A scheduler whose classes may all go at first, with the heads that it was told.
+/// A scheduler whose classes may all go at first, with the heads that were passed to it.
 struct Play {
     scheduler: Scheduler,
     heads: Vec<Option<Head>>,
@@ -174,7 +174,8 @@ proptest! {
         let mut play = Play::new(Scheduling::Deficit, &classes);
         let weight = |i: usize| i128::from(classes[i].weight);
         let unit = |dearest: &[u64]| {
-            (0..classes.len()).map(|i| i128::from(dearest[i].div_ceil(classes[i].weight.into()))).max().unwrap()
+            let units = |i: usize| i128::from(dearest[i].div_ceil(classes[i].weight.into()));
+            (0..classes.len()).map(units).max().unwrap()
         };
         shares(
             &mut play,
@@ -208,7 +209,8 @@ proptest! {
             let waiting = play.heads.clone();
             let Some((served, _)) = play.step(op) else { continue };
             let rank = |i: usize, head: &Head| (classes[i].priority, if by_age { head.turn } else { 0 });
-            let best = waiting.iter().enumerate().filter_map(|(i, head)| head.as_ref().map(|h| rank(i, h))).min();
+            let ranks = waiting.iter().enumerate().filter_map(|(i, head)| Some(rank(i, head.as_ref()?)));
+            let best = ranks.min();
             prop_assert_eq!(Some(rank(served, &waiting[served].unwrap())), best);
         }
     }

@@ -1,5 +1,5 @@
 //! Admission with sessions and a waiting room: no visitor enters without a session slot, visitors enter in
-//! order, and the told waits are honest.
+//! order, and the announced waits are honest.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl World {
         self.ask(n, TierId(0), Presented::Nothing)
     }
 
-    /// The ticket of a visitor who has to wait, and the told wait.
+    /// The ticket of a visitor who has to wait, and the announced wait.
     fn waits(&self, n: u64) -> (Ticket, Duration) {
         match self.come(n) {
             Decision::Wait { ticket, wait, position: Position::New } => (ticket, wait.wait),
@@ -218,7 +218,7 @@ fn a_class_that_never_waits_needs_a_slot_only_with_a_session() {
 /// Thirty slots; each session lasts 8 s and its timeout of 10 s, so 1.67 slots a second become free. A crowd
 /// of 200 comes at once.
 #[test]
-fn told_waits_follow_the_slots_that_become_free() {
+fn announced_waits_follow_the_slots_that_become_free() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
     let mut rng = 1_u64;
     let mut busy: VecDeque<(u64, u64)> = VecDeque::new();
@@ -286,7 +286,7 @@ fn told_waits_follow_the_slots_that_become_free() {
 /// Thirty slots, taken by a crowd before anything is learned; each session sends requests for 8 s, so its
 /// slot is free after 18 s. Others come when the first are about to end.
 #[test]
-fn the_first_told_waits_are_honest() {
+fn the_first_announced_waits_are_honest() {
     let mut world = World::new(30, 1_000.0, WhenFull::Room);
     let mut busy: Vec<(u64, u64)> = Vec::new();
     let mut crowd: Vec<(u64, Ticket, u64, Duration)> = Vec::new();
@@ -375,7 +375,7 @@ fn two_processes_use_the_slots_of_tokencheck() {
         exchange(at(ms));
         assert!(matches!(ask(3, Presented::Ticket(ticket), at(ms)), Decision::Wait { .. }), "at {ms}");
     }
-    // Whoever comes all the same is not let in, and keeps the ticket.
+    // A visitor who comes all the same is not admitted, and keeps the ticket.
     let for_now = Ticket { issued: at(3_000), wait: Duration::ZERO, arrived: at(3_000), nonce: 77, ..ticket };
     assert!(matches!(enter(9, for_now, at(3_000)), Decision::Wait { position: Position::Kept, .. }));
     assert!(world.sessions.end(key(1), Ender::Operator, at(3_000)));

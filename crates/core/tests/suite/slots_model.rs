@@ -269,7 +269,7 @@ proptest! {
 
     /// When no one waits, what is taken remains taken to the same instant.
     #[test]
-    fn what_is_settled_is_taken_to_the_same_instant(
+    fn a_settled_second_is_taken_up_to_the_same_instant(
         pause_ms in 0u64..=999, taken in 0u64..=50, old in 100u64..=9_000, new in 100u64..=9_000,
     ) {
         let now = now_of(START * 1_000_000 + pause_ms * 1_000);

@@ -13,7 +13,7 @@ use tidegate_settings::Listen;
 /// Not in the `http` crate's list.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a route requires.
+/// The token that a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     /// Nothing: load balancers check health without a token, and by their own name of this host.
@@ -24,7 +24,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// What a client has proved to be.
+/// The rank that a client has proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rank {
     /// No tokens are configured: any client that can connect.

@@ -22,7 +22,7 @@ const MAX_SLOW: usize = 4;
 /// The admin API of one gate.
 pub(super) struct Api {
     pub control: Arc<Control>,
-    /// Who listens to `/v1/events`.
+    /// The listeners of `/v1/events`.
     pub listeners: Listeners,
     /// Changes are made one at a time; those behind wait without a thread.
     pub next_change: Arc<Semaphore>,
@@ -72,7 +72,7 @@ impl Call {
         self.control().store()
     }
 
-    /// Who asks, and why, if they say so.
+    /// The client, and its reason if it gives one.
     pub fn by(&self) -> By<'_> {
         By { who: &self.who, why: self.body["why"].as_str().unwrap_or_default() }
     }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_named_all_can_be_told_from_all_classes() {
+    fn a_class_named_all_differs_from_all_classes() {
         for (text, series) in [
             ("", Series::all()),
             ("&class=all", Series::all()),

@@ -82,7 +82,7 @@ pub(super) fn prometheus(control: &Control) -> String {
     out.0
 }
 
-/// What the dispatchers count themselves, beside the workers' shards.
+/// The dispatchers' own counters, beside the workers' shards.
 fn of_dispatch(shared: &Shared, event: Event) -> u64 {
     match event {
         Event::Retries => shared.upstream(|s| &s.retries),

@@ -57,7 +57,6 @@ pub(super) enum Place {
     Path,
     /// After the `?`.
     Query,
-    /// A request header.
     Header,
 }
 

@@ -194,7 +194,7 @@ mod tests {
                 route.verb.name(),
                 route.path
             );
-            // What is recorded waits for a disk.
+            // Recorded changes wait for a disk.
             let is_recorded = route.access == Write && route.path != "/v1/feedback";
             let is_apart = matches!(route.handler, Handler::Change(_) | Handler::Urgent(_));
             assert_eq!(is_recorded, is_apart, "{} {}", route.verb.name(), route.path);

@@ -1,4 +1,5 @@
-//! Who changed what, when and why: one line of JSON per change, in `audit.jsonl` of the state directory.
+//! The audit: author, time, reason and values of every change, one line of JSON each, in `audit.jsonl` of the
+//! state directory.
 //!
 //! A record is written with one write(2) before the change is confirmed, so that a killed process loses no
 //! confirmed change. There is no fsync, as for the promises: a crash of the machine may lose the last
@@ -26,7 +27,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// of a tuner's at a thousand a second.
 const KEPT: usize = 7;
 
-/// Who changes something, and why.
+/// The author of a change, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
     /// The token's name and the peer's address, a tuner's name, or "signal".

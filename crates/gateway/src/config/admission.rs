@@ -1,4 +1,4 @@
-//! What admission goes by, as the configuration has it.
+//! The input of admission that comes from the configuration.
 
 use tidegate_core::admission::{self, AdmissionSettings, Facts, Progress};
 use tidegate_core::classify::RequestHead;
@@ -28,7 +28,7 @@ impl Config {
         }
     }
 
-    /// What the configuration says of a request that has just come. `is_part_of_page`: its visitor's browser
+    /// The facts of a new request that the configuration determines. `is_part_of_page`: its visitor's browser
     /// says that it asks for a part of a page, not for a page.
     pub fn facts<'a>(
         &'a self,

@@ -1,8 +1,8 @@
 //! Asks an external authoriser for its verdict on a request (WAC 3.2 f).
 //!
-//! One question per key (a client, a cookie's value, a URL) is under way at a time; other requests with the
-//! same key wait for its answer. A verdict is kept for `ttl`. The application is told only the key, so that
-//! the verdict is valid for every request with that key.
+//! One query per key (a client, a cookie's value, a URL) is under way at a time; other requests with the same
+//! key wait for its answer. A verdict is kept for `ttl`. The application gets only the key, so that the
+//! verdict is valid for every request with that key.
 //!
 //! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application has failed, and
 //! nothing about the visitor. Without a verdict by the deadline `fallback` decides, for this request and all
@@ -29,7 +29,7 @@ use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
 use tidegate_settings::{AskKey, Fallback};
 
-/// How long a question without a verdict is not asked again.
+/// How long a query without a verdict is not repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest key; of a longer one the rest is hashed.
 const MAX_KEY: usize = 512;
@@ -91,7 +91,7 @@ impl Authoriser {
         self.settings.fallback == Fallback::Allow
     }
 
-    /// The kept verdict, or else a receiver for the verdict; asks if no question is under way.
+    /// The kept verdict, or else a receiver for the verdict; asks if no query is under way.
     fn look(
         self: &Arc<Self>,
         about: &About,
@@ -124,7 +124,7 @@ impl Authoriser {
         if kept.len() < self.settings.max_kept {
             return true;
         }
-        // This runs at most once per as many questions as it removes.
+        // This runs at most once per as many queries as it removes.
         let is_current = |one: &Kept| !matches!(one, Kept::Verdict { until, .. } if now >= *until);
         kept.retain(|_, one| is_current(one));
         if kept.len() >= self.settings.max_kept {
@@ -142,7 +142,7 @@ impl Authoriser {
     }
 }
 
-/// What a verdict is about: the field of the question that carries the key.
+/// The kind of key of a verdict: the field of the query that carries it.
 #[derive(Clone)]
 struct About {
     name: HeaderName,
@@ -186,7 +186,7 @@ impl About {
     }
 }
 
-/// A question under way. However it ends, the outcome is kept and passed to those who wait.
+/// A query under way. However it ends, the outcome is kept and passed to the requests that wait.
 struct Question {
     asker: Arc<Authoriser>,
     key: Box<[u8]>,

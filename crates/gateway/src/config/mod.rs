@@ -49,7 +49,7 @@ pub struct Config {
     pub pages: Arc<Pages>,
     /// No class is named in `room.classes`: every navigation waits.
     pub all_navigations: bool,
-    /// Who may come in, by class.
+    /// The ingress buckets, by class.
     pub ingress: Ingress,
     pub tiers: Arc<Tiers>,
     /// Applications that rules ask, in the order of the file.
@@ -70,7 +70,7 @@ pub struct ClassFacts {
     pub mark: ClassTag,
     /// A reload has removed it. New requests are of other classes; requests under way follow its last rules.
     pub is_gone: bool,
-    /// What was counted under its id when the id was another class's.
+    /// Counts under its id from the time when the id was another class's.
     before: Option<Arc<ClassTotals>>,
 }
 
@@ -467,8 +467,8 @@ fn class_facts(settings: &Settings, known: &[Class]) -> Vec<ClassFacts> {
     known.iter().zip(class_ids::tags(&names)).map(facts).collect()
 }
 
-/// What is in the order of the file, reordered by id; `gone` makes the values of ids that have no class in
-/// the file.
+/// Reorders by id what is in the order of the file; `gone` makes the values of ids that have no class in the
+/// file.
 fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -> T) -> Vec<T> {
     let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
     order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));

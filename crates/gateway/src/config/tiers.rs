@@ -171,7 +171,7 @@ impl Tier {
         })
     }
 
-    /// What it may ask for; `None`: as much as it likes.
+    /// Its quota; `None`: no bound.
     pub fn quota(&self) -> Option<&SharedBucket> {
         self.quota.as_deref()
     }

@@ -69,7 +69,7 @@ impl Capacity {
         }
     }
 
-    /// Sets the capacity on an operator's word; in force at once.
+    /// Sets the capacity as an operator orders; in force at once.
     pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
         if let Role::TokenCheck { .. } = shared.config.load().settings.role {
             return Err(NotHere::TokenCheck);
@@ -139,7 +139,6 @@ impl Capacity {
         self.tunables
     }
 
-    /// The last estimate.
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_keeps_what_was_learned() {
+    fn a_reload_keeps_the_estimate() {
         let mut gate = Reloaded::start("rate = 80\nestimator = \"bottleneck\"");
         for k in 0..5 {
             let samples: Vec<_> = (0..8).map(|i| served(100 * k + 12 * i)).collect();

@@ -43,7 +43,7 @@ use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
 pub struct Source {
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// What the command line sets on top of the file.
+    /// Values that the command line sets on top of the file.
     pub overrides: Vec<Override>,
 }
 
@@ -70,7 +70,7 @@ fn new_key() -> io::Result<String> {
     Ok(KeyRing::entry(id as u8, &secret))
 }
 
-/// What was tuned since the start, and the file's values.
+/// Values tuned since the start, and the file's values.
 #[derive(Clone)]
 pub struct Tuning {
     /// The file's settings as of the last reload.
@@ -86,11 +86,9 @@ pub struct Tuning {
 pub struct Tuned {
     /// As TOML.
     pub value: String,
-    /// Who set it.
     pub who: String,
     /// Why, in their words.
     pub why: String,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -140,7 +138,6 @@ impl Tuning {
         self.generation
     }
 
-    /// The file's settings.
     pub fn file(&self) -> &Settings {
         &self.file
     }
@@ -174,7 +171,7 @@ pub struct ConfigStore {
     congestion: Arc<CongestionMonitor>,
     source: Source,
     state: StateDir,
-    /// Held by whoever changes something, until the change is in the audit.
+    /// Held during a change, until it is in the audit.
     changing: Mutex<()>,
     tuning: Mutex<Tuning>,
     audit: Audit,

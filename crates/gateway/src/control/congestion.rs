@@ -92,7 +92,6 @@ pub struct Publish<'a> {
 
 /// What detectors judge on one tick.
 pub struct Measured<'a> {
-    /// All counters.
     pub snapshot: &'a Snapshot,
     /// Visitor connections open now.
     pub connections: u64,
@@ -122,7 +121,6 @@ impl Congestion {
             GateFigure::ALL.into_iter().map(|figure| figure_value(figure, figures)).collect();
     }
 
-    /// One tick.
     pub fn tick(&mut self, plan: &Arc<Plan>, measured: &Measured<'_>, publish: &Publish<'_>, now: Timestamp) {
         let mut changes = self.follow(plan, measured.readings, now);
         let is_other = !changes.is_empty();
@@ -176,7 +174,7 @@ impl Congestion {
             let (new, old) = (named(plan, name), named(&self.plan, name));
             new.is_some() && (old.is_none() || new == old)
         });
-        // What is shown until detectors judge again.
+        // Shown until detectors judge again.
         let verdicts = || self.watches.iter().map(|watch| watch.resource.verdict());
         self.facts.levels = verdicts().map(|verdict| verdict.level).collect();
         self.facts.detectors = verdicts().map(|verdict| verdict.figure).collect();
@@ -232,7 +230,7 @@ impl Congestion {
         publish.enforcement.publish(orders, told, publish.wake);
     }
 
-    /// What is recorded of a rule in force: its worst level and its figures now.
+    /// The record of a rule in force: its worst level and its figures now.
     fn told(&self, id: usize, rule: &RuleConfig, enforcement: &PublishedPolicies) -> Arc<PolicyRecord> {
         let conditions = self.plan.conditions.get(id).into_iter().flat_map(congestion_plan::Conditions::each);
         let worst = conditions.map(|condition| self.worst(condition)).max().unwrap_or_default();
@@ -296,7 +294,7 @@ impl Congestion {
     }
 }
 
-/// The detectors and rules of a running gate, and the readings they go by.
+/// The detectors and rules of a running gate, and the readings they judge.
 pub struct CongestionMonitor {
     shared: Arc<Shared>,
     readings: Arc<Readings>,
@@ -322,7 +320,7 @@ impl CongestionMonitor {
         self.congestion.lock()
     }
 
-    /// One control tick: judges the detectors, and puts in force what the rules order.
+    /// One control tick: judges the detectors, and puts the policies of the rules in force.
     pub(crate) fn tick(&self, snapshot: &Snapshot, now: Timestamp) {
         let shared = &self.shared;
         let measured = Measured {

@@ -95,7 +95,7 @@ impl Control {
         self.capacity.lock()
     }
 
-    /// Detectors, rules, and the readings they go by.
+    /// Detectors, rules, and the readings they judge.
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
     }

@@ -3,8 +3,8 @@
 //! contents and merges reports, `feedback/wire.rs` the JSON.
 //!
 //! A report that does not arrive is merged into the next, which then covers a longer time; a report without
-//! that time covers one interval. Without control updates the checker goes by the clock, which is WebQ's own
-//! schedule, and keeps its in-flight limit.
+//! that time covers one interval. Without control updates the checker follows the wall clock, which is WebQ's
+//! own schedule, and keeps its in-flight limit.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -61,7 +61,7 @@ pub async fn accept(worker: Rc<Worker>, listener: TcpListener) {
         };
         take(&worker, accepted).await;
     }
-    // Whoever the kernel has already greeted is served: closing the listener would reset them.
+    // Connections that the kernel has already accepted are served: closing the listener would reset them.
     while let Some(accepted) = poll_once(&listener) {
         take(&worker, accepted).await;
     }
@@ -101,7 +101,7 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
     tokio::task::spawn_local(connection(worker.clone(), stream, peer));
 }
 
-/// Whether an order in force closes or resets every connection before it is read (WAC 3.3 d); the caller
+/// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d); the caller
 /// drops it.
 fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
@@ -205,8 +205,8 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     }
 }
 
-/// A connection that has become a tunnel is no task of hyper's any more; orders that end or stop it reach it
-/// here.
+/// A connection that has become a tunnel is no longer a task of hyper's; policies that end or stop it reach
+/// it here.
 async fn outlive(
     worker: &Worker,
     conn: &Conn,
@@ -214,7 +214,7 @@ async fn outlive(
     mut told: Told,
     drain: &mut tokio::sync::watch::Receiver<Drain>,
 ) {
-    // What came while hyper still had the connection is asked about once more.
+    // Policies that came in force while hyper still had the connection are checked once more.
     told.cuts = told.cuts.wrapping_sub(1);
     loop {
         tokio::select! {
@@ -235,17 +235,17 @@ async fn outlive(
     }
 }
 
-/// What a connection's task has been told so far.
+/// The news that a connection's task has received so far.
 struct Told {
     is_ending: bool,
     cuts: u64,
 }
 
-/// What it is told.
+/// News for a connection's task.
 enum News {
     /// The shutdown has come to idle connections.
     Idle,
-    /// Other orders than before end or stop what is being answered.
+    /// Other policies than before end or stop answers under way.
     Cuts,
 }
 
@@ -268,7 +268,7 @@ impl Told {
     }
 }
 
-/// What an order does to the request that the connection has in hand, if one does.
+/// The action of a policy in force on the connection's present request, if there is one.
 fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     let standing = worker.policies(worker.policy_version())?;
     let order = conn.control.cut_by(&standing, worker.now())?;
@@ -282,7 +282,7 @@ fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     Some(order.action)
 }
 
-/// What the wire does on its own, as counters. Bodies that were cut off are counted where they are answered.
+/// Events of the wire, as counters. Bodies that were cut off are counted where they are answered.
 fn event(e: WireEvent) -> Option<Event> {
     match e {
         WireEvent::Request | WireEvent::Gone | WireEvent::Truncated => None,

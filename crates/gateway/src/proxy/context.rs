@@ -1,5 +1,5 @@
-//! One request as the stages see it: whose it is, its class and service level, its session, and what is
-//! logged and told of it.
+//! One request as the stages see it: its visitor, class and service level, its session, and what is logged
+//! and reported of it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -26,10 +26,9 @@ use crate::shared::sessions::{RequestSession, SessionLink};
 use crate::shared::{Worker, WorkerConfig};
 use crate::upstream::balance::Replica;
 
-/// Response field that tells of the decision on a request.
+/// Response field that explains the decision on a request.
 pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
-/// A visitor's connection.
 pub struct Conn {
     /// The other end.
     pub peer: SocketAddr,
@@ -79,7 +78,7 @@ pub(crate) struct AccessEntry {
     pub(crate) verdict: &'static str,
     /// Time in the queue.
     pub(crate) queued: Duration,
-    /// Who answered.
+    /// The replica that answered.
     pub(crate) replica: Option<Arc<Replica>>,
 }
 
@@ -170,7 +169,6 @@ impl RequestContext {
     }
 }
 
-/// The access log.
 impl RequestContext {
     /// Writes the line of `log`.
     pub(crate) fn write_log(&self, log: &AccessEntry, bytes: u64, response_time: Duration) {
@@ -207,15 +205,15 @@ impl RequestContext {
     }
 }
 
-/// What operators and visitors are told of refusals.
+/// Explanations of refusals for operators and visitors.
 impl RequestContext {
-    /// Keeps a refusal for whoever asks for its reason. `retry_after` in seconds.
+    /// Keeps a refusal for `GET /v1/explain`. `retry_after` in seconds.
     pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
         let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);
         self.worker.shared.policies.refusals.keep(refusal.retry_after(retry_after));
     }
 
-    /// Keeps and logs a refusal of the gate's own, and tells the visitor of it.
+    /// Keeps and logs a refusal of the gate's own, and explains it to the visitor.
     pub(crate) fn refused_by_gate(
         &mut self,
         mut response: Response<Bytes>,
@@ -227,7 +225,7 @@ impl RequestContext {
         response
     }
 
-    /// Keeps why the gate refuses, and tells of it as far as the operator wants it told.
+    /// Keeps the reason of a refusal, and adds it to the answer's head as far as `explain.header` allows.
     pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
         let after = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
@@ -238,14 +236,14 @@ impl RequestContext {
         }
     }
 
-    /// Tells of a policy's decision in an answer's head, as far as the operator wants it told.
+    /// Adds a policy's decision to an answer's head as far as `explain.header` allows.
     pub(crate) fn tell(&self, headers: &mut HeaderMap, record: Option<&Arc<PolicyRecord>>, done: Done) {
         if let Some(record) = record {
             self.tell_of(headers, record, done.name());
         }
     }
 
-    /// Tells of what a policy in shadow would have decided.
+    /// Adds the decision that a policy in shadow would have made.
     pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
         if let Some(record) = &self.shadow {
             self.tell_of(headers, record, "shadow");

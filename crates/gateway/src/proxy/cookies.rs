@@ -1,5 +1,5 @@
-//! The cookies by which a visitor keeps a place: read from a request, written to a response, hidden from the
-//! origin.
+//! The cookies by which a visitor keeps a position: read from a request, written to a response, hidden from
+//! the origin.
 //!
 //! `tg<class>` the ticket of a class, `tgid` the random value that tickets are bound to, `tgp` the pass. All
 //! are HttpOnly: the page needs none of them, and a script of the origin's must not hand them on.
@@ -13,14 +13,13 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::config::ClassTag;
 
-/// What a request's cookies say, borrowed from its head.
+/// The gate's cookies of a request, borrowed from its head.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cookies<'a> {
     /// The ticket of the class asked for.
     pub ticket: Option<&'a str>,
     /// What tickets are bound to.
     pub binding: Option<[u8; 16]>,
-    /// The pass.
     pub pass: Option<&'a str>,
     /// The client sent some cookie: it keeps them.
     pub any: bool,

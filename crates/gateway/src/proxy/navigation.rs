@@ -14,8 +14,8 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Whether a browser says that this is no page but a part of one (W3C Fetch Metadata).
 ///
-/// Only what says so is a part: clients that say nothing (programs, load tests) meet the room. What a script
-/// fetches (`empty`) is a part too: it comes from a page that was let in.
+/// Only a request that says so is a part: clients that say nothing (programs, load tests) meet the room. A
+/// script's request (`empty`) is a part too: it comes from a page that was admitted.
 pub fn is_part_of_page(headers: &HeaderMap) -> bool {
     let Some(dest) = headers.get(SEC_FETCH_DEST) else { return false };
     !matches!(dest.as_bytes(), b"document" | b"iframe" | b"frame" | b"embed" | b"object" | b"fencedframe")
@@ -33,9 +33,9 @@ pub fn wants_html(headers: &HeaderMap) -> bool {
     html > 0.0 && html >= quality("application/json")
 }
 
-/// Whether whoever asks can wait for a place and come back for it: a browser's navigation, whose page does
+/// Whether the client can wait for a position and come back for it: a browser's navigation, whose page does
 /// that, or a program that says it understands the room's answer (RFC 9457). A program that says nothing is
-/// taken for one that would not: most do not keep what an error holds.
+/// assumed not to come back: most do not keep the contents of an error.
 pub fn can_return(headers: &HeaderMap) -> bool {
     wants_html(headers) || quality(headers, "application/problem+json") > 0.0
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_come_back_says_nothing_of_it() {
+    fn a_client_that_says_nothing_cannot_come_back() {
         let cases = [
             ("text/html,*/*;q=0.8", true),
             ("application/json", false),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_so_is_part_of_a_page() {
+    fn only_requests_marked_as_parts_are_parts_of_a_page() {
         for part in ["image", "style", "script", "font", "empty", "audio"] {
             assert!(is_part_of_page(&headers(&[("sec-fetch-dest", part)])), "{part}");
         }

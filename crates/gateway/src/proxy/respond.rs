@@ -1,4 +1,4 @@
-//! Verdicts become HTTP here, and only here.
+//! Makes HTTP answers of decisions. No other module does.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub struct AnswerRequest<'a> {
     pub form: Option<&'a page::KeptForm>,
 }
 
-/// What a visitor who must wait is told.
+/// The room's answer to a visitor who must wait.
 pub struct WaitingAnswer {
     /// Which of the room's answers.
     pub kind: Kind,
@@ -75,7 +75,7 @@ pub struct WaitingAnswer {
 }
 
 impl WaitingAnswer {
-    /// Of somebody who has no place.
+    /// For a visitor without a position.
     pub fn without_position(kind: Kind, wait: Duration) -> Self {
         let (place, waited) = (0, Duration::ZERO);
         Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
@@ -143,7 +143,7 @@ pub fn retry_after(wait: Duration) -> Duration {
     Duration::from_secs(page::retry_after(wait).max(1))
 }
 
-/// Full and forbidden visitors have no place to ask about.
+/// Visitors of a full room and forbidden ones have no position to ask about.
 fn has_place(kind: Kind) -> bool {
     !matches!(kind, Kind::Full | Kind::Forbidden | Kind::Overloaded)
 }
@@ -163,7 +163,7 @@ fn status_path(class: ClassTag) -> String {
     path
 }
 
-/// For programs, which are not told by a page: the path as they have to ask for it.
+/// The path for programs, which have no page that adds the ticket.
 fn with_ticket(mut path: String, w: &WaitingAnswer) -> String {
     if let Some(ticket) = &w.url_ticket {
         path.push_str("&tg=");
@@ -227,7 +227,7 @@ pub fn close<B>(response: &mut Response<B>) {
 pub fn reject(reject: Reject) -> Response<Bytes> {
     let status = StatusCode::from_u16(reject.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = text(status, format!("{reject}\n"));
-    // Whoever sends what may be read in two ways is not believed about what comes next on this connection.
+    // After an ambiguous request the beginning of the next one is not certain.
     close(&mut response);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, METHODS);
@@ -255,7 +255,7 @@ pub fn throttled(retry_after: Duration) -> Response<Bytes> {
         StatusCode::SERVICE_UNAVAILABLE,
         "More of these requests come than are let in. Please try again shortly.\n",
     );
-    // Whole seconds, rounded up: who comes on time is let in.
+    // Whole seconds, rounded up, so that a client who comes on time is admitted.
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     response
@@ -332,7 +332,7 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
     response
 }
 
-/// What was wrong with the visitor's body.
+/// The error of the visitor's body.
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
     let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {
@@ -367,7 +367,7 @@ fn text(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(words.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
-    // Caches keep some of these statuses without being told to (404, 405, 414, 501; RFC 9110 15.1).
+    // Caches keep some of these statuses by default (404, 405, 414, 501; RFC 9110 15.1).
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

@@ -1,7 +1,7 @@
 //! The body of a visitor's response: the gate's own bytes, or the origin's as they come.
 //!
-//! Whatever way the origin's body ends, its [`Completion`] runs exactly once: that is how the place at the
-//! gate is given back and the exchange is measured and logged.
+//! However the origin's body ends, its [`Completion`] runs exactly once: it gives the in-flight slot back,
+//! and measures and logs the exchange.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -78,14 +78,8 @@ async fn handle(
     let started = worker.now();
     worker.count(Event::Requests);
     let (mut parts, body) = request.into_parts();
-    match hygiene::check(&mut parts) {
-        Ok(hygiene::Target::Origin) => {}
-        Ok(hygiene::Target::Gate) => return own(respond::last_recipient()),
-        Err(bad) => {
-            let expectation = bad == hygiene::Reject::Expect;
-            worker.count(if expectation { Event::ExpectationFailed } else { Event::RequestsBad });
-            return own(respond::reject(bad));
-        }
+    if let Some(answer) = answer_before_stages(&worker, &mut parts) {
+        return answer;
     }
     let url_ticket = target::take_ticket(&mut parts.uri);
     target::clean_referer(&mut parts.headers);
@@ -115,7 +109,6 @@ async fn handle(
         }
     };
     let Some(body) = body else { unreachable!("only an answer takes it") };
-    let class = context.class;
     match outcome {
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
@@ -124,21 +117,11 @@ async fn handle(
             // through every move of their own small future.
             Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
         }
-        Outcome::Wait(waiting) => {
-            if waiting.kind == page::Kind::Full {
-                context.worker.shard.shed(class, Event::Full);
-                let after = respond::retry_after(waiting.wait).as_secs();
-                context.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
-            }
-            own(context.waiting_answer(&parts, body, *waiting).await)
-        }
+        Outcome::Wait(waiting) => context.wait_in_room(&parts, body, *waiting).await,
         Outcome::Throttled { retry_after } => {
-            context.worker.shard.shed(class, Event::IngressShed);
-            own(context.refused_by_gate(
-                respond::throttled(retry_after),
-                Event::IngressShed,
-                parts.uri.path(),
-            ))
+            context.worker.shard.shed(context.class, Event::IngressShed);
+            let refusal = respond::throttled(retry_after);
+            own(context.refused_by_gate(refusal, Event::IngressShed, parts.uri.path()))
         }
         Outcome::NoSessionSlot { retry_after } => context.no_session_slot(&parts, body, retry_after).await,
         Outcome::Elsewhere { base, ticket, cookies } => {
@@ -156,7 +139,35 @@ async fn handle(
     }
 }
 
+/// The answer to a malformed request, and to one for the gate itself.
+fn answer_before_stages(worker: &Worker, parts: &mut request::Parts) -> Option<Answer> {
+    match hygiene::check(parts) {
+        Ok(hygiene::Target::Origin) => None,
+        Ok(hygiene::Target::Gate) => Some(own(respond::last_recipient())),
+        Err(bad) => {
+            let expectation = bad == hygiene::Reject::Expect;
+            worker.count(if expectation { Event::ExpectationFailed } else { Event::RequestsBad });
+            Some(own(respond::reject(bad)))
+        }
+    }
+}
+
 impl RequestContext {
+    /// The room's answer; a full room refuses.
+    async fn wait_in_room(
+        &mut self,
+        parts: &request::Parts,
+        body: Incoming,
+        waiting: WaitingAnswer,
+    ) -> Answer {
+        if waiting.kind == page::Kind::Full {
+            self.worker.shard.shed(self.class, Event::Full);
+            let after = respond::retry_after(waiting.wait).as_secs();
+            self.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
+        }
+        own(self.waiting_answer(parts, body, waiting).await)
+    }
+
     /// There is no slot for the session that it would begin.
     async fn no_session_slot(
         &mut self,

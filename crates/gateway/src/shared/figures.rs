@@ -12,7 +12,7 @@ use tidegate_core::units::{ClassId, Timestamp};
 use crate::config::{ClassFacts, Config};
 use crate::shared::gate_keeper::ClassLoad;
 
-/// What `/v1/state`, `/metrics`, rules and the status line go by.
+/// The figures behind `/v1/state`, `/metrics`, rules and the status line.
 #[derive(Clone)]
 pub struct Figures {
     /// When they were taken.
@@ -21,15 +21,12 @@ pub struct Figures {
     pub total: Snapshot,
     /// The last second.
     pub window: Window,
-    /// The waiting room.
     pub room: RoomState,
-    /// The gate.
     pub gate: Totals,
     /// By class id.
     pub loads: Vec<ClassLoad>,
     /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
-    /// What the estimator said last.
     pub estimate: Estimate,
     /// How often the estimator began to search again.
     pub rediscoveries: u64,
@@ -41,7 +38,7 @@ pub struct Figures {
 pub struct ClassShown<'f> {
     /// Its id in the configuration in force.
     pub id: ClassId,
-    /// What the configuration says of it.
+    /// Its configuration.
     pub facts: &'f ClassFacts,
     /// Its counts since the start; `None`: it is not counted apart.
     pub totals: Option<Cow<'f, ClassTotals>>,

@@ -279,7 +279,7 @@ impl Inner {
             let in_flight = self.gate.in_flight_now();
             let told = self.waiting.take(woken.handle).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
-                // It left before it was told: the slot goes to the next.
+                // It left before it was woken: the slot goes to the next.
                 self.gate.finish(woken.class, woken.cost, now);
             }
         }

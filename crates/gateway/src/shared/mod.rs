@@ -43,13 +43,11 @@ pub struct Shared {
     pub admission: Admission,
     /// The gate in front of the origin.
     pub gate: Arc<GateKeeper>,
-    /// Admitted sessions.
     pub sessions: VisitorSessions,
     /// The policies in force, published by the control tick.
     pub policies: PublishedPolicies,
     /// Answers that several visitors share.
     pub coalescer: Coalescer,
-    /// The origin's replicas.
     pub replicas: Arc<Replicas>,
     /// Counters, one shard a worker.
     pub shards: Vec<Arc<Shard>>,
@@ -73,7 +71,6 @@ pub struct Shared {
 /// The stage of the shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Drain {
-    /// Serving.
     No,
     /// No new connections; answers close theirs.
     Accepting,
@@ -138,7 +135,6 @@ impl std::ops::Deref for WorkerPolicies {
 pub struct Worker {
     /// What all threads share.
     pub shared: Arc<Shared>,
-    /// This worker's counters.
     pub shard: Arc<Shard>,
     /// Connections to the origin.
     pub upstream: Dispatcher,
@@ -202,12 +198,10 @@ impl Worker {
         Some(self.policies.borrow().clone())
     }
 
-    /// The present time.
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// Counts one event.
     pub fn count(&self, event: Event) {
         self.shard.count(event);
     }

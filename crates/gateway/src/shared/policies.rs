@@ -42,13 +42,11 @@ const MAX_FIGURES: usize = 256;
 /// A rule as it was when its policy was published.
 #[derive(Debug)]
 pub struct PolicyRecord {
-    /// The rule's name.
     pub rule: Arc<str>,
-    /// The worst level of the detectors that it goes by: `red`.
+    /// The worst level of the detectors in its condition: `red`.
     pub level: Box<str>,
     /// The figures it went by: `cpu=0.97, rate=412/s`.
     pub figures: Box<str>,
-    /// The rule's counters.
     pub stats: Arc<RuleStats>,
 }
 
@@ -87,7 +85,6 @@ pub struct PublishedPolicies {
     published: Mutex<Published>,
     /// What every rule did.
     pub ledger: Ledger,
-    /// The last refusals.
     pub refusals: Refusals,
 }
 
@@ -139,7 +136,7 @@ impl PublishedPolicies {
         self.word.store(number | u64::from(requests), Ordering::Release);
     }
 
-    /// What a request loads; 0: no policy is in force and requests are not remembered.
+    /// The version that a request loads; 0: no policy is in force and requests are not remembered.
     pub fn word(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
@@ -175,7 +172,7 @@ fn cut(text: &str) -> Box<str> {
     text[..end.unwrap_or_default()].into()
 }
 
-/// What a connection's task and its requests share.
+/// State shared by a connection's task and its requests.
 pub struct ConnControl {
     fd: RawFd,
     request: RefCell<Option<RequestInProgress>>,

@@ -38,14 +38,12 @@ use key::Keys;
 
 /// The sessions of this process, shared by all workers.
 pub struct VisitorSessions {
-    /// The admitted sessions.
     pub table: Sessions,
     pub(crate) keys: Keys,
     connections: AtomicU64,
 }
 
 impl VisitorSessions {
-    /// An empty table.
     pub fn new(live: &Config, now: Timestamp) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
@@ -66,7 +64,7 @@ impl VisitorSessions {
         }
     }
 
-    /// Goes over to another configuration. If sessions are told apart in another way, all of them end.
+    /// Goes over to another configuration. If sessions are identified in another way, all of them end.
     pub fn follow(&self, old: &Config, new: &Config, now: Timestamp) {
         let (before, after) = (&old.settings.session, &new.settings.session);
         if (before.key, &before.cookie) != (after.key, &after.cookie) {
@@ -99,8 +97,7 @@ impl SessionLink {
         Self { number, worker, session: RefCell::default() }
     }
 
-    /// The session `key` was begun on this connection. Where connections tell sessions apart, it ends with
-    /// it.
+    /// The session `key` was begun on this connection. Where connections identify sessions, it ends with it.
     pub(crate) fn ends_with(&self, by: SessionBy, key: SessionKey) {
         if by == SessionBy::Connection {
             self.session.replace(Some(key));
@@ -207,7 +204,6 @@ impl Drop for SessionGuard {
     }
 }
 
-/// A random key.
 fn fresh(by: SessionBy, rng: &mut StdRng) -> SessionKey {
     match by {
         SessionBy::Pass => of_nonce(rng.next_u64()),

@@ -135,7 +135,7 @@ impl Tunnels {
     /// Joins `ends` in a task of its own, until `handle` is cut.
     pub(crate) fn open(&self, ends: Ends, idle: Limit, flight: InFlight, handle: Rc<TunnelHandle>) {
         let closing = self.closing.clone();
-        // Marked as open here, not in the task: the visitor's connection may be told to end before the task
+        // Marked as open here, not in the task: the visitor's connection may be asked to end before the task
         // first runs.
         let open = OpenTunnel::new(handle, self.stats.clone(), flight);
         tokio::task::spawn_local(async move {

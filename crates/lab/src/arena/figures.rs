@@ -30,7 +30,7 @@ const WITHIN: f64 = 0.05;
 const MEAN_S: f64 = 5.0;
 /// Time it must stay so, in seconds.
 const STAYS_S: f64 = 10.0;
-/// Seconds after which the first errors are told.
+/// Seconds after which the first errors are reported.
 pub const EARLY_S: [f64; 3] = [1.0, 5.0, 10.0];
 /// A queue of so many seconds of work: saturated.
 const SATURATED_S: f64 = 0.5;
@@ -44,7 +44,6 @@ pub struct Figures {
     pub error_pct: Option<f64>,
     /// Percent, after each of [`EARLY_S`]; `None`: never saturated, or not for so long.
     pub early_error_pct: [Option<f64>; 3],
-    /// Share.
     pub goodput_share: f64,
     /// Ratio; `None`: nothing was served.
     pub p99_ratio: Option<f64>,
@@ -133,7 +132,7 @@ fn best_possible(trace: &Trace, truth: &[Stretch]) -> Vec<Possible> {
     seconds.collect()
 }
 
-/// What was believed in the saturated part of a stretch, tick by tick, as a multiple of the truth.
+/// Estimates in the saturated part of a stretch, tick by tick, as multiples of the truth.
 struct Belief<'a> {
     capacity: &'a [f64],
     truth: f64,

@@ -1,4 +1,4 @@
-//! What could be had: the best fixed in-flight limit of each stretch, by an offline sweep.
+//! The best fixed in-flight limit of each stretch, by an offline sweep.
 //!
 //! Between two changes nothing changes, so a stretch's origin is played by itself, from a backlog, with one
 //! limit after another on a grid that is fine around the number of its workers. Best is the highest goodput
@@ -144,7 +144,7 @@ fn next(limit: u32, servers: u32) -> u32 {
     if limit < 40.min(2 * servers) || near { limit + 1 } else { (limit + limit / 20).max(limit + 1) }
 }
 
-/// What a limit gives, over some `REQUESTS` whose mean response is about `response_s`.
+/// The figures of a limit, over some `REQUESTS` whose mean response time is about `response_s`.
 fn play(spec: &ArenaSpec, limit: u32, at_least_s: f64, response_s: f64) -> Found {
     let lasts_s = (REQUESTS * response_s / f64::from(limit)).clamp(at_least_s, 3_600.0);
     let lasts_s = if response_s == f64::MAX { at_least_s } else { lasts_s };

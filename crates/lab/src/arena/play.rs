@@ -228,7 +228,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// All who may go to the origin go; where there are always more, others take their places in the queue.
+    /// All who may go to the origin go; where there are always more, others take their positions in the
+    /// queue.
     fn admit(&mut self) {
         loop {
             while self.is_endless() && self.limit.is_some() && self.gate.totals().queued < STANDING {

@@ -155,7 +155,7 @@ pub const ALL: &[Named] = &[
     },
 ];
 
-/// Those called so: `all`, a name, or the beginning of some.
+/// The scenarios of a name: `all`, a full name, or the beginning of some.
 pub fn named(name: &str) -> Vec<&'static Named> {
     let exactly: Vec<_> = ALL.iter().filter(|n| n.name == name).collect();
     if !exactly.is_empty() {

@@ -63,7 +63,7 @@ fn a_rate_is_released_as_it_says() {
 }
 
 #[test]
-fn replicas_that_go_end_what_they_have() {
+fn removed_replicas_finish_their_requests() {
     let trace = spec("fall-workers", 70).run(&mut Held(20));
     let failed: Vec<u64> = trace.seconds.iter().map(|s| s.failed).collect();
     assert_eq!(failed.iter().sum::<u64>(), 0, "{failed:?}");

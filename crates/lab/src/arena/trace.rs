@@ -1,4 +1,4 @@
-//! What a run was like, second by second.
+//! The trace of a run, second by second.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stats::percentile;
 pub struct Second {
     /// Its beginning, in seconds from the start.
     pub t: f64,
-    /// Mean of the capacity believed, in cost units per second.
+    /// Mean of the estimated capacity, in cost units per second.
     pub capacity: f64,
     /// Mean of the in-flight limit; `None`: there was none.
     pub limit: Option<f64>,
@@ -43,7 +43,7 @@ impl Second {
 pub struct Trace {
     /// Between two ticks.
     pub tick: Duration,
-    /// The capacity believed after every tick, the first at the start, in cost units per second.
+    /// The estimated capacity after every tick, the first at the start, in cost units per second.
     pub capacity: Vec<f64>,
     pub seconds: Vec<Second>,
     /// Response times in microseconds of all served well, in order of their ends.

@@ -2,7 +2,7 @@
 //!
 //! The name is resolved once, before the run: a resolver must not be part of what is measured. `Host` is sent
 //! as written. A redirect is followed to the same host name only, on any port (which is how the two halves of
-//! a gate send visitors to each other): whoever points the bench at a host answers for that host, not for
+//! a gate send visitors to each other): the user answers for the host that the bench is pointed at, not for
 //! what it may point at.
 
 use std::io;
@@ -43,8 +43,8 @@ pub enum TargetError {
 }
 
 impl Place {
-    /// Reads the URL, resolves its host and connects once, to see that somebody accepts: a mistyped target is
-    /// told before a crowd is sent. Nothing is asked. Blocks, up to five seconds for every address of the
+    /// Reads the URL, resolves its host and connects once, to see that the target accepts: a mistyped target
+    /// is told before a crowd is sent. Nothing is asked. Blocks, up to five seconds for every address of the
     /// host.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::{Client, Connections, Order, Place, TargetError};
 use crate::visitor::RequestKind;
 
 #[test]
-fn what_is_no_target_is_refused_with_a_reason() {
+fn an_invalid_target_is_refused_with_a_reason() {
     for (url, why) in [
         ("https://127.0.0.1:1/", "TLS"),
         ("ftp://127.0.0.1:1/", "scheme"),
@@ -27,7 +27,7 @@ fn what_is_no_target_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_target_that_nobody_can_reach_is_told_apart() {
+fn an_unreachable_target_has_an_error_of_its_own() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("port");
     let error = Place::find(&format!("http://{unused}/")).expect_err("nobody listens");
     assert!(matches!(error, TargetError::Connect { address, .. } if address == unused), "{error}");
@@ -66,7 +66,7 @@ fn redirects_stay_on_the_host() {
 }
 
 #[test]
-fn a_request_says_who_asks() {
+fn a_request_has_the_fields_of_its_client() {
     let client = Client::new(Place::at(SocketAddr::from(([127, 0, 0, 1], 8080))), Connections::Fresh);
     let page = Order::get(RequestKind::Page, "/a?b".parse().expect("path"));
     let form = Order { form: Some("x=1".into()), method: http::Method::POST, ..page.clone() };

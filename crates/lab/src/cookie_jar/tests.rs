@@ -1,4 +1,4 @@
-//! Luggage with the cookies that a gate and a service really set.
+//! The cookie jar with the cookies that a gate and a service really set.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::*;
 
 const STATUS: &str = "/.tidegate/status?c=3";
 const CLASS: ClassId = ClassId(3);
-/// How its cookies are called.
+/// The names of its cookies.
 const MARK: ClassTag = ClassTag(3);
 const BOUND_TO: [u8; 16] = [0xfb; 16];
 const KEEP: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ fn served() -> Reading {
     Reading { answer: Answer::Served, status_path: None, redirect: None }
 }
 
-/// The gate's first answer to somebody who has no cookies yet: cookies, and the ticket in the URL.
+/// The gate's first answer to a visitor without cookies: cookies, and the ticket in the URL.
 fn first_answer() -> (HeaderMap, Reading) {
     let cookies = [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(MARK, &sealed(1), KEEP, false)];
     (set(&cookies), waits(&format!("{STATUS}&tg={}", url_ticket())))
@@ -105,7 +105,7 @@ fn a_waiting_visitor_is_small() {
 }
 
 #[test]
-fn who_keeps_cookies_shows_them_and_clean_paths() {
+fn a_visitor_with_cookies_shows_them_and_clean_paths() {
     let mut names = Names::default();
     let jar = waiting(&mut names, true);
     let cookies = jar.cookies(&names).expect("cookies");
@@ -116,7 +116,7 @@ fn who_keeps_cookies_shows_them_and_clean_paths() {
 }
 
 #[test]
-fn who_keeps_none_shows_the_ticket_in_the_url() {
+fn a_visitor_without_cookies_shows_the_ticket_in_the_url() {
     let mut names = Names::default();
     let mut jar = waiting(&mut names, false);
     let ticket = url_ticket();
@@ -162,7 +162,7 @@ fn the_answer_to_an_attack_leaves_no_trace() {
     let mut names = Names::default();
     let mut jar = waiting(&mut names, true);
     let before = jar.clone();
-    // The gate takes the cookie away from whoever shows a forged one.
+    // The gate removes a forged cookie.
     let headers = set(&[cookies::clear_ticket(MARK, false)]);
     jar.absorb(&mut names, RequestKind::Tampered, &headers, &waits("/elsewhere"), true);
     assert_eq!(jar, before);
@@ -225,7 +225,7 @@ fn cookies_come_and_go() {
 }
 
 #[test]
-fn what_grows_without_bound_is_not_taken() {
+fn cookies_beyond_the_bound_are_not_kept() {
     let mut names = Names::default();
     let mut jar = CookieJar::default();
     jar.absorb(&mut names, RequestKind::Page, &set_text(&["a=1"]), &served(), true);

@@ -19,7 +19,7 @@ const MAX_VISITORS: usize = 20_000_000;
 const MAX_REQUESTS: usize = 200_000;
 /// Longest line that is looked at, in bytes.
 const MAX_LINE: usize = 64 << 10;
-/// Unreadable lines that are told one by one.
+/// Unreadable lines that are reported one by one.
 const MAX_TOLD: usize = 10;
 
 /// A visitor that a log has recorded.
@@ -37,7 +37,7 @@ pub struct Log {
     pub arrivals: Vec<Arrival>,
     /// One kind for each distinct method and path.
     pub kinds: Vec<Kind>,
-    /// What could not be read.
+    /// The line that could not be read.
     pub skipped: Skipped,
 }
 
@@ -182,7 +182,7 @@ fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Somebody who makes one request of the log.
+/// A visitor who makes one request of the log.
 fn kind(behaviour: &Kind, method: &str, path: &str) -> Kind {
     let step = Step { method: method.into(), path: path.into(), ..Step::default() };
     Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..behaviour.clone() }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_counted_and_told() {
+    fn bad_lines_are_counted_and_reported() {
         let text = format!("bad\n\n{}{}\n{}", line(5, "/"), "x".repeat(MAX_LINE + 5), line(6, "/"));
         let log = read(&text).unwrap();
         assert_eq!(log.arrivals.len(), 2);

@@ -3,17 +3,21 @@
 //! With rate r(t), its integral is R(t) = ∫₀ᵗ r. Arrivals of a Poisson process with that rate are those of a
 //! process of rate 1, seen through the inverse of R (Çinlar: Introduction to Stochastic Processes, 1975,
 //! 4.7); evenly spaced ones are the points where R passes 0.5, 1.5, 2.5, ... A constant rate and a ramp have
-//! their inverse in closed form: ```text
+//! their inverse in closed form:
+//!
+//! ```text
 //!   r(t) = a + s t     R(t) = a t + s t²/2     R⁻¹(m) = 2m / (a + √(a² + 2 s m))
 //! ```
-//! which, unlike the textbook's root, loses no digits for small s. Nothing accumulates: an arrival's time is computed
-//! from the phase's begin. At the border of a phase the gap is drawn anew, as a memoryless process allows.
 //!
-//! A day has no closed inverse. Its Poisson arrivals are thinned (Lewis and Shedler, 1979): candidates at a rate never
-//! below r, each kept with probability r(t) / candidates' rate. With one bound for the whole day, half of them would be
-//! thrown away and each would cost a cosine; so a busy day is cut into cells with bounds of their own, and the cosine is
-//! only asked when the draw falls between the bounds of its cell, one time in a hundred. Its even spacing is found by
-//! Newton's method.
+//! which, unlike the textbook's root, loses no digits for small s. Nothing accumulates: an arrival's time is
+//! computed from the phase's begin. At the border of a phase the gap is drawn anew, as a memoryless process
+//! allows.
+//!
+//! A day has no closed inverse. Its Poisson arrivals are thinned (Lewis and Shedler, 1979): candidates come
+//! at a rate never below r, and each is kept with probability r(t) / candidates' rate. With one bound for the
+//! whole day, half of them would be thrown away and each would cost a cosine. So a busy day is cut into cells
+//! with bounds of their own, and the cosine is only computed when the draw falls between the bounds of its
+//! cell, one time in a hundred. Its even spacing is found by Newton's method.
 
 use std::f64::consts::TAU;
 use std::time::Duration;

@@ -210,7 +210,8 @@ proptest! {
         prop_assert!(people.iter().all(|person| person.kind == 0 || person.kind == 2));
         prop_assert!(crowd(seed, process, &phases, repeat).eq(people.iter().copied()));
         let expected = crowd(seed, process, &phases, repeat).size_hint_visitors().unwrap();
-        let summed: f64 = phases.iter().map(|p| summed(p.rate, p.lasts.as_secs_f64(), p.lasts.as_secs_f64())).sum();
+        let of_phase = |p: &Phase| summed(p.rate, p.lasts.as_secs_f64(), p.lasts.as_secs_f64());
+        let summed: f64 = phases.iter().map(of_phase).sum();
         prop_assert!((expected - summed * f64::from(repeat)).abs() <= 1e-3 + expected * 1e-6, "{expected} {summed}");
         // Six standard deviations and a few: two hundred cases are looked at in each run.
         let slack = if even { 0.501 } else { 6.0 * expected.sqrt() + 8.0 };

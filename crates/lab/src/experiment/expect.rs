@@ -1,5 +1,4 @@
-//! What must hold of an experiment's quantities: bounds that its file states and `--check` compares with a
-//! report.
+//! Bounds of an experiment's quantities, which its file states and `--check` compares with a report.
 
 use std::fmt;
 

@@ -10,7 +10,7 @@
 //!
 //! A formula is parsed and checked before anything runs: an experiment of five minutes must not end in a
 //! typing mistake. A quantity must come to a number, a line of a plot to a curve; the operations are these
-//! and no others, so that whoever reads the file knows how a figure came about.
+//! and no others, so that a reader of the file knows how a figure is computed.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct Formula {
     root: Node,
 }
 
-/// What a formula comes to.
+/// The value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Number,
@@ -48,7 +48,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is wrong with a formula.
+/// A mistake in a formula.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got}")]
 pub struct Mistake {
@@ -89,7 +89,7 @@ enum Operator {
     Divide,
 }
 
-/// What can be done with a curve.
+/// Functions of curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
     Max,
@@ -98,22 +98,22 @@ enum Function {
     Sum,
     /// Where the largest value is; the first of several.
     Argmax,
-    /// The part from one place to another, the latter excluded.
+    /// The part from one x value to another, the latter excluded.
     Within,
-    /// The last place up to which every value is at least so much.
+    /// The last x value up to which every value is at least so much.
     Upto,
-    /// The places themselves, as values.
+    /// The x values themselves, as values.
     Place,
     /// The same values so much later.
     Shift,
-    /// At each place the mean over so much before it, the place included.
+    /// At each point the mean over so much before it, the point included.
     Smooth,
-    /// The first place from which on, to its end, a curve stays near a value: the value, and how near as a
+    /// The first x value from which on, to its end, a curve stays near a value: the value, and how near as a
     /// share of it.
     Settled,
     /// The greater of two figures.
     Greater,
-    /// At each place the higher of two curves.
+    /// At each point the higher of two curves.
     Higher,
 }
 
@@ -138,7 +138,7 @@ impl Function {
         Self::ALL.iter().find(|(_, function)| *function == self).map_or("", |(name, _)| name)
     }
 
-    /// What it takes, and what it gives.
+    /// The kinds of its arguments and of its result.
     fn signature(self) -> (&'static [Kind], Kind) {
         match self {
             Self::Max | Self::Min | Self::Mean | Self::Sum | Self::Argmax => (&[Kind::Curve], Kind::Number),
@@ -157,7 +157,7 @@ impl Formula {
     /// Parses a formula; its names are not looked up yet.
     ///
     /// # Errors
-    /// What was expected where.
+    /// A mistake: an expectation and its position.
     pub fn parse(text: &str) -> Result<Self, Mistake> {
         Ok(Self { text: text.into(), root: parse::parse(text)? })
     }
@@ -167,7 +167,7 @@ impl Formula {
         Self { text: String::new(), root: Node::Number(f64::NAN) }
     }
 
-    /// What it comes to, all its names being known.
+    /// Its value, with all its names known.
     ///
     /// # Errors
     /// The first name that is not known, or operation that has no sense.
@@ -175,7 +175,7 @@ impl Formula {
         kind(&self.root, names)
     }
 
-    /// What it comes to over these outcomes. What a run that ended early does not have is not a number.
+    /// Its value over these outcomes. A value that a run which ended early does not have is NaN.
     pub fn evaluate(&self, source: &(impl Source + ?Sized)) -> Value {
         evaluate::evaluate(&self.root, source)
     }

@@ -46,7 +46,7 @@ impl GateWatch {
         self.told.push((now, read(&capacity, &state)));
     }
 
-    /// What was told, by the seconds since `started_us` (microseconds since 1970).
+    /// The gate's figures, by the seconds since `started_us` (microseconds since 1970).
     pub(super) fn seconds(&self, started_us: u64) -> Vec<GateSecond> {
         let since = |at: Timestamp| at.as_micros().checked_sub(started_us);
         let told = self.told.iter().filter_map(|(at, told)| Some((since(*at)?, told)));
@@ -54,7 +54,7 @@ impl GateWatch {
     }
 }
 
-/// The two documents. What is not there, or is "unlimited" (`null`), counts as unknown.
+/// The two documents. A missing value, or "unlimited" (`null`), counts as unknown.
 pub(super) fn read(capacity: &Value, state: &Value) -> GateSecond {
     let figure = |document: &Value, pointer| document.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
     GateSecond {

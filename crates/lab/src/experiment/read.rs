@@ -37,7 +37,7 @@ pub(super) struct Draft {
     pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
     pub formulas: Vec<Placed>,
-    /// What is wrong so far.
+    /// Mistakes so far.
     pub found: Vec<Found>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn read(text: &str) -> Draft {
     draft
 }
 
-/// A table with its place and its path.
+/// A table with its position and its path.
 struct Keys<'t> {
     path: String,
     at: At,

@@ -2,10 +2,10 @@
 //! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
 //! the visitors did.
 //!
-//! Both tell when they began, by the wall clock. The seconds of the two do not begin at the same instant: an
-//! origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
-//! beginning, and shows up to a second late. What is counted at the origin's door in one of its own seconds
-//! is exact.
+//! Both report when they began, by the wall clock. The seconds of the two do not begin at the same instant:
+//! an origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
+//! beginning, and shows up to a second late. Requests that reach the origin in one of its own seconds is
+//! exact.
 
 use std::ffi::OsString;
 use std::io;
@@ -29,7 +29,7 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Longest wait for one answer of the origin's admin port.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is to be played.
+/// The run to be played.
 pub(super) struct Order<'a> {
     pub program: &'a Path,
     /// The scenario, whose deadline is set.
@@ -114,7 +114,7 @@ impl Drop for Others {
     }
 }
 
-/// Waits for the load generator; says why it was ended early, if it was: told to stop, or another did not
+/// Waits for the load generator; says why it was ended early, if it was: asked to stop, or another did not
 /// live until then.
 fn watch(
     order: &Order,
@@ -135,7 +135,7 @@ fn watch(
         let why = why.or_else(|| order.stop.load(Ordering::Relaxed).then(|| Trouble::Stopped.to_string()));
         if let Some(why) = why.filter(|_| trouble.is_none()) {
             trouble = Some(why);
-            // What it has so far is kept: it prints that before it ends.
+            // Its results so far are kept: it prints them before it ends.
             load.stop(order.clock);
         }
         if let Some(listener) = listener {
@@ -173,7 +173,7 @@ struct OriginReady {
     admin: SocketAddr,
 }
 
-/// A gate that accepts connections: where visitors go, and who listens to what it tells.
+/// A gate that accepts connections: its addresses for visitors, and the receiver of its figures.
 struct GateProcess {
     http: SocketAddr,
     listener: GateWatch,
@@ -244,8 +244,8 @@ struct GateReady {
     admin: SocketAddr,
 }
 
-/// Addresses that nobody listens on. Each half must be told the other's before either has started, so the
-/// system cannot choose them at the start.
+/// Addresses that nobody listens on. Each half must know the other's before either has started, so the system
+/// cannot choose them at the start.
 fn free_addresses() -> io::Result<[SocketAddr; 3]> {
     let bind = || std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
     // Held all at once, so that they differ.
@@ -296,7 +296,7 @@ fn toml_text(text: &str) -> String {
     format!("'{text}'")
 }
 
-/// What an origin saw, second by second.
+/// An origin's requests, second by second.
 #[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct OriginSeries {
     started_us: u64,
@@ -316,8 +316,8 @@ fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
     serde_json::from_str(&gate_watch::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }
 
-/// Lays what the origin saw beside what the visitors did. What it saw before they came is left out; that is
-/// nothing.
+/// Joins the origin's requests with the visitors' figures. Those before the visitors came are left out; that
+/// is nothing.
 pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
     let Some(load_us) = outcome.started_us else { return };
     let ahead_us = i128::from(origin.started_us) - i128::from(load_us);

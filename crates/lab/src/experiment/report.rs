@@ -1,4 +1,4 @@
-//! What an experiment came to: each quantity beside the paper's value, and the figure's plots.
+//! The result of an experiment: each quantity beside the paper's value, and the figure's plots.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ pub struct Played {
     pub name: String,
     /// The sweep's values, if it is one, and what came of each.
     pub points: Vec<(Option<f64>, Outcome)>,
-    /// What is missing, and why.
+    /// Missing parts, with the reason.
     pub missing: Vec<String>,
 }
 
@@ -37,13 +37,13 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// The plots, in the file's order, by name.
     pub plots: Vec<(String, Plot)>,
-    /// What they were made from.
+    /// The outcomes that they were made from.
     pub runs: Vec<Rc<Played>>,
-    /// In a tournament: tables in place of hundreds of quantities.
+    /// In a tournament: tables instead of hundreds of quantities.
     pub tables: Vec<Table>,
     /// In a tournament: which estimator was first, by scenario.
     pub verdicts: Vec<(String, Json)>,
-    /// What is missing beside what the runs say.
+    /// Missing parts that the runs do not mention.
     pub broken: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// What is missing, run by run; empty if everything is whole.
+    /// Missing parts, run by run; empty if everything is complete.
     pub fn missing(&self) -> Vec<String> {
         self.runs.iter().flat_map(|run| &run.missing).chain(&self.broken).cloned().collect()
     }

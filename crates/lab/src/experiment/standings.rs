@@ -153,7 +153,7 @@ fn rule_cell(verdict: &Verdict) -> String {
     }
 }
 
-/// What the laws are measured by.
+/// The measures of the laws.
 fn truths(played: &Played) -> Table {
     let mut rows = Vec::new();
     for (scenario, known) in &played.truths {

@@ -97,7 +97,7 @@ fn runs_may_be_those_of_another_experiment() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line() {
+fn every_mistake_is_reported_with_its_line() {
     for (from, to, line, expected) in [
         ("paper = \"WebQ\"", "paper = 7", 10, "experiment.paper: expected a text; got 7"),
         ("figure = \"Fig. 0\"", "", 9, "experiment.figure: expected a text; got nothing"),
@@ -159,7 +159,7 @@ fn the_projects_own_are_whole_and_embedded() {
 }
 
 #[test]
-fn mistakes_in_bounds_are_told_with_their_line() {
+fn mistakes_in_bounds_are_reported_with_their_line() {
     for (bounds, expected) in [
         ("zata = { min = 1 }", "zata: expected the name of a quantity; got \"zata\". Did you mean `zeta`?"),
         ("zeta = 1", "experiment.expect.zeta: expected a table; got 1"),
@@ -260,7 +260,7 @@ fn a_report_lays_ours_beside_the_papers() {
 }
 
 #[test]
-fn what_is_missing_is_marked_and_the_rest_kept() {
+fn missing_runs_are_marked_and_the_rest_is_kept() {
     let mut report = report();
     let mut with = Played::clone(&report.runs[0]);
     with.points.clear();
@@ -337,7 +337,7 @@ fn the_origins_seconds_are_laid_beside_the_loads() {
 }
 
 #[test]
-fn a_gate_tells_what_it_believes() {
+fn the_estimate_of_a_gate_is_read() {
     use serde_json::json;
 
     let state =
@@ -350,7 +350,7 @@ fn a_gate_tells_what_it_believes() {
 }
 
 #[test]
-fn a_tournament_is_told_in_tables_and_by_name() {
+fn a_tournament_is_reported_in_tables_and_by_name() {
     use crate::tournament::figures::Figures;
     use crate::tournament::play::Played;
     use crate::tournament::summary::Standing;

@@ -68,7 +68,7 @@ pub(super) fn sections(outcomes: &[&Outcome]) -> Vec<Section> {
     sections
 }
 
-/// What all figures of a report have in common.
+/// The common parts of all figures of a report.
 struct Scale {
     /// Seconds in a unit of the time axis, and the axis' name.
     unit: (f64, &'static str),

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-/// Longest time it is set to; whoever waits longer is woken in between.
+/// Longest time it is set to; a longer wait is woken in between.
 const MAX_SLEEP: Duration = Duration::from_secs(3600);
 
 pub(super) struct Alarm(AsyncFd<OwnedFd>);

@@ -13,7 +13,6 @@ const MAX_THREADS: usize = 256;
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{name}: expected {expected}, got {got}")]
 pub struct Implausible {
-    /// Which.
     pub name: &'static str,
     pub expected: &'static str,
     pub got: f64,

@@ -1,7 +1,7 @@
 //! One thread of a run: arrivals, timers and answers in, requests out.
 //!
 //! A visitor is either in the wheel, until the time of its next request, or has a request under way, never
-//! both: whoever comes out of the wheel or out of a request is there.
+//! both: every visitor that leaves the wheel or ends a request is there.
 
 use std::io;
 use std::iter::Peekable;
@@ -31,8 +31,8 @@ const BATCH: usize = 128;
 /// Requests handed to the runtime that it has not begun yet. A bench that is too slow must fall behind here,
 /// where its lateness is measured and the crowd costs nothing, and not in a queue of tasks that nobody sees.
 const MAX_FRESH: usize = 128;
-/// Redirects followed for one request. Tokengen sends to tokencheck, who may send back whoever comes too
-/// late.
+/// Redirects followed for one request. Tokengen sends to tokencheck, which may send back a visitor who comes
+/// too late.
 const MAX_REDIRECTS: u8 = 3;
 
 /// A thread's figures on their way to the watcher.
@@ -61,7 +61,7 @@ struct Hop {
     port: Option<u16>,
 }
 
-/// What a request came to.
+/// The outcome of a request.
 struct Done {
     browser: u32,
     hop: Hop,

@@ -1,4 +1,4 @@
-//! What an idle service takes: a few requests, one after another.
+//! Response times of an idle service: a few requests, one after another.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What each step of each kind of visitor sends, checked before the run.
+//! The requests of each step of each kind of visitor, checked before the run.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::crowd::VisitorMix;
 use crate::scenario::{Kind, Step};
 use crate::visitor::RequestKind;
 
-/// What stands for a visitor's own number.
+/// The placeholder of a visitor's own number.
 const NUMBER: &str = "{n}";
 
 /// A request that cannot be sent.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn requests_that_cannot_be_sent_are_refused() {
         for (bad, expected) in [
             (step("G ET", "/", None), "a method"),
             (step("CONNECT", "/", None), "other than CONNECT"),

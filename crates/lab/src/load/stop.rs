@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// Exit code of a process ended by Ctrl-C, as shells have it: 128 and the signal's number.
 const INTERRUPTED: i32 = 130;
 
-/// Ends runs early, from another thread. Whoever clones it ends the same runs.
+/// Ends runs early, from another thread. Clones end the same runs.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<watch::Sender<Option<String>>>);
 
@@ -66,7 +66,7 @@ impl Stop {
     }
 }
 
-/// Waits until the run is told to stop, and returns why.
+/// Waits until the run is asked to stop, and returns why.
 pub(super) async fn stopped(stop: &mut watch::Receiver<Option<String>>) -> String {
     match stop.wait_for(Option::is_some).await {
         Ok(why) => why.clone().unwrap_or_default(),

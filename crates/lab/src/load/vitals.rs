@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_was_gone_at_the_end_is_told_however_short_the_run() {
+    fn a_target_that_is_gone_at_the_end_is_reported_however_short_the_run() {
         let vitals = Vitals::default();
         assert_eq!(vitals.gone(), None);
         vitals.unreachable(2 * SECOND);

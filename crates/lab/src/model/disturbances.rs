@@ -1,5 +1,4 @@
-//! What comes over a replica's servers from time to time: pauses in which they stand still, neighbours who
-//! slow them.
+//! Disturbances of a replica's servers: pauses in which they stand still, neighbours who slow them.
 //!
 //! ```text
 //! speed  1 ──────┐     ┌────────────────┐     ┌──────        every: from begin to begin
@@ -11,8 +10,7 @@
 //! fixed times do not pause in step. A replica has a generator of its own for this: its demands are the same
 //! with and without spells.
 //!
-//! While nobody is served, spells go by unseen: nothing is due for their sake, so an idle replica costs
-//! nothing.
+//! While nobody is served, spells have no effect and no events: an idle replica costs nothing.
 
 use std::time::Duration;
 
@@ -60,7 +58,7 @@ impl Disturbances {
         self.courses.iter().map(|course| course.next_us).min().unwrap_or(u64::MAX)
     }
 
-    /// What all spells together leave of a server's speed.
+    /// The part of a server's speed that all spells together leave.
     pub fn factor(&self) -> f64 {
         self.courses.iter().filter(|course| course.is_on).map(|course| course.spell.speed).product()
     }

@@ -40,7 +40,7 @@ impl Pace {
 
     /// The first whole microsecond by which `work` is done; `u64::MAX` if never.
     pub fn time(&self, work: u64) -> u64 {
-        // What servers that stand still would have to do does not end, not even if nothing is left of it.
+        // Work of servers that stand still does not end, not even if nothing is left of it.
         if work == NEVER || self.speed == 0.0 {
             return u64::MAX;
         }

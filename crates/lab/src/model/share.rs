@@ -7,14 +7,14 @@
 //! Egalitarian processor sharing (Kleinrock, "Queueing Systems" II, 4.4, 1976): what threads on the cores of
 //! a host, or statements in a database, come close to. All requests present are served at the same rate, so
 //! one clock tells what each has attained since it came: V, which runs at min(1, c/n) of a server's work. A
-//! request of demand s that comes at V is over at V + s, whoever comes and goes meanwhile; a heap by that
+//! request of demand s that comes at V is over at V + s, also if others come and go meanwhile; a heap by that
 //! instant costs O(log n) per arrival and departure, and no request is touched in between. V and the instants
 //! at which the ratio changes have 32 bits below the nanosecond, so that a long busy period loses nothing of
 //! the capacity to rounding.
 //!
-//! What it cannot do: weights, and a demand that is more than one server can give (a request is served by at
-//! most one). The last server ends what is there before it goes: a stage without servers would hold its
-//! requests for ever.
+//! Not modelled: weights, and a demand that is more than one server can give (a request is served by at most
+//! one). The last server ends what is there before it goes: a stage without servers would hold its requests
+//! for ever.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

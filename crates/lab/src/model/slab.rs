@@ -1,10 +1,9 @@
 //! The requests present, in one array with a free list, and the lines they stand in.
 //!
-//! A line is a doubly linked list through the array, so that whoever leaves from its middle costs as little
-//! as whoever is served from its front, and nothing is allocated once the array has grown to the most
-//! requests present at once. A slot freed last is used first: it is still in the cache.
+//! A line is a doubly linked list through the array, so that leaving from its middle costs as little as being
+//! served from its front, and nothing is allocated once the array has grown to the most requests present at
+//! once. A slot freed last is used first: it is still in the cache.
 
-/// No slot.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
-//! What a replica counts.
+//! A replica's counters.
 
 use serde::Serialize;
 
-/// What a replica has done and is doing.
+/// A replica's past and present work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
     /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming`

@@ -1,5 +1,5 @@
-//! Who never waits, and whom policies refuse. The oracle has its own reading of a policy's scope: the core's
-//! is what is checked.
+//! Checks which visitors never wait, and which requests policies refuse. The oracle has its own reading of a
+//! policy's scope, since it checks the core's.
 
 use tidegate_core::admission::Decision;
 use tidegate_core::policies::{ActivePolicy, MAX_TIERS, Policy, PolicyRequest, PolicySet};
@@ -14,7 +14,7 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// The request has to come again for what it asked for.
+    /// The request is redirected and has to come again.
     fn waits(&self) -> bool {
         matches!(self.decision, Decision::Wait { .. } | Decision::Hold { .. } | Decision::Full { .. })
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_refuses_whom_it_is_for_and_nobody_else() {
+    fn a_rule_refuses_exactly_the_requests_in_its_scope() {
         let newcomers = Scope { new_sessions: true, spared: 1 << 3, ..Scope::default() };
         let set = PolicySet::new(vec![policy(0, Policy::Refuse, newcomers)]);
         let request = |is_new_session, tier| PolicyRequest {

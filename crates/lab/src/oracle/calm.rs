@@ -1,27 +1,28 @@
 //! Honest waits, and the way back to normal.
 //!
-//! **Honest.** A visitor who goes by the page, told to wait `w` when nothing was wrong, is in within `w` plus
-//! a tenth plus
-//! [`SLACK`]: the tenth is the error of a show-up ratio and of a loop that holds the backlog at a twentieth
-//! of a second, the slack a poll (0.3 s), a round of "come again in a second", and the second's grain of the
-//! schedule. It is not held against the gate where it cannot know: once a fault or a change has happened (a
-//! restart forgets the promises of its last second), while tokencheck's reports are lost (what is told after
-//! the next one holds again), when the origin has fallen behind what the operator said of it since the wait
-//! was told, and in a crowd of which some are late, who take their turn later than the schedule had it. Being
-//! let in sooner breaks no promise. Where session slots are limited, when one becomes free is up to those who
-//! have them: the waits of a run are judged together ([`super::waits`]).
+//! **Honest.** A visitor who follows the page, and to whom a wait `w` was announced when nothing was wrong,
+//! is admitted within `w` plus a tenth plus [`SLACK`]: the tenth is the error of a show-up ratio and of a
+//! loop that holds the backlog at a twentieth of a second, the slack a poll (0.3 s), a round of "come again
+//! in a second", and the schedule's resolution of a second. The gate is not judged where it cannot know: once
+//! a fault or a change has happened (a restart forgets the promises of its last second), while tokencheck's
+//! reports are lost (waits announced after the next one hold again), when the origin has fallen behind the
+//! operator's figure since the wait was announced, and in a crowd of which some are late and take their turn
+//! later than scheduled. Being admitted sooner breaks no promise. Where session slots are limited, the
+//! visitors who have them decide when one becomes free, so the waits of a run are judged together
+//! ([`super::waits`]).
 //!
-//! Where an estimator moves the capacity, the wait told is the work ahead at the capacity believed. Right or
-//! wrong, nobody waits longer than until the origin has been sent that much work, plus a tenth plus what it
-//! takes in [`SLACK`], and the page has asked once more; unless the gate's queue was long meanwhile, as it is
-//! after the limit fell. Long is half of its length, half of what may wait there as long as the operator
-//! allows, or two seconds of work: then some are asked to come again in their turn.
+//! Where an estimator moves the capacity, the announced wait is the work ahead at the estimated capacity.
+//! Whether or not the estimate is right, nobody waits longer than until the origin has been sent that much
+//! work, plus a tenth plus what it takes in [`SLACK`], and the page has asked once more. The exception is a
+//! gate's queue that was long meanwhile, as it is after the limit fell: half of its length, half of what may
+//! wait there as long as the operator allows, or two seconds of work. Then some visitors whose turn has come
+//! are asked to come again.
 //!
-//! **Normal.** Every promise made says when the room will be empty: after twice its wait and [`TO_NORMAL`].
-//! If the room is busy later than every such instant, and nothing has been wrong for as long, it does not
-//! come back. Where an estimator moves the capacity, the work told of stands in for the time: twice as
-//! much has been sent and the room is still busy, or nothing is sent for [`TO_NORMAL`] and ten times what the
-//! dearest visitor takes at the capacity in force.
+//! **Normal.** Every promise bounds the time at which the room is empty: twice its wait and [`TO_NORMAL`]. If
+//! the room is busy later than every such instant, and nothing has been wrong for as long, it does not return
+//! to normal. Where an estimator moves the capacity, the announced work replaces the time: twice as much has
+//! been sent and the room is still busy, or nothing is sent for [`TO_NORMAL`] and ten times what the dearest
+//! visitor takes at the capacity in force.
 
 use std::time::Duration;
 
@@ -35,36 +36,35 @@ use crate::scenario::{Follow, Scenario};
 use crate::sim::process::GateProcess;
 use crate::visitor_events::{End, Noted};
 
-/// What a wait may turn out longer than told, beyond a tenth of it.
+/// By how much a wait may exceed the announced one, beyond a tenth of it.
 pub const SLACK: Duration = Duration::from_secs(3);
-/// The same where tokengen and tokencheck are two: reports are half a second old, and both may say "come
-/// again".
+/// The same in the two-process form: reports are half a second old, and both processes may say "come again".
 pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 /// After the last promise and its wait: the grace of late visitors, an ejection's end, a health check.
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
-/// An origin so far behind, in seconds of work that queue at the gate, is not what the operator said it is.
+/// An origin so far behind, in seconds of work that queue at the gate, has less than the operator's capacity.
 const FALLS_BEHIND_S: f64 = 0.5;
-/// Where a queue is kept at the gate: beyond this much work in it, whoever comes is asked to come again.
+/// Where a queue is kept at the gate: beyond this much work in it, visitors are asked to come again.
 const ASKED_AGAIN_S: f64 = 2.0;
-/// What has gone wrong is over for the origin's door after this.
+/// A disturbance no longer affects the rate at the origin after this.
 const SETTLES_US: u64 = 3_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct Told {
     at_us: u64,
     wait_us: u64,
-    /// How many disturbances there had been; of who must not be judged: none.
+    /// Disturbances before it; none for visitors who must not be judged.
     world: u32,
-    /// Work sent to the origin when it will be one's turn, if an estimator governs; else zero.
+    /// Work sent to the origin when its turn comes, if an estimator governs; else zero.
     until: f64,
-    /// Work sent to the origin when it was last told to wait.
+    /// Work sent to the origin when it last had to wait.
     last_sent: f64,
 }
 
 pub(super) struct Calm {
     /// By visitor's number.
     told: Vec<Told>,
-    /// By kind: whether it comes when told.
+    /// By kind: whether it comes at the announced time.
     prompt: Vec<bool>,
     /// Disturbances so far, from 1.
     world: u32,
@@ -130,8 +130,8 @@ impl Calm {
         self.disturbed(now_us);
     }
 
-    /// While reports are lost waits are told without knowing. The first that arrives tells all that the lost
-    /// ones would have: from then on what is told holds again.
+    /// While reports are lost, waits are announced without knowledge of the origin. The first report that
+    /// arrives contains the lost ones: waits announced from then on hold again.
     pub(super) fn reported(&mut self, is_heard: bool) {
         if !is_heard || self.is_unheard {
             self.world += 1;
@@ -191,15 +191,15 @@ impl Calm {
         waits.map_or(Ok(()), |waits| waits.told(guest, wait.wait, now_us))
     }
 
-    /// Told to wait on: the visitor comes when the page asks next, which after a fall of a capacity that
-    /// moves may be later than was told first.
+    /// A visitor has to go on waiting and comes when its page asks next. After a fall of an estimated
+    /// capacity that may be later than first announced.
     pub(super) fn news(&mut self, guest: u32) {
         if let Some(told) = self.told.get_mut(guest as usize) {
             told.last_sent = self.sent;
         }
     }
 
-    /// The gate had nowhere to send anybody.
+    /// The gate had no usable replica.
     pub(super) fn held(&mut self, guest: u32) {
         if let Some(told) = self.told.get_mut(guest as usize) {
             told.world = 0;
@@ -211,14 +211,14 @@ impl Calm {
     }
 
     pub(super) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, _now: Duration) -> Finding {
-        // Most answers are "not yet": not worth a look into memory.
+        // Most answers are "not yet", which need no look-up.
         if matches!(noted, Noted::Nothing) {
             return Ok(());
         }
         let Some(told) = self.told.get_mut(guest as usize) else { return Ok(()) };
         let Noted::Served { entered, waited: Some(_), .. } = noted else {
             if matches!(noted, Noted::Failed(_)) {
-                // A request of its own failed: what follows is its own affair.
+                // A request of the visitor failed: its wait is not judged.
                 told.world = 0;
             }
             return Ok(());

@@ -1,4 +1,4 @@
-//! How far what is let in may run ahead of the capacity.
+//! How far admitted work may run ahead of the capacity.
 //!
 //! The account is a bucket that leaks at the capacity in force: every entry the room permits adds its work,
 //! time takes it off, and what is left is the *lead*. Work let in during any interval of length T is then at
@@ -7,34 +7,36 @@
 //!
 //! ```text
 //!   2 s                  a ticket on time is let in while the backlog is at most BEHIND_S
-//! + grain                and one average visitor
+//! + mean                 and one average visitor
 //! + floor                the backlog counts spare time, down to one burst (tokencheck: a second)
-//! + 2 bursts             newcomers enter without asking the backlog, within a burst either side of the virtual clock
+//! + 2 bursts             newcomers enter whatever the backlog is, within a burst either side of the virtual
+//!                        clock
 //! + 1 s * overbooking    and at most a second's promises before the next tick has slowed that clock
 //!   (1.5 s)              tokengen: it hears of entries half a second late
 //! + the dearest visitor  which is let in whole
 //! ```
 //!
-//! That is what tier 2 may have to absorb when everybody comes at once who was expected to stay away. Where
-//! nobody stays away, is late or enters unasked, nothing goes wrong and the capacity has not fallen, nothing
-//! but the bursts and the control loop's swing are left: `CALM_S` instead of the first and the fifth line.
+//! Tier 2 may have to absorb that much when all visitors who were expected to stay away come at once. Where
+//! nobody stays away, is late or bypasses the room, nothing goes wrong and the capacity has not fallen, only
+//! the bursts and the control loop's swing are left: `CALM_S` instead of the first and the fifth line.
 //!
 //! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the
 //! operator's ceiling, if there is one, and of the gate's queue, which visitors of the room may not fill
 //! beyond
 //!
 //! ```text
-//!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in one of the last
-//!                        ten seconds
-//! + target               the queue aimed at (`room/window.rs`): 0.1 s, a deviation of a second's visitors, half of one
+//!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in
+//!                        one of the last ten seconds
+//! + target               the queue aimed at (`queue_target.rs`): 0.1 s, a deviation of a second's visitors,
+//!                        half of one
 //! + 2 bursts             newcomers who enter at once
 //! + the dearest visitor
 //! ```
 //!
-//! as it was when they entered, without what entered unasked.
+//! as it was when they entered, without bypass traffic.
 //!
-//! At the origin's door tier 2 may release in one second what it held back before: so in any second at most
-//! `C * 1 s + lead bound + what was queued when it began` may pass.
+//! Tier 2 may send to the origin in one second what it held back before. So in any second at most `C * 1 s +
+//! lead bound + what was queued when it began` may pass.
 
 use std::time::Duration;
 
@@ -46,8 +48,8 @@ use crate::sim::process::GateProcess;
 
 /// `BEHIND_S` of the core's ticket admission.
 const BEHIND_S: f64 = 2.0;
-/// Swing of the virtual clock's control loop where everybody comes when told: pages ask within 0.3 s of their
-/// turn, the loop's gain is 0.7/s and it acts ten times a second.
+/// Swing of the virtual clock's control loop where everybody comes at the announced time: pages ask within
+/// 0.3 s of their turn, the loop's gain is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
@@ -58,8 +60,8 @@ pub(super) struct Flow {
     /// Largest lead, in seconds.
     highest_s: f64,
     bound_s: f64,
-    /// Work at the door in this second, of the capacity at most in force during it, and what was queued when
-    /// it began.
+    /// Work sent to the origin in this second, the highest capacity in force during it, and the work queued
+    /// when it began.
     door: Cost,
     most: Rate,
     /// In force.
@@ -70,13 +72,13 @@ pub(super) struct Flow {
     is_calm_by_nature: bool,
     burst_s: f64,
     overbook: f64,
-    /// The process that lets in.
+    /// The process that admits.
     last: usize,
     /// A queue is kept at the gate.
     keeps_queue: bool,
-    /// What has passed the door in each of the last seconds.
+    /// Work sent to the origin in each of the last seconds.
     seen: [f64; 10],
-    /// Work let in unasked in the last seconds.
+    /// Bypass traffic of the last seconds.
     unasked: [f64; 3],
 }
 
@@ -134,7 +136,7 @@ impl Flow {
         }
     }
 
-    /// What bounds what is let in: the capacity, or where a queue is kept the operator's ceiling.
+    /// The bound on admitted work: the capacity, or where a queue is kept the operator's ceiling.
     fn bound_by(process: &GateProcess) -> Rate {
         let course = process.course();
         if course.keeps_queue { course.ceiling } else { process.capacity() }
@@ -167,7 +169,7 @@ impl Flow {
         let cost = match entry {
             Entry::Ticket { ticket, .. } => ticket.cost,
             Entry::AtOnce { cost } => *cost,
-            // Nobody asked the room: it cannot be blamed.
+            // Bypass traffic: the room did not decide it.
             Entry::Unasked { cost } => {
                 self.queued += *cost;
                 self.unasked[0] += cost.units();
@@ -201,7 +203,7 @@ impl Flow {
         ))
     }
 
-    /// Somebody enters: the queue there is at the gate must not be so long that it should not have been.
+    /// A visitor enters: the gate's queue must not be longer than the room allows.
     fn queue(&self, process: &GateProcess) -> Finding {
         if !process.course().keeps_queue {
             return Ok(());
@@ -224,7 +226,7 @@ impl Flow {
         ))
     }
 
-    /// What was let in never reached the origin, and may come again.
+    /// Admitted work never reached the origin, and may come again.
     pub(super) fn gave_back(&mut self, cost: Cost) {
         self.lead = (self.lead - cost.units()).max(0.0);
     }
@@ -239,7 +241,7 @@ impl Flow {
         }
     }
 
-    /// The process that lets in goes by another capacity, or law, than before.
+    /// The admitting process has another capacity, or law, than before.
     fn follow(&mut self, state: &GateProcess, now_us: u64) {
         let (capacity, keeps_queue) = (Self::bound_by(state), state.course().keeps_queue);
         if keeps_queue != self.keeps_queue {
@@ -247,10 +249,10 @@ impl Flow {
             self.lead = 0.0;
             self.at_us = now_us;
         } else if capacity != self.capacity && self.capacity > Rate::ZERO && self.capacity < Rate::MAX {
-            // What was let in at a higher capacity is as many seconds of it; at a lower one, as much work.
+            // The lead is kept in seconds when the capacity falls, and in work when it rises.
             self.leak(self.capacity.get(), now_us);
             self.lead *= (capacity.get() / self.capacity.get()).min(1.0);
-            // Those called at the higher one are still to come.
+            // Visitors admitted at the higher one are still in transit.
             self.is_calm_by_nature &= capacity > self.capacity;
         }
         self.capacity = capacity;

@@ -1,4 +1,4 @@
-//! The gate's queue and limit: our own account of who waits and who is at the origin.
+//! The gate's queue and limit: the oracle's own account of which requests wait and which are at the origin.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ pub(super) struct Queue {
     is_tuned: bool,
     /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
     classes: BTreeMap<(Rank, u8), Line>,
-    /// Who waits, and in which position of the order of arrival; who is at the origin.
+    /// Requests that wait, by their number in the order of arrival, and requests at the origin.
     requests: RequestSlots,
     arrivals: u64,
     finished: u64,
@@ -27,7 +27,7 @@ pub(super) struct Queue {
     forwarded: bool,
 }
 
-/// Who goes first: those of admitted sessions (`false`), then by priority.
+/// The order of lines: those of admitted sessions (`false`) first, then by priority.
 pub(crate) type Rank = (bool, u8);
 
 struct Line {

@@ -1,12 +1,12 @@
-//! Promises: who is promised what, in which order they are kept, and that each is kept once.
+//! Promises: their instants, the order in which they are kept, and that each is kept once.
 //!
-//! **Order** is told by the due instant. Instants are handed out in the order of arrival, and a ticket is let
-//! in when the virtual clock has come to its instant; the clock never goes back. So: a promise made later is
-//! for no earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let in,
-//! no ticket due before `d` is "not yet" ever again. The exceptions that DESIGN.md makes are not exceptions
-//! to this: a late visitor had its turn and missed it; who is pulled forward is so because the virtual clock
-//! runs ahead, for all alike; a burst is the part of the present second that is already due. "Your turn, but
-//! the origin is behind" ([`SOON`]) is said to all whose turn has come, so it breaks no order.
+//! **Order** is that of the due instants. Instants are handed out in the order of arrival, and a ticket is
+//! let in when the virtual clock has come to its instant; the clock never goes back. So: a promise made later
+//! is for no earlier instant (a millisecond is lost to rounding), and once a ticket due at `d` has been let
+//! in, no ticket due before `d` is "not yet" ever again. The exceptions of DESIGN.md do not break this: a
+//! late visitor had its turn and missed it; visitors are pulled forward because the virtual clock runs ahead
+//! for all alike; a burst is the part of the present second that is already due. The answer "your turn, but
+//! the origin is behind" ([`SOON`]) goes to all whose turn has come, so it breaks no order.
 //!
 //! Where an estimator moves the capacity, what is promised may exceed the highest so far by [`STEP`], since
 //! the schedule follows in steps; and the seconds that a fall leaves empty are no mistake.
@@ -24,13 +24,13 @@ use super::Finding;
 use super::numbers::NumberSet;
 use crate::sim::process::GateProcess;
 
-/// What is said to somebody whose turn has come while the origin is behind: come again in a second.
+/// The wait of a visitor whose turn has come while the origin is behind: a second.
 const SOON: (u64, Duration) = (1, Duration::from_secs(1));
 /// Tickets count whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
 /// The schedule is made anew for changes of the capacity above this only, where an estimator moves it.
 const STEP: f64 = 0.05;
-/// How old the orders may be that tokencheck goes by: after this it goes by the clock.
+/// Greatest age of the update that tokencheck follows; after this it follows the wall clock.
 const ORDERS_HOLD: Duration = Duration::from_secs(5);
 /// The schedule kept here, in seconds: the longest that any room's is, two days.
 const RING: usize = 1 << 18;
@@ -41,7 +41,7 @@ pub(super) struct Schedule {
     last_due: Timestamp,
     /// The latest instant that was let in.
     let_in: Timestamp,
-    /// Which second, hundredths promised for it by ticket, and whether all of it was in the future when it
+    /// A second, the hundredths promised for it by ticket, and whether all of it was in the future when it
     /// began to fill.
     promised: Vec<(u64, u64, bool)>,
     highest: Rate,
@@ -97,7 +97,7 @@ impl Schedule {
         self.has_gaps = true;
     }
 
-    /// Where the schedule stands at the latest, as seen by `process`.
+    /// The latest instant that the virtual clock of `process` may have reached.
     fn virtual_clock(process: usize, processes: &[GateProcess], now_us: u64) -> Timestamp {
         let now = processes[process].now(now_us);
         let Some(room) = processes[0].admission.room() else { return now };
@@ -105,7 +105,7 @@ impl Schedule {
         match (process, clock.follows_clock) {
             (0, true) => clock.at.max(now),
             (0, false) => clock.at,
-            // Tokencheck goes by the virtual clock it was told last, or by its own clock.
+            // Tokencheck follows the virtual clock of the last update, or its own wall clock.
             _ => clock.at.max(now),
         }
     }
@@ -127,7 +127,7 @@ impl Schedule {
         }
         let clock = Self::virtual_clock(process, processes, now_us);
         if ticket.wait.is_zero() {
-            // Made for now: the schedule has no say, but one's clock has.
+            // Due now: the schedule does not matter, but the process's clock does.
             let early = due > now.max(clock) + here.tolerance();
             return if early { Err(("turn", format!("{ticket:?} is let in at {now:?}"))) } else { Ok(()) };
         }
@@ -155,7 +155,7 @@ impl Schedule {
         self.redeemed[process].remove(&ticket.nonce);
     }
 
-    /// A visitor who holds a ticket is told "not yet".
+    /// A visitor who holds a ticket gets "not yet".
     pub(super) fn kept(
         &mut self,
         ticket: &Ticket,
@@ -170,7 +170,7 @@ impl Schedule {
         {
             return Ok(());
         }
-        // Two processes: one may go by older orders than the other did.
+        // Two processes: one may follow an older update than the other did.
         let slack = if self.is_split { ORDERS_HOLD + processes[process].tolerance() } else { Duration::ZERO };
         if ticket.due() + slack >= self.let_in {
             return Ok(());

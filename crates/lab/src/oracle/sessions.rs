@@ -1,10 +1,11 @@
-//! Sessions: who is in stays in, and is refused nothing for load (WAC 2: "only whole sessions are refused").
+//! Sessions: an admitted session stays admitted, and is refused nothing for load (WAC 2: "only whole sessions
+//! are refused").
 //!
-//! The books are by visitor: when its session was let in, when it asked last, and when that was answered. A
-//! session that asks again within nine tenths of its timeout from then on, and of its greatest age, must be
-//! let in: the tenth is for clocks that are set right slowly. A gate that was killed goes by the passes,
-//! which are up to a quarter older than the last request; where sessions are told by address, it knows none
-//! of them.
+//! The accounts are by visitor: when its session was admitted, when it asked last, and when that was
+//! answered. A session that asks again within nine tenths of its timeout from then on, and of its greatest
+//! age, must be let in: the tenth is for clocks that are set right slowly. A gate that was killed recognises
+//! sessions by their passes, which are up to a quarter older than the last request; where sessions are
+//! identified by address, it knows none of them.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use tidegate_core::session::{SessionKey, Sessions as Table};
 use super::{Finding, Oracle};
 use crate::sim::process::GateProcess;
 
-/// The books.
+/// The accounts.
 pub(super) struct Sessions {
     timeout_us: u64,
     max_age_us: u64,
@@ -69,7 +70,8 @@ impl Sessions {
     }
 
     fn asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) -> Finding {
-        // Whoever got no answer to the first request of a session has no pass of it, but may have an old one.
+        // A visitor who got no answer to the first request of a session has no pass of it, but may have an
+        // old one.
         let Some(book) = self.open.get_mut(&guest).filter(|book| book.key == key) else { return Ok(()) };
         // A new process knows of no answer.
         let last_us = if self.was_killed { book.asked_us } else { book.asked_us.max(book.answered_us) };
@@ -104,7 +106,7 @@ impl Oracle {
         }
     }
 
-    /// A visitor asks who has something to show for its session.
+    /// A visitor asks and shows its session.
     pub(crate) fn session_asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
         if self.is_on {
             let finding = self.sessions.asks(guest, key, is_admitted, now_us);

@@ -11,7 +11,6 @@ pub(super) enum Where {
     AtOrigin,
 }
 
-/// The table.
 #[derive(Default)]
 pub(super) struct RequestSlots {
     /// By slot: the request that has it.
@@ -21,7 +20,8 @@ pub(super) struct RequestSlots {
 }
 
 impl RequestSlots {
-    /// Notes a request. One that had its slot before is lost, but still counted: the books do not close then.
+    /// Notes a request. One that had its slot before is lost, but still counted, so the ledger does not
+    /// balance.
     pub(super) fn put(&mut self, id: u64, at: Where) {
         let slot = id as u32 as usize;
         if self.slots.len() <= slot {

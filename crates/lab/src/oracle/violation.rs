@@ -1,4 +1,4 @@
-//! What is reported when a rule is broken: enough to see why, and to see it again.
+//! The report of a broken rule: enough to see why, and to reproduce it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,9 +14,8 @@ pub struct Violation {
     pub at_us: u64,
     /// Events before it.
     pub event: u64,
-    /// Which rule.
     pub rule: &'static str,
-    /// What was expected, what came.
+    /// What was expected, and what was found.
     pub what: String,
     /// The steps that led there, the last one last.
     pub steps: Vec<Step>,

@@ -1,23 +1,23 @@
 //! Honest waits for a session slot, over a run.
 //!
-//! A session slot becomes free when somebody goes, which nobody knows beforehand: single waits cannot be
-//! promised, those of a run can. Of the visitors who go by the page and were told to wait, in runs without
-//! faults,
+//! A session slot becomes free when a visitor leaves, which cannot be known beforehand. So single waits
+//! cannot be promised, but those of a run can be judged together. Of the visitors who follow the page and had
+//! to wait, in runs without faults,
 //!
-//! - three in five are in within the wait told, a quarter of it and the slack;
-//! - all but one in twenty within twice the wait told and the slack;
-//! - and all of them together wait at least a fifth of what they were told: a wait that is told far too long
-//!   is kept, and nobody stays for it.
+//! - three in five are admitted within the announced wait, a quarter of it and the slack;
+//! - all but one in twenty within twice the announced wait and the slack;
+//! - and all of them together wait at least a fifth of the announced waits: far too long a wait is kept as
+//!   well, but makes visitors leave.
 //!
-//! Who is told before any session has ended is among them where sessions turn out to hold their slots for
-//! twice the timeout at most: there is no way to know of longer ones. Whenever no slot is free, nobody is
-//! told less than the first open session will last if it asks for nothing more (one process, before anybody
+//! Waits announced before any session has ended are judged only where sessions hold their slots for twice the
+//! timeout at most, because longer ones cannot be known. Whenever no slot is free, no announced wait is
+//! shorter than the first open session will last if it asks for nothing more (one process, before anybody
 //! ended sessions early, up to [`LISTED`] of them).
 //!
 //! Measured over 60 seeds each (250 of the first, second and fourth row: down to 0.77, up to 1.08; down to
 //! 0.30 where the number is found out): the greatest shares beyond the first two bounds, and realised over
-//! told waits. With waits told by the mean length of ended sessions alone: realised over told waits, and
-//! seeds that break a rule.
+//! announced waits. With waits computed from the mean length of ended sessions alone: realised over announced
+//! waits, and seeds that break a rule.
 //!
 //! | | shares | realised | by the mean alone | break a rule |
 //! |---|---|---|---|---|
@@ -29,13 +29,13 @@
 //! | three thinks of a minute, timeout two minutes, 20 visitors/s for half a minute, 200 slots | 0.28, 0 | 0.98 to 1.01 | 1.22 to 1.32 | 60 |
 //!
 //! Those beyond the first bound in the last row came before a session had ended. The most likely value of a
-//! constant hazard alone (`C` of `core/session/turnover.rs`) breaks the third rule in the first four rows:
-//! 0.05 to 0.19 of what it tells (four seeds).
+//! constant hazard alone (`C` of the core's `session/turnover.rs`) breaks the third rule in the first four
+//! rows: waits are 0.05 to 0.19 of those announced (four seeds).
 //!
-//! Over a thousand seeds nothing breaks a rule but where answers take longer than the timeout and the number
-//! is found out (`tests/sim_sessions.rs`, timeout one second): there 10 of 1,000 break the second one, with 6
-//! to 14 % of the waits beyond twice what was told. The number falls while people wait. And in the
-//! two-process form with 60 slots, where 2 of 1,000 do (6 % of 242).
+//! Over a thousand seeds there are two exceptions. Where answers take longer than the timeout and the number
+//! of slots is discovered (`tests/suite/sim_sessions.rs`, timeout one second), 10 of 1,000 break the second
+//! rule, with 6 to 14 % of the waits beyond twice the announced one, because the number falls while people
+//! wait. In the two-process form with 60 slots 2 of 1,000 do (6 % of 242).
 
 use std::time::Duration;
 
@@ -45,18 +45,18 @@ use tidegate_settings::Session as Set;
 
 use super::Finding;
 
-/// Fewer are no statement: they wait for the same few sessions.
+/// Fewer waits are not judged: they are for the same few sessions.
 const LEAST: u32 = 50;
-/// Times the wait told, and the share of visitors who may wait longer.
+/// Multiples of the announced wait, and the share of visitors who may wait longer.
 const BOUNDS: [(f64, f64); 2] = [(1.25, 0.4), (2.0, 0.05)];
-/// Least part of what all were told together.
+/// Least realised part of all announced waits together.
 const LEAST_SHARE: f64 = 0.2;
 
-/// Times the timeout that sessions may last for what is told before any has ended to be judged.
+/// Greatest session length, in timeouts, for which waits announced before any session has ended are judged.
 const KNOWABLE: f64 = 2.0;
-/// A page of sessions that are open; where more are, the first to run out is not looked for.
+/// Open sessions listed at most; where there are more, the first to run out is not searched.
 const LISTED: usize = 1_000;
-/// Waits told are as of the last tick, and whole milliseconds.
+/// Announced waits are as of the last tick, and whole milliseconds.
 const GRAIN_US: u64 = 110_000;
 
 /// Waits that came to their end.
@@ -69,7 +69,7 @@ struct Book {
     realised_s: f64,
 }
 
-/// The books.
+/// The accounts.
 #[derive(Default)]
 pub(super) struct Waits {
     is_split: bool,
@@ -78,7 +78,7 @@ pub(super) struct Waits {
     /// When a session had first ended; how long they last, in timeouts.
     ended_us: Option<u64>,
     timeouts: f64,
-    /// Of those who were told before, and after.
+    /// Of waits announced before, and after.
     blind: Book,
     seeing: Book,
 }
@@ -135,7 +135,7 @@ impl Waits {
             self.timeouts = length_s / of.timeout.as_secs_f64();
         }
         self.first_us = None;
-        // Whoever ends sessions early gives slots back early; tokengen hears of it half a second later.
+        // Sessions that are ended early give slots back early; tokengen hears of it half a second later.
         let is_full = table.pace().is_some_and(|pace| pace.free == Some(0));
         if self.is_split || !is_full || state.ended.origin + state.ended.operator + state.ended.left > 0 {
             return;
@@ -147,7 +147,7 @@ impl Waits {
         }
     }
 
-    /// Somebody is told to wait.
+    /// A wait is announced.
     pub(super) fn told(&self, guest: u32, told: Duration, now_us: u64) -> Finding {
         let least_us = self.first_us.map_or(0, |first| first.saturating_sub(now_us + GRAIN_US));
         if told.as_micros() as u64 >= least_us {
@@ -160,7 +160,7 @@ impl Waits {
         Err(("honest", what))
     }
 
-    /// Somebody is in who was told at `at_us`.
+    /// A visitor is admitted whose wait was announced at `at_us`.
     pub(super) fn kept(&mut self, at_us: u64, told: Duration, realised: Duration, slack: Duration) {
         let is_blind = self.ended_us.is_none_or(|ended| at_us < ended);
         let book = if is_blind { &mut self.blind } else { &mut self.seeing };
@@ -181,8 +181,8 @@ mod tests {
     const SLACK: Duration = Duration::from_secs(3);
 
     #[test]
-    fn a_run_is_judged_by_the_shares_of_those_who_wait_too_long_and_by_the_sum() {
-        // How many of a hundred wait how long, in seconds, who were all told 40.
+    fn a_run_is_judged_by_the_shares_of_long_waits_and_by_the_sum() {
+        // Of a hundred visitors with an announced wait of 40 s: how many waited how long, in seconds.
         let table: [(&[(u32, u64)], bool); 8] = [
             (&[(100, 40)], true),
             (&[(60, 53), (40, 83)], true),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_before_a_session_has_ended_is_judged_where_they_last_no_longer_than_could_be_known() {
+    fn waits_announced_before_any_session_has_ended_are_judged_if_sessions_are_short() {
         let told_at = |at_us: u64, timeouts: f64| {
             let mut waits = Waits { ended_us: Some(1_000), timeouts, ..Waits::new(false) };
             (0..LEAST).for_each(|_| waits.kept(at_us, SLACK, Duration::from_secs(99), SLACK));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_less_than_the_first_session_can_last() {
+    fn no_announced_wait_is_shorter_than_the_first_session_can_last() {
         let waits = Waits { first_us: Some(5_000_000), ..Waits::new(false) };
         let told =
             |seconds: f64, now_us: u64| waits.told(1, Duration::from_secs_f64(seconds), now_us).is_ok();

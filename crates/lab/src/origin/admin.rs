@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /metrics` | every stage in node_exporter's format |
 //! | `GET /metrics/STAGE` | that stage, as a host's own node_exporter would show it |
-//! | `GET /series` | what happened at the door, second by second |
+//! | `GET /series` | requests and how they ended, second by second |
 //! | `GET /stats` | totals, replicas, stages |
 //! | `PUT /change` | `{"replicas": 2, "workers": 5, "speed": 0.5, "errors": 0.1}`, each optional |
 
@@ -35,8 +35,7 @@ const JSON: &str = "application/json";
 /// As node_exporter sends it.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Takes the admin address; to be called within a runtime. Not async: whoever starts an origin may be inside
-/// a runtime.
+/// Takes the admin address; to be called within a runtime. Not async: the caller may be inside a runtime.
 pub(super) fn bind(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(addr)?;
     listener.set_nonblocking(true)?;

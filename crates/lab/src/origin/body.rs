@@ -1,7 +1,7 @@
 //! Bodies of answers: ready at once, or a chunk every 100 ms until the model says that the answer ends.
 //!
 //! The head and the first byte go at once, the last one at the end and not before; in between, as much as the
-//! time that has passed. Whoever closes the connection meanwhile is noticed: hyper drops the body.
+//! time that has passed. A visitor who closes the connection meanwhile is noticed: hyper drops the body.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn burns_what_it_should_and_stops_when_told() {
+    fn burns_the_given_time_and_stops_on_request() {
         let start = thread_time();
         burn(Duration::from_millis(20), || false);
         let burnt = thread_time() - start;

@@ -1,4 +1,4 @@
-//! The origin's figures as text: in node_exporter's format for whoever scrapes hosts, and as JSON.
+//! The origin's figures as text: in node_exporter's format for scrapers of hosts, and as JSON.
 //!
 //! Each stage is shown as a host whose CPUs are the stage's servers: `user` is time at work, `idle` the rest.
 //! So whatever computes the utilisation of real hosts does the same here: 1 − rate(idle) / rate(all), the
@@ -12,7 +12,7 @@ use super::Stats;
 use super::control::Control;
 use crate::model::StageStats;
 
-/// Every stage of every replica, told apart by labels, and the origin's own figures.
+/// Every stage of every replica, distinguished by labels, and the origin's own figures.
 pub(super) fn all(control: &Control) -> String {
     let mut text = String::new();
     let stages = stages(control);

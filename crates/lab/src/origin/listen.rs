@@ -1,7 +1,7 @@
-//! A replica's door: a listener that opens and closes with the replica, and its connections.
+//! A replica's listener, which opens and closes with the replica, and its connections.
 //!
 //! The port stays the replica's while it is out of service: a socket that is bound but never listens keeps
-//! it, and whoever connects meanwhile is refused, as at a host whose service is down.
+//! it, and connections meanwhile are refused, as at a host whose service is down.
 
 use std::convert::Infallible;
 use std::io;
@@ -52,7 +52,7 @@ impl Door {
         let mut open = self.open.subscribe();
         let mut listener = first;
         loop {
-            // The sender lives as long as this door.
+            // The sender lives as long as this listener.
             let _ = open.wait_for(|open| *open).await;
             let current = match listener.take().map_or_else(|| self.listen(), Ok) {
                 Ok(current) => current,
@@ -72,8 +72,8 @@ impl Door {
 
 fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Lets the listener share the address with the seat, which never listens; a second listener is still
-    // refused.
+    // Lets the listener share the address with the socket that reserves it and never listens; a second
+    // listener is still refused.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     Ok(socket)

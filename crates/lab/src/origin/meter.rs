@@ -1,4 +1,4 @@
-//! What happened at the origin's door, second by second of the wall clock.
+//! Requests that reached the origin and how they ended, second by second of the wall clock.
 //!
 //! Seconds are whole ones of Unix time, so that several origins' series, and a load generator's, can be laid
 //! over one another. The first second is the one in which the origin started. A second in which nothing
@@ -16,12 +16,12 @@ use super::Stats;
 const MAX_SECONDS: usize = 24 * 3600;
 const SECOND_US: u64 = 1_000_000;
 
-/// One second at the origin's door.
+/// One second at the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoorSecond {
     /// Which, from the first.
     pub t: u64,
-    /// Requests that came: the load at the door.
+    /// Requests that came: the offered load.
     pub arrived: u64,
     /// Requests answered with what they came for.
     pub served: u64,
@@ -42,7 +42,7 @@ pub struct Series {
     pub seconds: Vec<DoorSecond>,
 }
 
-/// The pure part: seconds and totals, told the time.
+/// The pure part: seconds and totals, with the time as an argument.
 struct Counts {
     started_us: u64,
     seconds: VecDeque<DoorSecond>,
@@ -60,7 +60,7 @@ impl Counts {
         }
     }
 
-    /// Opens every second up to that of `now_us`; who is there stays there.
+    /// Opens every second up to that of `now_us`; requests present stay present.
     fn roll(&mut self, now_us: u64) -> &mut DoorSecond {
         let t = now_us.saturating_sub(self.started_us) / SECOND_US;
         let last = self.seconds.back().map_or(0, |second| second.t);
@@ -110,7 +110,7 @@ impl Meter {
         Series { started_us: counts.started_us, seconds: counts.seconds.iter().copied().collect() }
     }
 
-    /// The totals, for a service that does not keep its own: whoever is present counts as in service.
+    /// The totals, for a service that does not keep its own: requests present count as in service.
     pub fn stats(&self) -> Stats {
         let counts = self.lock();
         let DoorSecond { arrived, served, refused, wasted, present, .. } = counts.total;
@@ -150,7 +150,6 @@ impl Visit {
         self.outcome = |second| second.served += 1;
     }
 
-    /// Refused.
     pub fn refused(mut self) {
         self.outcome = |second| second.refused += 1;
     }

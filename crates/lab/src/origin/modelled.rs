@@ -16,7 +16,7 @@ use super::{Full, Stats, Visit};
 use crate::model::{Paths, StageStats};
 use crate::scenario::{Change, PathSpec};
 
-/// What a visitor came for. About as long as the smallest of real pages.
+/// The page. About as long as the smallest of real pages.
 const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Model origin</title>\
 <body style=\"font:1.1rem system-ui;max-width:36rem;margin:4rem auto;padding:0 1rem\">\
 <h1>You are in</h1><p>This page was served by the model origin. It took one of its workers to make.</p>\

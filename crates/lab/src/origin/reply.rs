@@ -1,4 +1,4 @@
-//! What a pool of workers makes of a request.
+//! The reply of a pool of workers to a request.
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ pub(super) struct Taken {
     pub leaving: Option<Leaving>,
 }
 
-/// What a pool made of a request.
+/// A pool's reply to a request.
 pub(super) enum Reply {
     Whole,
     /// It has been served, and the answer takes until then.

@@ -1,4 +1,4 @@
-//! What answers requests behind an origin's listeners: the model, in either mode, or something real.
+//! The service behind an origin's listeners: the model, in either mode, or something real.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ pub type Answer = Response<Body>;
 /// An answer in the making; dropped when its visitor closes the connection.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// What answers requests. Listener, connections, series and admin port are the origin's.
+/// A service that answers requests. Listener, connections, series and admin port belong to the origin.
 pub trait Service: Send + Sync + 'static {
     /// Answers a request. The visit is kept for as long as the request is worked on, also where that goes on
-    /// after this future has been dropped, and told how it ended.
+    /// after this future has been dropped, and learns how it ended.
     fn call(&self, visit: Visit, request: Request<Incoming>) -> Answering<'_>;
 
     /// Its figures; `None`: those that the listeners counted.

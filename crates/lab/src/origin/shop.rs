@@ -9,7 +9,7 @@
 //!              route.rs, pages.rs               store.rs                       fill.rs
 //! ```
 //!
-//! An app worker is held while its question is in the database, as in any service with a thread per request:
+//! An app worker is held while its query is in the database, as in any service with a thread per request:
 //! searches that fill the database's queue fill the workers next, then the backlog, and then those are
 //! refused who only wanted the home page. A file with WAL rather than a database in memory: connections to a
 //! shared memory database lock each other's tables, so that a bid would wait for searches. All pages stay in
@@ -55,7 +55,6 @@ pub enum Size {
     Large,
 }
 
-/// Not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected small, medium or large; got {0:?}")]
 pub struct NotASize(pub String);

@@ -31,7 +31,7 @@ impl Service for Shopped {
                 let what = format!("a body of at most {MAX_BODY} bytes was expected\n");
                 return answer(StatusCode::PAYLOAD_TOO_LARGE, "text/plain; charset=utf-8", what);
             };
-            // The visit goes with the work: a question whose visitor has left is still there.
+            // The visit goes with the work: a query whose visitor has left is still there.
             let ended = move |how| match how {
                 Ended::Served => visit.served(),
                 Ended::Refused => visit.refused(),

@@ -2,8 +2,8 @@
 //! demands.
 //!
 //! What the model computes happens here: a machine with fewer cores than busy workers makes them wait for one
-//! another, and a stage with fewer servers than workers is a place where threads queue. The contention law
-//! applies on top, if the spec asks for it. Utilisation is CPU time burnt.
+//! another, and a stage with fewer servers than workers is where threads queue. The contention law applies on
+//! top, if the spec asks for it. Utilisation is CPU time burnt.
 
 use std::collections::VecDeque;
 use std::io;

@@ -35,7 +35,7 @@ impl Axis {
         let from = if round { least.min(0.0) } else { least };
         let to = if round { most.max(0.0) } else { most };
         let wide = to - from > f64::MIN_POSITIVE;
-        // A single value: as much beside it as lets it be told from its neighbours.
+        // A single value: enough room to distinguish it from its neighbours.
         let to = if wide { to } else { from + (from.abs() * 0.1).max(1.0) };
         let step = step((to - from) / TICKS);
         let (first, last) = if round {
@@ -167,7 +167,7 @@ pub(super) fn figure(value: f64) -> String {
     minus(format!("{text}{name}"))
 }
 
-/// What no unit makes short.
+/// Numbers that no unit shortens.
 fn power(value: f64) -> String {
     let text = format!("{value:.2e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

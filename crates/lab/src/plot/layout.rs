@@ -1,5 +1,5 @@
-//! Where the parts of a figure go. The legend has a place of its own above the data, labels of reference
-//! lines one beside them: nothing ever lies upon the data.
+//! Lays out the parts of a figure. The legend is above the data, labels of reference lines one beside them:
+//! nothing ever lies upon the data.
 
 use super::Plot;
 use super::axis::Axis;
@@ -18,7 +18,7 @@ const CHAR_WIDTH: f64 = 0.58;
 /// Which line of the plot a legend's entry is for, and the left end of its stroke.
 type Entry = (usize, (f64, f64));
 
-/// Places in CSS pixels from the upper left.
+/// Positions in CSS pixels from the upper left.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     pub left: f64,
@@ -48,17 +48,17 @@ impl Layout {
         Self { left, right, top: top.min(height - foot - 20.0), bottom: height - foot, legend }
     }
 
-    /// From a place on the axis (0 to 1) to pixels.
+    /// From a position on the axis (0 to 1) to pixels.
     pub fn x(&self, place: f64) -> f64 {
         self.left + place * (self.right - self.left)
     }
 
-    /// From a place on the axis (0 to 1) to pixels.
+    /// From a position on the axis (0 to 1) to pixels.
     pub fn y(&self, place: f64) -> f64 {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// A horizontal line at a place on the y axis.
+    /// A horizontal line at a value of the y axis.
     pub fn across(&self, place: f64) -> [(f64, f64); 2] {
         let y = self.y(place);
         [(self.left, y), (self.right, y)]

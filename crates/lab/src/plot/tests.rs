@@ -67,7 +67,7 @@ fn a_figure_is_what_it_was() {
 }
 
 #[test]
-fn names_are_escaped_and_told_to_who_cannot_see() {
+fn names_are_escaped_and_in_the_text_alternative() {
     let svg = plot().svg(560, 280);
     assert!(svg.contains("role=\"img\" aria-label=\"Requests per second &lt;with the gate&gt;: requests"));
     assert!(svg.contains("offered from 3 to 600; served from 89 to 100; told from 40 to 560\""), "{svg}");
@@ -159,7 +159,7 @@ fn reference_labels_do_not_lie_upon_each_other() {
 }
 
 proptest! {
-    /// Whatever the numbers, a figure comes out, and nothing lies outside it.
+    /// For any numbers a figure is drawn, and nothing lies outside it.
     #[test]
     fn any_numbers_make_a_figure(
         points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..40),

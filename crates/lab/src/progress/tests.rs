@@ -1,4 +1,4 @@
-//! The line tells of the last seconds.
+//! The line shows the last seconds.
 
 use super::*;
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
@@ -17,7 +17,7 @@ fn visit(tally: &mut Tally, at: Duration, response: Duration) {
 }
 
 #[test]
-fn what_was_long_ago_is_no_longer_shown() {
+fn old_seconds_are_no_longer_shown() {
     let (mut tally, mut window) = (Tally::default(), Window::default());
     assert_eq!(window.line(&tally, Duration::ZERO), "0.0 s  waiting 0  in flight 0  errors 0");
     // A slow minute at one a second, then ten seconds at twenty.

@@ -34,7 +34,7 @@ pub struct Waits {
     pub max: f64,
 }
 
-/// What one way of meeting the crowd came to.
+/// The result of one run with the crowd.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
     pub offered: u64,
@@ -42,7 +42,7 @@ pub struct Side {
     pub served: u64,
     /// Visitors who left without it although they wanted it.
     pub failed: u64,
-    /// Visitors who did not come back after being told to wait.
+    /// Visitors who did not come back after they had to wait.
     pub no_shows: u64,
     /// Requests sent, retries and status polls included.
     pub requests: u64,
@@ -94,7 +94,7 @@ impl Side {
 pub struct Gated {
     #[serde(flatten)]
     pub side: Side,
-    /// Visitors who were told to wait.
+    /// Visitors who had to wait.
     pub waited: u64,
     /// How long those of them who were served had waited, from arrival to entry.
     pub wait_s: Waits,
@@ -116,7 +116,7 @@ impl Gated {
     }
 }
 
-/// What a gate believes the origin can take.
+/// A gate's estimate of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateEstimate {
     pub capacity_rps: f64,
@@ -126,7 +126,7 @@ pub struct GateEstimate {
     pub is_settled: bool,
 }
 
-/// What the gate found out about the origin.
+/// The gate's discovery of the origin's capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
     /// Requests per second that it went by when last looked at with anybody there.
@@ -153,13 +153,13 @@ impl Found {
 /// Both ways, side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DemoReport {
-    /// What the origin can take, in requests per second: its workers over its service time.
+    /// The origin's capacity, in requests per second: its workers over its service time.
     pub capacity_rps: f64,
     /// Visitors per second while the crowd came.
     pub offered_rps: f64,
     /// For how long the crowd came.
     pub crowd_s: f64,
-    /// What the gate, which was told nothing, found out.
+    /// The capacity that the gate discovered.
     pub found: Found,
     /// Response time of the idle origin (median of a few requests, before any crowd).
     pub unloaded_ms: f64,
@@ -213,7 +213,7 @@ impl DemoReport {
         out
     }
 
-    /// What the figures say, good or bad.
+    /// The conclusion from the figures, good or bad.
     pub fn conclusion(&self) -> String {
         let (direct, gated) = (&self.direct, &self.gated.side);
         let shares = self.shares();
@@ -255,7 +255,7 @@ impl DemoReport {
         text
     }
 
-    /// What the gate found, when, and the truth.
+    /// The discovered capacity, its time, and the truth.
     fn discovery(&self) -> String {
         let Found { capacity_rps, in_flight, settled_s } = self.found;
         let found = format!("{} requests a second", count(capacity_rps.round() as u64));

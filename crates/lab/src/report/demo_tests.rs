@@ -94,7 +94,7 @@ fn numbers_are_grouped() {
 }
 
 #[test]
-fn what_the_gate_found_is_what_it_believed_while_anybody_was_there() {
+fn the_reported_capacity_is_the_estimate_under_load() {
     let mut found = Found::default();
     let looks = [
         (20.0, false, true),

@@ -19,7 +19,7 @@ fn the_table_is_set_straight() {
 }
 
 #[test]
-fn what_says_nothing_is_not_shown() {
+fn figures_without_content_are_not_shown() {
     let mut tally = crate::tally::Tally::default();
     tally.arrived(std::time::Duration::ZERO);
     let quiet = table(&[&tally.outcome("quiet", Way::Sim, 1, None)]);
@@ -30,7 +30,7 @@ fn what_says_nothing_is_not_shown() {
 }
 
 #[test]
-fn warnings_say_what_the_figures_cannot() {
+fn warnings_name_what_makes_figures_doubtful() {
     let mut outcome = gated().outcome("flash", Way::Real, 1, None);
     assert!(warnings(&outcome).is_empty());
     outcome.partial = Some("the target died".into());

@@ -53,7 +53,7 @@ fn nobody() -> Arrivals {
     Arrivals::Phases { process: Process::Poisson, phases: vec![phase], repeat: 1 }
 }
 
-/// What the phases must have in common.
+/// Checks that concern all phases.
 fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], repeat: u32) {
     if phases.is_empty() {
         if section.has("phase") {

@@ -1,4 +1,4 @@
-//! What a scenario means where it says nothing.
+//! Defaults of a scenario.
 
 use super::{Discipline, Errors, Follow, Kind, Mode, OriginSpec, PathSpec, Stage, Step};
 use crate::dist::Dist;

@@ -1,8 +1,8 @@
 //! `[gate]`: a gate's configuration as a part of a scenario.
 //!
 //! The gate's own reader reads it, so that there is one language for gates. What a scenario adds: `split`,
-//! and replicas that need not be named, since whoever starts the gate also starts the origin and knows its
-//! addresses. In their place stand names that never lead anywhere (`.invalid`, RFC 2606): a gate that was
+//! and replicas that need not be named, since the program that starts the gate also starts the origin and
+//! knows its addresses. Instead it has names that never lead anywhere (`.invalid`, RFC 2606): a gate that was
 //! started without the real ones fails to find its origin instead of disturbing somebody.
 
 use tidegate_settings::kind::{Flag, toml_string};

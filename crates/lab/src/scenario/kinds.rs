@@ -90,7 +90,7 @@ impl Leaf<Dist> for Drawn {
     }
 }
 
-/// A file, relative to the scenario's own place.
+/// A file, relative to the scenario's own folder.
 pub(super) struct FileName;
 
 impl Leaf<PathBuf> for FileName {

@@ -13,7 +13,7 @@ use tidegate_settings::{Found, did_you_mean, plain_key};
 /// Mistakes beyond which no suggestions are looked for: no more are shown.
 const MAX_HINTS: usize = 100;
 
-/// What a key accepts, and what it is if nobody writes it.
+/// A key's accepted values and its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// As TOML; `None`: none, or it depends on other keys.
@@ -72,7 +72,7 @@ impl Reader {
         }
     }
 
-    /// A mistake at a place.
+    /// A mistake at a position.
     pub fn mistake(&mut self, at: At, key: &str, expected: impl Into<String>, got: impl Into<String>) {
         self.hinted(at, key, expected, got, None);
     }
@@ -120,7 +120,7 @@ impl<'t> Section<'t, '_> {
         self.at
     }
 
-    /// What was written for a key, without looking at it.
+    /// The text written for a key, unchecked.
     pub fn entry(&mut self, name: &'static str, key: Key) -> Option<&'t Entry> {
         self.out.keys.entry(join(&self.kind, name)).or_insert(key);
         self.asked.push(name);
@@ -186,7 +186,8 @@ impl<'t> Section<'t, '_> {
         items
     }
 
-    /// A mistake that a key of this section is the reason for; the section's own place if it was not written.
+    /// A mistake that a key of this section is the reason for; the section's own position if it was not
+    /// written.
     pub fn conflict(&mut self, name: &str, expected: impl Into<String>, got: impl Into<String>) {
         let at = self.table.get(name).map_or(self.at, |entry| entry.node.at);
         let key = self.key(name);

@@ -59,7 +59,7 @@ pub enum Discipline {
     Sharing,
 }
 
-/// What comes over each replica from time to time, at times of its own, and slows all of its servers.
+/// A disturbance that comes over each replica from time to time, independently, and slows all of its servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spell {
     /// Time from the begin of one to the begin of the next, or its end if that is later; at least 1 ms.

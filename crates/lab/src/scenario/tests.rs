@@ -34,7 +34,7 @@ fn least_of_all_scenarios_has_the_defaults() {
     assert_eq!(scenario.arrivals, arrivals);
 }
 
-/// Each text is refused with exactly these mistakes: place, key and the begin of what was expected.
+/// Each text is refused with exactly these mistakes: position, key and the beginning of the expectation.
 #[test]
 fn mistakes_say_where_and_what() {
     let cases: &[(&str, &[&str])] = &[
@@ -239,7 +239,7 @@ fn silly_values_are_refused() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Phases in place of the usual one.
+/// Phases instead of the usual one.
 // Long because: it is a table.
 #[test]
 fn silly_phases_are_refused() {

@@ -30,7 +30,7 @@ use crate::answer::{Answer, RoomStatus, State};
 use crate::oracle::{Decided, Entry};
 use crate::visitor_events::{Failure, RequestKind};
 
-/// When somebody is told to come again whom a policy refuses, if nothing better is known; as in the gateway.
+/// `Retry-After` of a refusal by a policy, if nothing better is known; as in the gateway.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A visitor's request at the gate.
@@ -60,7 +60,7 @@ fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
     policy.is_some_and(|policy| matches!(policy.action, Action::Lighter(_)))
 }
 
-/// What the core may want to know of a request.
+/// The facts of a request that the core may ask for.
 struct Head<'a> {
     process: &'a GateProcess,
     replicas: &'a Replicas,
@@ -171,7 +171,7 @@ impl World<'_> {
         self.perform_decision(&caller, decision, shown, begun);
     }
 
-    /// What the core decides, and the request of the session that begins with it. Policies that are performed
+    /// The core's decision, and the request of the session that begins with it. Policies that are performed
     /// outside have no effect here: authorisers agree, no answer is shared, no lighter URL is served.
     pub(crate) fn decide(
         &mut self,
@@ -292,7 +292,7 @@ impl World<'_> {
         }
     }
 
-    /// What a visitor gets whom a policy refuses.
+    /// The answer to a visitor whom a policy refuses.
     fn refusal(
         &self,
         caller: &Caller,
@@ -340,7 +340,7 @@ impl World<'_> {
         self.forward(number, Passage { ticket, cookies, session, under_way: begun });
     }
 
-    /// A session that was admitted goes on: past the room and its class's bucket.
+    /// A request of an admitted session passes the room and its class's bucket.
     fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
         let cost = caller.cost;
         self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(caller.class.0));
@@ -349,7 +349,7 @@ impl World<'_> {
         self.forward(caller.guest, Passage { session, under_way: Some(request), ..Passage::default() });
     }
 
-    /// The answer of whoever decides here and now.
+    /// Sends an outcome to the visitor, who has it after the network's latency.
     pub(crate) fn reply(&mut self, number: u32, outcome: Result<Answer, Failure>) {
         self.answer(number, outcome, self.now_us + LATENCY_US);
     }
@@ -364,7 +364,7 @@ impl World<'_> {
             self.oracle.called_used(&shown, caller.process);
         }
         if let Some(guest) = self.guests.get_mut(caller.guest)
-            // What an altered ticket is answered with is not kept.
+            // A ticket in the answer to an altered one is not kept.
             && caller.ask != RequestKind::Tampered
             && position != Position::Kept
         {
@@ -438,8 +438,8 @@ impl World<'_> {
         self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
-    /// What the gate makes of a ticket's text that an attacker sends. A used one is sent as it was, an
-    /// altered one with one character changed.
+    /// How the gate reads the ticket that an attacker sends. A used one is sent as it was, an altered one
+    /// with one character changed.
     fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Presented {
         let config = &self.processes[caller.process].config;
         let ip = [127, 0, 0, 1].into();

@@ -1,7 +1,7 @@
-//! What the origin's replicas send back: answers, heads of answers that go on, errors.
+//! What the origin's replicas send: answers, heads of long answers, errors.
 //!
-//! An answer that goes on gives its in-flight slot at the gate back a while after its head, as it does at the
-//! gateway; its response time at the origin is the time to its head.
+//! A long answer gives its in-flight slot at the gate back a while after its head, as in the gateway. Its
+//! response time at the origin is the time to its head.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl World<'_> {
             }
         }
     }
-    /// Long after its head an answer is still under way.
+    /// An answer is still under way long after its head.
     pub(crate) fn goes_on_streaming(&mut self, at: u32, generation: u32) {
         let request = self.requests.get_mut(at).filter(|r| r.generation == generation && r.at.is_some());
         let (Some(request), Some(process)) = (request, self.processes.last_mut()) else { return };

@@ -1,8 +1,8 @@
-//! What may go wrong, drawn from a seed: faults, another crowd, another origin, other visitors.
+//! Random disturbances, drawn from a seed: faults, another crowd, another origin, other visitors.
 //!
-//! A sweep over seeds is only as good as what the seeds can reach. So each seed also moves the scenario
-//! about: how many come, what the operator says the capacity is (right or wrong), whether visitors stay away,
-//! come late or early, lose patience, attack; and up to four faults of any kind fall anywhere in the crowd.
+//! A sweep finds only what its seeds can reach. So each seed also varies the scenario: how many come, what
+//! the operator says the capacity is (right or wrong), whether visitors stay away, come late or early, lose
+//! patience, attack; and up to four faults of any kind fall anywhere in the crowd.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn crowd(scenario: &mut Scenario, rng: &mut SmallRng) {
     }
 }
 
-/// A share that is mostly nought.
+/// A share that is mostly zero.
 fn share(rng: &mut SmallRng, most: f64) -> f64 {
     if rng.random_bool(0.6) { 0.0 } else { rng.random_range(0.0..most) }
 }

@@ -1,4 +1,4 @@
-//! What the control side does, and what happens to it: ticks, reports between the processes, faults.
+//! The control side: ticks, reports between the processes, faults.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl World<'_> {
         }
     }
 
-    /// What the process that estimates believes, and what the process that forwards holds the origin to.
+    /// Passes the estimate of the estimating process, and the limits of the forwarding process, to the tally.
     pub(crate) fn tally_capacity(&mut self) {
         if let (Some(first), Some(last)) = (self.processes.first(), self.processes.last()) {
             let believed = first.believed();
@@ -52,7 +52,7 @@ impl World<'_> {
         }
     }
 
-    /// Tokencheck tells tokengen what it saw, and is told what to go by.
+    /// Tokencheck reports to tokengen, which answers with a control update.
     pub(crate) fn report(&mut self) {
         self.agenda.push(self.now_us + micros(REPORT_EVERY), Item::Feedback);
         let [generator, checker] = &self.processes[..] else { return };

@@ -29,7 +29,7 @@ enum Attempt {
 }
 
 impl World<'_> {
-    /// Without a gate: to whichever replica an even-handed balancer would choose.
+    /// Without a gate: to a random replica.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
         let id = self.note_request(number, Passage::default());
         self.to_any_replica(id);
@@ -162,7 +162,7 @@ impl World<'_> {
         }
     }
 
-    /// To a replica; after a miss to another, where that may be.
+    /// Sends it to a replica; after a failed attempt to another, where that is allowed.
     fn attempt(&mut self, id: u64, avoid: Option<u64>) -> Attempt {
         let mut avoid = avoid;
         loop {
@@ -187,7 +187,7 @@ impl World<'_> {
         }
         let now = self.began + Duration::from_micros(self.now_us);
         let request = self.requests.get_mut(slot(id))?;
-        // What was never sent may be sent again, whatever its method.
+        // A request that was never sent may be sent again, whatever its method.
         let repeatable = request.idempotent || matches!(miss, Miss::Refused | Miss::NoConnection);
         if !miss.may_be_repeated(repeatable, request.retried) || !self.budget.withdraw(now) {
             return None;
@@ -223,7 +223,7 @@ impl World<'_> {
         }
     }
 
-    /// A request was at the origin when that went away.
+    /// The replica went away while it had the request.
     pub(crate) fn lost(&mut self, id: u64) {
         let now = Duration::from_micros(self.now_us);
         self.tally.origin_lost(now);
@@ -232,7 +232,7 @@ impl World<'_> {
         let Some(at) = request.at.take() else { return };
         self.trace.step(self.now_us, What::Lost, request.guest, at.replica as u64);
         if request.head_us.is_some() {
-            // The visitor has seen its head: no other replica can go on with it.
+            // The visitor has seen the head of the answer: no other replica can continue it.
             return self.ended_at_origin(id, Outcome::OriginError, Err(Failure::Broken));
         }
         let Some(flight) = at.flight else { return self.over(id, Err(Failure::Broken)) };
@@ -312,7 +312,7 @@ impl World<'_> {
         self.wake();
     }
 
-    /// Who waited at the gate and is refused.
+    /// A request that waited at the gate is refused.
     pub(crate) fn refused_in_queue(&mut self, id: u64, class: ClassId, reason: ShedReason) {
         self.oracle.timed_out(id, class);
         self.shed(id, reason.event());
@@ -369,9 +369,9 @@ impl World<'_> {
         self.reply(request.guest, answer);
     }
 
-    /// Whoever the gate names next goes to the origin.
+    /// Requests that the gate releases go to the origin.
     pub(crate) fn wake(&mut self) {
-        // Who finds no replica leaves at once, and calls this: one loop wakes them all.
+        // A request that finds no replica leaves at once, which calls this again: one loop wakes all.
         if std::mem::replace(&mut self.is_waking, true) {
             return;
         }
@@ -394,8 +394,8 @@ impl World<'_> {
         self.plan_egress();
     }
 
-    /// Plans the instant at which those who wait for nothing but an egress bucket may go, as the gateway sets
-    /// a timer.
+    /// Plans the instant at which requests that wait only for an egress bucket may go, as the gateway sets a
+    /// timer.
     pub(crate) fn plan_egress(&mut self) {
         let Some(process) = self.processes.last() else { return };
         let Some(at) = process.gate.next_ready() else { return };

@@ -1,8 +1,8 @@
-//! A visitor on the simulator's agenda, with the luggage that a browser would keep in cookies.
+//! A visitor on the simulator's agenda, with what a browser would keep in cookies.
 //!
 //! A million of them wait at once, so the ticket is kept packed. It is the ticket itself, not its sealed
-//! text: the seals of honest visitors would be made and opened a million times to no purpose. Whoever alters
-//! or replays one goes through the key ring.
+//! text: sealing and opening the tickets of honest visitors a million times would check nothing. Altered and
+//! replayed tickets do go through the key ring.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub(crate) struct Guest {
 
 /// The ticket is shown with the next request.
 const HOLDS: u8 = 1;
-/// The ticket has been redeemed; kept by who means to show it again.
+/// The ticket has been redeemed; kept because the visitor will show it again.
 const USED: u8 = 2;
 /// The next request goes to tokencheck.
 const AT_CHECK: u8 = 4;

@@ -1,8 +1,7 @@
-//! Parts of pages: what a browser asks for once it has a page (style sheets, images), and what becomes of
-//! that.
+//! Parts of pages: what a browser requests once it has a page (style sheets, images).
 //!
-//! The parts of a page are requested all at once, as soon as the page has come, with whatever the visitor
-//! kept of it by then. What becomes of them has no effect on what the visitor does next.
+//! The parts of a page are requested all at once, as soon as the page has come, with the cookies that the
+//! visitor has by then. Their answers have no effect on what the visitor does next.
 
 use tidegate_core::admission::{Decision, EnteredBy, Presented, SessionClaim};
 use tidegate_core::ticket::PassKind;

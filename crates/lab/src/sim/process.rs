@@ -29,7 +29,7 @@ const EPOCH_US: u64 = 1_800_000_000_000_000;
 pub(crate) struct GateProcess {
     pub(crate) config: Config,
     pub(crate) admission: Admission,
-    /// Who is admitted, where sessions are counted.
+    /// The session table, where sessions are counted.
     pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
@@ -42,7 +42,7 @@ pub(crate) struct GateProcess {
     /// Since when visitors wait, as of the last tick.
     waiting_since: Option<Timestamp>,
     saved_at: Timestamp,
-    /// What a crash leaves.
+    /// The state saved last, which is left after a crash.
     saved: Option<Vec<u8>>,
 }
 
@@ -97,7 +97,7 @@ impl GateProcess {
         let sessions = counts.then(|| Arc::new(Sessions::new(&config.session_config(), now)));
         let shard = Shard::new(config.classes.len());
         let mut steering = config.steering();
-        // As the driver does before the first visitor.
+        // The gateway's driver does the same before the first visitor.
         let (first, estimate) = steering.tick(&[], &Default::default(), now);
         let mut gate = Gate::new(&config.gate_config());
         gate.set_limit(first.max_in_flight);
@@ -190,35 +190,35 @@ impl GateProcess {
         sessions.count().open
     }
 
-    /// The process is killed and started again: what it had saved is all that is left of it.
+    /// The process is killed and started again; only its saved state is left.
     pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), ConfigError> {
         let ahead = self.clock.ahead_us;
         *self = Self::start(self.config.settings.clone(), key, now_us, ahead, self.saved.take())?;
         Ok(())
     }
 
-    /// What it believes the origin's capacity to be, within the operator's bounds.
+    /// The estimate of the origin's capacity, within the operator's bounds.
     pub(crate) fn believed(&self) -> Rate {
         self.believed
     }
 
-    /// What the control side said last: the estimator's own, but of tokencheck, which goes by its orders, and
-    /// while reports are missing.
+    /// The estimate in force: the estimator's own, except at tokencheck, which follows tokengen's updates,
+    /// and while reports are missing.
     pub(crate) fn estimate(&self) -> Estimate {
         self.estimate
     }
 
-    /// What the room goes by here.
+    /// The room's targets in this process.
     pub(crate) fn course(&self) -> RoomTargets {
         self.admission.course()
     }
 
-    /// What the room's places and waits are reckoned with.
+    /// The capacity that positions and waits are computed with.
     pub(crate) fn capacity(&self) -> Rate {
         self.admission.capacity()
     }
 
-    /// How early tickets are let in here.
+    /// How early this process lets tickets in.
     pub(crate) fn tolerance(&self) -> Duration {
         self.config.room_config().tolerance
     }

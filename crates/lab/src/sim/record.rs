@@ -1,11 +1,11 @@
-//! What a run showed from one instant to the next, kept if asked for: a figure such as the settle time of an
-//! estimator needs more than a row per second.
+//! A finer record of a run, kept if asked for: a figure such as the settle time of an estimator needs more
+//! than a row per second.
 
 use tidegate_core::gate::Totals;
 use tidegate_core::session::SessionsState;
 use tidegate_core::units::{Cost, Rate};
 
-/// What the gate believed and held the origin to, from a tick on.
+/// The gate's estimate and limits from a tick on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Believed {
     /// When, in microseconds.
@@ -23,7 +23,7 @@ pub struct Answered {
     pub at_us: u64,
     /// Since it had been sent, in microseconds.
     pub took_us: u32,
-    /// What it cost, in the gate's units.
+    /// Its cost, in the gate's units.
     pub cost: Cost,
 }
 
@@ -38,7 +38,7 @@ pub struct SessionsAt {
     pub cap: Option<u32>,
     /// No slot is given at present.
     pub is_held: bool,
-    /// What the cap is of what Little's law says.
+    /// The cap as a multiple of Little's law.
     pub correction: f64,
     /// Sessions turned away since the start.
     pub refused: u64,

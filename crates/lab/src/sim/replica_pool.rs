@@ -1,4 +1,4 @@
-//! The origin's replicas, as models: what they are doing, which of them are up, how fast they are.
+//! The origin's replicas, as models: their work, which are up, and their speed.
 
 use crate::model::{Done, Full, Model, Stats, Ticket};
 use crate::scenario::{Change, OriginSpec};
@@ -20,7 +20,7 @@ struct Site {
 }
 
 impl ReplicaPool {
-    /// As many replicas as there ever are; those that come later are absent.
+    /// All replicas that there ever are; those that come later are absent at first.
     pub(crate) fn new(spec: &OriginSpec, seed: u64) -> Self {
         let site = |i: u32| Site {
             model: Model::new(spec, seed ^ (u64::from(i) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
@@ -43,7 +43,7 @@ impl ReplicaPool {
         self.replicas.iter().filter_map(|site| site.model.next_event()).min()
     }
 
-    /// Does what is due until `now_us`; what was served goes to `done`, with the replica.
+    /// Advances to `now_us`; requests served go to `done`, with their replica.
     pub(crate) fn advance(&mut self, now_us: u64, done: &mut Vec<(usize, Done)>) {
         for (i, site) in self.replicas.iter_mut().enumerate() {
             site.model.advance(now_us, &mut |d| done.push((i, d)));
@@ -64,7 +64,7 @@ impl ReplicaPool {
         self.replicas[replica].model.leave(ticket, now_us)
     }
 
-    /// The replica is gone; returns what it worked on.
+    /// The replica is gone; returns the requests that it worked on.
     pub(crate) fn crash(&mut self, replica: usize, now_us: u64) -> Vec<u64> {
         let Some(site) = self.replicas.get_mut(replica) else { return Vec::new() };
         site.crashed = true;

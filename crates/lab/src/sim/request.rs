@@ -91,21 +91,21 @@ pub(crate) struct AtOrigin {
     pub(crate) flight: Option<InFlight>,
 }
 
-/// What became of parts.
+/// Counts of parts by outcome.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PartCounts {
     pub(crate) asked: u64,
-    /// Refused, or told to wait.
+    /// Refused, or made to wait.
     pub(crate) refused: u64,
     /// Let in, and not served.
     pub(crate) failed: u64,
 }
 
-/// A page whose parts are to be requested.
+/// A page whose parts will be requested.
 pub(crate) struct Page {
     pub(crate) visitor: u32,
     pub(crate) kind: u32,
     pub(crate) step: u8,
-    /// What its visitor keeps.
+    /// The pass of its visitor.
     pub(crate) pass: Option<Pass>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Rules {
     in_force: Option<Arc<PoliciesInForce>>,
 }
 
-/// What a process knows on a tick.
+/// The input of a tick.
 pub(crate) struct Known<'a> {
     pub(crate) shard: &'a Shard,
     pub(crate) sessions: Option<SessionCount>,

@@ -23,7 +23,7 @@ impl GateProcess {
         if is_by_pass(self) { of_nonce(rng.next_u64()) } else { of_address(number) }
     }
 
-    /// A request of a session is over that the oracle keeps no book of.
+    /// A request of a session is over that the oracle does not track.
     pub(crate) fn finish_quietly(&self, under_way: Option<SessionRequest>, now_us: u64) {
         if let (Some(sessions), Some(under_way)) = (&self.sessions, under_way) {
             sessions.finish(under_way, self.now(now_us));
@@ -41,7 +41,7 @@ impl World<'_> {
     ) -> Option<SessionRequest> {
         let process = &self.processes[process];
         let sessions = process.sessions.as_deref()?;
-        // Whoever tries a ticket does not show what would let it in anyway.
+        // An attacker who tries a ticket does not also show a pass, which would let it in anyway.
         if ask != RequestKind::Page {
             return None;
         }
@@ -76,8 +76,8 @@ impl World<'_> {
         }
     }
 
-    /// A visitor gives up the request that its session began with. One whose session is identified by a pass
-    /// has not got it: nobody could use the slot.
+    /// A visitor gives up the request that its session began with. If sessions are identified by a pass, the
+    /// visitor has not received it, so nobody could use the slot.
     pub(crate) fn gave_up_first(
         &mut self,
         number: u32,
@@ -91,8 +91,7 @@ impl World<'_> {
         }
     }
 
-    /// What comes with the origin's answer after somebody was let in: the ticket goes, a session's pass
-    /// comes.
+    /// Cookies of the origin's answer after an entry: the ticket is removed, a session's pass is set.
     pub(crate) fn take_cookies(&mut self, number: u32, session: Option<SessionOf>) {
         let Some(process) = self.processes.last() else { return };
         let Some(guest) = self.guests.get_mut(number) else { return };

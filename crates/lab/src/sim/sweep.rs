@@ -1,4 +1,4 @@
-//! Many seeds of one scenario, on many threads. What comes out depends on the seeds only, not on the threads.
+//! Many seeds of one scenario, on many threads. The result depends on the seeds only, not on the threads.
 
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,9 @@ use crate::outcome::Way;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 
-/// What a sweep came to: one entry a seed, in their order.
+/// The result of a sweep: one entry a seed, in their order.
 #[derive(Debug, Default)]
 pub struct SweepReport {
-    /// Runs.
     pub runs: Vec<(u64, SimRun)>,
     /// All events together.
     pub events: u64,
@@ -34,7 +33,7 @@ impl SweepReport {
 /// it is.
 ///
 /// # Errors
-/// The scenario cannot be played; the seeds before the one that says so are lost.
+/// The scenario cannot be played; results of earlier seeds are lost.
 pub fn sweep(
     scenario: &Scenario,
     seeds: RangeInclusive<u64>,
@@ -50,7 +49,7 @@ pub fn sweep(
                     let Some(seed) = next.lock().unwrap_or_else(|e| e.into_inner()).next() else { return };
                     let mut result = run_seed(scenario, seed, random_faults);
                     if let Ok(run) = &mut result {
-                        // A thousand series would fill the memory for nobody.
+                        // A thousand series that nobody reads would fill the memory.
                         run.outcome.series = Vec::new();
                     }
                     results.lock().unwrap_or_else(|e| e.into_inner()).push((seed, result));
@@ -74,7 +73,7 @@ fn run_seed(scenario: &Scenario, seed: u64, random_faults: bool) -> Result<SimRu
     let options = SimOptions::new(seed);
     let play =
         || if random_faults { run(&perturb(scenario, seed), &options) } else { run(scenario, &options) };
-    // An assertion of the core that fails is what a sweep is after: it must not hide which seed it was.
+    // A sweep looks for failing assertions of the core, so the message must name the seed.
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str);
         let what =

@@ -1,6 +1,6 @@
-//! What happened, step by step: the last few for whoever must explain a violation, all of them as one number.
+//! The trace of a run: the last steps in full, to explain a violation, and a hash of all steps.
 //!
-//! Steps are written down as numbers and only spelt out when somebody reads them: most never are.
+//! Steps are kept as numbers and formatted only when they are shown: most never are.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,16 +8,15 @@ use std::fmt;
 /// Steps shown with a violation.
 pub const STEPS_SHOWN: usize = 50;
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When, in microseconds from the start.
     pub at_us: u64,
     /// What.
     pub what: What,
-    /// Whose: a visitor's number (reused after it has left), or a replica's.
+    /// A visitor's number (reused after it has left), or a replica's.
     pub who: u32,
-    /// What else there is to say: see [`What`].
+    /// More about it: see [`What`].
     pub more: u64,
 }
 

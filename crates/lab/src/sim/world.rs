@@ -1,4 +1,4 @@
-//! The simulated world and its agenda: whatever is due next happens, one thing at a time.
+//! The simulated world and its agenda: events happen one at a time, in order of their due time.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -34,7 +34,7 @@ use crate::tally::Tally;
 use crate::visitor::{Next, Visitor};
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
-/// What the agenda holds. Numbers of requests come with their generation: those of requests that are over are
+/// Events of the agenda. Numbers of requests come with their generation: those of requests that are over are
 /// skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Item {
@@ -67,7 +67,7 @@ pub(crate) enum Item {
 }
 
 /// Visitors fetched from memory at once: more of them push each other out of the caches before their turn
-/// comes. They are told of again when they are 64 us away, some dozens at a time.
+/// comes. The agenda announces them when they are 64 us away, some dozens at a time.
 const MOST_AT_ONCE: usize = 1024;
 
 /// A request of a kind's step, looked up once.
@@ -117,7 +117,7 @@ pub(crate) struct World<'s> {
     pub(crate) processes: Vec<GateProcess>,
     pub(crate) replicas: std::sync::Arc<Replicas>,
     pub(crate) budget: Budget,
-    /// What the budget counts from; only differences matter.
+    /// The origin of the budget's time; only differences matter.
     pub(crate) began: Instant,
     /// Restarts under way: the gate is back when all of them are over.
     pub(crate) restarts: u32,
@@ -208,7 +208,7 @@ impl<'s> World<'s> {
         Ok(world)
     }
 
-    /// Puts on the agenda what is known beforehand.
+    /// Puts events that are known beforehand on the agenda.
     fn plan(&mut self) {
         for process in 0..self.processes.len() as u8 {
             // Two processes do not tick in step.
@@ -253,7 +253,7 @@ impl<'s> World<'s> {
                 break;
             }
             self.now_us = next;
-            // What the origin has done by now is told before anything new.
+            // The origin's answers up to now are handled before anything new.
             if served == Some(next) {
                 self.origin_advances();
             } else if planned == Some(next) {
@@ -329,8 +329,8 @@ impl<'s> World<'s> {
         self.done = done;
     }
 
-    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on a
-    /// visitor's thoughts.
+    /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on
+    /// what a visitor does next.
     pub(crate) fn answer(&mut self, number: u32, outcome: Result<Answer, Failure>, at_us: u64) {
         let Some(guest) = self.guests.get_mut(number) else { return };
         let (what, more) = match &outcome {
@@ -384,7 +384,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// The deadline has come: whoever is still there has failed.
+    /// The deadline has come: visitors who are still there have failed.
     fn everybody_leaves(&mut self) {
         let now = Duration::from_micros(self.now_us);
         for number in self.guests.numbers() {
@@ -411,7 +411,7 @@ fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimE
     cast.kinds.iter().map(tier).collect()
 }
 
-/// What of a step is looked up.
+/// The parts of a step that are looked up.
 #[derive(Clone, Copy)]
 enum Asked {
     Page,
@@ -452,7 +452,7 @@ fn routes(
     Ok(cast.kinds.iter().zip(tiers).map(of_kind).collect())
 }
 
-/// Whole microseconds, rounded up; what no run reaches for what cannot be counted.
+/// Whole microseconds, rounded up; beyond the range, an instant that no run reaches.
 pub(crate) fn micros(time: Duration) -> u64 {
     let whole = time.as_secs().saturating_mul(1_000_000);
     whole.saturating_add(u64::from(time.subsec_nanos().div_ceil(1_000)))

@@ -1,4 +1,4 @@
-//! What is served in the measured part of a closed loop, from when all browsers are there.
+//! Figures of the measured part of a closed loop, from the time when all browsers are there.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a simulation sees at the origin's door and of the gate's control side. In a real run the origin's own
-//! series and what the gate tells are added afterwards ([`crate::outcome::Outcome::set_door`],
+//! The origin's load and the gate's control side as a simulation sees them. In a real run the origin's own
+//! series and the gate's figures are added afterwards ([`crate::outcome::Outcome::set_door`],
 //! [`crate::outcome::Outcome::set_gate`]).
 //!
 //! Answers are kept whole for the second under way, so that its 99th percentile is exact: a histogram a
@@ -51,7 +51,7 @@ impl Tally {
     }
 
     /// A request that reached the origin carries this many units of cost. Only the simulator knows: over
-    /// sockets, the origin is not told a request's class.
+    /// sockets, the origin does not know a request's class.
     #[inline]
     pub fn door_units(&mut self, at: Duration, units: f64) {
         self.row(at, |row| row.door_units += units);
@@ -79,8 +79,8 @@ impl Tally {
         self.row(at, |row| row.origin_present -= 1);
     }
 
-    /// The gate believes the capacity to be this from now on, in cost units per second (0: it does not know),
-    /// and lets the origin work on so many requests at once (`None`: it sets no limit).
+    /// The gate's estimate of the capacity from now on, in cost units per second (0: it does not know), and
+    /// lets the origin work on so many requests at once (`None`: it sets no limit).
     pub fn capacity(&mut self, at: Duration, rps: f64, limit: Option<u32>) {
         self.row(at, |row| {
             row.capacity_rps = Some(rps);

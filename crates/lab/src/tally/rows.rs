@@ -1,5 +1,5 @@
-//! What is kept per second, and what per hundredth of one. Both are bounded to a day: what comes later is
-//! counted in the totals only, so that a clock gone wild cannot take the memory.
+//! Rows per second, and figures per hundredth of one. Both are bounded to a day: what comes later is counted
+//! in the totals only, so that a clock gone wild cannot take the memory.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ struct Bin {
     waiting: i32,
 }
 
-/// Completions and waiting over time, finely enough to tell what was served while somebody waited.
+/// Completions and waiting over time, finely enough to count completions while any visitor waited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bins(Vec<Bin>);
 

@@ -30,7 +30,7 @@ fn served(entered: Duration, response: Duration, waited: Option<Duration>) -> No
     Noted::Served { step: 0, entered, response, waited, waited_since }
 }
 
-/// Somebody comes at `at`, is served after `response` and leaves.
+/// A visitor comes at `at`, is served after `response` and leaves.
 pub(in crate::tally) fn visit(tally: &mut Tally, at: Duration, response: Duration) {
     tally.arrived(at);
     let now = ask(tally, at, response, served(at, response, None), (false, false));
@@ -115,14 +115,14 @@ fn a_waiting_room() {
             ("wait_mean_s", 1.4),
             ("wait_mean_everyone_s", 27.0 * 1.4 / 28.0),
             ("wait_max_s", 2.7),
-            // Somebody waits from 101 to 5,500 ms; counted from the next bin to the one in which it ends.
+            // A visitor waits from 101 to 5,500 ms; counted from the next bin to the one in which it ends.
             ("goodput_while_waiting_rps", 27.0 / 5.4),
             ("seconds", 5.5),
         ],
     );
     let told: Vec<f64> = outcome.series.iter().map(|s| s.wait_told_s).take(3).collect();
     let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-    // Visitors 1 to 9, 10 to 19, 20 to 29 were told; 0 to 9, 10 to 19, 20 to 27 were served.
+    // Visitors 1 to 9, 10 to 19, 20 to 29 had announced waits; 0 to 9, 10 to 19, 20 to 27 were served.
     assert!(close(told[0], 0.5) && close(told[1], 1.45) && close(told[2], 2.45), "{told:?}");
     let waits: Vec<f64> = outcome.series.iter().map(|s| s.wait_mean_s).take(3).collect();
     assert!(close(waits[0], 0.45) && close(waits[1], 1.45) && close(waits[2], 2.35), "{waits:?}");
@@ -211,7 +211,7 @@ fn sessions_polls_and_attacks() {
             ("full", 1.0),
         ],
     );
-    // Only the first step is somebody who came.
+    // Only the first step counts as an arrival.
     assert_eq!(outcome.series.iter().map(|s| s.waits).collect::<Vec<_>>(), [1, 0, 0]);
     assert_eq!(outcome.partial.as_deref(), Some("stopped"));
 }
@@ -249,7 +249,7 @@ struct Op {
     after_ms: u16,
 }
 
-/// Somebody present, as the identities see it.
+/// A visitor present, as the identities see it.
 struct Someone {
     part: usize,
     since: Duration,
@@ -353,7 +353,8 @@ proptest! {
             prop_assert!(all.adds_up());
             prop_assert_eq!(all.present(), people.len() as u64);
             prop_assert_eq!(all.waiting, people.iter().filter(|someone| someone.in_room).count() as u64);
-            prop_assert_eq!(all.in_flight, people.iter().filter(|someone| someone.asking.is_some()).count() as u64);
+            let asking = people.iter().filter(|someone| someone.asking.is_some()).count();
+            prop_assert_eq!(all.in_flight, asking as u64);
         }
         let Play { all, parts: [mut a, b], .. } = play;
         let outcome = all.outcome("run", Way::Sim, 1, None);
@@ -378,7 +379,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_measured_apart_is_what_was_served_meanwhile() {
+fn the_measured_part_counts_what_is_served_in_it() {
     let of = |at: &[u64]| {
         let mut tally = Tally::of(["a", "b c"].into_iter(), Some((2 * SECOND, 5 * SECOND)));
         for (i, at) in at.iter().enumerate() {

@@ -1,5 +1,5 @@
 //! The figures of one run of a tournament: those of [`crate::arena::figures`], whose definitions count, and
-//! one that only the whole simulator can tell.
+//! one that only the whole simulator can give.
 //!
 //! | figure | what it is |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! which would count what the room costs against the oracle.
 //!
 //! **To spare**: over the last 5 s the origin served less than 95 % of what the oracle does. Then everybody
-//! refused counts, and the
-//! shortfall, but at most the visitors from before the present second who wait at its end. A second alone
-//! would not do: at 100 requests per second of exponential service, one in four falls short by 5 % by chance.
+//! refused counts, and the shortfall, but at most the visitors from before the present second who wait at its
+//! end. A second alone would not do: at 100 requests per second of exponential service, one in four falls
+//! short by 5 % by chance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub const FIGURES: [(&str, &str); 11] = [
 
 /// Less than this of the oracle's rate leaves capacity to spare.
 const SPARE: f64 = 0.95;
-/// Seconds over which that is told.
+/// Seconds over which that is measured.
 const SPARE_OVER: usize = 5;
 
 /// Figures by name. One that has no sense in a run is not there; one that was never reached is infinite.
@@ -72,7 +72,7 @@ pub fn figures(record: &Record, series: &[Second], known: &[Known]) -> Figures {
     figures
 }
 
-/// What a stretch's figures are called here.
+/// The names of a stretch's figures here.
 fn named(judged: &Judged) -> impl Iterator<Item = (&'static str, f64)> {
     let [after_1s, after_5s, after_10s] = judged.early_error_pct;
     let all = [
@@ -99,7 +99,7 @@ fn stretch((stretch, truth): &Known) -> arena::Stretch {
     }
 }
 
-/// The run as the arena tells one.
+/// The run in the arena's form.
 fn trace(record: &Record, series: &[Second], known: &[Known]) -> Trace {
     let tick_us = TICK.as_micros() as u64;
     let (mut believed, mut now) = (record.believed.iter().peekable(), 0.0);
@@ -126,7 +126,7 @@ fn trace(record: &Record, series: &[Second], known: &[Known]) -> Trace {
     Trace { tick: TICK, capacity, seconds, responses_us }
 }
 
-/// What the arena's figures need of a second; nobody asks for the rest.
+/// The columns of a second that the arena's figures need.
 fn of_second(t: usize, offered: f64, answered: &[Answered]) -> arena::Second {
     arena::Second {
         t: t as f64,

@@ -30,12 +30,12 @@ pub struct Order<'a> {
 pub struct Played {
     /// Scenario by scenario, law by law.
     pub standings: Vec<Standing>,
-    /// What was true, scenario by scenario.
+    /// The truth, scenario by scenario.
     pub truths: Vec<(String, Vec<Known>)>,
     /// A plot for each scenario played: the laws' estimates over time, on the seed on which ours has its
     /// median.
     pub plots: Vec<(String, Plot)>,
-    /// What is missing, and why.
+    /// Missing parts, with the reason.
     pub missing: Vec<String>,
 }
 
@@ -125,14 +125,14 @@ fn with_estimator(scenario: &Scenario, name: &str) -> Scenario {
 }
 
 fn run(scenario: &Scenario, seed: u64, known: &[Known]) -> Result<Ran, String> {
-    // What must always hold is checked by the sweeps of the simulator's own tests, at a fifth of the speed.
+    // The oracle is off: the sweeps of the simulator's own tests check its rules, at a fifth of the speed.
     let options = SimOptions { check: false, record: true, ..SimOptions::new(seed) };
     let run = sim::run(scenario, &options).map_err(|error| error.to_string())?;
     let beliefs = run.outcome.series.iter().map(|second| second.capacity_rps).collect();
     Ok((figures(&run.record, &run.outcome.series, known), beliefs))
 }
 
-/// The laws' beliefs, on the seed on which ours (or whoever is first) has its median goodput.
+/// The laws' beliefs, on the seed on which ours (or the winner) has its median goodput.
 fn plot(name: &str, known: &[Known], beliefs: &[(&str, &[Result<Ran, String>])]) -> Plot {
     let seed = median_run(beliefs);
     let over_time = |values: &[f64]| (0..).zip(values).map(|(t, value)| (f64::from(t), *value)).collect();

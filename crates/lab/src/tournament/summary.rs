@@ -1,4 +1,4 @@
-//! What many runs came to: medians over the seeds, means over the scenarios, and who was first where.
+//! Summary of many runs: medians over the seeds, means over the scenarios, and the winners.
 
 use super::Tournament;
 use super::figures::{FIGURES, Figures};
@@ -9,7 +9,7 @@ use crate::stats::percentile;
 pub const OURS: &str = "bottleneck";
 /// How far behind the first it may be, as a part of the first one's goodput share.
 pub const NEAR_FIRST: f64 = 0.02;
-/// Figures that are also told at their 90th percentile over the seeds.
+/// Figures that are also given at their 90th percentile over the seeds.
 const WITH_P90: [&str; 8] = [
     "settle_s",
     "error_pct",
@@ -168,7 +168,7 @@ pub fn names(standings: &[Standing]) -> Vec<&str> {
     names
 }
 
-/// Who is first, scenario by scenario.
+/// The winner, scenario by scenario.
 pub fn verdicts(standings: &[Standing]) -> Vec<Verdict> {
     let mut by_scenario: Vec<(&str, Vec<&Standing>)> = Vec::new();
     for standing in standings {

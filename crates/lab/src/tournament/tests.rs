@@ -68,7 +68,7 @@ fn expect(figures: &Figures, name: &str, expected: f64) {
 }
 
 #[test]
-fn who_knows_everything_has_no_error() {
+fn a_perfect_estimate_has_no_error() {
     let (record, series) = run(60, |_| 100.0, |_| 100);
     let figures = figures(&record, &series, &[known(0, 60, 100.0)]);
     for (name, expected) in [
@@ -87,7 +87,7 @@ fn who_knows_everything_has_no_error() {
 }
 
 #[test]
-fn a_slow_start_and_a_wrong_end_are_told() {
+fn a_slow_start_and_a_wrong_end_are_reported() {
     // 20 to the tenth second, then 10 % too much.
     let belief = |t: f64| if t < 10.0 { 20.0 } else { 110.0 };
     let (record, series) = run(60, belief, |t| if t < 10 { 20 } else { 100 });
@@ -117,7 +117,7 @@ fn a_slow_start_and_a_wrong_end_are_told() {
 }
 
 #[test]
-fn after_a_change_only_what_follows_is_judged() {
+fn after_a_change_only_later_ticks_are_judged() {
     // 40 until 30 s, then 80; the law follows three seconds later.
     let belief = |t: f64| if t < 33.0 { 40.0 } else { 80.0 };
     let (record, series) = run(60, belief, |t| if t < 33 { 40 } else { 80 });
@@ -142,7 +142,7 @@ fn without_a_queue_there_is_nothing_to_know() {
 }
 
 #[test]
-fn who_is_refused_while_nobody_waits_is_shed_for_nothing() {
+fn a_refusal_while_nobody_waits_counts_as_needless() {
     let (record, mut series) = run(60, |_| 100.0, |t| if t < 30 { 100 } else { 0 });
     for second in &mut series {
         second.waiting = 0;
@@ -173,7 +173,7 @@ fn standing(estimator: &str, scenario: &str, share: f64, ratio: f64) -> Standing
 }
 
 #[test]
-fn first_is_who_keeps_the_response_time() {
+fn the_winner_keeps_the_response_time() {
     let standings = [
         standing("vegas", "one", 1.00, 2.8),
         standing("aimd", "one", 0.97, 1.2),
@@ -268,7 +268,7 @@ fn scenario(name: &str) -> Scenario {
 }
 
 #[test]
-fn a_file_says_who_meets_where() {
+fn a_file_names_estimators_seeds_and_scenarios() {
     let (tournament, _) = parse(FILE).expect("an experiment");
     assert_eq!(tournament.estimators, ["bottleneck", "power-ratio"]);
     assert_eq!((tournament.seeds, tournament.all_seeds), (11..=12, 11..=12));
@@ -323,7 +323,7 @@ fn stretches_lie_between_changes() {
 }
 
 #[test]
-fn the_oracle_finds_what_is_known() {
+fn the_oracle_finds_known_optima() {
     let stop = AtomicBool::new(false);
     let effort = Effort { requests: 1000, threads: 2, stop: &stop };
     let falls = scenario("falls");

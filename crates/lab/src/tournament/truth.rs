@@ -1,4 +1,4 @@
-//! What an origin can serve, found offline: the same origin with every fixed number of requests in flight,
+//! The capacity of an origin, found offline: the same origin with every fixed number of requests in flight,
 //! one after another.
 //!
 //! The oracle's choice is the limit of highest goodput among those whose mean response time is at most
@@ -46,10 +46,10 @@ const MAX_LIMIT: u32 = 20_000;
 const LAST_SEEDS: [u64; 4] = [90_001, 90_002, 90_003, 90_004];
 const SWEEP_SEED: u64 = 90_000;
 
-/// What the origin can serve in a stretch.
+/// The origin's capacity in a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
-    /// What the origin serves at the oracle's limit, in cost units per second.
+    /// The throughput at the oracle's limit, in cost units per second.
     pub capacity: f64,
     /// The same in requests per second.
     pub goodput_rps: f64,
@@ -70,7 +70,7 @@ pub struct Effort<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What an origin does at one limit.
+/// An origin's figures at one limit.
 #[derive(Clone, Copy, Debug)]
 struct At {
     limit: u32,
@@ -188,7 +188,7 @@ fn play(scenario: &Scenario, stretch: &Stretch, load: &Load, requests: u32, seed
     })
 }
 
-/// What the origin cannot exceed in a stretch, before anything is played.
+/// An upper bound of the origin's capacity in a stretch, before anything is played.
 struct Bound {
     rps: f64,
     /// The same of one request at a time.

@@ -1,7 +1,7 @@
-//! What a visitor is like, drawn from its seed whenever it is needed, so that nothing of it is stored.
+//! A visitor's traits, drawn from its seed whenever they are needed, so that none is stored.
 //!
-//! Each question has a salt of its own: the same seed and salt give the same answer however often and in
-//! whatever order questions are asked. So a scenario that changes the share of no-shows changes nobody's
+//! Each trait has a salt of its own: the same seed and salt give the same value, however often and in
+//! whatever order traits are drawn. So a scenario that changes the share of no-shows changes nobody's
 //! patience, and a visitor of the simulator is the visitor of the real run. The stream behind a salt is
 //! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): eight bytes of
 //! state, and any start is a good one.
@@ -30,12 +30,12 @@ pub(super) enum Salt {
     Rest,
 }
 
-/// The random numbers behind one question about one visitor.
+/// The random numbers of one trait of one visitor.
 #[derive(Clone, Debug)]
 pub(super) struct Draw(u64);
 
 impl Draw {
-    /// The stream for `salt`; `turn` tells questions apart that are asked again and again.
+    /// The stream for `salt`; `turn` separates repeated draws of one trait.
     pub(super) fn new(seed: u64, salt: Salt, turn: u16) -> Self {
         Self(mix(seed ^ mix(u64::from(turn) << 8 | salt as u64)))
     }
@@ -95,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_independent_of_each_other() {
-        // Shares of all four combinations of two questions, and of one question in two turns, over seeds as
-        // close together as seeds can be.
+    fn traits_are_independent_of_each_other() {
+        // Shares of all four combinations of two traits, and of one trait in two turns, over consecutive
+        // seeds.
         let ask = |seed, salt, turn| Draw::new(seed, salt, turn).chance(0.3);
         let pairs = [((Salt::NoShow, 0), (Salt::Early, 0)), ((Salt::Jitter, 1), (Salt::Jitter, 2))];
         for ((a, at), (b, bt)) in pairs {

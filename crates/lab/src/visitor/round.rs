@@ -1,9 +1,9 @@
 //! A browser of a closed loop: page after page, or session after session, until the end.
 //!
-//! Each page, or session, is a life of its own: what the visitor is like and thinks is drawn anew, from a
-//! seed that follows from the last page's. So a browser asks for the same pages and thinks for the same times
-//! whatever the service makes of it, over sockets and in virtual time: two runs of one scenario differ in
-//! when, not in what.
+//! For each page, or session, traits and think times are drawn anew, from a seed that follows from the last
+//! page's. So a browser asks for the same pages and thinks for the same times however the service answers,
+//! over sockets and in virtual time. Two runs of one scenario differ in the times of requests, not in their
+//! kinds.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{End, Next, Noted, Reaction, RequestKind, SessionEnd, Visitor, micros
 use crate::scenario::Kind;
 
 impl Visitor {
-    /// What a reaction is in a closed loop: nobody leaves before its end, and nobody asks after it.
+    /// Adapts a reaction to the closed loop: nobody leaves before its end, and nobody asks after it.
     pub(super) fn in_the_round(&mut self, kind: &Kind, reaction: Reaction, now: Duration) -> Reaction {
         let Some(until) = kind.until else { return reaction };
         let session = self.session_after(kind, &reaction);
@@ -75,7 +75,7 @@ impl Visitor {
             left -= weight;
             left < 0.0
         });
-        // Rounding may leave a hair: it is the last's that is drawn at all.
+        // Rounding may leave a small rest: it belongs to the last page that can be drawn.
         let last = || kind.requests().collect::<Vec<_>>().iter().rposition(|(weight, _)| *weight > 0.0);
         chosen.or_else(last).map(|step| step as u8)
     }

@@ -36,7 +36,7 @@ fn steps(think_s: &[f64]) -> Vec<Step> {
     think_s.iter().map(|think| Step { think: Dist::Fixed(*think), ..Step::default() }).collect()
 }
 
-/// A place in the gate's room, as its page says it.
+/// A position in the gate's room, as its page shows it.
 fn place(after: Duration, poll: Duration) -> Outcome {
     let refresh = Some(after.min(20 * S));
     Ok(Answer::Wait { has_status: true, after: Some(after), refresh, poll: Some(poll), full: false })
@@ -54,7 +54,7 @@ fn refused() -> Outcome {
     Ok(Answer::Refused(503))
 }
 
-/// What came of a visit.
+/// The result of a visit.
 #[derive(Debug, Default)]
 struct Log {
     /// Requests after the first: what was asked, and when.
@@ -103,7 +103,7 @@ fn play(kind: Kind, seed: u64, script: &[(Duration, Outcome)]) -> Log {
 #[derive(Clone, Copy)]
 struct Room {
     wait: Duration,
-    /// What attacks are answered with.
+    /// The answers to attacks.
     to_attacks: Outcome,
 }
 

@@ -1,8 +1,8 @@
-//! What a visitor does from being told to wait until its turn.
+//! What a visitor does from the room's answer until its turn.
 //!
 //! With [`Follow::Page`] it does what the script of the gate's page does (page.js), to its back-off and
 //! jitter. The wait limit counts from the beginning of the step; a visitor whose next request would come
-//! after it leaves at once: only the tally could tell the difference.
+//! after it leaves at once, which changes nothing but the tally.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::answer::{RoomStatus, State};
 use crate::dist::MAX_TIME;
 use crate::scenario::{Follow, Kind};
 
-/// Misses in a row after which a page gives its place up: three minutes without the gate.
+/// Misses in a row after which a page gives its position up: three minutes without the gate.
 const MAX_MISSES: u8 = 10;
 /// Pause after a miss, before the next poll; doubled with every miss in a row up to the second value.
 const MISS_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// First poll at a room whose page does not say when.
 const FIRST_POLL: Duration = Duration::from_secs(1);
-/// A page whose place is no more reloads itself within this time.
+/// A page that has lost its position reloads itself within this time.
 const RELOAD: Duration = Duration::from_secs(2);
 /// The page of a full room reloads itself within this time after the wait it names.
 const RELOAD_FULL: Duration = Duration::from_secs(3);
@@ -54,8 +54,7 @@ impl Visitor {
             return Reaction::new(noted, Next::Leave(End::NoShow));
         }
         let (ask, mut delay) = self.obey(kind, told);
-        // Visitors who poll learn when their turn has come; the others come at the end of the wait they were
-        // told.
+        // Visitors who poll learn when their turn has come; the others come at the end of the announced wait.
         if ask == RequestKind::Page && !told.full && told.after.is_none_or(|after| delay >= after) {
             delay = delay.saturating_add(self.late(kind));
         }
@@ -66,7 +65,7 @@ impl Visitor {
         Reaction::new(noted, next)
     }
 
-    /// What a visitor who must come again asks for next, and after what delay.
+    /// The next request of a visitor who must come again, and its delay.
     fn obey(&self, kind: &Kind, told: Told) -> (RequestKind, Duration) {
         let Told { has_status, after, refresh, poll, full } = told;
         // As the field says it: rounded up to whole seconds, so that nobody comes too early.
@@ -162,7 +161,7 @@ impl Visitor {
         self.sample(&kind.late_by, Salt::LateBy, 0)
     }
 
-    /// Keeps the first wait told in a step: detours are planned by it.
+    /// Keeps the first wait announced in a step: detours are planned by it.
     fn note_wait(&mut self, wait: Duration, now: Duration) {
         if self.wait_ms == 0 {
             self.told_ms = whole_millis(now.saturating_sub(self.since()));

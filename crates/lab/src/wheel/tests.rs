@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 
 use super::{BLOCK, Wheel};
 
-/// What the wheel stands for: entries by (time, order of insertion).
+/// The wheel's model: entries by (time, order of insertion).
 #[derive(Default)]
 struct Model {
     entries: BTreeMap<(u64, u64), u32>,
@@ -124,7 +124,7 @@ fn an_entry_takes_under_24_bytes_and_the_steady_state_no_memory() {
 }
 
 #[test]
-fn what_is_due_soon_is_told() {
+fn entries_due_soon_are_announced() {
     let mut wheel = Wheel::new();
     for (at, item) in [(6_000_000, 'c'), (5_000_000, 'a'), (5_000_100, 'b')] {
         wheel.push(at, item);

@@ -36,7 +36,7 @@ fn an_egress_bucket_lets_its_rate_through() {
 }
 
 #[test]
-fn an_ingress_bucket_sheds_what_is_beyond_its_rate() {
+fn an_ingress_bucket_sheds_requests_beyond_its_rate() {
     let run = play("ingress = { rate = 20, burst = 5 }", "room.enabled = false");
     let (done, offered) = (run.outcome.figure("done"), run.outcome.figure("offered"));
     assert!(offered > 400.0 && (195.0..=206.0).contains(&done), "{done} of {offered}");

@@ -48,7 +48,7 @@ fn throughput_follows_the_response_time_law() {
 }
 
 #[test]
-fn impatience_makes_a_service_collapse_and_a_gate_that_is_told_nothing_prevents_it() {
+fn impatience_makes_a_service_collapse_and_an_unconfigured_gate_prevents_it() {
     // The service does 100/s; 400 browsers ask for almost 200/s. Its queue may get longer than anybody's
     // patience.
     let collapses = "backlog = 4096\ncontention = 0\n";
@@ -61,9 +61,9 @@ fn impatience_makes_a_service_collapse_and_a_gate_that_is_told_nothing_prevents_
     assert!(with > 0.95 * peak, "{with} of {peak}");
 }
 
-/// Who joins slowly keeps a service half busy for long: many short bursts before the first crowd. None of
-/// them says where the knee is, and what they seemed to say made the limit grow to five times the knee, and
-/// on from there.
+/// Visitors who join slowly keep a service half busy for long: many short bursts before the first crowd. None
+/// of them says where the knee is, and what they seemed to say made the limit grow to five times the knee,
+/// and on from there.
 #[test]
 fn the_limit_stays_near_the_knee_when_the_load_rises_slowly() {
     let scenario = parse(

@@ -30,7 +30,7 @@ struct FakeGate {
     expired_once: AtomicU64,
 }
 
-/// Runs while the origin has a free place. On a machine too slow for the schedule turns would otherwise come
+/// Runs while the origin has a free worker. On a machine too slow for the schedule turns would otherwise come
 /// due faster than they are served, and the test would measure the machine.
 struct TurnClock {
     last: Instant,
@@ -38,7 +38,7 @@ struct TurnClock {
 }
 
 impl TurnClock {
-    /// Longest step: whoever slept longer has not seen whether there were free places.
+    /// Longest step: after a longer sleep it is unknown whether a worker was free meanwhile.
     const STEP: Duration = Duration::from_millis(10);
 
     fn read(&mut self, has_free_place: bool) -> Duration {
@@ -60,7 +60,7 @@ impl FakeGate {
         request.headers().get(header::COOKIE)?.to_str().ok()?.strip_prefix("tg=")?.parse().ok()
     }
 
-    /// The turn of the visitor: an old place or a new one.
+    /// The turn of the visitor: an old ticket's or a new one.
     fn place(&self, ticket: Option<usize>) -> (usize, Duration) {
         let now = self.now();
         let mut book = self.book.lock().expect("book");
@@ -80,7 +80,7 @@ impl FakeGate {
             let due = ticket.and_then(|n| *self.book.lock().expect("book").1.get(n)?);
             let state = match due {
                 Some(due) if due <= now => "ready",
-                // Once in a while a place is lost: the visitor has to ask for a new one.
+                // Once in a while a ticket is lost: the visitor has to ask for a new one.
                 Some(_) if self.expired_once.fetch_add(1, Relaxed) == 20 => "expired",
                 Some(_) => "waiting",
                 None => "redeemed",
@@ -158,7 +158,7 @@ impl Gatekeeper for FakeKeeper {
     }
 }
 
-/// The clock looks for free places whether or not anybody asks.
+/// The clock looks for free workers whether or not anybody asks.
 async fn tick(gate: &FakeGate) {
     loop {
         gate.now();

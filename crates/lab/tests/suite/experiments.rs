@@ -34,7 +34,7 @@ fn bursts_far_above_the_capacity_are_served_in_the_papers_times_or_better() {
 }
 
 #[test]
-fn classes_get_what_was_promised_at_ten_times_the_capacity() {
+fn classes_get_their_shares_at_ten_times_the_capacity() {
     check(&["scheduler-shares"]);
 }
 

@@ -1,5 +1,5 @@
-//! Whatever is handed to the readers of scenarios and logs, they answer: no panic, and no scenario that is
-//! not what it promises to be.
+//! Any input to the readers of scenarios and logs gives a result: no panic, and no scenario that is not what
+//! it promises to be.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What whoever holds a scenario need not check again.
+/// Properties that a holder of a scenario need not check again.
 fn keeps_its_promises(scenario: &Scenario) {
     let kinds = scenario.visitors.len();
     assert!(kinds > 0 && scenario.visitors.iter().all(|kind| (1..=255).contains(&kind.steps.len())));
@@ -131,7 +131,7 @@ proptest! {
             .into_iter()
             .map(|(key, value, number)| {
                 let key = key.get(&keys).as_str();
-                // Elements of lists go by their numbers.
+                // Elements of lists are addressed by their numbers.
                 let listed = ["visitor.step", "visitor", "fault", "arrivals.phase", "origin.path", "origin.stage", "origin.change"];
                 let list = listed.iter().find(|list| key.starts_with(&format!("{list}.")));
                 let key = match list {
@@ -155,7 +155,8 @@ proptest! {
         if let Ok(log) = Log::read(whole.as_bytes(), Path::new("garbage.log"), &Kind::default(), 1) {
             prop_assert!(log.arrivals.is_sorted_by_key(|arrival| arrival.at_us));
             prop_assert_eq!(log.arrivals.first().map(|arrival| arrival.at_us), Some(0));
-            prop_assert!(log.arrivals.iter().all(|arrival| (1..=log.kinds.len() as u32).contains(&arrival.kind)));
+            let kinds = 1..=log.kinds.len() as u32;
+            prop_assert!(log.arrivals.iter().all(|arrival| kinds.contains(&arrival.kind)));
             prop_assert!(log.kinds.iter().all(|kind| kind.steps[0].path.starts_with('/')));
         }
     }

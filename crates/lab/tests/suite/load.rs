@@ -287,7 +287,7 @@ fn a_closed_loop_counts_the_sessions_that_a_gate_refuses() {
     let played = play(&scenario, &at(gate.addr));
     let outcome = played.outcome(&scenario);
     let turned_away = outcome.figure("turned_away_per_min") * outcome.figure("steady_seconds") / 60.0;
-    // Whoever followed the page would have asked once.
+    // A visitor who followed the page would have asked once.
     assert!(turned_away > 20.5, "{turned_away} sessions: {:?}", outcome.summary);
     assert_eq!((played.tally.told, outcome.figure("broken_sessions_per_min")), (0, 0.0));
 }
@@ -311,7 +311,7 @@ fn a_room_that_lets_nobody_in_is_a_failure_at_the_deadline() {
 }
 
 #[test]
-fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
+fn a_stopped_run_keeps_its_results_and_says_so() {
     let room = Service::start(|_| answer(503, &[("retry-after", "600")], "later"));
     let stop = Stop::default();
     let options = LoadOptions { stop: stop.clone(), threads: 2, ..at(room.addr) };
@@ -334,7 +334,7 @@ fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
 }
 
 #[test]
-fn nothing_is_sent_to_what_is_not_there() {
+fn nothing_is_sent_to_an_absent_target() {
     // Bound and dropped: nothing else is given this port so soon.
     let addr = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port");
     let scenario = crowd(10.0, MS, patient());

@@ -57,7 +57,7 @@ fn watching_changes_nothing() {
 }
 
 #[test]
-fn everybody_is_served_and_the_door_holds() {
+fn everybody_is_served_and_the_rate_bound_holds() {
     let run = play(&crowd(), 1);
     whole(&run);
     let figure = |key| run.outcome.figure(key);
@@ -180,7 +180,7 @@ fn a_share_of_errors_is_a_share_of_failures() {
 }
 
 #[test]
-fn a_replica_that_goes_out_of_service_ends_what_it_has() {
+fn a_replica_that_goes_out_of_service_finishes_its_requests() {
     // Before it goes, everybody is on one of two replicas for five seconds; afterwards nobody comes.
     let gone = "service = \"5s\"\nworkers = 2000\nreplicas = 2\nchange = [{ at = \"61s\", replicas = 1 }]\n";
     let run = alone(gone);

@@ -67,7 +67,7 @@ fn rules_refuse_whom_they_are_for_while_they_are_in_force() {
 }
 
 #[test]
-fn an_unknown_service_level_is_told() {
+fn an_unknown_service_level_is_reported() {
     let scenario = example("tiers.toml", &[("visitor.gold.tier", "platinum")]);
     let error = run(&scenario, &SimOptions::new(1)).expect_err("no such level").to_string();
     assert!(error.contains("platinum"), "{error}");

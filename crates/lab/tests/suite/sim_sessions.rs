@@ -1,6 +1,6 @@
 //! Whole sessions at five times what the service can take, on many seeds: none that was admitted loses a
-//! request to load, and every place comes back. `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of every
-//! day; `scripts/sweep` plays a thousand.
+//! request to load, and every session slot comes back. `TIDEGATE_SIM_SEEDS=A..B` plays others than the few of
+//! every day; `scripts/sweep` plays a thousand.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn sessions(set: &[(&str, &str)]) -> Scenario {
     Scenario::load_with(&file, &set).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Plays all seeds; somebody must have been kept out, else there was no overload.
+/// Plays all seeds; some visitors must have been kept out, or there was no overload.
 fn no_session_loses_a_request(set: &[(&str, &str)], random_faults: bool) {
     let scenario = sessions(set);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -63,7 +63,7 @@ fn where_tokengen_has_the_room_and_tokencheck_the_sessions() {
 }
 
 #[test]
-fn where_sessions_are_told_by_address() {
+fn where_sessions_are_identified_by_address() {
     no_session_loses_a_request(&[("gate.session.key", "ip"), ("gate.session.max", "60")], false);
 }
 

@@ -375,7 +375,8 @@ proptest! {
         old.room.max_wait = Duration::from_millis(ms);
         old.limits.max_uri_bytes = bytes as usize;
         let changes = Settings::default().diff(&old);
-        let sets: Vec<_> = changes.iter().map(|c| Override::set(&format!("{}={}", c.key, c.new.clone().unwrap_or_default()))).collect();
+        let set = |c: &Change| Override::set(&format!("{}={}", c.key, c.new.clone().unwrap_or_default()));
+        let sets: Vec<_> = changes.iter().map(set).collect();
         old.origin.replicas = vec!["app:80".into()];
         prop_assert_eq!(Settings::parse_with("origin.replicas = \"app:80\"", "f", &sets).ok(), Some(old));
     }

@@ -86,7 +86,10 @@ proptest! {
     fn nothing_makes_a_detector_panic(
         criterion in any_criterion(),
         common in any_common(),
-        course in proptest::collection::vec((any_span(), any_figure(), any::<u64>(), any_span(), 0u64..100_000), 1..30),
+        course in proptest::collection::vec(
+            (any_span(), any_figure(), any::<u64>(), any_span(), 0u64..100_000),
+            1..30,
+        ),
     ) {
         let mut bench = Bench::new(criterion, &common);
         for (span, figure, count, good_for, ms) in course {
@@ -161,7 +164,8 @@ proptest! {
         course in proptest::collection::vec(0.0..1_000.0f64, 100..400),
     ) {
         let adaptive = AdaptiveConfig { k, learn: secs(10.0), floor: 0.0, ceiling: f64::INFINITY };
-        let mut judge = Judge::new(&JudgeConfig { limit: Limit::Adaptive(adaptive), hysteresis: 0.1, calm: secs(1.0) });
+        let limit = Limit::Adaptive(adaptive);
+        let mut judge = Judge::new(&JudgeConfig { limit, hysteresis: 0.1, calm: secs(1.0) });
         let (mut now, mut before) = (START, judge.verdict());
         for figure in course {
             now = now + TICK;

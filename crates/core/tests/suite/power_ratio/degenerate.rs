@@ -166,7 +166,9 @@ fn event() -> impl Strategy<Value = Event> {
     let after = prop_oneof![Just(0), Just(100_000), Just(8_000_000), 0..30_000_000u64];
     prop_oneof![
         4 => (response, count, any::<u32>(), prop::bool::weighted(0.9))
-            .prop_map(|(response_us, count, in_flight, ok)| Event::Sample { response_us, count, in_flight, ok }),
+            .prop_map(|(response_us, count, in_flight, ok)| {
+                Event::Sample { response_us, count, in_flight, ok }
+            }),
         8 => (after, prop::bool::weighted(0.03), any::<bool>(), prop_oneof![0..200u32, any::<u32>()])
             .prop_map(|(after_us, back, waits, in_flight)| Event::Tick { after_us, back, waits, in_flight }),
         1 => prop_oneof![Just(0.0), 0.0..1e7].prop_map(Event::Set),

@@ -157,7 +157,11 @@ proptest! {
         agent in prop::collection::vec(any::<u8>(), 0..60), us in any::<u64>(),
     ) {
         let entry = Entry {
-            time: Timestamp::from_micros(us), target: &target, class: &class, user_agent: Some(&agent), ..entry()
+            time: Timestamp::from_micros(us),
+            target: &target,
+            class: &class,
+            user_agent: Some(&agent),
+            ..entry()
         };
         let combined = line(|out| entry.combined(out));
         let body = combined.strip_suffix('\n').unwrap();

@@ -4,9 +4,8 @@
 //! The body is parsed as the WHATWG URL standard says (5.1) and becomes hidden inputs. A browser that submits
 //! these makes its own body from them (HTML, "constructing the entry list" and "URL-encoded form data"); the
 //! names and values in it are byte for byte those that came. Bodies for which that is not certain are not
-//! kept: the visitor is told, so that no changed form is sent. Rejected: keeping the body in the gateway
-//! (state per visitor), and a script that sends it with `fetch` (no navigation, and nothing without
-//! JavaScript).
+//! kept: the page says so, so that no changed form is sent. Rejected: keeping the body in the gateway (state
+//! per visitor), and a script that sends it with `fetch` (no navigation, and nothing without JavaScript).
 
 use super::escape;
 

@@ -104,9 +104,9 @@ mod tests {
         }
     }
 
-    /// The same of what a room publishes for those who wait in it, by the waits it tells them.
+    /// The intervals that a room publishes for its visitors, by their announced waits.
     #[test]
-    fn a_room_tells_its_pages_how_often_they_may_ask() {
+    fn a_room_publishes_the_poll_intervals_of_its_pages() {
         let start = Timestamp::from_secs(1_800_000_000);
         for per_s in [50.0, 1_000.0, 20_000.0] {
             let config = RoomConfig { max_wait: Duration::from_secs(7_200), ..RoomConfig::default() };
@@ -144,7 +144,8 @@ mod tests {
         #[test]
         fn never_late_never_frantic(wait_ms in 0u64..4_000_000, within_ms in 0u64..20_000, random: f64) {
             let wait = Duration::from_millis(wait_ms);
-            let interval = poll_interval(wait, &PollIntervals::new(Duration::from_millis(within_ms), 0, 0.0, |_| 0), random);
+            let intervals = PollIntervals::new(Duration::from_millis(within_ms), 0, 0.0, |_| 0);
+            let interval = poll_interval(wait, &intervals, random);
             proptest::prop_assert!(interval >= Duration::from_millis(300));
             proptest::prop_assert!(interval <= wait.saturating_add(Duration::from_millis(300)));
             proptest::prop_assert!(interval <= Duration::from_secs(24));

@@ -75,7 +75,6 @@ enum Piece {
     Close,
 }
 
-/// A checked template.
 #[derive(Debug)]
 pub(crate) struct Template {
     pieces: Vec<Piece>,
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_line_and_remedy() {
+    fn mistakes_are_reported_with_line_and_remedy() {
         let table = [
             ("a\nb {{palce}}", "page.html:2: expected a slot, found `palce`; did you mean `place`?"),
             (

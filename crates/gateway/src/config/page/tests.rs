@@ -98,7 +98,7 @@ fn the_page_shows_position_wait_and_next_step() {
 }
 
 #[test]
-fn kinds_differ_in_what_they_offer() {
+fn kinds_offer_different_actions() {
     // kind, headline, has a position, has a refresh
     let table = [
         (Kind::Waiting, "You are in line", true, true),
@@ -258,7 +258,15 @@ fn a_wrong_logo_or_template_is_refused() {
 
 proptest::proptest! {
     #[test]
-    fn any_view_renders(target: String, ticket: Option<String>, wait: u64, waited: u64, place: u64, kind in 0..6usize, lang in 0..7usize) {
+    fn any_view_renders(
+        target: String,
+        ticket: Option<String>,
+        wait: u64,
+        waited: u64,
+        place: u64,
+        kind in 0..6usize,
+        lang in 0..7usize,
+    ) {
         let v = View {
             kind: Kind::ALL[kind],
             lang: Lang::ALL[lang],

@@ -78,7 +78,7 @@ pub enum State {
     Redeemed,
     /// The room is full up to `max_wait`.
     Full,
-    /// The origin does not answer; the place is kept.
+    /// The origin does not answer; the position is kept.
     Unavailable,
 }
 

@@ -44,7 +44,6 @@ impl Readings {
         said.trouble.replace(why).is_none()
     }
 
-    /// The last reading.
     pub fn reading(&self, detector: &str) -> Option<Reading> {
         self.0.lock().said.get(detector)?.reading
     }

@@ -1,4 +1,4 @@
-//! The tick in virtual time: from what is measured to the orders that workers see, over reloads and tuning.
+//! The tick in virtual time: from measurements to the policies that workers see, over reloads and tuning.
 
 use tidegate_core::measure::Shard;
 use tidegate_core::policies::{Policy, PolicyDecision, PolicyRequest, TierId};
@@ -140,7 +140,7 @@ fn a_level_puts_a_rule_in_force_and_takes_it_back() {
 }
 
 #[test]
-fn what_is_told_of_a_rule_in_force_is_of_now() {
+fn the_record_of_a_rule_in_force_is_up_to_date() {
     let mut bench = Bench::new(CROWDED);
     bench.connections = 120;
     bench.run(2);
@@ -173,7 +173,7 @@ fn a_signal_holds_for_its_time() {
 }
 
 #[test]
-fn what_unknown_means_is_the_rules_to_say() {
+fn each_rule_says_what_an_unknown_condition_means() {
     let rule = |name: &str| {
         format!(
             "[[rule]]\nname = \"{name}\"\nwhen = 'levels.alarm == \"red\"'\nhold = \"0s\"\nunknown = \"{name}\"\n"
@@ -199,7 +199,7 @@ fn what_unknown_means_is_the_rules_to_say() {
 }
 
 #[test]
-fn what_was_said_of_something_else_is_forgotten_with_a_reload() {
+fn a_reload_forgets_readings_of_another_figure() {
     let detector = |figure: &str, red: &str| {
         format!("[[detector]]\nname = \"db\"\nkind = \"host\"\nfigure = \"{figure}\"\nred = {red}\n")
     };
@@ -271,7 +271,7 @@ fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
 }
 
 #[test]
-fn a_detector_that_stays_keeps_what_it_knows() {
+fn an_unchanged_detector_keeps_its_state() {
     let mut bench =
         Bench::new("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
     for _ in 0..200 {
@@ -300,7 +300,7 @@ fn rules_are_tuned_while_they_hold() {
     assert!(bench.in_force().is_empty());
     bench.tune("rule.close.enabled", "true");
     assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
-    // The condition is not a tunable, and unknown names are told.
+    // The condition is not a tunable, and unknown names are mistakes.
     for (name, hint) in [
         ("rule.close.when", "a key that takes a changed file and a reload"),
         ("rule.close.enabeld", "Did you mean `rule.close.enabled`?"),
@@ -343,7 +343,7 @@ fn figures_are_short() {
 }
 
 #[test]
-fn what_a_rule_names_is_found_by_its_name_after_a_reload() {
+fn a_reload_resolves_names_in_rules_again() {
     let tier =
         |name: &str, more: &str| format!("[[tier]]\nname = \"{name}\"\nclient = \"192.0.2.0/24\"\n{more}");
     let lighter = |name: &str| format!("[[lighter]]\nname = \"{name}\"\nto = \"/{name}\"\n");

@@ -62,7 +62,6 @@ struct Run {
 type Answer = Result<Dynamic, Box<EvalAltResult>>;
 
 impl Script {
-    /// Compiles it.
     pub fn new(text: &str) -> Result<Self, TunerError> {
         let run = Arc::<Mutex<Run>>::default();
         let engine = engine(&run);
@@ -100,7 +99,7 @@ impl Tuner for Script {
     }
 }
 
-/// The message of an error, without its place, which is kept apart.
+/// The message of an error, without its position, which is kept apart.
 fn words(e: &EvalAltResult) -> String {
     match e {
         EvalAltResult::ErrorTooManyOperations(_) => format!("stopped: more than {MAX_OPERATIONS} steps"),
@@ -180,7 +179,7 @@ fn is_too_large(value: &Dynamic) -> bool {
     !Left { members: MAX_ARRAY, keys: MAX_MAP, bytes: MAX_TEXT }.fits(value, MAX_DEPTH)
 }
 
-/// What the rest of a value may take.
+/// The bounds left for the rest of a value.
 struct Left {
     members: usize,
     keys: usize,
@@ -279,7 +278,7 @@ fn length(span: &str) -> Result<Duration, Box<EvalAltResult>> {
         .ok_or_else(|| format!("{:?} is no span of time like \"15m\" or \"1d\"", short(span)).into())
 }
 
-/// What was not measured is `()`: `?? 0.0` makes a number of it.
+/// A missing value is `()`: `?? 0.0` makes a number of it.
 fn answer(figure: Result<Option<f64>, String>) -> Answer {
     Ok(figure?.map_or(Dynamic::UNIT, Dynamic::from_float))
 }

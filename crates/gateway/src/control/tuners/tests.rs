@@ -99,7 +99,7 @@ fn a_script_reads_figures_and_tunables_and_remembers() {
 }
 
 #[test]
-fn what_goes_wrong_is_stopped_and_says_where() {
+fn a_failing_script_is_stopped_and_its_error_has_a_position() {
     let deep = format!("let x = {}1{};", "(".repeat(500), ")".repeat(500));
     for (text, what, at) in [
         ("let x = 1;\nloop { x += 1; }", "stopped: more than 100000 steps", true),
@@ -150,7 +150,7 @@ fn a_run_that_takes_too_long_is_stopped() {
 }
 
 #[test]
-fn a_run_that_fails_forgets_what_it_remembered() {
+fn a_run_that_fails_keeps_no_changes_of_its_memory() {
     let view: Seen = Arc::new(Known::default());
     let text = "state.n = (state.n ?? 0) + 1; set(\"n\", state.n); if state.n == 2 { throw 1; }";
     let mut script = Script::new(text).unwrap();

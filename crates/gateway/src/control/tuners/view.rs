@@ -1,4 +1,4 @@
-//! What a tuner sees of this gate: the figures of the last second when its run began, and the history.
+//! A tuner's view of this gate: the figures of the last second when its run began, and the history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use tidegate_settings::did_you_mean;
 /// Every request refused on purpose, whatever the reason: the sum of the history's `shed_…`.
 pub(crate) const SHED: &str = "shed";
 
-/// One run's view.
 pub struct LiveView {
     pub(super) clock: Arc<Clock>,
     pub(super) config: Arc<Config>,

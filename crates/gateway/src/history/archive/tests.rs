@@ -92,13 +92,15 @@ proptest! {
 
     /// For any sequence of seconds, an interval's bounds are those of its seconds, and none is counted twice.
     #[test]
-    fn every_interval_is_the_aggregate_of_its_seconds(steps in prop::collection::vec((1u64..400, 0f32..100.0), 1..400)) {
+    fn every_interval_is_the_aggregate_of_its_seconds(
+        steps in prop::collection::vec((1u64..400, 0f32..100.0), 1..400),
+    ) {
         let mut at = 1_000_000;
         let seconds: Vec<_> = steps.iter().map(|(step, value)| { at += step; (at, *value) }).collect();
         for ((archive, start), (average, min, max, n)) in play(seconds.iter().copied()) {
             let step = ARCHIVES[archive].step;
-            let inside: Vec<f32> =
-                seconds.iter().filter(|(at, _)| (start..start + step).contains(at)).map(|(_, v)| *v).collect();
+            let inside = seconds.iter().filter(|(at, _)| (start..start + step).contains(at));
+            let inside: Vec<f32> = inside.map(|(_, v)| *v).collect();
             let mean = inside.iter().sum::<f32>() / inside.len() as f32;
             prop_assert_eq!(n as usize, inside.len());
             prop_assert_eq!(min, inside.iter().copied().fold(f32::INFINITY, f32::min));
@@ -115,7 +117,11 @@ proptest! {
     /// A crash loses nothing of an open interval: rebuilt from the kept rows, it continues as without the
     /// crash.
     #[test]
-    fn a_restart_continues_where_the_file_ends(until in 1u64..9_000, pause in 1u64..5_000, more in 1u64..4_000) {
+    fn a_restart_continues_where_the_file_ends(
+        until in 1u64..9_000,
+        pause in 1u64..5_000,
+        more in 1u64..4_000,
+    ) {
         let before = (0..until).map(|at| (at, (at % 13) as f32));
         let after = (until + pause..until + pause + more).map(|at| (at, (at % 7) as f32));
         let whole = play(before.clone().chain(after.clone()));
@@ -129,7 +135,8 @@ proptest! {
         let last = until - 1;
         for archive in 0..ARCHIVES.len() - 1 {
             let from = ARCHIVES[archive + 1].start(last);
-            rows.iter().filter(|r| r.archive == archive && r.at >= from).for_each(|r| again.restore(r, &mut out));
+            let open = rows.iter().filter(|r| r.archive == archive && r.at >= from);
+            open.for_each(|r| again.restore(r, &mut out));
         }
         for (at, v) in after {
             again.push(&second(at, v), &mut out);

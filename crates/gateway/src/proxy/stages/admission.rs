@@ -1,7 +1,6 @@
-//! Asks the core what becomes of a request, and works out what is handed out with it. Everything is decided
-//! by
-//! [`tidegate_core::admission::decide`]; what it wants to know of a request is read from the head here, where
-//! it is asked for.
+//! Asks the core for the decision on a request, and makes the cookies and tickets that go with it. Everything
+//! is decided by [`tidegate_core::admission::decide`]; what it wants to know of a request is read from the
+//! head here, where it is asked for.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -40,7 +39,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl RequestContext {
-    /// What becomes of the request, with whatever its performance hands out.
+    /// The decision on the request, with the cookies and tickets that go with it.
     pub(crate) fn decide(&mut self, asked: &Asked<'_>) -> Outcome {
         let worker = self.worker.clone();
         let waiting_since_us = worker.shared.busy_since_us.load(Ordering::Relaxed);
@@ -65,7 +64,7 @@ impl RequestContext {
         outcome
     }
 
-    /// What is handed out with a decision. `begun`: the session that has begun with it.
+    /// The cookies and tickets of a decision. `begun`: the session that has begun with it.
     fn outcome(&self, decision: Decision, head: &Head<'_>, begun: Option<SessionKey>) -> Outcome {
         let (worker, config, class) = (&self.worker, &self.config, self.class);
         let mut rng = worker.rng.borrow_mut();
@@ -167,7 +166,7 @@ impl<'a> Head<'a> {
         Self { context, asked, visitor: OnceCell::new(), begun: Cell::default(), shadow: Cell::default() }
     }
 
-    /// What the visitor shows, read once.
+    /// The visitor's ticket and session, read once.
     pub(crate) fn visitor(&self) -> &Visitor<'a> {
         self.visitor.get_or_init(|| self.context.visitor(&self.asked.parts.headers, self.asked.url_ticket))
     }
@@ -199,7 +198,7 @@ impl Requester for Head<'_> {
             && target::is_local(&parts.uri)
     }
 
-    /// Whoever has a cookie of the gate has understood an answer of the room before.
+    /// A client with a cookie of the gate has understood an answer of the room before.
     fn can_return(&self) -> bool {
         let visitor = self.visitor();
         visitor.can_return || visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some()

@@ -66,7 +66,7 @@ impl RequestContext {
                     multicast.upstream.fetch_add(1, Relaxed);
                     let pump = Fetcher { flight: reader.flight.clone(), key: key.clone() };
                     tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts)));
-                    // Its own answer, whoever else may have it.
+                    // Its own answer, also if others may share it.
                     return reader.landed().await.map(|head| (reader, head));
                 }
                 Joined::Follow(reader) => {
@@ -121,7 +121,7 @@ struct Fetcher {
 }
 
 impl Drop for Fetcher {
-    /// However it ends: nobody waits for what will not come.
+    /// However it ends, so that no request waits for an answer that will not come.
     fn drop(&mut self) {
         self.flight.end(End::Broken);
     }
@@ -157,7 +157,7 @@ impl Fetcher {
                 Some(None) => break,
                 Some(Some(Ok(frame))) => frame,
             };
-            // Trailers are nobody's need: few clients see them.
+            // Trailers are dropped: few clients see them.
             if let Ok(chunk) = frame.into_data()
                 && !chunk.is_empty()
                 && !self.flight.push(chunk).await

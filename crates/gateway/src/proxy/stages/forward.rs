@@ -57,7 +57,7 @@ pub struct Forwarded {
     /// end.
     slot: Option<InFlightSlot>,
     sent: Timestamp,
-    /// What is known so far: the visitor leaving is what ends a request that nothing else has ended.
+    /// How it ended, as far as known. If nothing else has ended a request, its visitor has left.
     outcome: Cell<Outcome>,
     is_over: bool,
 }
@@ -225,7 +225,7 @@ impl RequestContext {
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
             expect_continue: self.for_all.is_none() && self.conn.wire.expect_continue(),
-            // What is asked for all is no connection's own: the visitor's may be at its next request.
+            // A request for all belongs to no connection: the visitor's may be at its next request.
             on_informational: (http_11 && self.for_all.is_none()).then(|| {
                 let wire = self.conn.wire.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
@@ -300,8 +300,8 @@ impl Forwarded {
             log.replica = body.replica().cloned();
         }
         if !cookies.is_empty() {
-            // Whatever else the origin says (the stricter counts, RFC 9111 4.2.1): a cache in front must not
-            // hand one visitor's pass, or the end of one visitor's ticket, to all.
+            // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must
+            // not hand one visitor's pass, or the end of one visitor's ticket, to all.
             parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
         }
         for cookie in cookies {

@@ -20,10 +20,10 @@ use crate::shared::policies::PoliciesInForce;
 use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
 
-/// When a refused visitor is told to come again if nothing better is known: a few ticks of a rule's `until`.
+/// `Retry-After` of a refusal if nothing better is known: a few ticks of a rule's `until`.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What came of a policy: the decision goes on, or the request is answered.
+/// The result of a policy: the decision goes on, or the request is answered.
 type Performed = Result<Progress, Box<Answer>>;
 
 impl RequestContext {
@@ -44,8 +44,8 @@ impl RequestContext {
         if crate::shared::policies::is_watched(version) {
             self.conn.control.take(&self.policy_request(parts, is_plain), parts.uri.path_and_query());
         }
-        // The version is read again: a policy that came in force since then was not told of a request that
-        // was not remembered yet.
+        // The version is read again: a policy that came in force since then has not seen a request that was
+        // not remembered yet.
         let worker = self.worker.clone();
         let in_force = worker.policies(worker.policy_version());
         let policies = in_force.as_ref().map(|policies| &***policies);
@@ -141,7 +141,7 @@ impl RequestContext {
             },
             Action::Lighter(route) if is_plain(parts, body.as_ref()) => {
                 return match self.reroute(route, parts) {
-                    // Whoever asks for the lighter URL itself gets it.
+                    // A request for the lighter URL itself passes.
                     Rerouted::Already => Ok(Progress::Over),
                     rerouted => self.rerouted(rerouted),
                 };

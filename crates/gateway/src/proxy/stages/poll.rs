@@ -1,4 +1,4 @@
-//! What a waiting page that asks is told.
+//! Answers the polls of waiting pages.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::stages::room::{Visitor, people_ahead};
 
-/// What the status document says: where the visitor stands, how long it takes, how many are ahead. `usable`:
-/// there is a replica to go to.
+/// The content of the status document: the visitor's state, its wait, and how many are ahead. `usable`: a
+/// replica is usable.
 pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64) {
     match look {
         TicketStatus::Wait(w) if usable => (page::State::Waiting, w.wait, people_ahead(&w)),
         TicketStatus::Wait(w) => (page::State::Unavailable, w.wait, people_ahead(&w)),
-        // Nor do those without a place load the whole page again and again during an outage.
+        // Pages without a position must not reload again and again during an outage either.
         _ if !usable => (page::State::Unavailable, RETRY_DOWN, 0),
         TicketStatus::Ready => (page::State::Ready, Duration::ZERO, 0),
         TicketStatus::Redeemed => (page::State::Redeemed, Duration::ZERO, 0),
@@ -29,7 +29,7 @@ pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64
     }
 }
 
-/// What a status poll is told about `ticket`.
+/// The status of the visitor's ticket, and the time waited.
 fn look_at(
     admission: &Admission,
     live: &Config,

@@ -1,5 +1,5 @@
-//! What a visitor shows of the room, and what it is handed out: cookies, query parameters and seals. Nothing
-//! is decided here.
+//! Reads and writes a visitor's tickets and passes: cookies, query parameters and seals. Nothing is decided
+//! here.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,11 +30,10 @@ use crate::proxy::respond::{AnswerRequest, WaitingAnswer};
 use crate::shared::sessions;
 use tidegate_settings::{SessionBy, Unit};
 
-/// What a visitor shows.
+/// The request's part that the room reads.
 pub struct Visitor<'a> {
     /// Its address, as far as trusted proxies tell.
     pub ip: IpAddr,
-    /// Its cookies.
     pub cookies: Cookies<'a>,
     /// The ticket in the URL.
     pub url_ticket: Option<&'a str>,
@@ -110,11 +109,11 @@ impl RequestContext {
     }
 }
 
-/// A decision, with whatever its performance hands out.
+/// A decision, with the cookies and tickets that go with it.
 pub(crate) enum Outcome {
     /// To the origin.
     Enter {
-        /// What it is counted as.
+        /// The event that counts it.
         by: Event,
         /// To set with the origin's answer.
         cookies: Vec<HeaderValue>,
@@ -249,7 +248,7 @@ impl RoomStage<'_> {
         cookies
     }
 
-    /// A pass travels in a cookie and nowhere else, so whoever shows one keeps cookies: it is bound as
+    /// A pass travels in a cookie and nowhere else, so a visitor who shows one keeps cookies: it is bound as
     /// tickets in cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless
     /// network), and good for all neighbours.
     pub(crate) fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
@@ -280,13 +279,13 @@ fn kind(position: Position) -> Kind {
     }
 }
 
-/// A ticket that was shown, with its class's id in place of its mark. A class that is not configured any more
+/// A ticket that was shown, with its class's id instead of its tag. A class that is not configured any more
 /// gets an id that nobody has.
 fn with_class_id(config: &Config, ticket: Ticket) -> Ticket {
     Ticket { class: config.marked(ClassTag(ticket.class.0)).unwrap_or(ClassId(u8::MAX)), ..ticket }
 }
 
-/// A ticket to be sealed, with its class's mark in place of its id.
+/// A ticket to be sealed, with its class's tag instead of its id.
 fn with_mark(mark: ClassTag, ticket: &Ticket) -> Ticket {
     Ticket { class: ClassId(mark.0), ..*ticket }
 }

@@ -91,7 +91,7 @@ impl RequestContext {
         self.session = Some(session);
     }
 
-    /// The page that ends a session has parts that are still to come. In place of the session's pass it gets
+    /// The page that ends a session has parts that are still to come. Instead of the session's pass it gets
     /// one for them, which begins no session.
     fn hand_out_last(&self, session: &RequestSession, cookies: &mut Vec<HeaderValue>, now: Timestamp) {
         cookies.retain(|cookie| !cookies::is_pass(cookie));

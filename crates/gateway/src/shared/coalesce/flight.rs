@@ -44,7 +44,7 @@ pub(crate) struct Head {
     pub(crate) refused: Option<Event>,
 }
 
-/// Who made an answer.
+/// The source of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     Origin,

@@ -120,7 +120,7 @@ pub(crate) enum Joined {
     Alone,
 }
 
-/// What the gate's queue decides by: its refusals hold only for requests with the same.
+/// The input of the gate's queue: its refusals hold only for requests with the same values.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequesterStanding {
     pub(crate) class: ClassId,

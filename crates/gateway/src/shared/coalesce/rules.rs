@@ -74,7 +74,7 @@ const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
 pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
     [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
 
-/// Who may have an answer.
+/// The requests that may share an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
     /// Every request.
@@ -123,7 +123,7 @@ pub(crate) fn forwarded(sent: &HeaderMap) -> Box<[u8]> {
     said.into()
 }
 
-/// Who may have this answer to a request with or without cookies.
+/// The requests that may share this answer to a request with or without cookies.
 pub(crate) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool) -> Sharing {
     let nobody = Sharing::None { cookieless: true };
     let says = |word: &str| has_directive(headers, word);

@@ -94,7 +94,7 @@ fn answers_are_shared_by_status_and_headers() {
 }
 
 #[test]
-fn what_proxies_tell_of_the_connection_is_part_of_the_key() {
+fn proxy_fields_about_the_connection_are_part_of_the_key() {
     // headers of two requests, whether their keys are equal
     for (one, other, wanted) in [
         (&[("x-forwarded-for", "192.0.2.1")][..], &[("x-forwarded-for", "192.0.2.2")][..], true),

@@ -51,7 +51,6 @@ pub enum Cause {
     Quota,
 }
 
-/// One refusal.
 #[derive(Clone)]
 pub struct Refusal {
     id: Short<64>,
@@ -101,7 +100,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Keeps one in place of the oldest.
+    /// Keeps one instead of the oldest.
     pub fn keep(&self, refusal: Refusal) {
         let entries = self.entries.get_or_init(|| (0..KEPT).map(|_| Mutex::new(None)).collect());
         let at = self.next.fetch_add(1, Relaxed) % KEPT as u64;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use tidegate_core::policies::Action;
 
-/// What a rule did with a request or connection.
+/// The action of a rule on a request or connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     /// Refused with a problem document.
@@ -19,15 +19,12 @@ pub enum Done {
     Lighter,
     /// Closed without an answer.
     Close,
-    /// Reset.
     Reset,
     /// Its connection ended after the answer.
     End,
-    /// Cut off.
     Stop,
     /// Sent to the room.
     Room,
-    /// Rerouted.
     Reroute,
     /// Given a shared answer.
     Multicast,
@@ -51,7 +48,6 @@ impl Done {
         Self::Ask,
     ];
 
-    /// Its stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -86,7 +82,6 @@ impl From<Action> for Done {
 /// The counters of one rule, shared by all workers: only a rule in force pays for the contended cache line.
 #[derive(Debug)]
 pub struct RuleStats {
-    /// The rule's name.
     pub name: Arc<str>,
     done: [AtomicU64; Done::ALL.len()],
     would: AtomicU64,
@@ -119,7 +114,6 @@ impl RuleStats {
 pub struct Ledger(Mutex<BTreeMap<Arc<str>, Arc<RuleStats>>>);
 
 impl Ledger {
-    /// A rule's counters.
     pub fn of(&self, rule: &str) -> Arc<RuleStats> {
         let mut all = self.0.lock();
         if let Some(stats) = all.get(rule) {

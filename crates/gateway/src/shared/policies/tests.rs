@@ -64,7 +64,7 @@ fn without_policies_in_force_the_word_is_zero() {
 }
 
 #[test]
-fn connections_are_woken_when_what_is_cut_off_changes_and_not_on_every_tick() {
+fn connections_are_woken_only_when_the_policies_that_cut_off_change() {
     let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
     let mut woken = wake.subscribe();
     let mut publish = |list: Vec<ActivePolicy>| {
@@ -83,7 +83,7 @@ fn connections_are_woken_when_what_is_cut_off_changes_and_not_on_every_tick() {
 }
 
 #[test]
-fn an_order_is_asked_about_the_request_in_conn() {
+fn a_policy_that_cuts_off_is_checked_against_the_connections_request() {
     let mut of_downloads = order(Action::Stop);
     of_downloads.scope.urls = Some(Paths::compile(["/files/**"]).unwrap());
     let standing =
@@ -99,7 +99,7 @@ fn an_order_is_asked_about_the_request_in_conn() {
     spared.scope.spared = 1 << 2;
     hand.take(&asked(TierId(2)), Some(&target));
     assert!(hand.cut_by(&standing(vec![spared]), NOW).is_none());
-    // Whoever was let in stays.
+    // An admitted request stays.
     let mut newcomers = order(Action::Stop);
     newcomers.scope.new_sessions = true;
     let newcomers = standing(vec![newcomers]);
@@ -151,6 +151,6 @@ fn the_last_refusals_are_found_and_the_ring_is_bounded() {
     assert!(enforcement.refusals.find(&format!("id-{KEPT}")).is_some());
     assert!(enforcement.refusals.find("id").is_none(), "a part of an id is no id");
     assert_eq!(enforcement.refusals.count(), KEPT as u64 + 1);
-    // What a place costs: the figure in the documentation.
+    // The memory of an entry: the figure in the documentation.
     assert!(size_of::<Mutex<Option<Refusal>>>() <= 240, "{}", size_of::<Mutex<Option<Refusal>>>());
 }

@@ -27,7 +27,6 @@ const V6_CLIENT: u32 = 64;
 const V4_PREFIX: u32 = 24;
 const V6_PREFIX: u32 = 56;
 
-/// Makes keys.
 pub(crate) struct Keys(Hmac<Sha256>);
 
 impl Keys {

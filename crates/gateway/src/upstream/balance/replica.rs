@@ -125,7 +125,7 @@ impl Replica {
         self.failures.load(Relaxed)
     }
 
-    /// What the active checks say; true without checks.
+    /// Whether it is up by the active checks; true without checks.
     pub fn is_healthy(&self) -> bool {
         self.healthy.load(Relaxed)
     }

@@ -67,7 +67,7 @@ fn the_status_is_the_verdict_and_it_is_kept_by_key() {
 }
 
 #[test]
-fn a_question_under_way_is_waited_for_and_nobody_else_waits() {
+fn requests_wait_for_a_query_under_way_with_their_own_key_only() {
     let latch = Arc::new(Latch::default());
     let held = latch.clone();
     let application = Scripted::start(move |head, _, stream| {

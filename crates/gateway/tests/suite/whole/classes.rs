@@ -71,7 +71,7 @@ fn no_position_is_held_for_visitors_that_cannot_come_back() {
         assert!(retry_after(&answer).is_some_and(|s| (900..=1_000).contains(&s)), "{accept}: {answer}");
     }
     assert_eq!((gate.count(Event::IngressShed), gate.count(Event::IngressHeld)), (3, 0));
-    // So the first visitor that can wait is told its true wait, and so is the second.
+    // So the first visitor that can wait gets its true wait, and so does the second.
     let page = accepting(&gate, "text/html");
     assert!(page.contains("text/html") && retry_after(&page).is_some_and(|s| s <= 1_010), "{page}");
     let program = accepting(&gate, "application/problem+json");

@@ -190,6 +190,39 @@ fn is_refused(gate: &Gate, target: &str, rule: &str, action: &str) {
     }
 }
 
+/// Checks every policy with every action for one criterion, while all of its rules are in force. `session` is
+/// the cookie of an admitted session.
+fn act(gate: &Gate, name: &str, session: &str) {
+    let shared = gate.server().shared();
+    for action in ACTIONS {
+        for then in ["refuse", "ask", "limit"] {
+            let rule = format!("{name}-{then}-{action}");
+            let target = format!("/{name}/{then}-{action}");
+            if then == "limit" {
+                is_served(gate, &target, "");
+            }
+            is_refused(gate, &target, &rule, action);
+        }
+    }
+    // Two requests, one answer.
+    let before = shared.coalescer.upstream.load(std::sync::atomic::Ordering::Relaxed);
+    (0..2).for_each(|_| is_served(gate, &format!("/{name}/multicast"), ""));
+    let made = shared.coalescer.upstream.load(std::sync::atomic::Ordering::Relaxed) - before;
+    let multicast = shared.policies.ledger.of(&format!("{name}-multicast"));
+    assert_eq!((made, multicast.get(Done::Multicast)), (1, 2), "{name}");
+    until(|| get(gate.http, &format!("/{name}/room"), "a=b"), |answer| answer.contains("set-cookie: tg0="));
+    assert!(get(gate.http, &format!("/{name}/reroute"), "").ends_with("\r\n\r\nlite"));
+    // Admitted sessions, spared tiers and spared URLs are served.
+    let new = format!("/{name}/new");
+    is_refused(gate, &new, &format!("{name}-new"), "answer");
+    is_served(gate, &new, &format!("Cookie: {session}\r\n"));
+    is_served(gate, &new, "X-Api-Key: gold-key\r\n");
+    is_served(gate, &format!("{new}/pay"), "");
+    is_refused(gate, &format!("/search/{name}"), &format!("{name}-class"), "answer");
+    is_served(gate, &format!("/{name}/class"), "");
+    is_served(gate, &format!("/no_{name}/refuse-answer"), "");
+}
+
 // One long test: the gate goes through calm, congestion and calm again, and each part needs the one before.
 #[test]
 fn every_criterion_brings_about_every_policy_with_every_action() {
@@ -235,38 +268,8 @@ fn every_criterion_brings_about_every_policy_with_every_action() {
     for mut stream in dripping {
         assert_eq!(read_out(&mut stream), Seen::Reset(String::new()));
     }
-    let shared = gate.server().shared();
     for (_, name, _) in CRITERIA {
-        for action in ACTIONS {
-            for then in ["refuse", "ask", "limit"] {
-                let rule = format!("{name}-{then}-{action}");
-                let target = format!("/{name}/{then}-{action}");
-                if then == "limit" {
-                    is_served(&gate, &target, "");
-                }
-                is_refused(&gate, &target, &rule, action);
-            }
-        }
-        // Two requests, one answer.
-        let before = shared.coalescer.upstream.load(std::sync::atomic::Ordering::Relaxed);
-        (0..2).for_each(|_| is_served(&gate, &format!("/{name}/multicast"), ""));
-        let made = shared.coalescer.upstream.load(std::sync::atomic::Ordering::Relaxed) - before;
-        let multicast = shared.policies.ledger.of(&format!("{name}-multicast"));
-        assert_eq!((made, multicast.get(Done::Multicast)), (1, 2), "{name}");
-        until(
-            || get(gate.http, &format!("/{name}/room"), "a=b"),
-            |answer| answer.contains("set-cookie: tg0="),
-        );
-        assert!(get(gate.http, &format!("/{name}/reroute"), "").ends_with("\r\n\r\nlite"));
-        // Admitted sessions, spared tiers and spared URLs are served.
-        let new = format!("/{name}/new");
-        is_refused(&gate, &new, &format!("{name}-new"), "answer");
-        is_served(&gate, &new, &format!("Cookie: {session}\r\n"));
-        is_served(&gate, &new, "X-Api-Key: gold-key\r\n");
-        is_served(&gate, &format!("{new}/pay"), "");
-        is_refused(&gate, &format!("/search/{name}"), &format!("{name}-class"), "answer");
-        is_served(&gate, &format!("/{name}/class"), "");
-        is_served(&gate, &format!("/no_{name}/refuse-answer"), "");
+        act(&gate, name, &session);
     }
 
     say(&gate, "arm", "green");

@@ -270,7 +270,7 @@ fn a_policy_sends_classes_to_the_room_that_otherwise_never_wait() {
 }
 
 #[test]
-fn a_rate_limit_refuses_what_exceeds_it() {
+fn a_rate_limit_refuses_requests_beyond_it() {
     use tidegate_core::bucket::BucketConfig;
     use tidegate_core::bucket::SharedBucket;
     use tidegate_core::units::Rate;

@@ -1,4 +1,4 @@
-//! URL multicast: which requests share an answer goes by what the origin gets, and unwanted answers end.
+//! URL multicast: requests share an answer if the origin would get the same, and unwanted answers end.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -28,7 +28,6 @@ fn request(fields: &str) -> String {
     format!("GET /a HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n")
 }
 
-/// The answer's body.
 fn get(gate: &Gate, fields: &str) -> String {
     let answer = ask(gate.http, &request(&format!("{fields}Connection: close\r\n")));
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
@@ -99,7 +98,7 @@ fn headers_that_the_origin_does_not_get_do_not_select() {
 
 #[test]
 fn forwarded_headers_select_even_if_vary_does_not_name_them() {
-    // the header that the origin goes by, as one visitor's proxy sends it, as the others' does
+    // the header that the origin looks at, as one visitor's proxy sends it, as the others' does
     let table = [
         ("x-forwarded-host", "X-Forwarded-Host: evil.example\r\n", "X-Forwarded-Host: shop.example\r\n"),
         ("x-forwarded-prefix", "X-Forwarded-Prefix: /evil\r\n", ""),

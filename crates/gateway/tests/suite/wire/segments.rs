@@ -43,12 +43,16 @@ fn byte_by_byte_gives_the_same_result() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn any_cuts_give_the_same_result(which in 0..STREAMS.len(), mut cuts in prop::collection::vec(0usize..200, 0..8)) {
+    fn any_cuts_give_the_same_result(
+        which in 0..STREAMS.len(),
+        mut cuts in prop::collection::vec(0usize..200, 0..8),
+    ) {
         let bytes = STREAMS[which].as_bytes();
         cuts.retain(|&c| c < bytes.len());
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
-        let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).filter(|p| !p.is_empty()).collect();
+        let pieces = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]);
+        let pieces: Vec<&[u8]> = pieces.filter(|p| !p.is_empty()).collect();
         let whole = run(converse(&[bytes]));
         let got = run(converse(&pieces));
         prop_assert_eq!(got.seen, whole.seen);

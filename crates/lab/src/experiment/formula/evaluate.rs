@@ -1,11 +1,11 @@
-//! What a checked formula comes to.
+//! Evaluates checked formulas.
 
 use super::{Function, Node, Operator};
 
-/// Points of a curve: place and value.
+/// Points of a curve: x and value.
 pub type Curve = Vec<(f64, f64)>;
 
-/// What a formula came to.
+/// The value of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// One figure; not a number if a run did not give it.

@@ -81,7 +81,7 @@ fn numbers_follow_from_the_runs() {
 }
 
 #[test]
-fn curves_keep_their_places() {
+fn curves_keep_their_x_values() {
     let (formula, kind) = checked("steps.goodput_rps / steps.response_mean_ms").expect("formula");
     assert_eq!(kind, Kind::Curve);
     assert_eq!(formula.evaluate(&ByHand).curve(), vec![(10.0, 5.0), (20.0, 20.0 / 3.0), (30.0, 0.5)]);
@@ -100,7 +100,7 @@ fn curves_keep_their_places() {
 }
 
 #[test]
-fn what_a_run_does_not_have_is_no_number() {
+fn a_missing_value_is_not_a_number() {
     struct Nothing;
     impl Source for Nothing {
         fn key(&self, _: &str, _: &str) -> Option<Value> {
@@ -126,7 +126,7 @@ fn what_a_run_does_not_have_is_no_number() {
 }
 
 #[test]
-fn mistakes_say_what_was_expected_where() {
+fn mistakes_have_a_position_and_an_expectation() {
     for (text, expected, got) in [
         ("", "a number, RUN.KEY", "the end at character 1"),
         ("1 +", "a number, RUN.KEY", "the end at character 4"),

@@ -9,12 +9,12 @@ use tidegate_settings::tree::{Value, quoted};
 use super::{Keys, Reader};
 use crate::tournament::{Setting, Tournament};
 
-/// The estimator that estimates nothing has no place in a tournament, unless it is named.
+/// The estimator that estimates nothing is left out of a tournament, unless it is named.
 const NOT_BY_ITSELF: &str = "fixed";
 /// Most seeds: a hundred times what medians need.
 const MAX_SEEDS: u64 = 10_000;
-/// Requests at each limit that the oracle tries: the capacity of an exponential service is told to 0.7 %, and
-/// after the last four seeds to 0.4 %.
+/// Requests at each limit that the oracle tries: the capacity of an exponential service is known to 0.7 %,
+/// and after the last four seeds to 0.4 %.
 const TRUTH_REQUESTS: u32 = 20_000;
 const MAX_TRUTH_REQUESTS: i64 = 10_000_000;
 

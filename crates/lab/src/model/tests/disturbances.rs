@@ -22,7 +22,7 @@ fn first_spell(spec: &OriginSpec, seed: u64) -> u64 {
 }
 
 #[test]
-fn a_pause_stops_what_is_under_way() {
+fn a_pause_stops_work_under_way() {
     for discipline in [Discipline::Fifo, Discipline::Sharing] {
         let mut spec = OriginSpec { pause: spell(10.0, 0.25, 0.0), ..pool(2, 20_000, 10) };
         spec.stages[0].discipline = discipline;

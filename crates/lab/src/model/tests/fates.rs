@@ -146,7 +146,7 @@ fn a_burst_of_errors_comes_and_goes() {
 }
 
 #[test]
-fn who_leaves_before_the_error_is_noticed_or_not() {
+fn leaving_before_the_error_is_noticed_or_not() {
     for notices_leavers in [false, true] {
         let mut model = Model::new(&OriginSpec { notices_leavers, ..failing(1.0) }, 1);
         let ticket = model.submit(0, 0, 0).expect("room");

@@ -8,7 +8,7 @@ use super::rules::tiers;
 use crate::model::*;
 use crate::scenario::{Discipline, Spell};
 
-/// What can happen to a replica.
+/// An event of a replica.
 #[derive(Clone, Debug)]
 enum Op {
     Submit { path: usize },
@@ -34,7 +34,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the spec has beside workers and lines.
+/// The spec's parts beside workers and lines.
 #[derive(Clone, Copy, Debug)]
 struct Extras {
     app_is_shared: bool,

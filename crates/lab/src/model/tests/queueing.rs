@@ -94,7 +94,7 @@ fn m_m_c() {
 }
 
 #[test]
-fn m_m_c_c_loses_what_erlang_says() {
+fn m_m_c_c_loses_the_share_of_erlangs_formula() {
     let spec = OriginSpec { backlog: 0, ..queue(5, Dist::Exponential(0.050)) };
     let run = poisson(&spec, 80.0, 300_000, 3);
     close(run.refused, erlang_b(5, 4.0), 0.03, "refused");

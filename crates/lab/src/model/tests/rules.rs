@@ -38,7 +38,7 @@ fn contention_follows_the_formula() {
 }
 
 #[test]
-fn capacity_is_the_narrowest_place() {
+fn capacity_is_that_of_the_bottleneck() {
     assert_eq!(pool(10, 100, 0).capacity(0), 100.0);
     assert_eq!(tiers(2, 10.0, 1, 40.0).capacity(0), 25.0, "the database");
     assert_eq!(OriginSpec { replicas: 3, ..tiers(2, 10.0, 8, 40.0) }.capacity(0), 120.0, "the workers");
@@ -144,7 +144,7 @@ fn a_worker_is_held_through_all_stages() {
 }
 
 #[test]
-fn speed_changes_what_is_under_way() {
+fn a_change_of_speed_applies_to_work_under_way() {
     let mut model = Model::new(&pool(1, 100, 128), 1);
     model.submit(0, 0, 0).expect("room");
     model.submit(1, 0, 0).expect("room");

@@ -39,7 +39,7 @@ fn everybody_is_served_at_an_even_share() {
 }
 
 #[test]
-fn who_leaves_or_crashes_makes_room() {
+fn leaving_and_crashing_free_servers() {
     let spec = OriginSpec { notices_leavers: true, ..shared(1, Dist::Fixed(0.1)) };
     let mut model = Model::new(&spec, 1);
     let tickets: Vec<_> = (0..4).map(|id| model.submit(id, 0, 0).expect("room")).collect();
@@ -102,14 +102,17 @@ fn step_by_step(servers: f64, arrivals: &[(u64, u64)], change: (u64, f64)) -> Ve
 
 proptest! {
     #[test]
-    fn it_is_what_it_is_step_by_step(
+    fn sharing_equals_a_step_by_step_model(
         servers in 1..5u32,
         gaps in prop::collection::vec((0..3000u64, 0..4usize), 1..100),
         change in (0..100_000u64, 0.1..3.0),
     ) {
         let demands = [1u64, 700, 1000, 12_345];
         let mut spec = shared(servers, Dist::Never);
-        let path = |us: &u64| PathSpec { demand: vec![(0, Dist::Fixed(*us as f64 / 1e6))], ..PathSpec::default() };
+        let path = |us: &u64| {
+            let demand = vec![(0, Dist::Fixed(*us as f64 / 1e6))];
+            PathSpec { demand, ..PathSpec::default() }
+        };
         spec.paths = demands.iter().map(path).collect();
         let mut model = Model::new(&spec, 1);
         let (mut now, mut arrivals, mut over) = (0, Vec::new(), vec![0; gaps.len()]);

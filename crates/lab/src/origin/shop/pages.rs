@@ -225,7 +225,7 @@ fn user_page(user: &User) -> Response<Bytes> {
     html(StatusCode::OK, &user.name, &body)
 }
 
-/// A browser is sent to the item, so that a reload does not bid again; a program is told what it has.
+/// A browser is sent to the item, so that a reload does not bid again; a program gets the result.
 fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
     let mut response = if format == Format::Json {
         data(StatusCode::CREATED, &accepted)

@@ -1,4 +1,4 @@
-//! What a request asks of the shop. Every input is checked and bounded here, before it can cost anything.
+//! Parses a request to the shop. Every input is checked and bounded here, before it can cost anything.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(super) const MAX_PAGE: u32 = 500;
 /// Highest bid, in cents: ten million.
 pub(super) const MAX_CENTS: i64 = 1_000_000_000;
 
-/// A question or a bid, for the database.
+/// A query or a bid, for the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Query {
     Home,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_out_of_bounds_say_what_was_expected() {
+    fn errors_of_queries_out_of_bounds_say_the_expectation() {
         for (target, field) in [
             ("/browse?category=0", "category"),
             ("/browse?category=21", "category"),

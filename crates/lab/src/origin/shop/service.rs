@@ -1,6 +1,6 @@
 //! A replica of the shop: its two tiers of threads and what they count.
 //!
-//! Threads, not tasks: a question to SQLite blocks, and a bounded number of blocked threads is what such
+//! Threads, not tasks: a query to SQLite blocks, and a bounded number of blocked threads is what such
 //! services are made of. Replicas share the database as real ones do; each has connections of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,9 +23,9 @@ pub struct Tiers {
     pub workers: usize,
     /// Requests that may wait for a worker; further ones are refused.
     pub backlog: usize,
-    /// Connections to the database. Fewer than workers: a question waits for one.
+    /// Connections to the database. Fewer than workers: a query waits for one.
     pub connections: usize,
-    /// Whether a question is dropped or interrupted when its visitor has left. Most services do not notice.
+    /// Whether a query is dropped or interrupted when its visitor has left. Most services do not notice.
     pub notices_leavers: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum Ended {
     Abandoned,
 }
 
-/// A request that is there: counts where it is, and tells whoever asked how it ended.
+/// A request in the service: counts where it is, and passes its outcome to the caller.
 struct Present {
     stats: Arc<Mutex<Stats>>,
     then: Box<dyn FnOnce(Ended) + Send>,
@@ -113,7 +113,7 @@ impl Service {
                 })
             })
             .collect();
-        // Each worker asks one question at a time: never more than `workers` wait here.
+        // Each worker runs one query at a time: never more than `workers` wait here.
         let db = Arc::new(Stage::start("db", tiers.workers, connections?).map_err(thread)?);
         let failures = Arc::new(AtomicU64::new(0));
         let workers = (0..tiers.workers).map(|_| {
@@ -170,7 +170,7 @@ impl Service {
         }
     }
 
-    /// What the replica has done and is doing.
+    /// The replica's past and present work.
     pub fn stats(&self) -> Stats {
         *lock(&self.stats)
     }

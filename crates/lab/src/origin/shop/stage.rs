@@ -112,7 +112,7 @@ impl<J> Drop for Stage<J> {
         queue.open = false;
         let discarded = std::mem::take(&mut queue.waiting);
         drop(queue);
-        // Outside the lock: whoever waits for their answers may ask this tier again.
+        // Outside the lock: the receivers of their answers may ask this tier again.
         drop(discarded);
         self.shared.ready.notify_all();
         for thread in self.threads.drain(..) {

@@ -1,6 +1,6 @@
-//! What the database tier does: one [`Query`] in, what was [`Found`] out. All of the shop's SQL.
+//! The database tier: one [`Query`] in, one [`Found`] out. All of the shop's SQL.
 //!
-//! Every question has an index that leads to the few rows it wants, except one. `LIKE '%word%'` cannot use an
+//! Every query has an index that leads to the few rows it wants, except one. `LIKE '%word%'` cannot use an
 //! index, because the word may stand anywhere: the search reads title and description of every item, counts
 //! what matches and sorts it, whatever the page asked for. Real shops that began without a full-text index
 //! have exactly this query (RUBiS calls it SearchItemsInCategory and finds it the most expensive of the

@@ -81,7 +81,7 @@ fn number(connection: &Connection, sql: &str) -> i64 {
     connection.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// What must hold of the database whatever has been asked and bid. Returns the number of bids.
+/// Checks what holds for the database after any queries and bids. Returns the number of bids.
 fn audit(connection: &Connection) -> i64 {
     let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("check");
     assert_eq!(check, "ok");
@@ -170,7 +170,7 @@ async fn a_bid_is_answered_with_the_rule_it_breaks() {
 }
 
 #[tokio::test]
-async fn what_others_wrote_is_text_and_nothing_else() {
+async fn text_of_other_users_is_escaped() {
     let (shop, service) = open(Tiers::default());
     let connection = shop.connect().expect("connection");
     let attack = r#"zq"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;"#;

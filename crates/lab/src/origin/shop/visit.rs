@@ -1,8 +1,8 @@
-//! A question's way to the database and back, and what becomes of it when its visitor leaves.
+//! A query's way to the database and back, also when its visitor leaves.
 //!
-//! By default nothing becomes of it: it waits its turn, runs to its end and the answer is thrown away. A
-//! service that notices leavers drops a question that still waits and interrupts one that runs. Bids are
-//! never given up: who has pressed the button has bid.
+//! By default the query goes on: it waits its turn, runs to its end and the answer is thrown away. A service
+//! that notices leavers drops a query that still waits and interrupts one that runs. Bids are never given up:
+//! who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -13,7 +13,7 @@ use super::route::Query;
 use super::stage::{Stage, lock};
 use super::store::Found;
 
-/// What the tiers know of a visitor.
+/// A visitor as the tiers see it.
 #[derive(Default)]
 pub(super) struct Visit {
     left: AtomicBool,
@@ -41,8 +41,8 @@ impl Drop for Visiting {
     fn drop(&mut self) {
         if self.notices {
             // Under the lock, so that the connection still works for this visitor while it is interrupted.
-            // Between two statements of one question SQLite ignores an interrupt: that question then runs to
-            // its end.
+            // Between two statements of one query SQLite ignores an interrupt: that query then runs to its
+            // end.
             let running = lock(&self.visit.running);
             self.visit.left.store(true, Relaxed);
             if let Some(connection) = &*running {
@@ -58,7 +58,7 @@ pub(super) enum Unanswered {
     Failed(rusqlite::Error),
 }
 
-/// A question on its way.
+/// A query on its way.
 pub(super) struct DbJob {
     ask: Query,
     visit: Arc<Visit>,
@@ -74,7 +74,7 @@ pub(super) fn ask(db: &Stage<DbJob>, ask: Query, visit: &Arc<Visit>) -> Result<F
 }
 
 impl DbJob {
-    /// A question and where its answer will be.
+    /// A query and the receiver of its answer.
     pub fn new(ask: Query, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
         let (reply, answer) = mpsc::sync_channel(1);
         (Self { ask, visit: Arc::clone(visit), reply }, answer)

@@ -1,4 +1,4 @@
-//! What is sold and said in the shop. Some words need escaping in HTML: a page that forgets it shows at once.
+//! The vocabulary of the shop. Some words need escaping in HTML: a page that forgets it shows at once.
 
 /// Categories; their number is 1 + the index.
 pub const CATEGORIES: [&str; 20] = [

@@ -27,7 +27,7 @@ async fn a_stream_is_sent_whole_but_not_before_its_end() {
 #[tokio::test]
 async fn a_stream_holds_no_worker_and_breaks_off_with_its_visitor() {
     let origin = start(streaming(Dist::Fixed(3600.0)));
-    // More than there are workers and places in the backlog.
+    // More than the workers and the backlog hold.
     let visitors: Vec<_> = (0..7).map(|_| under_way(origin.addr(), "/stream")).collect();
     until("seven streams", || origin.stats().streaming == 7).await;
     assert_eq!(origin.stats().in_service, 0);

@@ -39,7 +39,7 @@ fn a_closed_loop_of_sessions_is_read() {
 
 // Long because: a table of mistakes with the words for each.
 #[test]
-fn slips_in_a_closed_loop_are_told() {
+fn mistakes_in_a_closed_loop_are_reported() {
     let file = "some/flash.toml";
     let cases: &[(String, &[&str])] = &[
         (

@@ -1,4 +1,4 @@
-//! What is seen at the origin's door, and what a gate tells of itself.
+//! The origin's load, and a gate's own figures.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn the_origins_side() {
     assert_eq!(present, [(1, 2.5), (2, 2.5), (2, 2.5)]);
     assert_eq!(outcome.series.iter().map(|s| s.door_units).collect::<Vec<_>>(), [3.0, 0.0, 0.0]);
     assert_eq!(outcome.series.iter().map(|s| s.limit).collect::<Vec<_>>(), [7, 7, 7]);
-    // A real origin's own series takes its place, and may go on longer.
+    // A real origin's own series replaces it, and may go on longer.
     outcome.set_door([
         DoorSecond { t: 1, door: 7, ..DoorSecond::default() },
         DoorSecond { t: 4, door: 1, served: 8, present: 0 },
@@ -57,7 +57,7 @@ fn response_times_of_the_origin_are_exact_in_every_second() {
 }
 
 #[test]
-fn what_a_gate_tells_holds_until_it_tells_again() {
+fn a_gates_figures_hold_until_the_next_ones() {
     let mut tally = Tally::default();
     visit(&mut tally, Duration::ZERO, 4 * SECOND);
     tally.capacity(Duration::ZERO, 80.0, None);

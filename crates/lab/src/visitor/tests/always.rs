@@ -1,4 +1,4 @@
-//! What holds whatever is answered.
+//! Properties that hold for any answers.
 
 use super::*;
 
@@ -59,7 +59,9 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => Just(Op::Fits),
         4 => (maybe(), maybe(), maybe(), any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-            |(after, refresh, poll, has_status, full)| Op::Wait { after, refresh, poll, has_status: has_status && !full, full }
+            |(after, refresh, poll, has_status, full)| {
+                Op::Wait { after, refresh, poll, has_status: has_status && !full, full }
+            }
         ),
         4 => (state(), time(), time()).prop_map(|(state, poll, wait)| Op::Status { state, poll, wait }),
         2 => nonsense(),
@@ -77,12 +79,20 @@ prop_compose! {
         retries in 0_u8..4,
         shares in prop::array::uniform5(prop::sample::select(vec![0.0, 0.5, 1.0])),
         limit in prop::sample::select(vec![Dist::Never, Dist::Fixed(0.0), Dist::Exponential(60.0)]),
-        pause in prop::sample::select(vec![Dist::Fixed(0.0), Dist::Uniform(0.5, 1.5), Dist::Exponential(9.0)]),
-        follow in prop::sample::select(vec![Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing]),
+        pause in prop::sample::select(
+            vec![Dist::Fixed(0.0), Dist::Uniform(0.5, 1.5), Dist::Exponential(9.0)],
+        ),
+        follow in prop::sample::select(
+            vec![Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing],
+        ),
     ) -> Kind {
         let [no_show, early, late, tamper, replay] = shares;
         let wait_limit = limit;
-        Kind { steps: steps(&thinks), retries, no_show, early, late, tamper, replay, wait_limit, pause, follow, ..Kind::default() }
+        let steps = steps(&thinks);
+        Kind {
+            steps, retries, no_show, early, late, tamper, replay, wait_limit, pause, follow,
+            ..Kind::default()
+        }
     }
 }
 
@@ -220,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_told_nothing_but_nonsense_leaves(kind in any_kind(), seed: u64, op in nonsense()) {
+    fn a_visitor_who_gets_only_nonsense_leaves(kind in any_kind(), seed: u64, op in nonsense()) {
         let mut watched = Watched::new(kind, seed);
         for _ in 0..5 {
             if watched.end.is_none() {

@@ -63,7 +63,7 @@ fn both_detours_in_either_order() {
 }
 
 #[test]
-fn a_room_that_does_not_say_how_long_says_it_in_its_news() {
+fn a_wait_missing_from_the_page_is_taken_from_the_status() {
     let told = Ok(Answer::Wait { has_status: true, after: None, refresh: None, poll: Some(S), full: false });
     let script = [(MS, told), (MS, status(State::Waiting, 150 * S, 100 * S))];
     let times: Vec<_> = (0..50)
@@ -115,7 +115,7 @@ fn late_comers_miss_their_turn_once() {
         expected.last_mut().expect("comes").1 += 7 * S;
         assert_eq!((late.sent, late.end), (expected, plain.end), "{follow:?}");
     }
-    // A visitor who lost the place by it is in time for the next.
+    // A visitor who lost the position by it is in time for the next.
     let ready = (MS, status(State::Ready, S, Duration::ZERO));
     let script = [(MS, place(9 * S, S)), ready, (MS, place(9 * S, S)), ready, (MS, Ok(Answer::Served))];
     let log = play(Kind { late: 1.0, late_by: Dist::Fixed(7.0), ..kind() }, 1, &script);
@@ -124,7 +124,7 @@ fn late_comers_miss_their_turn_once() {
 }
 
 #[test]
-fn what_the_answer_to_an_attack_proves() {
+fn the_answer_to_an_attack_decides_whether_it_succeeded() {
     let (in_, out) = (Noted::Attack { repelled: false }, Noted::Attack { repelled: true });
     let cases = [
         (Ok(Answer::Served), in_),

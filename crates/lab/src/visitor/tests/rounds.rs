@@ -47,7 +47,7 @@ fn steps_without_weights_come_in_their_order() {
 }
 
 #[test]
-fn what_the_service_does_changes_no_page_that_is_asked_for() {
+fn the_answers_do_not_change_the_pages_asked_for() {
     let served = goes_round(browser(&[Some(1.0), Some(1.0)]), 3, Ok(Answer::Served));
     let kind = Kind { retries: 0, ..browser(&[Some(1.0), Some(1.0)]) };
     let refused = goes_round(kind, 3, refused());
@@ -55,7 +55,7 @@ fn what_the_service_does_changes_no_page_that_is_asked_for() {
 }
 
 #[test]
-fn nobody_leaves_before_the_end_whatever_happens() {
+fn no_visitor_leaves_before_the_end_for_any_outcomes() {
     let full = || full(S);
     for (name, kind, outcome) in [
         ("tired", Kind { wait_limit: Dist::Fixed(0.0), ..browser(&[None]) }, place(9 * S, S)),
@@ -143,8 +143,8 @@ fn a_session_that_is_refused_ends_and_another_begins_after_the_pause() {
     assert_eq!(again[3].2, Some(SessionEnd::Slow), "a step that took two attempts");
 }
 
-/// A gate's refusal says when to come again, and a browser's page does; whoever goes by the paper rests and
-/// begins anew.
+/// A gate's refusal says when to come again, and a browser's page does; a visitor who follows the paper rests
+/// and begins anew.
 #[test]
 fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
     let away = (MS, Ok(Answer::TurnedAway { after: Some(2 * S), refresh: Some(2 * S) }));
@@ -157,7 +157,7 @@ fn a_session_that_a_gate_turns_away_is_not_tried_again_before_the_pause() {
 }
 
 #[test]
-fn who_waits_in_the_room_and_is_served_has_a_good_session() {
+fn a_visitor_who_waits_and_is_served_has_a_good_session() {
     let (served, wait) = ((MS, Ok(Answer::Served)), (MS, place(9 * S, S)));
     let (status, ready) =
         ((MS, status(State::Waiting, S, 8 * S)), (MS, status(State::Ready, S, Duration::ZERO)));

@@ -1,4 +1,4 @@
-//! What is answered, and what the visitor does then.
+//! Answers, and the visitor's reactions.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn waits_polls_and_enters() {
     assert_eq!(log.end, Some(End::Done));
 }
 
-/// What each kind of visitor goes by, and what if it is not said.
+/// What each kind of visitor follows, and its default.
 #[test]
 fn told_to_wait() {
     let wait = |has_status, after: Option<u32>, refresh: Option<u32>, poll: Option<u32>| {
@@ -72,7 +72,7 @@ fn told_to_wait() {
 }
 
 #[test]
-fn a_lost_place_is_asked_for_again_by_the_page_itself() {
+fn a_page_asks_by_itself_for_a_lost_position() {
     for state in [State::Expired, State::Redeemed, State::Other, State::Full] {
         let script = [
             (MS, place(9 * S, S / 2)),
@@ -126,7 +126,7 @@ fn a_full_room_is_tried_again_when_it_says() {
 }
 
 #[test]
-fn who_finds_the_room_full_is_not_in_it() {
+fn a_visitor_who_finds_the_room_full_has_no_position() {
     let mix = mix(kind());
     let mut visitor = Visitor::new(person(1), &mix);
     let mut feed = |outcome| {
@@ -151,7 +151,7 @@ fn a_no_show_never_comes_back() {
     for told in [place(9 * S, S), full(9 * S)] {
         assert_eq!(play(kind.clone(), 1, &[(MS, told)]).end, Some(End::NoShow));
     }
-    // Somebody who need not wait is no no-show, and one who has been served may be one later.
+    // A visitor who need not wait is no no-show, and one who has been served may be one later.
     let served = [(MS, Ok(Answer::Served))];
     assert_eq!(play(kind.clone(), 1, &served).end, Some(End::Done));
     let log = play(
@@ -175,7 +175,7 @@ fn tries_again_and_gives_up() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_failure() {
+fn a_senseless_answer_is_a_failure() {
     let log =
         play(kind(), 1, &[(MS, status(State::Ready, S, S)), (MS, place(9 * S, S)), (MS, Ok(Answer::Served))]);
     assert_eq!(

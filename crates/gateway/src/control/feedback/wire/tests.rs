@@ -89,7 +89,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
 }
 
 #[test]
-fn what_is_no_report_is_refused() {
+fn a_malformed_report_is_refused() {
     let with = |name: &str, value: Value| {
         let mut report = old(1, json!(500));
         report[name] = value;
@@ -125,7 +125,7 @@ fn what_is_no_report_is_refused() {
 }
 
 #[test]
-fn who_lingered_may_be_left_out_and_is_bounded() {
+fn the_lingered_field_is_optional_and_bounded() {
     let lingered = |rows: Option<Value>| {
         let mut report = old(1, json!(500));
         report["samples"] = json!([[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]]);

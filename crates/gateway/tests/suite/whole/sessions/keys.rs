@@ -1,4 +1,4 @@
-//! The keys by which sessions are told apart.
+//! The keys that identify sessions.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

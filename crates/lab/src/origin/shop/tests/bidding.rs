@@ -29,7 +29,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..ITEMS + 1, 0..USERS + 1, -3..4i64).prop_map(|(item, user, above)| Step::Bid { item, user, above }),
+        8 => (0..ITEMS + 1, 0..USERS + 1, -3..4i64)
+            .prop_map(|(item, user, above)| Step::Bid { item, user, above }),
         2 => (0..2_000_000u32).prop_map(Step::Lucky),
         1 => (0..fill::WEEK_S / 10).prop_map(Step::Pass),
     ]

@@ -1,4 +1,4 @@
-//! What is in the shop: the fill, kept files, search and lists against a naive reading of the same rows.
+//! The shop's data: the fill, kept files, search and lists against a naive reading of the same rows.
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
@@ -140,7 +140,7 @@ async fn whole_list(service: &Service, target: &str) -> (Vec<i64>, u64) {
 }
 
 #[tokio::test]
-async fn a_search_finds_what_a_reader_would() {
+async fn a_search_finds_every_matching_item() {
     let (shop, service) = open(Tiers::default());
     let connection = shop.connect().expect("connection");
     for (id, title) in [(1, "100% wool_scarf"), (2, "back\\slash"), (3, "ÄRMEL coat")] {

@@ -54,7 +54,7 @@ fn lucky_bid() -> Request<Bytes> {
 }
 
 #[tokio::test]
-async fn who_finds_the_backlog_full_is_refused() {
+async fn a_full_backlog_refuses() {
     let (shop, service) = open(ONE);
     let turn = shop.writer.lock().expect("writer");
     let bid = send(&service, lucky_bid());
@@ -124,7 +124,7 @@ async fn work_for_those_who_left_goes_on_unless_the_service_notices() {
 }
 
 #[test]
-fn a_question_that_runs_is_interrupted_when_its_visitor_leaves() {
+fn a_running_query_is_interrupted_when_its_visitor_leaves() {
     let connection = Connection::open_in_memory().expect("memory");
     let interrupt = Arc::new(connection.get_interrupt_handle());
     let visiting = Visiting::new(true);
@@ -132,7 +132,7 @@ fn a_question_that_runs_is_interrupted_when_its_visitor_leaves() {
     let (started, starts) = mpsc::channel();
     let database = std::thread::spawn(move || {
         job.run(&interrupt, |_| {
-            // A question without end: only the interrupt ends it.
+            // A query without end: only the interrupt ends it.
             let mut endless = connection
                 .prepare("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT i FROM n")?;
             let mut rows = endless.query([])?;
@@ -149,7 +149,7 @@ fn a_question_that_runs_is_interrupted_when_its_visitor_leaves() {
 }
 
 #[tokio::test]
-async fn whoever_asked_is_told_how_it_ended() {
+async fn the_visitor_learns_how_the_query_ended() {
     let (shop, service) = open(ONE);
     let (ended, ends) = mpsc::channel();
     let tell = || {
