@@ -191,9 +191,10 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
             out.sample(name, &[("class", &facts.name), ("reason", reason.name())], n);
         }
     }
-    let histograms: [(&str, &str, fn(&ClassTotals) -> &Histogram); 2] = [
+    type Get = fn(&ClassTotals) -> &Histogram;
+    let histograms: [(&str, &str, Get); 2] = [
         ("response_seconds", "Response time of the origin.", |c| &c.response),
-        ("queue_wait_seconds", "Wait of admitted requests for a place at the origin.", |c| &c.queue_wait),
+        ("queue_wait_seconds", "Wait of admitted requests for an in-flight slot.", |c| &c.queue_wait),
     ];
     for (name, help, get) in histograms {
         out.family(name, "histogram", help);

@@ -91,7 +91,7 @@ impl Requester for Head<'_> {
     }
 
     fn new_session_key(&self) -> SessionKey {
-        self.process.new_key(self.guest, &mut **self.rng.borrow_mut())
+        self.process.new_key(self.guest, &mut self.rng.borrow_mut())
     }
 
     fn random(&self) -> u64 {

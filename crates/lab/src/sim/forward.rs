@@ -32,10 +32,10 @@ impl World<'_> {
     /// Without a gate: to a random replica.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
         let id = self.note_request(number, Passage::default());
-        self.to_any_replica(id);
+        self.send_to_any_replica(id);
     }
 
-    pub(crate) fn to_any_replica(&mut self, id: u64) {
+    pub(crate) fn send_to_any_replica(&mut self, id: u64) {
         let replica = (self.rng.next_u64() % self.farm.len() as u64) as usize;
         match self.submit(id, replica, None) {
             Attempt::UnderWay => self.set_patience(id),

@@ -40,7 +40,7 @@ impl World<'_> {
         self.trace.step(self.now_us, What::AsksPart, page.visitor, u64::from(page.step));
         if self.processes.is_empty() {
             let id = self.note_part(page, Passage::default());
-            return self.to_any_replica(id);
+            return self.send_to_any_replica(id);
         }
         if self.gate_is_down() {
             return;

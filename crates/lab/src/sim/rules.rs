@@ -62,7 +62,7 @@ impl Rules {
                 window: Window::between(&shown, &snapshot),
                 total: snapshot.clone(),
                 room: known.room,
-                gate: known.gate.clone(),
+                gate: *known.gate,
                 loads: Vec::new(),
                 tunables: known.tunables,
                 estimate: known.estimate,
