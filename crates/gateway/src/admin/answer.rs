@@ -9,8 +9,11 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
+
+use super::schema::Mistake;
 
 pub(super) type Answer = Response<Content>;
 
@@ -52,20 +55,33 @@ impl Body for Content {
 }
 
 /// A problem document. `docs/api.md` lists the kinds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Problem {
-    status: StatusCode,
-    /// The end of the `type` URI, by which programs tell kinds apart.
-    kind: &'static str,
+    /// The kind, for programs: urn:tidegate:problem:KIND.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The kind, for people.
     title: &'static str,
+    /// As in the head.
+    #[serde(serialize_with = "code")]
+    #[schemars(with = "u16")]
+    status: StatusCode,
+    /// What it is in this case.
     detail: String,
-    /// Every single mistake in the request.
-    mistakes: Vec<Value>,
+    /// Every single mistake, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mistakes: Vec<Mistake>,
+    #[serde(skip)]
     field: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+fn code<S: Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u16(status.as_u16())
 }
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: String) -> Self {
+        let kind = format!("urn:tidegate:problem:{kind}");
         Self { status, kind, title, detail, mistakes: Vec::new(), field: None }
     }
 
@@ -126,7 +142,7 @@ impl Problem {
     }
 
     /// Adds every single mistake.
-    pub fn mistakes(mut self, mistakes: Vec<Value>) -> Self {
+    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
         self.mistakes = mistakes;
         self
     }
@@ -139,16 +155,7 @@ impl Problem {
 
 impl From<Problem> for Answer {
     fn from(problem: Problem) -> Self {
-        let mut body = json!({
-            "type": format!("urn:tidegate:problem:{}", problem.kind),
-            "title": problem.title,
-            "status": problem.status.as_u16(),
-            "detail": problem.detail,
-        });
-        if !problem.mistakes.is_empty() {
-            body["mistakes"] = problem.mistakes.into();
-        }
-        let mut answer = whole("application/problem+json", format!("{body}\n"));
+        let mut answer = whole("application/problem+json", json(&problem) + "\n");
         *answer.status_mut() = problem.status;
         answer.headers_mut().extend(problem.field.map(|field| *field));
         answer
@@ -177,8 +184,12 @@ pub(super) fn text(text: impl Into<Bytes>) -> Answer {
     whole("text/plain; charset=utf-8", text)
 }
 
-pub(super) fn document(value: &Value) -> Answer {
-    whole("application/json", format!("{value}\n"))
+pub(super) fn document(document: &impl Serialize) -> Answer {
+    whole("application/json", json(document) + "\n")
+}
+
+pub(super) fn json(document: &impl Serialize) -> String {
+    serde_json::to_string(document).expect("the keys of all maps are texts")
 }
 
 pub(super) fn empty(status: StatusCode) -> Answer {

@@ -1,11 +1,13 @@
 //! `GET /v1/audit`: who changed what, the latest first.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place};
-use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
+use super::schema::{MOST_EXACT, whole_number};
+use crate::base::audit::Record;
 
 /// Records of one answer without `limit`.
 const USUAL: usize = 100;
@@ -27,30 +29,18 @@ pub(super) const BEFORE: Param = Param {
 };
 
 pub(super) fn get(call: &Call) -> Outcome {
-    let limit = call
-        .query_integer("limit")
-        .map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
+    let limit = call.limit(USUAL, MOST);
     let before = call.query_integer("before").unwrap_or(u64::MAX);
     let page = call.store().audit().page(before, limit);
     let page = page.map_err(|e| Problem::internal(format!("the record of changes cannot be read: {e}")))?;
-    let next = if page.len() == limit { page.last().map(|record| record["id"].clone()) } else { None };
-    Ok(document(&json!({ "changes": page, "next": next })))
+    let next = page.last().filter(|_| page.len() == limit).map(|record| record.id);
+    Ok(document(&Page { changes: page, next }))
 }
 
-pub(super) fn schema() -> Value {
-    let any = |about: &str| json!({ "description": about });
-    let record = object(&[
-        ("id", a("integer", "Counts up, over restarts too.")),
-        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
-        ("who", a("string", "The token's name and the peer's address, a tuner's name, or \"signal\".")),
-        ("why", a("string", "In their own words; may be empty.")),
-        ("action", a("string", "tune, reload, capacity, rediscover, drain, signal, end-session(s).")),
-        ("key", maybe("string", "What changed, if one key did.")),
-        ("old", any("Its value before.")),
-        ("new", any("Its value now.")),
-    ]);
-    object(&[
-        ("changes", list(record, "The latest first.")),
-        ("next", maybe("integer", "`before` of the next page; null: there is none.")),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Page {
+    /// The latest first.
+    changes: Vec<Record>,
+    /// `before` of the next page; null: there is none.
+    next: Option<u64>,
 }

@@ -96,6 +96,12 @@ impl Call {
         self.query(name).and_then(Value::as_f64).map(|number| number as u64)
     }
 
+    /// The length of a page: `limit`, if it is given.
+    pub fn limit(&self, usual: usize, most: usize) -> usize {
+        let limit = self.query_integer("limit");
+        limit.map_or(usual, |limit| usize::try_from(limit).unwrap_or(most).clamp(1, most))
+    }
+
     /// Whether a header was given that is not text.
     pub fn is_illegible(&self, name: &HeaderName) -> bool {
         self.headers.get_all(name).iter().any(|value| value.to_str().is_err())

@@ -1,21 +1,25 @@
 //! `/v1/capacity`: the origin's capacity, how it was found, and how an operator may change it.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tidegate_core::capacity::{Estimate, State};
-use tidegate_core::control::{Bounds, Change, Tunables};
+use tidegate_core::control::{self, Bounds, Tunables};
 use tidegate_core::units::Rate;
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
-use super::schema::{a, exactly, list, maybe, object, why};
+use super::schema::{exactly, why};
 use crate::control::capacity::finite;
 use crate::control::driver::Control;
 use tidegate_settings::Role;
 
 /// `GET /v1/capacity`.
 pub(super) fn get(call: &Call) -> Outcome {
-    Ok(document(&show(call.control())))
+    Ok(document(&Capacity::new(call.control())))
 }
 
 /// `PUT /v1/capacity`.
@@ -47,86 +51,145 @@ pub(super) fn wanted() -> Value {
     exactly(&[("rate", rate), ("why", why())], &["rate"])
 }
 
-pub(super) fn schema() -> Value {
-    let change = object(&[
-        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
-        ("from", maybe("number", "The capacity before; null: none, or unlimited.")),
-        ("to", maybe("number", "The capacity after; null: unlimited.")),
-        ("phase", a("string", "What the estimator was doing.")),
-        ("reason", a("string", "Why.")),
-    ]);
-    object(&[
-        ("rate", maybe("number", "The capacity in force, in cost units per second; null: unlimited.")),
-        ("outflow", maybe("number", "What the room lets in; null: unlimited.")),
-        ("max_in_flight", maybe("integer", "Requests the origin may work on at once; null: no limit.")),
-        ("estimator", maybe("string", "The algorithm at work; null: in another process.")),
-        ("configured", a("string", "As the configuration says.")),
-        ("phase", a("string", "configured, searching, settled or paused.")),
-        ("reason", a("string", "Why it is in this phase.")),
-        ("confidence", maybe("number", "0: a guess; 1: certain.")),
-        ("samples", a("integer", "Requests in the present fit.")),
-        ("figures", a("object", "The algorithm's own, the unit in the name.")),
-        ("points", a("array", "What was measured at which load.")),
-        ("curve", a("array", "What was fitted to it.")),
-        ("floor", maybe("number", "The operator's; null: none.")),
-        ("ceiling", maybe("number", "The operator's; null: none.")),
-        ("rediscoveries", a("integer", "How often it began to look anew after it had settled.")),
-        ("role", a("string", "What this process does.")),
-        ("history", list(change, "The last changes of the capacity in force, the latest last.")),
-    ])
+/// How much work the origin is given.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct InForce {
+    /// The capacity in force, in cost units per second; null: unlimited.
+    rate: Option<f64>,
+    /// What the room lets in; null: unlimited.
+    outflow: Option<f64>,
+    /// Requests the origin may work on at once; null: no limit.
+    max_in_flight: Option<u32>,
+    /// The algorithm at work; null: in another process.
+    estimator: Option<String>,
+    /// configured, searching, settled or paused.
+    phase: &'static str,
+    /// 0: a guess; 1: certain.
+    confidence: Option<f64>,
 }
 
-fn show(control: &Control) -> Value {
-    let live = control.shared().config.load();
-    let (settings, bounds) = (&live.settings, live.bounds());
-    let capacity = control.capacity();
-    let mut state = capacity.state();
-    let is_elsewhere = matches!(settings.role, Role::TokenCheck { .. });
-    if is_elsewhere {
-        state.reason = "as the tokengen process says, where the estimator works".into();
+impl InForce {
+    pub fn new(tunables: &Tunables, estimate: &Estimate, estimator: Option<&str>) -> Self {
+        Self {
+            rate: finite(tunables.capacity),
+            outflow: finite(tunables.outflow),
+            max_in_flight: tunables.max_in_flight,
+            estimator: estimator.map(str::to_owned),
+            phase: estimate.phase.name(),
+            confidence: number(estimate.confidence),
+        }
     }
-    let mut shown = describe(&capacity.tunables(), &capacity.estimate(), &state, &bounds);
-    shown["role"] = json!(settings.role.name());
-    shown["estimator"] = if is_elsewhere { Value::Null } else { json!(settings.estimator()) };
-    shown["configured"] = json!(settings.capacity.estimator);
-    shown["rediscoveries"] = json!(capacity.rediscoveries());
-    shown["history"] = capacity.history().map(change).collect();
-    shown
 }
 
-fn change(change: &Change) -> Value {
-    json!({
-        "at_ms": change.at.as_millis(),
-        "from": change.from.map(finite),
-        "to": finite(change.to),
-        "phase": change.phase.name(),
-        "reason": change.reason,
-    })
+/// `None`, and so null, for what JSON has no number for.
+fn number(x: f64) -> Option<f64> {
+    x.is_finite().then_some(x)
 }
 
-/// Numbers that are not finite become `null`.
-fn describe(tunables: &Tunables, estimate: &Estimate, state: &State, bounds: &Bounds) -> Value {
-    let figures: Map<_, _> =
-        state.figures.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-    json!({
-        "rate": finite(tunables.capacity),
-        "outflow": finite(tunables.outflow),
-        "max_in_flight": tunables.max_in_flight,
-        "phase": estimate.phase.name(),
-        "reason": state.reason,
-        "confidence": estimate.confidence,
-        "samples": state.samples,
-        "figures": figures,
-        "points": state.points,
-        "curve": state.curve,
-        "floor": Some(bounds.floor.get()).filter(|floor| *floor > 0.0),
-        "ceiling": finite(bounds.capacity),
-    })
+#[derive(Serialize, JsonSchema)]
+struct Evidence {
+    /// Why it is in this phase.
+    reason: String,
+    /// Requests in the present fit.
+    samples: u64,
+    /// The algorithm's own, the unit in the name.
+    figures: BTreeMap<&'static str, Option<f64>>,
+    /// What was measured at which load.
+    points: Vec<[Option<f64>; 2]>,
+    /// What was fitted to it.
+    curve: Vec<[Option<f64>; 2]>,
+}
+
+impl From<State> for Evidence {
+    fn from(State { reason, samples, figures, points, curve }: State) -> Self {
+        let figures = figures.into_iter().map(|(name, value)| (name, number(value))).collect();
+        let pairs = |pairs: Vec<_>| pairs.into_iter().map(|(x, y)| [number(x), number(y)]).collect();
+        Self { reason, samples, figures, points: pairs(points), curve: pairs(curve) }
+    }
+}
+
+/// The answer of `/v1/capacity`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Capacity {
+    #[serde(flatten)]
+    in_force: InForce,
+    /// As the configuration says.
+    configured: String,
+    #[serde(flatten)]
+    evidence: Evidence,
+    /// The operator's; null: none.
+    floor: Option<f64>,
+    /// The operator's; null: none.
+    ceiling: Option<f64>,
+    /// How often it began to look anew after it had settled.
+    rediscoveries: u64,
+    /// What this process does.
+    role: &'static str,
+    /// The last changes of the capacity in force, the latest last.
+    history: Vec<Change>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Change {
+    /// When, in milliseconds since 1970.
+    at_ms: u64,
+    /// The capacity before; null: none, or unlimited.
+    from: Option<f64>,
+    /// The capacity after; null: unlimited.
+    to: Option<f64>,
+    /// What the estimator was doing.
+    phase: &'static str,
+    reason: String,
+}
+
+impl Capacity {
+    fn new(control: &Control) -> Self {
+        let live = control.shared().config.load();
+        let settings = &live.settings;
+        let capacity = control.capacity();
+        let mut state = capacity.state();
+        let is_elsewhere = matches!(settings.role, Role::TokenCheck { .. });
+        if is_elsewhere {
+            state.reason = "as the tokengen process says, where the estimator works".into();
+        }
+        let estimator = (!is_elsewhere).then(|| settings.estimator());
+        let in_force = InForce::new(&capacity.tunables(), &capacity.estimate(), estimator);
+        let (floor, ceiling) = shown(&live.bounds());
+        Self {
+            in_force,
+            configured: settings.capacity.estimator.clone(),
+            evidence: state.into(),
+            floor,
+            ceiling,
+            rediscoveries: capacity.rediscoveries(),
+            role: settings.role.name(),
+            history: capacity.history().map(Change::new).collect(),
+        }
+    }
+}
+
+/// The operator's floor and ceiling.
+fn shown(bounds: &Bounds) -> (Option<f64>, Option<f64>) {
+    (Some(bounds.floor.get()).filter(|floor| *floor > 0.0), finite(bounds.capacity))
+}
+
+impl Change {
+    fn new(change: &control::Change) -> Self {
+        Self {
+            at_ms: change.at.as_millis(),
+            from: change.from.and_then(finite),
+            to: finite(change.to),
+            phase: change.phase.name(),
+            reason: change.reason.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::answer::json;
+    use serde_json::json;
     use tidegate_core::capacity::Phase;
 
     #[test]
@@ -148,8 +211,18 @@ mod tests {
             curve: Vec::new(),
         };
         let bounds = Bounds { capacity: Rate::MAX, floor: Rate::ZERO, max_in_flight: None };
-        let text = describe(&tunables, &estimate, &state, &bounds).to_string();
-        let back: Value = serde_json::from_str(&text).expect("JSON");
+        let (floor, ceiling) = shown(&bounds);
+        let shown = Capacity {
+            in_force: InForce::new(&tunables, &estimate, None),
+            configured: String::new(),
+            evidence: state.into(),
+            floor,
+            ceiling,
+            rediscoveries: 0,
+            role: "",
+            history: Vec::new(),
+        };
+        let back: Value = serde_json::from_str(&json(&shown)).expect("JSON");
         assert_eq!(back["figures"], json!({ "knee": null, "response_ms": 1.5 }));
         assert_eq!(back["points"], json!([[1.0, null], [null, 2.0]]));
         for unknown in ["confidence", "outflow", "max_in_flight", "floor", "ceiling"] {

@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::access::{self, Access, Rank};
 use super::answer::{Answer, Outcome, Problem, empty};
 use super::call::{Api, Call};
-use super::route::{Body, Handler, Named, Param, Place, Route};
+use super::route::{Body, Named, Pace, Param, Place, Route};
 use super::routes::ROUTES;
-use super::schema;
+use super::schema::{self, Mistake};
 use crate::http::hygiene::content_length;
 use tidegate_settings::did_you_mean;
 
@@ -72,17 +72,18 @@ async fn perform(
         },
     };
     let ended = |_| Problem::unavailable("the gate ends");
-    match route.handler {
-        Handler::Quick(handle) => handle(&call),
-        Handler::Slow(handle) => {
+    let handle = route.handler;
+    match route.pace {
+        Pace::Quick => handle(&call),
+        Pace::Slow => {
             let permit = api.slow.clone().acquire_owned().await.map_err(ended)?;
             apart(permit, move || handle(&call)).await
         }
-        Handler::Change(handle) => {
+        Pace::Change => {
             let permit = api.next_change.clone().acquire_owned().await.map_err(ended)?;
             apart(permit, move || handle(&call)).await
         }
-        Handler::Urgent(handle) => apart((), move || handle(&call)).await,
+        Pace::Urgent => apart((), move || handle(&call)).await,
     }
 }
 
@@ -148,14 +149,11 @@ fn query(params: &'static [Param], text: &str) -> Result<Vec<(&'static str, Valu
     if wrong.is_empty() { Ok(out) } else { Err(misread("the query", wrong)) }
 }
 
-fn misread(what: &str, wrong: Vec<Value>) -> Problem {
-    let first = &wrong[0];
-    let key =
-        first["key"].as_str().filter(|key| !key.is_empty()).map_or(String::new(), |key| format!("{key}: "));
-    let text = |name: &str| first[name].as_str().unwrap_or_default().to_owned();
-    let hint = first["hint"].as_str().map_or(String::new(), |hint| format!(" {hint}"));
-    let detail = format!("{what}: {key}expected {}; got {}.{hint}", text("expected"), text("got"));
-    Problem::bad_request(detail).mistakes(wrong)
+fn misread(what: &str, wrong: Vec<Mistake>) -> Problem {
+    let Mistake { key, expected, got, hint } = &wrong[0];
+    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let hint = hint.as_ref().map_or(String::new(), |hint| format!(" {hint}"));
+    Problem::bad_request(format!("{what}: {key}expected {expected}; got {got}.{hint}")).mistakes(wrong)
 }
 
 fn decoded(text: &str) -> Result<String, Problem> {

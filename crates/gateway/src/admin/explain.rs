@@ -1,11 +1,10 @@
 //! `GET /v1/explain/{id}`: why a request was refused.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
-use super::schema::{a, maybe, object};
 use crate::shared::policies::refusals::KEPT;
 
 pub(super) const ID: Param = Param {
@@ -21,26 +20,10 @@ pub(super) const UNKNOWN: Reply =
 pub(super) fn get(call: &Call) -> Outcome {
     let shared = call.shared();
     match shared.policies.refusals.find(call.path("id")) {
-        Some(refusal) => Ok(document(&refusal.json(&shared.config.load()))),
+        Some(refusal) => Ok(document(&refusal.explain(&shared.config.load()))),
         None => {
             let what = "of this id, or before the last refused";
             Err(Problem::not_found(format!("no request {what} {KEPT}, or one that was not refused")))
         }
     }
-}
-
-pub(super) fn schema() -> Value {
-    object(&[
-        ("id", a("string", "The request's id, at most 64 bytes of it.")),
-        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
-        ("path", a("string", "Its path, at most 96 bytes of it.")),
-        ("class", a("string", "Its class.")),
-        ("tier", a("string", "Its service level.")),
-        ("by", a("string", "`rule`, `quota`, or the name of the counter: `queue_full`, `ingress_shed`.")),
-        ("rule", maybe("string", "The rule.")),
-        ("action", maybe("string", "What became of the request.")),
-        ("level", maybe("string", "How congested what the rule goes by was.")),
-        ("figures", maybe("string", "The figures that the rule went by.")),
-        ("retry_after_s", a("integer", "The `Retry-After` sent, in seconds; 0: none.")),
-    ])
 }

@@ -2,19 +2,20 @@
 
 use std::fmt::Write;
 
-use http::HeaderValue;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Number, json};
 
-use super::answer::{self, Answer, Outcome, Problem, document};
+use super::answer::{Outcome, Problem, document, whole};
 use super::call::Call;
 use super::route::{Param, Place};
-use super::schema::{a, list as list_of, maybe, object};
 use crate::control::driver::Control;
+use crate::history::aggregate::Spread;
 use crate::history::archive::{ARCHIVES, Series};
-use crate::history::metrics::{self, Scope, Weight};
-use crate::history::query::{Points, Query};
+use crate::history::metrics::{self, Metric, Scope, Weight};
+use crate::history::query::{Point, Points, Query};
 use crate::history::store;
 use tidegate_settings::kind::parse_duration;
 
@@ -22,7 +23,7 @@ use tidegate_settings::kind::parse_duration;
 const DEFAULT_SPAN: u64 = 15 * 60;
 
 const fn param(name: &'static str, about: &'static str) -> Param {
-    Param { name, place: Place::Query, about, schema: || a("string", "") }
+    Param { name, place: Place::Query, about, schema: || json!({ "type": "string" }) }
 }
 
 pub(super) const PARAMS: &[Param] = &[
@@ -55,20 +56,59 @@ pub(super) fn get(call: &Call) -> Outcome {
     answered(control, &parse(query, accept, now).map_err(Problem::bad_request)?)
 }
 
-pub(super) fn schema() -> Value {
-    let rows =
-        json!({ "type": "array", "items": { "type": "array" }, "description": "As `columns` has them." });
-    let figure = object(&[
-        ("metric", a("string", "The figure.")),
-        ("class", maybe("string", "The class; null: a figure of the whole gate.")),
-        ("unit", a("string", "Its unit.")),
-        ("step", a("integer", "Seconds.")),
-        ("columns", list_of(a("string", "A name."), "at (Unix seconds), average, min, max.")),
-        ("rows", rows),
-    ]);
-    let all =
-        object(&[("metrics", list_of(json!({ "type": "object" }), "All there are, without `metric`."))]);
-    json!({ "anyOf": [figure, all] })
+/// The answer of `GET /v1/history`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    Figure(Figure),
+    /// All there are, without `metric`.
+    All(All),
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Figure {
+    /// The figure.
+    metric: String,
+    /// The class; null: a figure of the whole gate.
+    class: Option<String>,
+    unit: &'static str,
+    /// Seconds.
+    step: u64,
+    /// at (Unix seconds), average, min, max.
+    columns: [&'static str; 4],
+    /// As `columns` has them; null: nothing was measured.
+    rows: Vec<[Option<Number>; 4]>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct All {
+    /// Whether the file is in use; else only the last minutes are kept.
+    on_disk: bool,
+    file: String,
+    /// Its size.
+    bytes: u64,
+    /// The most it may have.
+    most_bytes: u64,
+    archives: Vec<ArchiveShown>,
+    classes: Vec<String>,
+    metrics: Vec<MetricShown>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ArchiveShown {
+    /// Seconds.
+    step: u64,
+    intervals: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MetricShown {
+    name: &'static str,
+    unit: &'static str,
+    of: &'static str,
+    /// The figure by which averages are weighted; null: time.
+    weighted_by: Option<&'static str>,
+    help: &'static str,
 }
 
 #[derive(Debug, PartialEq)]
@@ -132,84 +172,67 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn answered(control: &Control, asked: &Asked) -> Outcome {
     match asked {
-        Asked::List => Ok(document(&list(control))),
+        Asked::List => Ok(document(&Answer::All(All::new(control)))),
         Asked::Figure { query, csv } => {
             let points = control.history().query(query).map_err(|e| Problem::bad_request(e.to_string()))?;
-            Ok(if *csv { comma_separated(query, &points) } else { rows(query, &points) })
+            Ok(match csv {
+                true => whole("text/csv; charset=utf-8", comma_separated(query, &points)),
+                false => document(&Answer::Figure(Figure::new(query, &points))),
+            })
         }
     }
 }
 
-fn list(control: &Control) -> Value {
-    let series = control.history().series();
-    let health = control.history().health();
-    let metrics = [Scope::Class, Scope::Gate].into_iter().flat_map(|scope| {
-        scope.metrics().iter().map(move |m| {
-            let weight = match m.weight {
-                Weight::Seconds => Value::Null,
-                Weight::Requests(by) => json!(by),
-            };
-            json!({ "name": m.name, "unit": m.unit, "of": scope.name(), "weighted_by": weight, "help": m.help })
-        })
-    });
-    json!({
-        "on_disk": health.on_disk,
-        "file": health.file.display().to_string(),
-        "bytes": health.bytes,
-        "most_bytes": store::most_bytes(series.len()),
-        "archives": ARCHIVES.iter().map(|a| json!({ "step": a.step, "intervals": a.rows })).collect::<Vec<_>>(),
-        "classes": series.iter().filter_map(|s| s.class_name()).collect::<Vec<_>>(),
-        "metrics": metrics.collect::<Vec<_>>(),
-    })
-}
-
-/// The shortest digits of a value; `nothing` where nothing was measured.
-fn number(value: f32, nothing: &str) -> String {
-    if value.is_finite() { value.to_string() } else { nothing.to_owned() }
-}
-
-fn rows(query: &Query, points: &Points) -> Answer {
-    let (scope, unit) = metrics::find(&query.metric)
-        .map_or((Scope::Class, ""), |(scope, at)| (scope, scope.metrics()[at].unit));
-    let class = match scope {
-        Scope::Class => json!(query.series.class_name().unwrap_or("all")),
-        Scope::Gate => Value::Null,
-    };
-    let head = json!({
-        "metric": query.metric, "class": class, "unit": unit, "step": points.step,
-        "columns": ["at", "average", "min", "max"],
-    });
-    let mut out = String::with_capacity(64 + 48 * points.points.len());
-    let head = head.to_string();
-    out.push_str(&head[..head.len() - 1]);
-    out.push_str(",\"rows\":[");
-    for (i, point) in points.points.iter().enumerate() {
-        let comma = if i > 0 { "," } else { "" };
-        let [average, min, max] =
-            [point.value.average, point.value.min, point.value.max].map(|v| number(v, "null"));
-        _ = write!(out, "{comma}[{},{average},{min},{max}]", point.at);
+impl All {
+    fn new(control: &Control) -> Self {
+        let (series, health) = (control.history().series(), control.history().health());
+        let metrics = [Scope::Class, Scope::Gate].into_iter().flat_map(|scope| {
+            scope.metrics().iter().map(move |&Metric { name, unit, weight, help, .. }| {
+                let weighted_by = match weight {
+                    Weight::Seconds => None,
+                    Weight::Requests(by) => Some(by),
+                };
+                MetricShown { name, unit, of: scope.name(), weighted_by, help }
+            })
+        });
+        Self {
+            on_disk: health.on_disk,
+            file: health.file.display().to_string(),
+            bytes: health.bytes,
+            most_bytes: store::most_bytes(series.len()),
+            archives: ARCHIVES.map(|a| ArchiveShown { step: a.step, intervals: a.rows }).into(),
+            classes: series.iter().filter_map(|s| s.class_name().map(str::to_owned)).collect(),
+            metrics: metrics.collect(),
+        }
     }
-    out.push_str("]}\n");
-    text(out, "application/json")
 }
 
-fn comma_separated(query: &Query, points: &Points) -> Answer {
+impl Figure {
+    fn new(query: &Query, points: &Points) -> Self {
+        let (scope, unit) = metrics::find(&query.metric)
+            .map_or((Scope::Class, ""), |(scope, at)| (scope, scope.metrics()[at].unit));
+        let class = (scope == Scope::Class).then(|| query.series.class_name().unwrap_or("all").to_owned());
+        // The shortest digits of a value; those of NaN, where nothing was measured, are no number.
+        let number = |value: f32| value.to_string().parse().ok();
+        let rows = points.points.iter().map(|Point { at, value: Spread { average, min, max } }| {
+            [Some((*at).into()), number(*average), number(*min), number(*max)]
+        });
+        let columns = ["at", "average", "min", "max"];
+        Self { metric: query.metric.clone(), class, unit, step: points.step, columns, rows: rows.collect() }
+    }
+}
+
+fn comma_separated(query: &Query, points: &Points) -> String {
+    let number = |v: f32| if v.is_finite() { v.to_string() } else { String::new() };
     let name = &query.metric;
     let mut out = format!("at,time,{name},{name}_min,{name}_max\n");
     for point in &points.points {
         let time = i64::try_from(point.at).ok().and_then(|at| Timestamp::from_second(at).ok());
         let time = time.map(|t| t.to_string()).unwrap_or_default();
-        let [average, min, max] =
-            [point.value.average, point.value.min, point.value.max].map(|v| number(v, ""));
+        let [average, min, max] = [point.value.average, point.value.min, point.value.max].map(number);
         _ = writeln!(out, "{},{time},{average},{min},{max}", point.at);
     }
-    text(out, "text/csv; charset=utf-8")
-}
-
-fn text(body: String, kind: &'static str) -> Answer {
-    let mut answer = answer::text(body);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
+    out
 }
 
 #[cfg(test)]

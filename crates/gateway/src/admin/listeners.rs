@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::sync::mpsc;
+
+use super::answer::json;
 
 /// Half of the admin API's connections, so that listeners cannot lock an operator out.
 pub(super) const MAX_LISTENERS: usize = 32;
@@ -72,11 +74,11 @@ impl Listeners {
         Some(from)
     }
 
-    /// Sends a second's state. Listeners that do not keep up are dropped.
-    pub fn publish(&self, state: impl FnOnce() -> Value) {
+    /// Sends a second's event. Listeners that do not keep up are dropped.
+    pub fn publish(&self, event: impl FnOnce() -> Bytes) {
         let mut listeners = self.0.lock();
         if !listeners.is_empty() {
-            let event = event(&state());
+            let event = event();
             listeners.retain_mut(|listener| listener.tell(&event));
         }
     }
@@ -89,14 +91,13 @@ impl Listeners {
     }
 }
 
-pub(super) fn event(state: &Value) -> Bytes {
-    Bytes::from(format!("event: state\nid: {}\ndata: {state}\n\n", state["at_ms"]))
+pub(super) fn event(at_ms: u64, state: &impl Serialize) -> Bytes {
+    Bytes::from(format!("event: state\nid: {at_ms}\ndata: {}\n\n", json(state)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn text(from: &mut mpsc::Receiver<Bytes>) -> String {
         let mut all = Vec::new();
@@ -106,9 +107,13 @@ mod tests {
         String::from_utf8(all).unwrap()
     }
 
+    fn state(at_ms: u64) -> Bytes {
+        event(at_ms, &serde_json::json!({ "at_ms": at_ms }))
+    }
+
     fn listen(events: &Listeners, every: u32) -> (mpsc::Receiver<Bytes>, Arc<AtomicBool>) {
         let aged = Arc::new(AtomicBool::new(false));
-        (events.listen(every, aged.clone(), event(&json!({ "at_ms": 0 }))).expect("accepted"), aged)
+        (events.listen(every, aged.clone(), state(0)).expect("accepted"), aged)
     }
 
     #[test]
@@ -117,15 +122,15 @@ mod tests {
         let (mut reads, _) = listen(&events, 1);
         let (mut sleeps, _) = listen(&events, 1);
         assert_eq!(text(&mut reads), "retry: 1000\n\nevent: state\nid: 0\ndata: {\"at_ms\":0}\n\n");
-        for second in 1..=2 * MAX_UNREAD {
-            events.publish(|| json!({ "at_ms": second }));
+        for second in 1..=2 * MAX_UNREAD as u64 {
+            events.publish(|| state(second));
             assert!(text(&mut reads).contains(&format!("id: {second}\n")));
         }
         assert_eq!(events.0.lock().len(), 1);
         assert_eq!(text(&mut sleeps).matches("event:").count(), MAX_UNREAD - 1, "the events kept for it");
         assert!(sleeps.is_closed());
         drop(reads);
-        events.publish(|| json!({}));
+        events.publish(|| state(0));
         assert!(events.0.lock().is_empty());
         events.publish(|| unreachable!("no listener"));
     }
@@ -146,7 +151,7 @@ mod tests {
         text(&mut from);
         let mut told = Vec::new();
         for second in 1..=40 {
-            events.publish(|| json!({ "at_ms": second }));
+            events.publish(|| state(second));
             told.push(text(&mut from));
         }
         let at = |what: &str| {
@@ -161,7 +166,7 @@ mod tests {
         let (mut old, aged) = listen(&events, 1);
         let (mut other, _) = listen(&events, 1);
         aged.store(true, Ordering::Relaxed);
-        events.publish(|| json!({ "at_ms": 1 }));
+        events.publish(|| state(1));
         assert!(text(&mut old).ends_with(RETRY) && old.is_closed());
         events.close();
         assert!(text(&mut other).ends_with("event: end\ndata: draining\n\n") && other.is_closed());

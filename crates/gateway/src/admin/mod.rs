@@ -90,7 +90,7 @@ async fn tell_listeners(api: Arc<Api>) {
     loop {
         tokio::select! {
             changed = figures.changed() => match changed {
-                Ok(()) => api.listeners.publish(|| state::document_of(&api.control)),
+                Ok(()) => api.listeners.publish(|| state::event_of(&api.control)),
                 Err(_) => return,
             },
             () = reached(&mut drain, Drain::Accepting) => return api.listeners.close(),

@@ -3,11 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::access::Access;
+use super::answer::Problem;
 use super::route::{Param, Place, Reply, Route};
-use super::schema::{a, list, maybe, object};
+use super::schema::schema_for;
 
 pub(super) fn schema() -> Value {
-    object(&[("openapi", a("string", "The version of the form.")), ("paths", a("object", "Every route."))])
+    json!({
+        "type": "object", "required": ["openapi", "paths"],
+        "properties": { "openapi": { "type": "string" }, "paths": { "type": "object" } },
+    })
 }
 
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -26,30 +30,13 @@ pub(super) fn document(routes: &[Route]) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": { "Problem": of_problems() },
+            "schemas": { "Problem": schema_for::<Problem>() },
             "securitySchemes": {
                 "admin": { "type": "http", "scheme": "bearer", "description": "listen.admin_token; without one, none is asked." },
                 "reader": { "type": "http", "scheme": "bearer", "description": "listen.admin_read_token: GET only." },
             },
         },
     })
-}
-
-fn of_problems() -> Value {
-    let mistake = object(&[
-        ("key", a("string", "A settings key, field or parameter; empty: the whole.")),
-        ("expected", a("string", "What would have been right.")),
-        ("got", a("string", "What came.")),
-        ("hint", maybe("string", "What was probably meant.")),
-    ]);
-    let mut problem = object(&[
-        ("type", a("string", "The kind, for programs: urn:tidegate:problem:KIND.")),
-        ("title", a("string", "The kind, for people.")),
-        ("status", a("integer", "As in the head.")),
-        ("detail", a("string", "What it is in this case.")),
-    ]);
-    problem["properties"]["mistakes"] = list(mistake, "Every single mistake, where there are several.");
-    problem
 }
 
 fn operation(route: &Route) -> Value {

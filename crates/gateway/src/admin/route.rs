@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::access::Access;
@@ -39,16 +40,17 @@ pub(super) type Schema = fn() -> Value;
 /// The values of the names in a path's template.
 pub(super) type Named<'p> = Vec<(&'static str, Cow<'p, str>)>;
 
+/// Where and when a handler runs.
 #[derive(Clone, Copy)]
-pub(super) enum Handler {
-    /// Runs on the control thread between two ticks, for well below a millisecond.
-    Quick(fn(&Call) -> Outcome),
-    /// Reads a disk: runs on a thread of its own.
-    Slow(fn(&Call) -> Outcome),
-    /// Makes a change that is recorded on a disk: runs on a thread of its own, one at a time.
-    Change(fn(&Call) -> Outcome),
+pub(super) enum Pace {
+    /// On the control thread between two ticks, for well below a millisecond.
+    Quick,
+    /// Reads a disk: on a thread of its own.
+    Slow,
+    /// Makes a change that is recorded on a disk: on a thread of its own, one at a time.
+    Change,
     /// The same, but waits for no other change.
-    Urgent(fn(&Call) -> Outcome),
+    Urgent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,12 +86,12 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub const fn ok(about: &'static str, schema: Schema) -> Self {
-        Self::json(StatusCode::OK, about, schema)
+    pub const fn ok<T: JsonSchema>(about: &'static str) -> Self {
+        Self::json::<T>(StatusCode::OK, about)
     }
 
-    pub const fn json(status: StatusCode, about: &'static str, schema: Schema) -> Self {
-        Self { status, about, media: "application/json", schema }
+    pub const fn json<T: JsonSchema>(status: StatusCode, about: &'static str) -> Self {
+        Self { status, about, media: "application/json", schema: schema::schema_for::<T> }
     }
 
     pub const fn text(status: StatusCode, about: &'static str, media: &'static str) -> Self {
@@ -116,7 +118,8 @@ pub(super) struct Route {
     /// `None`: it takes none.
     pub body: Option<Body>,
     pub replies: &'static [Reply],
-    pub handler: Handler,
+    pub handler: fn(&Call) -> Outcome,
+    pub pace: Pace,
 }
 
 impl Route {
@@ -128,8 +131,17 @@ impl Route {
         handler: fn(&Call) -> Outcome,
     ) -> Self {
         let access = if let Verb::Get = verb { Access::Read } else { Access::Write };
-        let handler = Handler::Quick(handler);
-        Self { verb, path, access, summary, params: &[], body: None, replies: &[], handler }
+        Self {
+            verb,
+            path,
+            access,
+            summary,
+            params: &[],
+            body: None,
+            replies: &[],
+            handler,
+            pace: Pace::Quick,
+        }
     }
 
     /// Needs no token.
@@ -143,29 +155,17 @@ impl Route {
 
     /// Reads a disk.
     pub const fn slow(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Slow(handler),
-            other => other,
-        };
-        Self { handler, ..self }
+        Self { pace: Pace::Slow, ..self }
     }
 
     /// Makes a change, and waits for the disk of its audit record. One at a time.
     pub const fn change(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Change(handler),
-            other => other,
-        };
-        Self { handler, ..self }
+        Self { pace: Pace::Change, ..self }
     }
 
     /// As [`Route::change`], but waits for no other change.
     pub const fn urgent(self) -> Self {
-        let handler = match self.handler {
-            Handler::Quick(handler) => Handler::Urgent(handler),
-            other => other,
-        };
-        Self { handler, ..self }
+        Self { pace: Pace::Urgent, ..self }
     }
 
     pub const fn body(self, schema: Schema) -> Self {

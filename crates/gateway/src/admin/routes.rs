@@ -11,6 +11,8 @@ use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
 use super::{audit, capacity, explain, history, openapi, sessions, signals, state, tunables, tuners};
+use crate::control::feedback::UpdateMessage;
+use crate::shared::policies::refusals::Explanation;
 
 const OK: StatusCode = StatusCode::OK;
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -30,16 +32,16 @@ pub(super) static ROUTES: &[Route] = &[
         state::PROMETHEUS,
     )]),
     Route::new(Get, "/v1/openapi.json", "This document", openapi_document)
-        .replies(&[Reply::ok("OpenAPI 3.1.", openapi::schema)]),
+        .replies(&[Reply { schema: openapi::schema, ..Reply::ok::<()>("OpenAPI 3.1.") }]),
     Route::new(Get, "/v1/state", "Everything at a glance, of the last second", state::state)
-        .replies(&[Reply::ok("The state.", state::schema)]),
+        .replies(&[Reply::ok::<state::State>("The state.")]),
     Route::new(Get, "/v1/capacity", "The capacity, and how it was found", capacity::get)
-        .replies(&[Reply::ok("The capacity.", capacity::schema)]),
+        .replies(&[Reply::ok::<capacity::Capacity>("The capacity.")]),
     Route::new(Put, "/v1/capacity", "Sets the capacity, within the operator's bounds", capacity::put)
         .change()
         .body(capacity::wanted)
         .replies(&[
-            Reply::ok("The capacity now.", capacity::schema),
+            Reply::ok::<capacity::Capacity>("The capacity now."),
             Reply::problem(StatusCode::CONFLICT, "The capacity is kept by another process."),
         ]),
     Route::new(
@@ -51,25 +53,26 @@ pub(super) static ROUTES: &[Route] = &[
     .change()
     .why()
     .replies(&[
-        Reply::json(StatusCode::ACCEPTED, "It is looked for.", capacity::schema),
+        Reply::json::<capacity::Capacity>(StatusCode::ACCEPTED, "It is looked for."),
         Reply::problem(StatusCode::CONFLICT, "The capacity is given, or kept by another process."),
     ]),
     Route::new(Get, "/v1/tunables", "Every key that may change while running", tunables::get_all)
-        .replies(&[Reply::ok("All of them; the ETag is of the settings.", tunables::schema_of_all)]),
+        .replies(&[Reply::ok::<tunables::All>("All of them; the ETag is of the settings.")]),
     Route::new(Patch, "/v1/tunables", "Changes several keys at once: all, or none", tunables::patch)
         .change()
         .params(&[tunables::UNCHANGED])
         .body(tunables::changes)
-        .replies(&[Reply::ok("In force.", tunables::changed), tunables::STALE, tunables::REFUSED]),
-    Route::new(Get, "/v1/tunables/{name}", "One key", tunables::get)
-        .params(&[tunables::NAME])
-        .replies(&[Reply::ok("The key; the ETag is of the settings.", tunables::schema), tunables::UNKNOWN]),
+        .replies(&[Reply::ok::<tunables::Changed>("In force."), tunables::STALE, tunables::REFUSED]),
+    Route::new(Get, "/v1/tunables/{name}", "One key", tunables::get).params(&[tunables::NAME]).replies(&[
+        Reply::ok::<tunables::TunableShown>("The key; the ETag is of the settings."),
+        tunables::UNKNOWN,
+    ]),
     Route::new(Put, "/v1/tunables/{name}", "Changes one key", tunables::put)
         .change()
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .body(tunables::wanted)
         .replies(&[
-            Reply::ok("In force.", tunables::schema),
+            Reply::ok::<tunables::TunableShown>("In force."),
             tunables::UNKNOWN,
             tunables::STALE,
             tunables::REFUSED,
@@ -79,51 +82,51 @@ pub(super) static ROUTES: &[Route] = &[
         .params(&[tunables::NAME, tunables::UNCHANGED])
         .why()
         .replies(&[
-            Reply::ok("In force.", tunables::schema),
+            Reply::ok::<tunables::TunableShown>("In force."),
             tunables::UNKNOWN,
             tunables::STALE,
             tunables::REFUSED,
         ]),
     Route::new(Get, "/v1/tuners", "The scripts that run, and how they do", tuners::get)
-        .replies(&[Reply::ok("Every tuner.", tuners::schema)]),
+        .replies(&[Reply::ok::<tuners::Tuners>("Every tuner.")]),
     Route::new(Get, "/v1/sessions", "Admitted sessions: how many, how many more, and who", sessions::get)
         .params(&[sessions::LIMIT, sessions::AFTER])
-        .replies(&[Reply::ok("The state, and a page of sessions.", sessions::schema), sessions::NOT_COUNTED]),
+        .replies(&[Reply::ok::<sessions::Page>("The state, and a page of sessions."), sessions::NOT_COUNTED]),
     Route::new(Delete, "/v1/sessions", "Ends every session", sessions::delete_all)
         .urgent()
         .why()
-        .replies(&[Reply::ok("Their places are free.", sessions::ended), sessions::NOT_COUNTED]),
+        .replies(&[Reply::ok::<sessions::Ended>("Their places are free."), sessions::NOT_COUNTED]),
     Route::new(Delete, "/v1/sessions/{key}", "Ends one session", sessions::delete)
         .urgent()
         .params(&[sessions::KEY])
         .why()
         .replies(&[
-            Reply::ok("Its place is free.", sessions::ended),
+            Reply::ok::<sessions::Ended>("Its place is free."),
             sessions::UNKNOWN,
             sessions::NOT_COUNTED,
         ]),
     Route::new(Get, "/v1/explain/{id}", "Why a request was refused", explain::get)
         .params(&[explain::ID])
         .slow()
-        .replies(&[Reply::ok("The refusal.", explain::schema), explain::UNKNOWN]),
+        .replies(&[Reply::ok::<Explanation>("The refusal."), explain::UNKNOWN]),
     Route::new(Put, "/v1/signals/{name}", "What another application says (WAC 3.1 h)", signals::put)
         .params(&[signals::NAME])
         .urgent()
         .body(signals::said)
-        .replies(&[Reply::ok("Heard; in force from the next tick on.", signals::schema), signals::UNKNOWN]),
+        .replies(&[Reply::ok::<signals::Signal>("Heard; in force from the next tick on."), signals::UNKNOWN]),
     Route::new(Delete, "/v1/signals/{name}", "It says nothing any more", signals::delete)
         .params(&[signals::NAME])
         .urgent()
         .why()
         .replies(&[
-            Reply::ok("Its level is unknown from the next tick on.", signals::schema),
+            Reply::ok::<signals::Signal>("Its level is unknown from the next tick on."),
             signals::UNKNOWN,
         ]),
     Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()
         .replies(&[
-            Reply::ok("The figure, or all there are.", history::schema),
+            Reply::ok::<history::Answer>("The figure, or all there are."),
             Reply::text(OK, "The figure.", "text/csv"),
             Reply::problem(StatusCode::NOT_FOUND, "No history is kept."),
         ]),
@@ -131,7 +134,7 @@ pub(super) static ROUTES: &[Route] = &[
         .params(&[audit::LIMIT, audit::BEFORE])
         .slow()
         .replies(&[
-            Reply::ok("A page of changes.", audit::schema),
+            Reply::ok::<audit::Page>("A page of changes."),
             Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "The record cannot be read."),
         ]),
     Route::new(Get, "/v1/events", "The state of every second, as it passes", state::events)
@@ -144,7 +147,7 @@ pub(super) static ROUTES: &[Route] = &[
         .change()
         .why()
         .replies(&[
-            Reply::ok("What changed.", state::reloaded),
+            Reply::ok::<state::Reloaded>("What changed."),
             Reply::problem(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "The new configuration is wrong; the old one stays.",
@@ -153,10 +156,10 @@ pub(super) static ROUTES: &[Route] = &[
     Route::new(Post, "/v1/drain", "Ends the process in good order, as SIGTERM", state::drain)
         .urgent()
         .why()
-        .replies(&[Reply::ok("It has begun.", state::draining)]),
+        .replies(&[Reply::ok::<state::Draining>("It has begun.")]),
     Route::new(Post, "/v1/feedback", "What a tokencheck process has seen", state::take_feedback)
         .body(state::report)
-        .replies(&[Reply::ok("What to go by.", state::orders)]),
+        .replies(&[Reply::ok::<UpdateMessage>("What to go by.")]),
 ];
 
 /// `GET /v1/openapi.json`. Made once: nothing in it changes while the process lives.
@@ -172,39 +175,22 @@ mod tests {
 
     use super::*;
     use crate::admin::access::Access::Write;
-    use crate::admin::route::{Handler, Place};
+    use crate::admin::route::{Pace, Place};
 
     #[test]
     fn every_route_stands_once_and_is_described() {
         let mut seen = HashSet::new();
         for route in ROUTES {
-            assert!(seen.insert((route.verb, route.path)), "{} {} twice", route.verb.name(), route.path);
-            assert!(
-                !route.summary.is_empty() && !route.replies.is_empty(),
-                "{} {}",
-                route.verb.name(),
-                route.path
-            );
-            assert!(route.path.starts_with('/') && !route.path.ends_with('/'), "{}", route.path);
-            let is_safe = route.verb == Get;
-            assert_eq!(
-                is_safe,
-                route.access != Write,
-                "{} {}: a read-only token reads",
-                route.verb.name(),
-                route.path
-            );
-            // Recorded changes wait for a disk.
+            let name = format!("{} {}", route.verb.name(), route.path);
+            assert!(seen.insert((route.verb, route.path)), "{name} twice");
+            assert!(!route.summary.is_empty() && !route.replies.is_empty(), "{name}");
+            assert!(route.path.starts_with('/') && !route.path.ends_with('/'), "{name}");
+            assert_eq!(route.verb == Get, route.access != Write, "{name}: a read-only token reads");
+            // What is recorded waits for a disk.
             let is_recorded = route.access == Write && route.path != "/v1/feedback";
-            let is_apart = matches!(route.handler, Handler::Change(_) | Handler::Urgent(_));
-            assert_eq!(is_recorded, is_apart, "{} {}", route.verb.name(), route.path);
+            assert_eq!(is_recorded, matches!(route.pace, Pace::Change | Pace::Urgent), "{name}");
             for param in route.params.iter().filter(|param| param.place == Place::Path) {
-                assert!(
-                    route.path.contains(&format!("{{{}}}", param.name)),
-                    "{}: {}",
-                    route.path,
-                    param.name
-                );
+                assert!(route.path.contains(&format!("{{{}}}", param.name)), "{name}: {}", param.name);
             }
         }
     }

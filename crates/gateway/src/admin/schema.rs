@@ -1,9 +1,12 @@
-//! The part of JSON Schema that the API's documents need: it describes them in `/v1/openapi.json`, and checks
-//! request bodies and parameters. So a description cannot promise what the dispatch refuses.
+//! The schemas of answers, derived from their types, and those of requests, against which bodies and
+//! parameters are checked. So a description cannot promise what the dispatch refuses.
 //!
 //! Rejected: a crate for all of JSON Schema. Request bodies have three forms, and the messages are in the
 //! settings' form: what was expected, what came, what was probably meant.
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use tidegate_settings::did_you_mean;
@@ -11,10 +14,11 @@ use tidegate_settings::did_you_mean;
 /// Largest whole number that every reader of JSON keeps exactly (RFC 8259, 6).
 pub(super) const MOST_EXACT: u64 = (1 << 53) - 1;
 
-/// An object whose fields are all there; others may be added in later versions.
-pub(super) fn object(fields: &[(&str, Value)]) -> Value {
-    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-    json!({ "type": "object", "properties": properties(fields), "required": names })
+/// The schema of answers of the type `T`, with its doc comments as descriptions.
+pub(super) fn schema_for<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.inline_subschemas = true;
+    settings.into_generator().subschema_for::<T>().to_value()
 }
 
 /// An object of a request: these fields and no others, `required` of them.
@@ -26,20 +30,6 @@ pub(super) fn exactly(fields: &[(&str, Value)], required: &[&str]) -> Value {
 
 fn properties(fields: &[(&str, Value)]) -> Map<String, Value> {
     fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect()
-}
-
-/// A value of one type: `number`, `integer`, `string`, `boolean`, `object`, `array`.
-pub(super) fn a(kind: &str, about: &str) -> Value {
-    json!({ "type": kind, "description": about })
-}
-
-/// The same, or null if it is unknown or absent.
-pub(super) fn maybe(kind: &str, about: &str) -> Value {
-    json!({ "type": [kind, "null"], "description": about })
-}
-
-pub(super) fn list(of: Value, about: &str) -> Value {
-    json!({ "type": "array", "items": of, "description": about })
 }
 
 pub(super) fn whole_number(least: u64, most: u64, about: &str) -> Value {
@@ -62,7 +52,7 @@ pub(super) fn problem() -> Value {
 }
 
 /// Appends every mistake in `value`, found at `at`, against `schema`.
-pub(super) fn check(schema: &Value, value: &Value, at: &str, out: &mut Vec<Value>) {
+pub(super) fn check(schema: &Value, value: &Value, at: &str, out: &mut Vec<Mistake>) {
     let kinds: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -92,7 +82,7 @@ pub(super) fn check(schema: &Value, value: &Value, at: &str, out: &mut Vec<Value
     }
 }
 
-fn bounds(schema: &Value, number: f64, at: &str, out: &mut Vec<Value>) {
+fn bounds(schema: &Value, number: f64, at: &str, out: &mut Vec<Mistake>) {
     let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
         let least = least.map_or_else(String::new, |least| format!(" from {least}"));
@@ -101,7 +91,7 @@ fn bounds(schema: &Value, number: f64, at: &str, out: &mut Vec<Value>) {
     }
 }
 
-fn members(schema: &Value, fields: &Map<String, Value>, at: &str, out: &mut Vec<Value>) {
+fn members(schema: &Value, fields: &Map<String, Value>, at: &str, out: &mut Vec<Mistake>) {
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !fields.contains_key(name) {
             out.push(mistake(&join(at, name), "a value", "nothing", None));
@@ -154,8 +144,20 @@ fn is_a(kind: &str, value: &Value) -> bool {
 }
 
 /// One of a problem's `mistakes`, of the same form as those of the settings.
-pub(super) fn mistake(key: &str, expected: &str, got: &str, hint: Option<String>) -> Value {
-    json!({ "key": key, "expected": expected, "got": got, "hint": hint })
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct Mistake {
+    /// A settings key, field or parameter; empty: the whole.
+    pub key: String,
+    /// What would have been right.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+    /// What was probably meant.
+    pub hint: Option<String>,
+}
+
+pub(super) fn mistake(key: &str, expected: &str, got: &str, hint: Option<String>) -> Mistake {
+    Mistake { key: key.into(), expected: expected.into(), got: got.into(), hint }
 }
 
 fn describe(value: &Value) -> String {
@@ -207,11 +209,11 @@ mod tests {
         ] {
             let mut found = Vec::new();
             check(&schema, &value, "", &mut found);
-            let keys: Vec<_> = found.iter().filter_map(|m| m["key"].as_str()).collect();
+            let keys: Vec<_> = found.iter().map(|m| &*m.key).collect();
             assert_eq!(keys, wrong.into_iter().collect::<Vec<_>>(), "{value}: {found:?}");
         }
         let mut found = Vec::new();
         check(&schema, &json!({ "rate": 1, "wyh": "x" }), "", &mut found);
-        assert_eq!(found[0]["hint"], "Did you mean `why`?");
+        assert_eq!(found[0].hint.as_deref(), Some("Did you mean `why`?"));
     }
 }

@@ -1,14 +1,18 @@
 //! `/v1/sessions`: lists admitted sessions, and ends them early.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 use tidegate_core::policies::TierId;
 use tidegate_core::session::{Ender, SessionLine, Sessions, SessionsState};
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
-use super::schema::{MOST_EXACT, a, list, maybe, object, whole_number};
+use super::schema::{MOST_EXACT, whole_number};
 use crate::base::audit::Entry;
 use crate::config::Config;
 use crate::shared::Shared;
@@ -56,13 +60,11 @@ fn counted(call: &Call) -> Result<&Sessions, Problem> {
 pub(super) fn get(call: &Call) -> Outcome {
     let table = counted(call)?;
     let shared = call.shared();
-    let limit = call
-        .query_integer("limit")
-        .map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST).clamp(1, MOST));
+    let limit = call.limit(USUAL, MOST);
     let page = table.list(call.query_integer("after").unwrap_or_default(), limit);
     let live = shared.config.load();
-    let lines: Vec<Value> = page.sessions.iter().map(|line| line_of(&live, line)).collect();
-    Ok(document(&json!({ "state": state(shared), "sessions": lines, "next": page.next })))
+    let sessions = page.sessions.iter().map(|line| Line::new(&live, line)).collect();
+    Ok(document(&Page { state: state(shared), sessions, next: page.next }))
 }
 
 pub(super) fn delete(call: &Call) -> Outcome {
@@ -76,7 +78,7 @@ pub(super) fn delete(call: &Call) -> Outcome {
     let key = Some(format!("session.{}", text.to_ascii_lowercase()));
     let entry = Entry { action: "end-session", key, old: json!("open"), new: json!("ended") };
     call.record(entry, now);
-    Ok(document(&json!({ "ended": 1 })))
+    Ok(document(&Ended { ended: 1 }))
 }
 
 pub(super) fn delete_all(call: &Call) -> Outcome {
@@ -85,7 +87,7 @@ pub(super) fn delete_all(call: &Call) -> Outcome {
     let n = table.end_all(now);
     let entry = Entry { action: "end-sessions", key: None, old: json!(n), new: json!(0) };
     call.record(entry, now);
-    Ok(document(&json!({ "ended": n })))
+    Ok(document(&Ended { ended: n }))
 }
 
 /// A service level's name; `default`: everybody's.
@@ -93,29 +95,27 @@ pub(super) fn tier_name(live: &Config, tier: TierId) -> &str {
     live.tiers.get(tier).map_or(DEFAULT, |tier| &*tier.name)
 }
 
-/// The table in figures; null: sessions are not counted here.
-pub(super) fn state(shared: &Shared) -> Value {
-    let Some(table) = sessions::counted(shared) else { return Value::Null };
-    let (live, s) = (shared.config.load(), table.state());
-    let pools: Vec<Value> = s
-        .pools
-        .iter()
-        .map(|pool| json!({ "tier": tier_name(&live, pool.tier), "open": pool.open, "places": pool.cap }))
-        .collect();
-    let ended: serde_json::Map<String, Value> =
-        endings(&s).into_iter().map(|(how, n)| (how.to_owned(), n.into())).collect();
-    json!({
-        "open": s.count.open, "begun": s.count.begun, "readmitted": s.readmitted, "refused": s.refused,
-        "ended": ended, "pools": pools, "entries": s.entries, "free_per_s": s.per_s,
-        "length_s": s.length_s, "work": s.work, "held": s.is_held, "correction": s.correction,
-    })
-}
-
-fn line_of(live: &Config, line: &SessionLine) -> Value {
-    json!({
-        "key": written(line.key), "tier": tier_name(live, line.tier),
-        "begun_ms": line.begun.as_millis(), "last_ms": line.last.as_millis(), "requests": line.requests,
-        "under_way": line.under_way,
+/// The table in figures; `None`: sessions are not counted here.
+pub(super) fn state(shared: &Shared) -> Option<SessionsShown> {
+    let (live, s) = (shared.config.load(), sessions::counted(shared)?.state());
+    let pools = s.pools.iter().map(|pool| Pool {
+        tier: tier_name(&live, pool.tier).to_owned(),
+        open: pool.open,
+        places: pool.cap,
+    });
+    Some(SessionsShown {
+        open: s.count.open,
+        begun: s.count.begun,
+        readmitted: s.readmitted,
+        refused: s.refused,
+        ended: endings(&s).into(),
+        pools: pools.collect(),
+        entries: s.entries,
+        free_per_s: s.per_s,
+        length_s: s.length_s,
+        work: s.work,
+        held: s.is_held,
+        correction: s.correction,
     })
 }
 
@@ -131,46 +131,81 @@ pub(super) fn endings(s: &SessionsState) -> [(&'static str, u64); 6] {
     ]
 }
 
-pub(super) fn ended() -> Value {
-    object(&[("ended", a("integer", "Sessions ended by this."))])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ended {
+    /// Sessions ended by this.
+    ended: u64,
 }
 
-pub(super) fn schema() -> Value {
-    let line = object(&[
-        ("key", a("string", "What tells it: a keyed hash or a random number, never the cookie itself.")),
-        ("tier", a("string", "Its service level.")),
-        ("begun_ms", a("integer", "Its first request, in milliseconds since 1970.")),
-        ("last_ms", a("integer", "When a request came last, or ended, in the same.")),
-        ("requests", a("integer", "How many came.")),
-        ("under_way", a("integer", "How many of them are under way, open tunnels among them.")),
-    ]);
-    object(&[
-        ("state", schema_of_state()),
-        ("sessions", list(line, "A page of those open, in no order that means anything.")),
-        ("next", maybe("integer", "`after` of the next page; null: there is none.")),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Page {
+    state: Option<SessionsShown>,
+    /// A page of those open, in no order that means anything.
+    sessions: Vec<Line>,
+    /// `after` of the next page; null: there is none.
+    next: Option<u64>,
 }
 
-pub(super) fn schema_of_state() -> Value {
-    let pool = object(&[
-        ("tier", a("string", "Whose places; `default`: everybody's.")),
-        ("open", a("integer", "Places taken.")),
-        ("places", maybe("integer", "Places there are; null: no bound.")),
-    ]);
-    let mut state = object(&[
-        ("open", a("integer", "Admitted now.")),
-        ("begun", a("integer", "Admitted since the start.")),
-        ("readmitted", a("integer", "Taken in by a pass that this process did not know, since the start.")),
-        ("refused", a("integer", "Found no slot, since the start; every request counts.")),
-        ("ended", a("object", "Since the start, by idle, age, origin, operator, left, void.")),
-        ("pools", list(pool, "The common slots, and those of tiers that have their own.")),
-        ("entries", a("integer", "Kept in memory, those ended early among them.")),
-        ("free_per_s", a("number", "Slots that become free per second, as learned.")),
-        ("length_s", maybe("number", "How long a slot is held, as learned, in seconds.")),
-        ("work", maybe("number", "Work of a whole session in cost units, as learned.")),
-        ("held", a("boolean", "No slot is given now: requests of sessions wait at the gate.")),
-        ("correction", a("number", "What the gate's queue makes of the learned number of places: a factor.")),
-    ]);
-    state["type"] = json!(["object", "null"]);
-    state
+#[derive(Serialize, JsonSchema)]
+struct Line {
+    /// What tells it: a keyed hash or a random number, never the cookie itself.
+    key: String,
+    /// Its service level.
+    tier: String,
+    /// Its first request, in milliseconds since 1970.
+    begun_ms: u64,
+    /// When a request came last, or ended, in the same.
+    last_ms: u64,
+    /// How many came.
+    requests: u32,
+    /// How many of them are under way, open tunnels among them.
+    under_way: u16,
+}
+
+impl Line {
+    fn new(live: &Config, line: &SessionLine) -> Self {
+        let SessionLine { key, tier, begun, last, requests, under_way } = *line;
+        let (begun_ms, last_ms) = (begun.as_millis(), last.as_millis());
+        let tier = tier_name(live, tier).to_owned();
+        Self { key: written(key), tier, begun_ms, last_ms, requests, under_way }
+    }
+}
+
+/// The table of sessions; null: they are not counted here.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionsShown {
+    /// Admitted now.
+    open: u64,
+    /// Admitted since the start.
+    begun: u64,
+    /// Taken in by a pass that this process did not know, since the start.
+    readmitted: u64,
+    /// Found no slot, since the start; every request counts.
+    refused: u64,
+    /// Since the start, by idle, age, origin, operator, left, void.
+    ended: BTreeMap<&'static str, u64>,
+    /// The common slots, and those of tiers that have their own.
+    pools: Vec<Pool>,
+    /// Kept in memory, those ended early among them.
+    entries: u64,
+    /// Slots that become free per second, as learned.
+    free_per_s: f64,
+    /// How long a slot is held, as learned, in seconds.
+    length_s: Option<f64>,
+    /// Work of a whole session in cost units, as learned.
+    work: Option<f64>,
+    /// No slot is given now: requests of sessions wait at the gate.
+    held: bool,
+    /// What the gate's queue makes of the learned number of places: a factor.
+    correction: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Pool {
+    /// Whose places; `default`: everybody's.
+    tier: String,
+    /// Places taken.
+    open: u32,
+    /// Places there are; null: no bound.
+    places: Option<u32>,
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
-use super::schema::{a, exactly, object, why};
+use super::schema::{exactly, why};
 use crate::base::audit::Entry;
 use crate::control::congestion::look::as_figure;
 use tidegate_settings::kind::parse_duration;
@@ -77,7 +79,7 @@ fn say(call: &Call, detector: &Detector, value: f64, good_for: Duration) -> Outc
         let entry = Entry { action: "signal", key, old: json!(before), new: json!(after) };
         call.record(entry, now);
     }
-    Ok(document(&json!({ "name": name, "value": after, "good_for_s": good_for.as_secs_f64() })))
+    Ok(document(&Signal { name: name.into(), value: after, good_for_s: good_for.as_secs_f64() }))
 }
 
 pub(super) fn said() -> Value {
@@ -92,10 +94,12 @@ pub(super) fn said() -> Value {
     exactly(&[("value", value), ("ttl", ttl), ("why", why())], &["value"])
 }
 
-pub(super) fn schema() -> Value {
-    object(&[
-        ("name", a("string", "The detector's.")),
-        ("value", json!({ "type": ["number", "null"], "description": "What it says; null: nothing." })),
-        ("good_for_s", a("number", "For how many seconds that holds.")),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Signal {
+    /// The detector's.
+    name: String,
+    /// What it says; null: nothing.
+    value: Option<f64>,
+    /// For how many seconds that holds.
+    good_for_s: f64,
 }

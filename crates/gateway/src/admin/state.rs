@@ -1,30 +1,35 @@
 //! Health, metrics, the state document and its events, reload, drain, and the report of a tokencheck.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tidegate_core::detect::Judgement;
-use tidegate_core::rules::{RuleConfig, RuleState, Truth};
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tidegate_core::measure::{Figures as WindowFigures, Times};
+use tidegate_core::rules::Truth;
 use tidegate_core::units::Timestamp;
 
 use super::answer::{Outcome, Problem, document, stream, text, whole};
 use super::call::Call;
+use super::capacity::InForce;
 use super::listeners::{MAX_LISTENERS, event};
 use super::metrics;
 use super::route::{Param, Place};
-use super::schema::{a, list, maybe, object, whole_number};
-use super::sessions;
-use crate::control::capacity::finite;
+use super::schema::whole_number;
+use super::sessions::{self, SessionsShown};
+use crate::config::Config;
 use crate::control::congestion::Congestion;
 use crate::control::congestion::readings::Readings;
 use crate::control::driver::Control;
 use crate::control::feedback;
 use crate::shared::Shared;
 use crate::shared::coalesce::Coalescer;
-use crate::shared::figures::ClassShown;
-use crate::shared::policies::stats::{Done, RuleStats};
+use crate::shared::figures::{ClassShown, Figures};
+use crate::shared::policies::stats::Done;
+use crate::upstream::balance;
 use tidegate_settings::kind::Named as _;
 use tidegate_settings::{Change, Detector, Watched};
 
@@ -50,7 +55,7 @@ pub(super) fn metrics(call: &Call) -> Outcome {
 }
 
 pub(super) fn state(call: &Call) -> Outcome {
-    Ok(document(&document_of(call.control())))
+    Ok(document(&State::new(call.control())))
 }
 
 pub(super) const EVERY: Param = Param {
@@ -67,90 +72,280 @@ pub(super) fn events(call: &Call) -> Outcome {
         return Err(Problem::unavailable("draining"));
     }
     let every = call.query_integer("every").map_or(1, |every| every as u32).max(1);
-    let now = event(&document_of(call.control()));
+    let now = event_of(call.control());
     let parts = call.api.listeners.listen(every, call.aged.clone(), now);
     let parts = parts.ok_or_else(|| Problem::unavailable(format!("{MAX_LISTENERS} listen already")))?;
     Ok(stream(EVENT_STREAM, parts))
 }
 
+/// The second's event of `/v1/events`.
+pub(super) fn event_of(control: &Control) -> Bytes {
+    let state = State::new(control);
+    event(state.at_ms, &state)
+}
+
 /// The state document of `GET /v1/state` and `/v1/events`.
-pub(super) fn document_of(control: &Control) -> Value {
-    let f = control.figures();
-    let live = control.shared().config.load();
-    let total = f.window.total();
-    let congestion = control.congestion().lock();
-    let classes: Vec<Value> = f
-        .classes(&live)
-        .filter_map(|class| {
-            let (ClassShown { id, facts, load, .. }, counts) = (&class, class.totals.as_ref()?);
-            let now = f.window.class(*id);
-            Some(json!({
-                "name": &*facts.name, "cost": facts.cost.units(), "waits": facts.waits || live.all_navigations,
-                "offered_per_s": now.offered_per_s, "admitted_per_s": now.admitted_per_s,
-                "goodput_per_s": now.goodput_per_s, "response_p99_ms": ms(now.response.p99),
-                "arrivals": counts.arrivals, "served": counts.served, "errors": counts.origin_errors,
-                "queued": load.queued, "in_flight": load.in_flight,
-            }))
+#[derive(Serialize, JsonSchema)]
+pub(super) struct State {
+    /// When, in milliseconds since 1970.
+    at_ms: u64,
+    /// Whether the process ends.
+    draining: bool,
+    /// Whether more work comes than fits: docs/tuning.md.
+    overloaded: bool,
+    #[serde(flatten)]
+    rates: Rates,
+    /// The origin's response time; null: no answer.
+    response_ms: ResponseTimes,
+    /// What is in force: see /v1/capacity.
+    capacity: InForce,
+    /// The waiting room.
+    room: Room,
+    /// Requests at the origin, and those that wait for it.
+    gate: Gate,
+    /// Visitor connections open now.
+    connections: usize,
+    /// In the order of the file, then the default class and removed ones.
+    classes: Vec<Class>,
+    replicas: Vec<Replica>,
+    /// What may be congested: docs/rules.md.
+    detectors: Vec<DetectorShown>,
+    /// What follows, in the order of the file.
+    rules: Vec<Rule>,
+    /// By rule that was in force since the start.
+    enforced: Vec<Enforced>,
+    /// URLs and bytes kept; requests shared, alone, and sent upstream.
+    multicast: Multicast,
+    sessions: Option<SessionsShown>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Rates {
+    /// Requests that came, per second.
+    offered_per_s: f64,
+    /// Requests sent to the origin, per second.
+    admitted_per_s: f64,
+    /// Requests served, per second.
+    goodput_per_s: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ResponseTimes {
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p99: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Room {
+    /// Visitors that wait.
+    waiting: u64,
+    /// Work promised to them, in cost units.
+    promised: f64,
+    newcomer_wait_s: f64,
+    /// How far the schedule is ahead of the clock; negative: behind.
+    schedule_offset_s: f64,
+    /// Share of the promised work that comes to be redeemed.
+    show_up_ratio: f64,
+    /// Promises per second as a multiple of the capacity.
+    overbooking: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Gate {
+    in_flight: u32,
+    queued: usize,
+    held: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Class {
+    name: String,
+    /// Its work, in cost units.
+    cost: f64,
+    /// Whether it meets the room.
+    waits: bool,
+    #[serde(flatten)]
+    rates: Rates,
+    /// 99th percentile of the origin's response time.
+    response_p99_ms: Option<f64>,
+    /// Requests that came since the start.
+    arrivals: u64,
+    /// Requests served since the start.
+    served: u64,
+    /// Requests the origin failed since the start.
+    errors: u64,
+    /// Requests that wait for the origin.
+    queued: usize,
+    /// Requests at the origin now.
+    in_flight: u32,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Replica {
+    /// HOST:PORT.
+    address: String,
+    /// Whether its checks pass.
+    healthy: bool,
+    /// Requests there now.
+    in_flight: usize,
+    /// Requests sent to it since the start.
+    requests: u64,
+    /// Requests it failed since the start.
+    errors: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DetectorShown {
+    name: String,
+    /// What it looks at.
+    kind: &'static str,
+    /// green, orange, red or unknown.
+    level: &'static str,
+    /// What it measured, in its own unit.
+    figure: Option<f64>,
+    /// The figure as a share of what is red, from 0 to 1.
+    fraction: Option<f64>,
+    /// From here on it is orange.
+    orange: Option<f64>,
+    /// From here on it is red.
+    red: Option<f64>,
+    /// How often it was checked.
+    checks: u64,
+    /// How long ago its source said something.
+    heard_s: Option<f64>,
+    /// Why its source cannot be heard.
+    trouble: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Rule {
+    name: String,
+    /// Whether it may hold.
+    enabled: bool,
+    /// Whether it is decided and counted only.
+    shadow: bool,
+    /// Higher comes first.
+    priority: i32,
+    /// Whether it holds.
+    in_force: bool,
+    /// Since when, in milliseconds since 1970; null: the start.
+    since_ms: Option<u64>,
+    /// How often it came in force.
+    times: u64,
+    /// What its condition is now: true, false or unknown.
+    when: &'static str,
+    /// The same of `until`; null: there is none.
+    until: Option<&'static str>,
+    /// The figures it goes by.
+    figures: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Enforced {
+    /// The rule.
+    name: String,
+    /// Requests and connections since the start, by action.
+    actions: BTreeMap<&'static str, u64>,
+    /// Requests that it would have decided on, had it not been in shadow.
+    would_refuse: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Multicast {
+    urls: usize,
+    bytes: usize,
+    upstream: u64,
+    shared: u64,
+    alone: u64,
+}
+
+impl State {
+    fn new(control: &Control) -> Self {
+        let (f, shared) = (control.figures(), control.shared());
+        let live = shared.config.load();
+        let total = f.window.total();
+        let congestion = control.congestion().lock();
+        let (room, gate) = (&f.room, &f.gate);
+        let Times { mean, p50, p99, .. } = total.response;
+        Self {
+            at_ms: f.at.as_millis(),
+            draining: shared.is_draining(),
+            overloaded: f.is_overloaded,
+            response_ms: ResponseTimes { mean: ms(mean), p50: ms(p50), p99: ms(p99) },
+            rates: Rates::new(&total),
+            capacity: InForce::new(&f.tunables, &f.estimate, Some(live.settings.estimator())),
+            room: Room {
+                waiting: room.waiting,
+                promised: room.promised.units(),
+                newcomer_wait_s: room.wait.as_secs_f64(),
+                schedule_offset_s: room.lead_s,
+                show_up_ratio: room.show_up,
+                overbooking: room.overbook,
+            },
+            gate: Gate { in_flight: gate.in_flight, queued: gate.queued, held: gate.held },
+            connections: shared.connections.load(Relaxed),
+            classes: f.classes(&live).filter_map(|class| Class::new(&class, &f, &live)).collect(),
+            replicas: shared.replicas.list().iter().map(|replica| Replica::new(replica)).collect(),
+            detectors: detectors(&congestion, control.congestion().readings(), f.at),
+            rules: rules(&congestion),
+            enforced: enforced(shared),
+            multicast: Multicast::new(&shared.coalescer),
+            sessions: sessions::state(shared),
+        }
+    }
+}
+
+impl Rates {
+    fn new(f: &WindowFigures) -> Self {
+        let WindowFigures { offered_per_s, admitted_per_s, goodput_per_s, .. } = *f;
+        Self { offered_per_s, admitted_per_s, goodput_per_s }
+    }
+}
+
+impl Class {
+    /// `None`: it is not counted apart.
+    fn new(class: &ClassShown<'_>, f: &Figures, live: &Config) -> Option<Self> {
+        let (ClassShown { id, facts, load, .. }, counts) = (class, class.totals.as_ref()?);
+        let now = f.window.class(*id);
+        Some(Self {
+            name: facts.name.to_string(),
+            cost: facts.cost.units(),
+            waits: facts.waits || live.all_navigations,
+            response_p99_ms: ms(now.response.p99),
+            rates: Rates::new(&now),
+            arrivals: counts.arrivals,
+            served: counts.served,
+            errors: counts.origin_errors,
+            queued: load.queued,
+            in_flight: load.in_flight,
         })
-        .collect();
-    let replicas: Vec<Value> = control
-        .shared()
-        .replicas
-        .list()
-        .iter()
-        .map(|r| {
-            json!({
-                "address": r.authority(), "healthy": r.is_healthy(), "in_flight": r.in_flight(),
-                "requests": r.requests(), "errors": r.errors(),
-            })
-        })
-        .collect();
-    json!({
-        "at_ms": f.at.as_millis(),
-        "draining": control.shared().is_draining(),
-        "overloaded": f.is_overloaded,
-        "offered_per_s": total.offered_per_s,
-        "admitted_per_s": total.admitted_per_s,
-        "goodput_per_s": total.goodput_per_s,
-        "response_ms": { "mean": ms(total.response.mean), "p50": ms(total.response.p50), "p99": ms(total.response.p99) },
-        "capacity": {
-            "rate": finite(f.tunables.capacity), "outflow": finite(f.tunables.outflow),
-            "max_in_flight": f.tunables.max_in_flight, "estimator": live.settings.estimator(),
-            "phase": f.estimate.phase.name(), "confidence": f.estimate.confidence,
-        },
-        "room": {
-            "waiting": f.room.waiting, "promised": f.room.promised.units(),
-            "newcomer_wait_s": f.room.wait.as_secs_f64(), "schedule_offset_s": f.room.lead_s,
-            "show_up_ratio": f.room.show_up, "overbooking": f.room.overbook,
-        },
-        "gate": { "in_flight": f.gate.in_flight, "queued": f.gate.queued, "held": f.gate.held },
-        "connections": control.shared().connections.load(Relaxed),
-        "classes": classes,
-        "replicas": replicas,
-        "detectors": detectors(&congestion, control.congestion().readings(), f.at),
-        "rules": rules(&congestion),
-        "enforced": enforced(control.shared()),
-        "multicast": multicast(&control.shared().coalescer),
-        "sessions": sessions::state(control.shared()),
-    })
+    }
+}
+
+impl Replica {
+    fn new(r: &balance::Replica) -> Self {
+        let (in_flight, requests, errors) = (r.in_flight(), r.requests(), r.errors());
+        Self { address: r.authority().to_owned(), healthy: r.is_healthy(), in_flight, requests, errors }
+    }
+}
+
+impl Multicast {
+    fn new(m: &Coalescer) -> Self {
+        let ((urls, bytes), upstream) = (m.size(), m.upstream.load(Relaxed));
+        Self { urls, bytes, upstream, shared: m.shared.load(Relaxed), alone: m.alone.load(Relaxed) }
+    }
 }
 
 /// The counters of every rule that was in force since the start.
-fn enforced(shared: &Shared) -> Value {
-    let show = |rule: &Arc<RuleStats>| {
-        let actions: Map<_, _> =
-            Done::ALL.iter().map(|done| (done.name().into(), rule.get(*done).into())).collect();
-        json!({ "name": &*rule.name, "actions": actions, "would_refuse": rule.would() })
-    };
-    shared.policies.ledger.all().iter().map(show).collect()
-}
-
-fn multicast(m: &Coalescer) -> Value {
-    let (urls, bytes) = m.size();
-    json!({
-        "urls": urls, "bytes": bytes, "upstream": m.upstream.load(Relaxed),
-        "shared": m.shared.load(Relaxed), "alone": m.alone.load(Relaxed),
-    })
+fn enforced(shared: &Shared) -> Vec<Enforced> {
+    let rules = shared.policies.ledger.all();
+    let shown = rules.iter().map(|rule| Enforced {
+        name: rule.name.to_string(),
+        actions: Done::ALL.iter().map(|done| (done.name(), rule.get(*done))).collect(),
+        would_refuse: rule.would(),
+    });
+    shown.collect()
 }
 
 fn ms(time: Option<Duration>) -> Option<f64> {
@@ -162,31 +357,36 @@ fn kind_name(detector: &Detector) -> &'static str {
     Watched::NAMES.iter().find(|(_, kind)| *kind == detector.kind).map_or("", |(name, _)| *name)
 }
 
-fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Value {
-    let show = |(detector, verdict, checks): (&Detector, Judgement, u64)| {
-        let said = readings.reading(&detector.name);
-        json!({
-            "name": detector.name, "kind": kind_name(detector), "level": verdict.level.name(),
-            "fraction": verdict.fraction, "figure": verdict.figure, "orange": verdict.orange, "red": verdict.red,
-            "checks": checks, "heard_s": said.map(|said| now.since(said.at).as_secs_f64()),
-            "trouble": readings.trouble(&detector.name),
-        })
-    };
-    congestion.detectors().map(show).collect()
+fn detectors(congestion: &Congestion, readings: &Readings, now: Timestamp) -> Vec<DetectorShown> {
+    let shown = congestion.detectors().map(|(detector, verdict, checks)| DetectorShown {
+        name: detector.name.clone(),
+        kind: kind_name(detector),
+        level: verdict.level.name(),
+        figure: verdict.figure,
+        fraction: verdict.fraction,
+        orange: verdict.orange,
+        red: verdict.red,
+        checks,
+        heard_s: readings.reading(&detector.name).map(|said| now.since(said.at).as_secs_f64()),
+        trouble: readings.trouble(&detector.name),
+    });
+    shown.collect()
 }
 
-fn rules(congestion: &Congestion) -> Value {
-    let show = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
-        json!({
-            "name": &*rule.name, "enabled": rule.is_enabled, "shadow": rule.policy.is_shadow,
-            "priority": rule.priority, "in_force": standing.in_force,
-            "since_ms": standing.since.map(Timestamp::as_millis), "times": standing.times,
-            "when": truth(standing.heard.when),
-            "until": rule.has_until.then(|| truth(standing.heard.until)),
-            "figures": congestion.figures_of(id),
-        })
-    };
-    congestion.rules().enumerate().map(show).collect()
+fn rules(congestion: &Congestion) -> Vec<Rule> {
+    let shown = congestion.rules().enumerate().map(|(id, (rule, standing))| Rule {
+        name: rule.name.to_string(),
+        enabled: rule.is_enabled,
+        shadow: rule.policy.is_shadow,
+        priority: rule.priority,
+        in_force: standing.in_force,
+        since_ms: standing.since.map(Timestamp::as_millis),
+        times: standing.times,
+        when: truth(standing.heard.when),
+        until: rule.has_until.then(|| truth(standing.heard.until)),
+        figures: congestion.figures_of(id),
+    });
+    shown.collect()
 }
 
 fn truth(truth: Truth) -> &'static str {
@@ -197,137 +397,64 @@ fn truth(truth: Truth) -> &'static str {
     }
 }
 
-pub(super) fn schema() -> Value {
-    let rate = |about| a("number", about);
-    let class = object(&[
-        ("name", a("string", "Its name.")),
-        ("cost", a("number", "Its work, in cost units.")),
-        ("waits", a("boolean", "Whether it meets the room.")),
-        ("queued", a("integer", "Requests that wait for the origin.")),
-        ("in_flight", a("integer", "Requests at the origin now.")),
-        ("offered_per_s", rate("Requests that came, per second.")),
-        ("admitted_per_s", rate("Requests sent to the origin, per second.")),
-        ("goodput_per_s", rate("Requests served, per second.")),
-        ("response_p99_ms", maybe("number", "99th percentile of the origin's response time.")),
-        ("arrivals", a("integer", "Requests that came since the start.")),
-        ("served", a("integer", "Requests served since the start.")),
-        ("errors", a("integer", "Requests the origin failed since the start.")),
-    ]);
-    let replica = object(&[
-        ("address", a("string", "HOST:PORT.")),
-        ("healthy", a("boolean", "Whether its checks pass.")),
-        ("in_flight", a("integer", "Requests there now.")),
-        ("requests", a("integer", "Requests sent to it since the start.")),
-        ("errors", a("integer", "Requests it failed since the start.")),
-    ]);
-    let enforced = object(&[
-        ("name", a("string", "The rule.")),
-        ("actions", a("object", "Requests and connections since the start, by action.")),
-        ("would_refuse", a("integer", "Requests that it would have decided on, had it not been in shadow.")),
-    ]);
-    object(&[
-        ("at_ms", a("integer", "When, in milliseconds since 1970.")),
-        ("draining", a("boolean", "Whether the process ends.")),
-        ("overloaded", a("boolean", "Whether more work comes than fits: docs/tuning.md.")),
-        ("offered_per_s", rate("Requests that came, per second.")),
-        ("admitted_per_s", rate("Requests sent to the origin, per second.")),
-        ("goodput_per_s", rate("Requests served, per second.")),
-        ("response_ms", a("object", "Mean, p50 and p99 of the origin's response time; null: no answer.")),
-        ("capacity", a("object", "What is in force: see /v1/capacity.")),
-        ("room", a("object", "The waiting room.")),
-        ("gate", a("object", "Requests at the origin, and those that wait for it.")),
-        ("connections", a("integer", "Visitor connections open now.")),
-        ("classes", list(class, "In the order of the file, then the default class and removed ones.")),
-        ("replicas", list(replica, "By replica.")),
-        ("enforced", list(enforced, "By rule that was in force since the start.")),
-        ("multicast", a("object", "URLs and bytes kept; requests shared, alone, and sent upstream.")),
-        ("sessions", sessions::schema_of_state()),
-        ("detectors", list(schema_of_detector(), "What may be congested: docs/rules.md.")),
-        ("rules", list(schema_of_rule(), "What follows, in the order of the file.")),
-    ])
-}
-
-fn schema_of_detector() -> Value {
-    object(&[
-        ("name", a("string", "Its name.")),
-        ("kind", a("string", "What it looks at.")),
-        ("level", a("string", "green, orange, red or unknown.")),
-        ("figure", maybe("number", "What it measured, in its own unit.")),
-        ("fraction", maybe("number", "The figure as a share of what is red, from 0 to 1.")),
-        ("orange", maybe("number", "From here on it is orange.")),
-        ("red", maybe("number", "From here on it is red.")),
-        ("checks", a("integer", "How often it was checked.")),
-        ("heard_s", maybe("number", "How long ago its source said something.")),
-        ("trouble", maybe("string", "Why its source cannot be heard.")),
-    ])
-}
-
-fn schema_of_rule() -> Value {
-    object(&[
-        ("name", a("string", "Its name.")),
-        ("enabled", a("boolean", "Whether it may hold.")),
-        ("shadow", a("boolean", "Whether it is decided and counted only.")),
-        ("priority", a("integer", "Higher comes first.")),
-        ("in_force", a("boolean", "Whether it holds.")),
-        ("since_ms", maybe("integer", "Since when, in milliseconds since 1970; null: the start.")),
-        ("times", a("integer", "How often it came in force.")),
-        ("when", a("string", "What its condition is now: true, false or unknown.")),
-        ("until", maybe("string", "The same of `until`; null: there is none.")),
-        ("figures", a("string", "The figures it goes by.")),
-    ])
-}
-
 pub(super) fn reload(call: &Call) -> Outcome {
-    match call.store().reload_by(call.by()) {
-        Ok(changes) => Ok(document(&json!({ "changed": changes.iter().map(change).collect::<Vec<_>>() }))),
-        Err(e) => Err(Problem::refused(e.to_string())),
-    }
+    let changes = call.store().reload_by(call.by()).map_err(|e| Problem::refused(e.to_string()))?;
+    let changed = changes.into_iter().map(|Change { key, old, new, restart }| ChangedKey {
+        key,
+        old,
+        new,
+        needs_restart: restart,
+    });
+    Ok(document(&Reloaded { changed: changed.collect() }))
 }
 
-fn change(change: &Change) -> Value {
-    json!({ "key": change.key, "old": change.old, "new": change.new, "needs_restart": change.restart })
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Reloaded {
+    /// What differs from what was in force.
+    changed: Vec<ChangedKey>,
 }
 
-pub(super) fn reloaded() -> Value {
-    let change = object(&[
-        ("key", a("string", "The full key.")),
-        ("old", maybe("string", "The old value as TOML; null: there was none.")),
-        ("new", maybe("string", "The new value as TOML; null: there is none.")),
-        ("needs_restart", a("boolean", "Whether it takes effect with the next start only.")),
-    ]);
-    object(&[("changed", list(change, "What differs from what was in force."))])
+#[derive(Serialize, JsonSchema)]
+struct ChangedKey {
+    /// The full key.
+    key: String,
+    /// The old value as TOML; null: there was none.
+    old: Option<String>,
+    /// The new value as TOML; null: there is none.
+    new: Option<String>,
+    /// Whether it takes effect with the next start only.
+    needs_restart: bool,
 }
 
 pub(super) fn drain(call: &Call) -> Outcome {
     call.control().drain_by(call.by());
-    Ok(document(&json!({ "draining": true })))
+    Ok(document(&Draining { draining: true }))
 }
 
-pub(super) fn draining() -> Value {
-    object(&[("draining", a("boolean", "True."))])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Draining {
+    /// True.
+    draining: bool,
 }
 
 pub(super) fn take_feedback(call: &Call) -> Outcome {
     match feedback::receive(call.shared(), &call.body) {
-        Ok(orders) => Ok(document(&orders)),
+        Ok(update) => Ok(document(&update)),
         Err(e) => Err(Problem::bad_request(e)),
     }
 }
 
 /// A report. Its reader checks it, since it knows the forms of other versions.
 pub(super) fn report() -> Value {
-    let mut report = object(&[
-        ("admitted", a("integer", "Work admitted, in hundredths of a cost unit.")),
-        ("queued", a("integer", "Work that waits for the origin, in the same.")),
-        ("shown", a("array", "Tickets shown: [SECOND, WORK].")),
-    ]);
-    report["description"] = json!("As written by a tokencheck process, which may tell more.");
-    report
-}
-
-pub(super) fn orders() -> Value {
-    object(&[
-        ("capacity", a("number", "Cost units per second.")),
-        ("hand_us", a("integer", "Where the schedule stands, in microseconds since 1970.")),
-    ])
+    let work = |about| json!({ "type": "integer", "description": about });
+    json!({
+        "type": "object",
+        "description": "As written by a tokencheck process, which may tell more.",
+        "required": ["admitted", "queued", "shown"],
+        "properties": {
+            "admitted": work("Work admitted, in hundredths of a cost unit."),
+            "queued": work("Work that waits for the origin, in the same."),
+            "shown": { "type": "array", "description": "Tickets shown: [SECOND, WORK]." },
+        },
+    })
 }

@@ -1,14 +1,18 @@
 //! `/v1/tunables`: keys that may change while the gate runs, read and written by name.
 
+use std::collections::HashMap;
+
 use http::StatusCode;
 use http::header::{ETAG, IF_MATCH};
 use http::{HeaderValue, header};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
-use super::schema::{a, exactly, list, object, why};
+use super::schema::{self, exactly, why};
 use crate::control::config_store::{ChangeLock, TuneError, Tuning};
 use tidegate_settings::{Applied, MAX_CHANGES, Mistake, Tunable, did_you_mean, json_of, toml_of};
 
@@ -37,14 +41,13 @@ pub(super) const UNKNOWN: Reply = Reply::problem(StatusCode::NOT_FOUND, "There i
 pub(super) fn get_all(call: &Call) -> Outcome {
     call.store().with_tuning(|tuning| {
         let live = call.shared().config.load();
-        let file: Map<String, Value> = tuning.file().tunables().into_iter().map(of_file).collect();
-        let shown = live.settings.tunables().into_iter().map(|tunable| {
-            let file = file.get(&tunable.name).cloned().unwrap_or_default();
-            show(tunable, file, tuning)
+        let file: HashMap<_, _> = tuning.file().tunables().into_iter().map(|t| (t.name, t.value)).collect();
+        let tunables = live.settings.tunables().into_iter().map(|tunable| {
+            let file = file.get(&tunable.name).map(String::as_str);
+            TunableShown::new(tunable, file, tuning)
         });
-        let shown: Vec<Value> = shown.collect();
-        let generation = tuning.generation();
-        Ok(tagged(call, generation, &json!({ "generation": generation, "tunables": shown })))
+        let (tunables, generation) = (tunables.collect(), tuning.generation());
+        Ok(tagged(call, generation, &All { generation, tunables }))
     })
 }
 
@@ -57,8 +60,8 @@ fn one(call: &Call, tuning: &Tuning) -> Outcome {
     let name = call.path("name");
     let live = call.shared().config.load();
     let Some(tunable) = live.settings.tunable(name) else { return Err(unknown(call)) };
-    let file = tuning.file().tunable(name).map_or(Value::Null, |tunable| of_file(tunable).1);
-    Ok(tagged(call, tuning.generation(), &show(tunable, file, tuning)))
+    let file = tuning.file().tunable(name).map(|tunable| tunable.value);
+    Ok(tagged(call, tuning.generation(), &TunableShown::new(tunable, file.as_deref(), tuning)))
 }
 
 fn unknown(call: &Call) -> Problem {
@@ -97,8 +100,12 @@ pub(super) fn patch(call: &Call) -> Outcome {
     let changes = call.body["changes"].as_object().into_iter().flatten();
     let changes: Vec<_> = changes.map(|(name, value)| (name.as_str(), value)).collect();
     let (applied, generation) = tune(call, &call.store().lock_changes(), &changes)?;
-    let changed: Vec<_> = applied.iter().map(change).collect();
-    Ok(tagged(call, generation, &json!({ "generation": generation, "changed": changed })))
+    let changed = applied.into_iter().map(|Applied { name, old, new }| Change {
+        name,
+        old: Setting::new(&old),
+        new: Setting::new(&new),
+    });
+    Ok(tagged(call, generation, &Changed { generation, changed: changed.collect() }))
 }
 
 fn tune(
@@ -136,9 +143,7 @@ fn no_value(name: &str) -> Problem {
 /// Mistakes in settings as a problem.
 pub(super) fn refused(mistakes: &[Mistake]) -> Problem {
     let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-    let each = mistakes
-        .iter()
-        .map(|m| json!({ "key": m.key, "expected": m.expected, "got": m.got, "hint": m.hint }));
+    let each = mistakes.iter().map(|m| schema::mistake(&m.key, &m.expected, &m.got, m.hint.clone()));
     Problem::refused(lines.join("\n")).mistakes(each.collect())
 }
 
@@ -147,31 +152,11 @@ fn tag(call: &Call, generation: u64) -> String {
     format!("\"{:x}-{generation}\"", call.api.started.as_micros())
 }
 
-fn tagged(call: &Call, generation: u64, value: &Value) -> Answer {
-    let mut answer = document(value);
+fn tagged(call: &Call, generation: u64, shown: &impl Serialize) -> Answer {
+    let mut answer = document(shown);
     let tag = HeaderValue::from_str(&tag(call, generation)).ok();
     answer.headers_mut().extend(tag.map(|tag| (header::ETAG, tag)));
     answer
-}
-
-fn of_file(tunable: Tunable) -> (String, Value) {
-    (tunable.name, json_of(&tunable.value))
-}
-
-fn show(tunable: Tunable, file: Value, tuning: &Tuning) -> Value {
-    let tuned = tuning
-        .tuned()
-        .get(&tunable.name)
-        .map(|tuned| json!({ "who": tuned.who, "why": tuned.why, "at_ms": tuned.at.as_millis() }));
-    json!({
-        "name": tunable.name, "value": json_of(&tunable.value), "file": file,
-        "default": json_of(&tunable.default), "tuned": tuned,
-        "expected": tunable.expected, "schema": tunable.schema, "doc": tunable.doc,
-    })
-}
-
-fn change(applied: &Applied) -> Value {
-    json!({ "name": applied.name, "old": json_of(&applied.old), "new": json_of(&applied.new) })
 }
 
 fn value(about: &str) -> Value {
@@ -190,34 +175,77 @@ pub(super) fn changes() -> Value {
     exactly(&[("changes", changes), ("why", why())], &["changes"])
 }
 
-pub(super) fn schema() -> Value {
-    let tuned = json!({
-        "type": ["object", "null"], "description": "Who set it, when (at_ms) and why; null: it has the file's value.",
-    });
-    object(&[
-        ("name", a("string", "The key's path.")),
-        ("value", value("In force.")),
-        ("file", json!({ "description": "What the file says; null: it has no such class." })),
-        ("default", value("If nobody says anything.")),
-        ("tuned", tuned),
-        ("expected", a("string", "What it takes, in words.")),
-        ("schema", a("object", "What it takes, as JSON Schema.")),
-        ("doc", a("string", "What it means.")),
-    ])
+/// A value of a setting.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("type" = ["number", "string", "boolean", "array"]))]
+struct Setting(Value);
+
+impl Setting {
+    fn new(toml: &str) -> Self {
+        Self(json_of(toml))
+    }
 }
 
-pub(super) fn schema_of_all() -> Value {
-    object(&[
-        ("generation", a("integer", "How often the settings have changed since the start.")),
-        ("tunables", list(schema(), "In the order of the file.")),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct All {
+    /// How often the settings have changed since the start.
+    generation: u64,
+    /// In the order of the file.
+    tunables: Vec<TunableShown>,
 }
 
-pub(super) fn changed() -> Value {
-    let change =
-        object(&[("name", a("string", "Which.")), ("old", value("Before.")), ("new", value("Now."))]);
-    object(&[
-        ("generation", a("integer", "How often the settings have changed since the start.")),
-        ("changed", list(change, "As requested; old and new are equal where nothing changed.")),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TunableShown {
+    /// The key's path.
+    name: String,
+    /// In force.
+    value: Setting,
+    /// What the file says; null: it has no such class.
+    file: Option<Setting>,
+    /// If nobody says anything.
+    default: Setting,
+    /// Who set it, when and why; null: it has the file's value.
+    tuned: Option<Tuned>,
+    /// What it takes, in words.
+    expected: String,
+    /// What it takes, as JSON Schema.
+    #[schemars(extend("type" = "object"))]
+    schema: Value,
+    /// What it means.
+    doc: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Tuned {
+    who: String,
+    why: String,
+    at_ms: u64,
+}
+
+impl TunableShown {
+    fn new(tunable: Tunable, file: Option<&str>, tuning: &Tuning) -> Self {
+        let Tunable { name, value, default, expected, schema, doc } = tunable;
+        let tuned = tuning.tuned().get(&name).map(|tuned| Tuned {
+            who: tuned.who.clone(),
+            why: tuned.why.clone(),
+            at_ms: tuned.at.as_millis(),
+        });
+        let (value, file, default) = (Setting::new(&value), file.map(Setting::new), Setting::new(&default));
+        Self { name, value, file, default, tuned, expected, schema, doc }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Changed {
+    /// How often the settings have changed since the start.
+    generation: u64,
+    /// As requested; old and new are equal where nothing changed.
+    changed: Vec<Change>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Change {
+    name: String,
+    old: Setting,
+    new: Setting,
 }

@@ -1,44 +1,72 @@
 //! `GET /v1/tuners`: the tuner scripts and their state.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use tidegate_core::units::Timestamp;
 
 use super::answer::{Outcome, document};
 use super::call::Call;
-use super::schema::{a, list, maybe, object};
-use crate::control::tuners::{LastChange, LastError, Status};
+use crate::control::tuners;
 use tidegate_settings::json_of;
 
 pub(super) fn get(call: &Call) -> Outcome {
-    let all: Vec<Value> =
-        call.control().tuners().all().iter().map(|(name, status)| show(name, status)).collect();
-    Ok(document(&json!({ "tuners": all })))
+    let all = call.control().tuners().all();
+    Ok(document(&Tuners { tuners: all.into_iter().map(Tuner::new).collect() }))
 }
 
-fn show(name: &str, status: &Status) -> Value {
-    let error = status.last_error.as_ref().map(|LastError { error, at }| {
-        let (line, column) = error.at.unzip();
-        json!({ "at_ms": at.as_millis(), "message": error.what, "line": line, "column": column })
-    });
-    let change = status.last_change.as_ref().map(|LastChange { changes, at }| {
-        let changes: Map<_, _> = changes.iter().map(|(name, new)| (name.clone(), json_of(new))).collect();
-        json!({ "at_ms": at.as_millis(), "changes": changes })
-    });
-    json!({
-        "name": name, "state": status.state.name(), "runs": status.runs, "errors": status.errors,
-        "ran_at_ms": status.ran_at.map(Timestamp::as_millis), "last_error": error, "last_change": change,
-    })
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Tuners {
+    /// In order of their names.
+    tuners: Vec<Tuner>,
 }
 
-pub(super) fn schema() -> Value {
-    let tuner = object(&[
-        ("name", a("string", "Its file's, without `.rhai`.")),
-        ("state", a("string", "running; failing (last run), stale (file; the old one runs), broken (file).")),
-        ("runs", a("integer", "Runs since the file came, those that failed included.")),
-        ("errors", a("integer", "Those that failed.")),
-        ("ran_at_ms", maybe("integer", "When the last run began, in milliseconds since 1970.")),
-        ("last_error", maybe("object", "`at_ms`, `message`, and `line` and `column` where they are known.")),
-        ("last_change", maybe("object", "`at_ms`, and `changes`: the new values by name.")),
-    ]);
-    object(&[("tuners", list(tuner, "In order of their names."))])
+#[derive(Serialize, JsonSchema)]
+struct Tuner {
+    /// Its file's, without `.rhai`.
+    name: String,
+    /// running; failing (last run), stale (file; the old one runs), broken (file).
+    state: &'static str,
+    /// Runs since the file came, those that failed included.
+    runs: u64,
+    /// Those that failed.
+    errors: u64,
+    /// When the last run began, in milliseconds since 1970.
+    ran_at_ms: Option<u64>,
+    last_error: Option<LastError>,
+    last_change: Option<LastChange>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LastError {
+    at_ms: u64,
+    message: String,
+    /// Of the script; null: unknown.
+    line: Option<usize>,
+    column: Option<usize>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LastChange {
+    at_ms: u64,
+    /// The new values by name.
+    changes: BTreeMap<String, Value>,
+}
+
+impl Tuner {
+    fn new((name, status): (String, tuners::Status)) -> Self {
+        let last_error = status.last_error.map(|tuners::LastError { error, at }| {
+            let (line, column) = error.at.unzip();
+            LastError { at_ms: at.as_millis(), message: error.what, line, column }
+        });
+        let last_change = status.last_change.map(|tuners::LastChange { changes, at }| LastChange {
+            at_ms: at.as_millis(),
+            changes: changes.into_iter().map(|(name, new)| (name, json_of(&new))).collect(),
+        });
+        let ran_at_ms = status.ran_at.map(Timestamp::as_millis);
+        let (state, runs, errors) = (status.state.name(), status.runs, status.errors);
+        Self { name, state, runs, errors, ran_at_ms, last_error, last_change }
+    }
 }

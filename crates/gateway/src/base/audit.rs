@@ -17,6 +17,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_core::units::Timestamp;
 
@@ -58,6 +60,27 @@ impl Entry {
     }
 }
 
+/// A line of the file, and an item of `GET /v1/audit`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// Counts up, over restarts too.
+    pub id: u64,
+    /// When, in milliseconds since 1970.
+    at_ms: u64,
+    /// The token's name and the peer's address, a tuner's name, or "signal".
+    who: String,
+    /// In their own words; may be empty.
+    why: String,
+    /// tune, reload, capacity, rediscover, drain, signal, end-session(s).
+    action: String,
+    /// What changed, if one key did.
+    key: Option<String>,
+    /// Its value before.
+    old: Value,
+    /// Its value now.
+    new: Value,
+}
+
 pub struct Audit {
     dir: PathBuf,
     log: Mutex<Log>,
@@ -74,7 +97,7 @@ impl Audit {
     /// Continues the record in this directory.
     pub fn open(dir: &Path) -> Self {
         let this = Self { dir: dir.to_owned(), log: Mutex::new(Log { file: None, bytes: 0, next_id: 1 }) };
-        let last = this.page(u64::MAX, 1).unwrap_or_default().first().and_then(id);
+        let last = this.page(u64::MAX, 1).unwrap_or_default().first().map(|record| record.id);
         let mut log = this.log.lock();
         log.next_id = last.map_or(1, |last| last + 1);
         if let Err(e) = log.reopen(dir) {
@@ -92,14 +115,18 @@ impl Audit {
         let mut log = self.log.lock();
         let mut lines = String::new();
         for entry in entries {
-            let Entry { action, key, old, new } = entry;
-            lines.push_str(&format!(
-                "{}\n",
-                json!({
-                    "id": log.next_id, "at_ms": now.as_millis(), "who": by.who, "why": by.why,
-                    "action": action, "key": key, "old": old, "new": new,
-                })
-            ));
+            let Entry { action, key, old, new } = entry.clone();
+            let record = Record {
+                id: log.next_id,
+                at_ms: now.as_millis(),
+                who: by.who.into(),
+                why: by.why.into(),
+                action: action.into(),
+                key,
+                old,
+                new,
+            };
+            lines.push_str(&format!("{}\n", json!(record)));
             log.next_id += 1;
         }
         if let Err(e) = log.append(&self.dir, lines.as_bytes()) {
@@ -112,7 +139,7 @@ impl Audit {
     ///
     /// # Errors
     /// A file is there but cannot be read.
-    pub fn page(&self, before: u64, limit: usize) -> io::Result<Vec<Value>> {
+    pub fn page(&self, before: u64, limit: usize) -> io::Result<Vec<Record>> {
         let files: Vec<io::Result<File>> = {
             // No file is renamed while the lock is held, so none is missed or read twice.
             let _log = self.log.lock();
@@ -127,20 +154,14 @@ impl Audit {
                 Err(e) => return Err(e),
             };
             let lines = bytes.rsplit(|b| *b == b'\n');
-            let whole = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-            page.extend(
-                whole.filter(|record| id(record).is_some_and(|id| id < before)).take(limit - page.len()),
-            );
+            let whole = lines.filter_map(|line| serde_json::from_slice::<Record>(line).ok());
+            page.extend(whole.filter(|record| record.id < before).take(limit - page.len()));
             if page.len() == limit {
                 break;
             }
         }
         Ok(page)
     }
-}
-
-fn id(record: &Value) -> Option<u64> {
-    record["id"].as_u64()
 }
 
 /// The present file is number 0; the oldest has the highest number.
@@ -216,8 +237,8 @@ mod tests {
         );
     }
 
-    fn keys(page: &[Value]) -> Vec<&str> {
-        page.iter().map(|record| record["key"].as_str().unwrap()).collect()
+    fn keys(page: &[Record]) -> Vec<&str> {
+        page.iter().map(|record| record.key.as_deref().unwrap()).collect()
     }
 
     #[test]
@@ -233,9 +254,9 @@ mod tests {
         note(&audit, "c");
         let page = audit.page(u64::MAX, 10).unwrap();
         assert_eq!(keys(&page), ["c", "b", "a"]);
-        let ids: Vec<_> = page.iter().filter_map(id).collect();
+        let ids: Vec<_> = page.iter().map(|record| record.id).collect();
         assert_eq!(ids, [3, 2, 1]);
-        assert_eq!((&page[0]["why"], &page[0]["new"]), (&json!("a \"test\"\n"), &json!("2s")));
+        assert_eq!((&*page[0].why, &page[0].new), ("a \"test\"\n", &json!("2s")));
         assert_eq!(keys(&audit.page(3, 1).unwrap()), ["b"]);
         assert!(audit.page(1, 10).unwrap().is_empty());
     }
@@ -256,12 +277,9 @@ mod tests {
         loop {
             let page = audit.page(before, 30).unwrap();
             let Some(last) = page.last() else { break };
-            assert!(
-                page.windows(2).all(|w| id(&w[0]) == id(&w[1]).map(|id| id + 1)),
-                "in order, without a gap"
-            );
-            assert!(before == u64::MAX || id(&page[0]) == Some(before - 1), "from page to page");
-            (before, seen) = (id(last).unwrap(), seen + page.len());
+            assert!(page.windows(2).all(|w| w[0].id == w[1].id + 1), "in order, without a gap");
+            assert!(before == u64::MAX || page[0].id == before - 1, "from page to page");
+            (before, seen) = (last.id, seen + page.len());
         }
         assert!(seen * long.len() > KEPT * MAX_FILE_BYTES as usize, "{seen} of {records}");
         drop(audit);

@@ -160,8 +160,8 @@ impl Capacity {
 }
 
 /// A rate as JSON has it: `null` where it is unlimited.
-pub(crate) fn finite(rate: Rate) -> serde_json::Value {
-    if rate < Rate::MAX { serde_json::json!(rate.get()) } else { serde_json::Value::Null }
+pub(crate) fn finite(rate: Rate) -> Option<f64> {
+    (rate < Rate::MAX).then(|| rate.get())
 }
 
 /// `limit`, or the in-flight limit of all usable replicas together if that is less.

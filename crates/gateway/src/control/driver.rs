@@ -141,7 +141,11 @@ impl Control {
         let new = finite(capacity.tunables().capacity);
         drop(capacity);
         let key = Some("capacity".into());
-        self.store.audit().record(by, &[Entry { action: "capacity", key, old, new }], now);
+        self.store.audit().record(
+            by,
+            &[Entry { action: "capacity", key, old: old.into(), new: new.into() }],
+            now,
+        );
         tracing::info!(per_second = rate.get(), "capacity set");
         Ok(())
     }

@@ -25,12 +25,14 @@ use tidegate_settings::Role;
 
 mod wire;
 
+pub use wire::UpdateMessage;
+
 /// Longest time of one exchange.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Tokengen's side: takes in a report and returns a control update.
-pub fn receive(shared: &Shared, report: &Value) -> Result<Value, String> {
+pub fn receive(shared: &Shared, report: &Value) -> Result<UpdateMessage, String> {
     let Admission::Room(room) = &shared.admission else {
         return Err("this process keeps no schedule: report to the tokengen process".into());
     };

@@ -19,6 +19,8 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::Totals;
@@ -162,17 +164,38 @@ fn write_sample(sample: &Sample, at: Timestamp) -> Value {
     ])
 }
 
-pub(crate) fn write_update(update: &ControlUpdate) -> Value {
-    json!({
-        "capacity": update.capacity.get(),
-        "hand_us": update.hand.at.as_micros(),
-        "follows_clock": update.hand.follows_clock,
-        "max_in_flight": update.max_in_flight,
-        "keeps_queue": update.keeps_queue,
-        "ceiling": update.ceiling.get(),
-        "waited": update.is_waited,
-        "measured": update.is_measured,
-    })
+/// What a tokencheck process is to go by.
+#[derive(Serialize, JsonSchema)]
+pub struct UpdateMessage {
+    /// Cost units per second.
+    capacity: f64,
+    /// Where the schedule stands, in microseconds since 1970.
+    hand_us: u64,
+    /// Whether the schedule moves with the clock.
+    follows_clock: bool,
+    /// Requests the origin may work on at once; null: no limit.
+    max_in_flight: Option<u32>,
+    /// Whether the gate's queue is kept from running empty.
+    keeps_queue: bool,
+    /// The operator's bound on the capacity, in cost units per second.
+    ceiling: f64,
+    /// Whether visitors wait.
+    waited: bool,
+    /// Whether the capacity is measured.
+    measured: bool,
+}
+
+pub(crate) fn write_update(update: &ControlUpdate) -> UpdateMessage {
+    UpdateMessage {
+        capacity: update.capacity.get(),
+        hand_us: update.hand.at.as_micros(),
+        follows_clock: update.hand.follows_clock,
+        max_in_flight: update.max_in_flight,
+        keeps_queue: update.keeps_queue,
+        ceiling: update.ceiling.get(),
+        waited: update.is_waited,
+        measured: update.is_measured,
+    }
 }
 
 pub(crate) fn read_update(update: &Value) -> Option<ControlUpdate> {

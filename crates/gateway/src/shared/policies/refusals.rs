@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::TierId;
 use tidegate_core::units::{ClassId, Timestamp};
@@ -73,8 +74,8 @@ impl Refusal {
         Self { retry_after_s: u32::try_from(seconds).unwrap_or(u32::MAX), ..self }
     }
 
-    /// As `GET /v1/explain` returns it.
-    pub fn json(&self, live: &Config) -> Value {
+    /// The refusal with the names of its class and tier.
+    pub fn explain(&self, live: &Config) -> Explanation {
         let (by, rule, action, level, figures) = match &self.cause {
             Cause::Rule(told, done) => {
                 ("rule", Some(&*told.rule), Some(done.name()), Some(&*told.level), Some(&*told.figures))
@@ -82,14 +83,46 @@ impl Refusal {
             Cause::Gate(event) => (event.name(), None, None, None, None),
             Cause::Quota => ("quota", None, None, None, None),
         };
-        json!({
-            "id": self.id.as_str(), "at_ms": self.at.as_millis(), "path": self.path.as_str(),
-            "class": &*live.class(self.class).name,
-            "tier": live.tiers.get(self.tier).map_or(tidegate_settings::DEFAULT, |tier| &tier.name),
-            "by": by, "rule": rule, "action": action, "level": level, "figures": figures,
-            "retry_after_s": self.retry_after_s,
-        })
+        let tier = live.tiers.get(self.tier).map_or(tidegate_settings::DEFAULT, |tier| &tier.name);
+        Explanation {
+            id: self.id.as_str().to_owned(),
+            at_ms: self.at.as_millis(),
+            path: self.path.as_str().to_owned(),
+            class: live.class(self.class).name.to_string(),
+            tier: tier.to_owned(),
+            by,
+            rule: rule.map(str::to_owned),
+            action,
+            level: level.map(str::to_owned),
+            figures: figures.map(str::to_owned),
+            retry_after_s: self.retry_after_s,
+        }
     }
+}
+
+/// Why a request was refused: the answer of `GET /v1/explain`.
+#[derive(Serialize, JsonSchema)]
+pub struct Explanation {
+    /// The request's id, at most 64 bytes of it.
+    id: String,
+    /// When, in milliseconds since 1970.
+    at_ms: u64,
+    /// Its path, at most 96 bytes of it.
+    path: String,
+    class: String,
+    /// Its service level.
+    tier: String,
+    /// `rule`, `quota`, or the name of the counter: `queue_full`, `ingress_shed`.
+    by: &'static str,
+    rule: Option<String>,
+    /// What became of the request.
+    action: Option<&'static str>,
+    /// How congested what the rule goes by was.
+    level: Option<String>,
+    /// The figures that the rule went by.
+    figures: Option<String>,
+    /// The `Retry-After` sent, in seconds; 0: none.
+    retry_after_s: u32,
 }
 
 /// The ring of the last refusals.

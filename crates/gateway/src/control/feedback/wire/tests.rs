@@ -173,7 +173,7 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
             is_waited,
             is_measured,
         };
-        assert_eq!(read_update(&write_update(&update)), Some(update));
+        assert_eq!(read_update(&json!(write_update(&update))), Some(update));
     }
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
     let known = ControlUpdate {
