@@ -30,15 +30,12 @@ use shape::RateCurve;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
-    /// When, counted from the start of the run.
     pub at: Duration,
     /// Everything about them that is not said by their kind follows from this.
     pub seed: u64,
-    /// Index into [`VisitorMix::kinds`].
     pub kind: u32,
 }
 
-/// The kinds of visitors that a crowd consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisitorMix {
     /// Those of the scenario, then one for each distinct request of a replayed log.
@@ -48,7 +45,6 @@ pub struct VisitorMix {
 /// The arrivals, in order of time. Endless if the last phase is.
 #[derive(Clone, Debug)]
 pub struct Crowd {
-    /// Where the persons' seeds begin.
     seed: u64,
     count: u64,
     source: Source,
@@ -175,7 +171,6 @@ const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The phases, and how far they have been played.
 #[derive(Clone, Debug)]
 struct PhasedArrivals {
     rng: StdRng,
@@ -183,7 +178,6 @@ struct PhasedArrivals {
     phases: Vec<ReadyPhase>,
     /// Phases still to play after the present one, over all repetitions.
     left: u64,
-    /// Index of the present one.
     index: usize,
     curve: RateCurve,
     /// Begin and end of the present one, in nanoseconds since the start.
@@ -192,7 +186,6 @@ struct PhasedArrivals {
     /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5,
     /// 1.5, ... This is the next of these, counted from the begin of the present phase.
     due: f64,
-    /// How many come in all.
     expected: f64,
 }
 
@@ -243,7 +236,6 @@ impl PhasedArrivals {
         }
     }
 
-    /// On to the next phase.
     fn advance(&mut self) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         if self.ends_ns == u64::MAX {
@@ -258,13 +250,11 @@ impl PhasedArrivals {
         Some(())
     }
 
-    /// The kind of a visitor with this seed who comes now.
     fn kind(&self, seed: u64) -> u32 {
         drawn(&self.phases[self.index].shares, seed)
     }
 }
 
-/// The kind of a visitor with this seed, by cumulated shares.
 fn drawn(shares: &[f64], seed: u64) -> u32 {
     if shares.len() < 2 {
         return 0;
@@ -273,7 +263,6 @@ fn drawn(shares: &[f64], seed: u64) -> u32 {
     shares.partition_point(|share| *share <= u) as u32
 }
 
-/// An even fraction of 1, of 53 bits.
 fn fraction(salted: u64) -> f64 {
     (mix(salted) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -48,7 +48,6 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Values of `{n}` in a path.
 const PATH_NUMBERS: u64 = 1_000_000;
 
-/// What the visitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Sends a request at this time, never before now.
@@ -56,7 +55,6 @@ pub enum Next {
     Leave(End),
 }
 
-/// The reaction to an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     pub noted: Noted,
@@ -78,7 +76,6 @@ pub struct Visitor {
     seed: u64,
     /// When the request now under way, or to come, is meant to be sent.
     at_us: u64,
-    /// When the present step began.
     since_us: u64,
     kind: u32,
     /// When the visitor first had to wait in this step.
@@ -139,12 +136,10 @@ impl Visitor {
         visitor
     }
 
-    /// Index of its kind in the mix.
     pub fn kind(&self) -> u32 {
         self.kind
     }
 
-    /// The kind of the request under way, or to come.
     pub fn ask(&self) -> RequestKind {
         self.ask
     }
@@ -164,7 +159,6 @@ impl Visitor {
         self.has(IN_ROOM)
     }
 
-    /// When the request is given up.
     pub fn gives_up_at(&self, mix: &VisitorMix) -> Duration {
         let patience = match self.ask {
             RequestKind::Status => STATUS_TIMEOUT,
@@ -179,7 +173,6 @@ impl Visitor {
         (rand::RngCore::next_u64(&mut self.draw(Salt::Path, u16::from(self.step))) % PATH_NUMBERS) as u32
     }
 
-    /// The outcome of the request under way, at `now`.
     pub fn receive(&mut self, mix: &VisitorMix, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
         let kind = self.kind_in(mix);
         if !self.has(PREMATURE) && matches!(self.ask, RequestKind::Page | RequestKind::Status) {

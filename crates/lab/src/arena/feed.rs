@@ -8,7 +8,6 @@ use rand_distr::{Distribution, Exp1};
 
 use super::Feed;
 
-/// A standard exponential draw.
 pub(super) fn exponential(rng: &mut SmallRng) -> f64 {
     Exp1.sample(rng)
 }

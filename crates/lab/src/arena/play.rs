@@ -47,10 +47,8 @@ pub(super) struct Play<'a> {
     /// Wait to be released, by kind, where the estimator sets a rate only.
     room: VecDeque<u32>,
     limit: Option<u32>,
-    /// Cost units per second to release.
     outflow: f64,
     now_us: u64,
-    /// Earliest time of the next release.
     release_us: f64,
     arrival_us: Option<f64>,
     tick_us: u64,
@@ -268,7 +266,6 @@ impl<'a> Play<'a> {
         self.refused.push_back((self.now_us + REFUSAL_US, id));
     }
 
-    /// A request has been answered, well or not.
     fn end(&mut self, id: u32, ok: bool) {
         let Some(job) = self.jobs.remove(id) else { return };
         if let Some(busy) = self.busy.get_mut(job.replica as usize) {

@@ -32,7 +32,6 @@ impl GateWatch {
         Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
     }
 
-    /// Asks, if it is time to.
     pub(super) fn listen(&mut self, clock: &Clock) {
         let now = clock.now();
         if now < self.due {

@@ -39,7 +39,6 @@ const HEAD: &str = r#"<!doctype html>
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut out = String::from(HEAD);
-    // Writing to a String cannot fail.
     let _ = writeln!(out, "<h1>The papers' figures, played again</h1>\n<nav><ul>");
     for report in reports {
         let name = escape(&report.name);

@@ -64,7 +64,6 @@ pub(super) struct Flow {
     /// when it began.
     door: Cost,
     most: Rate,
-    /// In force.
     capacity: Rate,
     queued: Cost,
     /// The dearest class.
@@ -72,9 +71,7 @@ pub(super) struct Flow {
     is_calm_by_nature: bool,
     burst_s: f64,
     overbook: f64,
-    /// The process that admits.
     last: usize,
-    /// A queue is kept at the gate.
     keeps_queue: bool,
     /// Work sent to the origin in each of the last seconds.
     seen: [f64; 10],

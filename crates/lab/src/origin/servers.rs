@@ -82,7 +82,6 @@ impl Servers {
         }
     }
 
-    /// The number of workers has changed.
     pub fn follow(&self, workers: u32) {
         if self.follows_workers {
             self.lock().resize(workers as usize, Instant::now());

@@ -8,7 +8,6 @@ pub(super) const TITLE_SIZE: f64 = 13.5;
 pub(super) const TITLE_MIDDLE: f64 = 13.0;
 pub(super) const LABEL_SIZE: f64 = 11.5;
 pub(super) const TICK_SIZE: f64 = 11.0;
-/// Length of a legend's stroke.
 pub(super) const SWATCH: f64 = 20.0;
 const LEGEND_LINE: f64 = 17.0;
 /// Width of a character over its height: no font is measured, so this is what common sans-serif fonts need at

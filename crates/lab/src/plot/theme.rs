@@ -49,7 +49,6 @@ pub(crate) const STYLE: &str = "\
 .plot [stroke^=\"#6E778\"]{stroke:#B4BCC5}.plot [fill^=\"#6E778\"]{fill:#B4BCC5}\
 }";
 
-/// The colour of the `k`th line.
 pub(super) fn series(k: usize) -> Colour {
     let RGBColor(red, green, blue) = SERIES[k % SERIES.len()];
     let second = (k / SERIES.len() % 2) as u8;
@@ -60,7 +59,6 @@ pub(super) fn series(k: usize) -> Colour {
 pub(super) fn dress(drawn: &str, width: u32, height: u32, description: &str, alone: bool) -> String {
     let body = drawn.split_once('>').map_or("", |(_, body)| body.trim_start());
     let mut out = String::with_capacity(drawn.len() + 2048);
-    // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{width}\" height=\"{height}\" \

@@ -61,7 +61,6 @@ fn file(table: &Table) -> String {
     out
 }
 
-/// A value that is written as a section.
 enum Inner<'t> {
     One(&'t Table),
     Many(Vec<&'t Table>),

@@ -15,7 +15,6 @@ use crate::answer::Answer;
 use crate::model::{Done, Part};
 
 impl World<'_> {
-    /// A replica has sent something.
     pub(crate) fn served(&mut self, replica: usize, done: Done) {
         let now = Duration::from_micros(self.now_us);
         let request = self.requests.get_mut(slot(done.id)).filter(|r| r.generation == generation(done.id));

@@ -99,7 +99,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A fault begins or ends.
     fn disturbed(&mut self, what: FaultKind) {
         match what {
             FaultKind::NoFeedback => self.oracle.link_changed(self.now_us),

@@ -20,7 +20,6 @@ use crate::visitor_events::Failure;
 
 /// How a request that left the origin without an answer fared.
 enum Attempt {
-    /// It is under way.
     UnderWay,
     /// The replica's backlog was full: the replica answered 503.
     Busy,
@@ -29,7 +28,6 @@ enum Attempt {
 }
 
 impl World<'_> {
-    /// Without a gate: to a random replica.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
         let id = self.note_request(number, Passage::default());
         self.send_to_any_replica(id);
@@ -44,7 +42,6 @@ impl World<'_> {
         }
     }
 
-    /// Admitted: through the gate to the origin.
     pub(crate) fn forward(&mut self, number: u32, passage: Passage) {
         let id = self.note_request(number, passage);
         self.enter_gate(id);
@@ -127,7 +124,6 @@ impl World<'_> {
         }
     }
 
-    /// The gate has an in-flight slot for it.
     fn send(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
         request.sent_us = self.now_us;
@@ -276,7 +272,6 @@ impl World<'_> {
         }
     }
 
-    /// A visitor's patience ends, if the request is still under way.
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = (u64::from(generation) << 32) | u64::from(at);
@@ -312,7 +307,6 @@ impl World<'_> {
         self.wake();
     }
 
-    /// A request that waited at the gate is refused.
     pub(crate) fn refused_in_queue(&mut self, id: u64, class: ClassId, reason: ShedReason) {
         self.oracle.timed_out(id, class);
         self.shed(id, reason.event());
@@ -352,7 +346,6 @@ impl World<'_> {
         self.wake();
     }
 
-    /// The visitor gets the answer.
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
         if request.is_part {

@@ -16,12 +16,9 @@ pub struct Believed {
     pub limit: Option<u32>,
 }
 
-/// A request that the origin served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// When, in microseconds.
     pub at_us: u64,
-    /// Since it had been sent, in microseconds.
     pub took_us: u32,
     /// Its cost, in the gate's units.
     pub cost: Cost,
@@ -30,7 +27,6 @@ pub struct Answered {
 /// The sessions, as of a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionsAt {
-    /// When, in microseconds.
     pub at_us: u64,
     /// Everybody's session slots that are taken.
     pub open: u32,

@@ -11,7 +11,6 @@ pub(crate) struct ReplicaPool {
 
 struct Site {
     model: Model,
-    /// Crashed and not yet back.
     crashed: bool,
     /// Not among those that serve at present.
     absent: bool,
@@ -110,7 +109,6 @@ impl ReplicaPool {
     }
 }
 
-/// How many replicas there are at most.
 pub(crate) fn most_replicas(spec: &OriginSpec) -> u32 {
     spec.changes.iter().filter_map(|c| c.replicas).fold(spec.replicas, u32::max).max(1)
 }

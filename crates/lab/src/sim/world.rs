@@ -38,9 +38,7 @@ use crate::visitor_events::{End, Failure, Noted, RequestKind};
 /// skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Item {
-    /// A visitor's next request arrives.
     Visit(u32),
-    /// The parts of a page are requested.
     Parts(u32),
     /// A visitor's patience with a request ends.
     Patience {
@@ -54,15 +52,11 @@ pub(crate) enum Item {
     },
     /// An egress bucket of the gate's is ready.
     Egress,
-    /// A process's control tick.
     Tick(u8),
-    /// Tokencheck reports to tokengen.
     Feedback,
-    /// A fault begins, ends; the origin changes.
     Fault(u16),
     Mend(u16),
     Change(u16),
-    /// A second is over.
     Second,
 }
 
@@ -70,11 +64,9 @@ pub(crate) enum Item {
 /// comes. The agenda announces them when they are 64 us away, some dozens at a time.
 const MOST_AT_ONCE: usize = 1024;
 
-/// A request of a kind's step, looked up once.
 pub(crate) struct Route {
     pub(crate) class: ClassId,
     pub(crate) cost: Cost,
-    /// Index into the origin's paths.
     pub(crate) path: u32,
     /// Its path as policies see it.
     pub(crate) url_path: Box<str>,
@@ -106,14 +98,11 @@ pub(crate) struct World<'s> {
     pub(crate) routes: Vec<Vec<Route>>,
     /// Of the parts of each step's page.
     pub(crate) part_routes: Vec<Vec<Route>>,
-    /// Some page has parts.
     pub(crate) has_parts: bool,
     /// Pages whose parts are about to be requested.
     pub(crate) pages: Slab<Page>,
     pub(crate) parts: PartCounts,
-    /// Service levels, by kind.
     pub(crate) tiers: Vec<TierId>,
-    /// The gate: one process, or tokengen and tokencheck; none.
     pub(crate) processes: Vec<GateProcess>,
     pub(crate) replicas: std::sync::Arc<Replicas>,
     pub(crate) budget: Budget,
@@ -208,7 +197,6 @@ impl<'s> World<'s> {
         Ok(world)
     }
 
-    /// Puts events that are known beforehand on the agenda.
     fn plan(&mut self) {
         for process in 0..self.processes.len() as u8 {
             // Two processes do not tick in step.
@@ -362,7 +350,6 @@ impl<'s> World<'s> {
         self.goes_on(number, reaction.next, now);
     }
 
-    /// The visitor sends again, or leaves.
     pub(crate) fn goes_on(&mut self, number: u32, next: Next, now: Duration) {
         match next {
             Next::Send(at) => self.agenda.push(micros(at).saturating_add(LATENCY_US), Item::Visit(number)),
@@ -400,7 +387,6 @@ impl<'s> World<'s> {
     }
 }
 
-/// The service level of each kind.
 fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
     let tier = |kind: &Kind| match config {
         Some(config) if !kind.tier.is_empty() => {
@@ -411,7 +397,6 @@ fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimE
     cast.kinds.iter().map(tier).collect()
 }
 
-/// The parts of a step that are looked up.
 #[derive(Clone, Copy)]
 enum Asked {
     Page,

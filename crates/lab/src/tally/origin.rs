@@ -40,7 +40,6 @@ impl Answers {
 }
 
 impl Tally {
-    /// A request reaches the origin.
     #[inline]
     pub fn door(&mut self, at: Duration) {
         self.door += 1;
@@ -57,7 +56,6 @@ impl Tally {
         self.row(at, |row| row.door_units += units);
     }
 
-    /// The origin has served a request that it was sent `took` ago.
     #[inline]
     pub fn origin_served(&mut self, at: Duration, took: Duration) {
         let us = micros(took);

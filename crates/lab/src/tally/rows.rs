@@ -71,7 +71,6 @@ impl Row {
     }
 }
 
-/// The seconds of a run, in order, without gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rows(Vec<Row>);
 

@@ -8,7 +8,6 @@
 
 use rand::{Rng, RngCore};
 
-/// The traits of a visitor that are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Salt {
     Patience,
@@ -30,7 +29,6 @@ pub(super) enum Salt {
     Rest,
 }
 
-/// The random numbers of one trait of one visitor.
 #[derive(Clone, Debug)]
 pub(super) struct Draw(u64);
 
@@ -40,13 +38,11 @@ impl Draw {
         Self(mix(seed ^ mix(u64::from(turn) << 8 | salt as u64)))
     }
 
-    /// True with probability `share`.
     pub(super) fn chance(mut self, share: f64) -> bool {
         // Most shares are none; the simulator asks millions of times a second.
         share > 0.0 && self.unit() < share
     }
 
-    /// Uniform in 0..1.
     pub(super) fn unit(&mut self) -> f64 {
         self.random()
     }

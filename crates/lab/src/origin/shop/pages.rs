@@ -40,7 +40,6 @@ impl Display for Text<'_> {
     }
 }
 
-/// How long an auction still runs.
 struct Left(i64);
 
 impl Display for Left {
@@ -54,7 +53,6 @@ impl Display for Left {
     }
 }
 
-/// What an answer is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Html,
@@ -72,7 +70,6 @@ impl Format {
     }
 }
 
-/// The answer to `ask`.
 pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Bytes> {
     match found {
         Found::Home(items) if format == Format::Json => data(StatusCode::OK, &json!({ "items": items })),
@@ -97,7 +94,6 @@ pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Byte
     }
 }
 
-/// The answer to a request that did not make sense.
 pub(super) fn misread(misread: &Misread, format: Format) -> Response<Bytes> {
     let status = match misread {
         Misread::NoPage => StatusCode::NOT_FOUND,
@@ -233,7 +229,6 @@ fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
         html(StatusCode::SEE_OTHER, "Your bid leads", "")
     };
     let item = HeaderValue::try_from(format!("/item/{}", accepted.item));
-    // A number makes a valid field value.
     response.headers_mut().extend(item.ok().map(|item| (header::LOCATION, item)));
     response
 }

@@ -48,9 +48,6 @@ struct Busy {
 
 impl<J: Send + 'static> Stage<J> {
     /// Starts one thread per handler. At most `backlog` jobs wait.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn start<H>(name: &'static str, backlog: usize, handlers: Vec<H>) -> io::Result<Self>
     where
         H: FnMut(J, &Meter) + Send + 'static,
