@@ -20,6 +20,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario};
+use crate::split_mix::{GOLDEN, mix};
 
 mod line;
 pub mod replay;
@@ -155,21 +156,10 @@ impl Iterator for Crowd {
     }
 }
 
-/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-/// number generators, 2014).
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Separates the draw of the kind from other hashes of a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
 /// The same for when a browser joins.
 const JOIN_SALT: u64 = 0x6A6F_696E_6A6F_696E;
-
-/// The output function of SplitMix64: every bit of the result depends on every bit of `x`.
-const fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(GOLDEN);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
 
 #[derive(Clone, Debug)]
 struct PhasedArrivals {

@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
+use crate::escape::escape;
 use crate::outcome::Outcome;
-use crate::plot::{self, Plot, escape};
+use crate::plot::{self, Plot};
 use crate::report::{rows, units, warnings, way};
 
 mod figures;

@@ -202,6 +202,6 @@ fn draw_line(canvas: &mut Canvas, layout: &Layout, axes: (&Axis, &Axis), line: &
 }
 
 /// The style sheet of figures within a page; see [`Plot::svg`].
-pub(crate) use theme::{STYLE, escape};
+pub(crate) use theme::STYLE;
 
 type Colour = RGBColor;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::times::micros;
 use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
 mod measured;
@@ -466,10 +467,4 @@ impl Tally {
             change(row);
         }
     }
-}
-
-/// Whole microseconds. `Duration::as_micros` counts in 128 bits, which costs more than all the rest here.
-#[inline]
-fn micros(time: Duration) -> u64 {
-    time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }

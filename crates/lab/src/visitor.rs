@@ -29,6 +29,7 @@ use crate::answer::Answer;
 use crate::crowd::{Person, VisitorMix};
 use crate::dist::Dist;
 use crate::scenario::Kind;
+use crate::times::micros_up;
 
 mod draw;
 mod round;
@@ -115,7 +116,7 @@ impl Visitor {
     /// A visitor who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
     /// steps are drawn, for any.
     pub fn new(person: Person, mix: &VisitorMix) -> Self {
-        let at_us = micros(person.at);
+        let at_us = micros_up(person.at);
         let mut visitor = Self {
             seed: person.seed,
             at_us,
@@ -269,7 +270,7 @@ impl Visitor {
                 let think = think.unwrap_or(Dist::Fixed(0.0));
                 let at = now.saturating_add(self.sample(&think, Salt::Think, u16::from(self.step)));
                 self.step = step;
-                self.since_us = micros(at);
+                self.since_us = micros_up(at);
                 (self.told_ms, self.wait_ms, self.failures, self.misses) = (0, 0, 0, 0);
                 self.send(RequestKind::Page, at)
             }
@@ -295,7 +296,7 @@ impl Visitor {
 
     fn send(&mut self, ask: RequestKind, at: Duration) -> Next {
         self.ask = ask;
-        self.at_us = micros(at);
+        self.at_us = micros_up(at);
         Next::Send(self.at())
     }
 
@@ -344,11 +345,6 @@ fn judge_attack(answer: Answer) -> Noted {
         // An error of the service behind the gate, perhaps.
         Answer::Refused(_) | Answer::Status(_) => Noted::Failed(Failure::Refused),
     }
-}
-
-/// Whole microseconds, rounded up so that nothing is sent before its time.
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
 /// Whole milliseconds, rounded up; 49 days at most.

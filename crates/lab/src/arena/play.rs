@@ -16,6 +16,7 @@ use crate::model::{Done, Part};
 use crate::scenario::Process;
 use crate::sim::replica_pool::ReplicaPool;
 use crate::slab::Slab;
+use crate::times::micros;
 
 /// The clock's reading at the start of a run: any, but not the epoch, which is no time a gate ever sees.
 const START: Timestamp = Timestamp::from_secs(1_000_000);
@@ -323,8 +324,4 @@ fn due(line: &mut VecDeque<(u64, u32)>, now_us: u64) -> Option<u32> {
     let at = line.front().filter(|(at, _)| *at <= now_us)?.1;
     line.pop_front();
     Some(at)
-}
-
-pub(super) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::report::{Figure, Report, Table};
-use crate::plot::escape;
+use crate::escape::escape;
 use crate::report::units::cell;
 
 /// Size of a plot within the page, in CSS pixels; it shrinks with the window.

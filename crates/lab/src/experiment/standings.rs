@@ -27,18 +27,12 @@ pub(super) fn report(experiment: &Experiment, way: Way, seconds: f64, seeds: &st
         name: told.name,
     };
     Report {
-        name: experiment.name_as(way),
-        paper: experiment.paper.clone(),
-        figure: experiment.figure.clone(),
-        about: experiment.about.clone(),
-        way,
-        seconds,
         figures: told.map(figure).collect(),
         tables: tables(&played, &verdicts, seeds),
         verdicts: verdicts.iter().map(verdict_json).collect(),
         plots: played.plots,
-        runs: Vec::new(),
         broken: played.missing,
+        ..Report::new(experiment, way, seconds, Vec::new())
     }
 }
 

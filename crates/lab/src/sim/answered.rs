@@ -10,9 +10,10 @@ use tidegate_core::measure::Outcome;
 
 use super::request::{generation, slot};
 use super::trace::What;
-use super::world::{Item, World, micros};
+use super::world::{Item, World};
 use crate::answer::Answer;
 use crate::model::{Done, Part};
+use crate::times::micros_up;
 
 impl World<'_> {
     pub(crate) fn served(&mut self, replica: usize, done: Done) {
@@ -38,7 +39,7 @@ impl World<'_> {
         match done.part {
             Part::Head { .. } => {
                 let (slot, generation) = (slot(done.id), generation(done.id));
-                self.agenda.push(self.now_us + micros(STREAM_AFTER), Item::Stream { slot, generation });
+                self.agenda.push(self.now_us + micros_up(STREAM_AFTER), Item::Stream { slot, generation });
             }
             Part::Whole | Part::Rest => {
                 self.tally.origin_served(now, Duration::from_micros(took_us));

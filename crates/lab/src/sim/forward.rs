@@ -14,8 +14,9 @@ use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 use super::LATENCY_US;
 use super::request::{AtOrigin, NewRequest, Passage, Request, generation, slot};
 use super::trace::What;
-use super::world::{Item, World, micros};
+use super::world::{Item, World};
 use crate::answer::Answer;
+use crate::times::micros_up;
 use crate::visitor_events::Failure;
 
 /// How a request that left the origin without an answer fared.
@@ -118,7 +119,7 @@ impl World<'_> {
     fn set_patience(&mut self, id: u64) {
         let Some(request) = self.requests.get(slot(id)).filter(|request| !request.is_part) else { return };
         let Some(guest) = self.guests.get(request.guest) else { return };
-        let until = micros(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
+        let until = micros_up(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
         if until < u64::MAX {
             self.agenda.push(until, Item::Patience { slot: slot(id), generation: generation(id) });
         }
@@ -244,7 +245,7 @@ impl World<'_> {
     /// On the tick: those whose answer did not begin in time.
     pub(crate) fn silent_too_long(&mut self) {
         let Some(process) = self.processes.last() else { return };
-        let limit = micros(process.config.settings.origin.first_byte_timeout);
+        let limit = micros_up(process.config.settings.origin.first_byte_timeout);
         while let Some(&(sent_us, at, generation)) = self.sent.front() {
             let alive = |r: &&Request| r.generation == generation && r.at.is_some() && r.head_us.is_none();
             let here = self.requests.get(at).filter(alive);
@@ -392,7 +393,7 @@ impl World<'_> {
     pub(crate) fn plan_egress(&mut self) {
         let Some(process) = self.processes.last() else { return };
         let Some(at) = process.gate.next_ready() else { return };
-        let at_us = self.now_us + micros(at.since(process.now(self.now_us)));
+        let at_us = self.now_us + micros_up(at.since(process.now(self.now_us)));
         if self.egress_us.is_none_or(|planned| at_us < planned || planned <= self.now_us) {
             self.egress_us = Some(at_us);
             self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);

@@ -31,6 +31,7 @@ use crate::oracle::Oracle;
 use crate::scenario::{Kind, Scenario};
 use crate::slab::Slab;
 use crate::tally::Tally;
+use crate::times::micros_up;
 use crate::visitor::{Next, Visitor};
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
@@ -189,7 +190,7 @@ impl<'s> World<'s> {
             done: Vec::new(),
             soon: Vec::new(),
             crowd_is_over: false,
-            stays_us: scenario.closed().map_or(0, |closed| micros(closed.ends())),
+            stays_us: scenario.closed().map_or(0, |closed| micros_up(closed.ends())),
             egress_us: None,
             is_waking: false,
         };
@@ -200,16 +201,16 @@ impl<'s> World<'s> {
     fn plan(&mut self) {
         for process in 0..self.processes.len() as u8 {
             // Two processes do not tick in step.
-            self.agenda.push(micros(TICK) + 37_000 * u64::from(process), Item::Tick(process));
+            self.agenda.push(micros_up(TICK) + 37_000 * u64::from(process), Item::Tick(process));
         }
         if self.processes.len() == 2 {
-            self.agenda.push(micros(REPORT_EVERY), Item::Feedback);
+            self.agenda.push(micros_up(REPORT_EVERY), Item::Feedback);
         }
         for (i, fault) in self.scenario.faults.iter().enumerate() {
-            self.agenda.push(micros(fault.at), Item::Fault(i as u16));
+            self.agenda.push(micros_up(fault.at), Item::Fault(i as u16));
         }
         for (i, change) in self.scenario.origin.changes.iter().enumerate() {
-            self.agenda.push(micros(change.at), Item::Change(i as u16));
+            self.agenda.push(micros_up(change.at), Item::Change(i as u16));
         }
         self.agenda.push(1_000_000, Item::Second);
         self.tally_capacity();
@@ -217,9 +218,9 @@ impl<'s> World<'s> {
 
     /// Until everybody has left and the origin is idle, or the deadline.
     pub(crate) fn run(&mut self) -> Result<(), SimError> {
-        let deadline = self.scenario.deadline.map_or(u64::MAX, micros);
+        let deadline = self.scenario.deadline.map_or(u64::MAX, micros_up);
         loop {
-            let come = self.crowd.peek().map(|person| micros(person.at) + LATENCY_US);
+            let come = self.crowd.peek().map(|person| micros_up(person.at) + LATENCY_US);
             // The browsers of a closed loop come once and stay to its end.
             let is_over = come.is_none() && self.now_us >= self.stays_us;
             if is_over && !std::mem::replace(&mut self.crowd_is_over, true) {
@@ -352,7 +353,7 @@ impl<'s> World<'s> {
 
     pub(crate) fn goes_on(&mut self, number: u32, next: Next, now: Duration) {
         match next {
-            Next::Send(at) => self.agenda.push(micros(at).saturating_add(LATENCY_US), Item::Visit(number)),
+            Next::Send(at) => self.agenda.push(micros_up(at).saturating_add(LATENCY_US), Item::Visit(number)),
             Next::Leave(end) => {
                 let Some(guest) = self.guests.remove(number) else { return };
                 let code = match end {
@@ -361,7 +362,7 @@ impl<'s> World<'s> {
                     End::Tired => 2,
                     End::Failed(_) => 3,
                 };
-                self.trace.step(micros(now), What::Leaves, number, code);
+                self.trace.step(micros_up(now), What::Leaves, number, code);
                 self.tally.left(end, guest.visitor.in_room(), now);
                 self.oracle.left(number, end, guest.held().is_some());
                 if let Some(pass) = self.passes.get_mut(number as usize) {
@@ -435,10 +436,4 @@ fn routes(
     };
     let of_kind = |(kind, tier): (&Kind, &TierId)| kind.steps.iter().map(|s| route(kind, *tier, s)).collect();
     Ok(cast.kinds.iter().zip(tiers).map(of_kind).collect())
-}
-
-/// Whole microseconds, rounded up; beyond the range, an instant that no run reaches.
-pub(crate) fn micros(time: Duration) -> u64 {
-    let whole = time.as_secs().saturating_mul(1_000_000);
-    whole.saturating_add(u64::from(time.subsec_nanos().div_ceil(1_000)))
 }

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use super::{Tally, micros};
+use super::Tally;
 use crate::stats::percentile;
+use crate::times::micros;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::StageStats;
+use crate::times::micros;
 
 /// One tier: its queue and its threads. Dropping it discards what waits and ends the threads.
 pub(super) struct Stage<J> {
@@ -91,7 +92,6 @@ impl<J> Stage<J> {
     pub fn stats(&self) -> StageStats {
         let existed = self.shared.started.elapsed();
         let seen: Vec<_> = self.shared.meters.iter().map(Meter::read).collect();
-        let micros = |time: Duration| time.as_micros() as u64;
         StageStats {
             name: self.shared.name.to_owned(),
             servers: seen.len() as u32,
