@@ -190,7 +190,6 @@ impl Client {
     }
 }
 
-/// What a browser sends when it navigates.
 const BROWSER: [(&str, &str); 6] = [
     ("user-agent", "Mozilla/5.0 (tidegate lab)"),
     ("accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),

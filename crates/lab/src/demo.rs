@@ -49,7 +49,6 @@ pub struct DemoOptions {
     pub factor: f64,
     /// The origin's capacity, in requests per second.
     pub capacity: f64,
-    /// For how long the crowd comes, in seconds.
     pub crowd_secs: f64,
     /// Share of visitors who never come back after they had to wait (0..=1).
     pub no_shows: f64,

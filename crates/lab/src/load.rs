@@ -47,7 +47,6 @@ use engine::{Engine, Report};
 use script::Script;
 use vitals::Vitals;
 
-/// How often the watcher is shown the figures.
 pub const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, Default)]

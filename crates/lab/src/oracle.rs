@@ -61,7 +61,6 @@ const MAX_VIOLATIONS: usize = 10;
 /// A finding: the rule, and what was expected and found.
 pub(crate) type Finding = Result<(), (&'static str, String)>;
 
-/// How a request was let in.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     /// By a ticket whose turn had come.

@@ -17,7 +17,6 @@ mod tests;
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     Real,
-    /// In virtual time.
     Sim,
 }
 

@@ -341,7 +341,6 @@ impl Tally {
         debug_assert!(self.adds_up(), "{self:?}");
     }
 
-    /// Visitors who have come and not left.
     pub fn present(&self) -> u64 {
         self.present
     }

@@ -49,7 +49,6 @@ pub(super) fn rate(points: &[(Duration, f64)], at_s: f64) -> f64 {
     }
 }
 
-/// Draws a kind by weights.
 pub(super) struct Dice {
     /// Sums of the weights up to each kind.
     up_to: Vec<f64>,

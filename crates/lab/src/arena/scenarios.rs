@@ -9,7 +9,6 @@ use super::{ArenaSpec, Feed, Kind};
 use crate::scenario::{OriginSpec, Scenario};
 
 pub struct Named {
-    /// As it is asked for.
     pub name: &'static str,
     /// Its origin, as in a scenario file.
     origin: &'static str,

@@ -38,7 +38,6 @@ impl Second {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
-    /// Between two ticks.
     pub tick: Duration,
     /// The estimated capacity after every tick, the first at the start, in cost units per second.
     pub capacity: Vec<f64>,

@@ -54,7 +54,6 @@ impl Place {
         Err(error.unwrap_or_else(none))
     }
 
-    /// A place that is known to be there.
     pub fn at(address: SocketAddr) -> Self {
         let name = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),

@@ -75,7 +75,6 @@ pub fn write(reports: &[Report], dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// All quantities as CSV, a line each.
 pub fn results_csv(reports: &[Report]) -> String {
     let mut out = String::from("experiment,mode,quantity,unit,paper,ours,ratio\n");
     let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();

@@ -4,7 +4,6 @@
 use crate::outcome::{Outcome, Second};
 use crate::plot::{Line, Plot, Style};
 
-/// A heading, its figures, and what they show.
 pub(super) struct Section {
     pub title: &'static str,
     pub caption: &'static str,

@@ -92,7 +92,6 @@ impl Slab {
     }
 }
 
-/// First come, first served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     first: u32,

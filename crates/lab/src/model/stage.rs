@@ -23,7 +23,6 @@ pub struct StageStats {
     /// have ever been servers. The model's servers are alike: what they did together is spread evenly over
     /// those there were.
     pub busy_us: Vec<u64>,
-    /// Time that each server has been idle.
     pub idle_us: Vec<u64>,
 }
 

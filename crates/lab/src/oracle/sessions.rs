@@ -126,7 +126,6 @@ impl Oracle {
         }
     }
 
-    /// How many sessions are open long after the last request.
     pub(crate) fn session_slots_left(&mut self, open: u64) {
         if self.is_on && open > 0 {
             self.found.push(("session", format!("{open} sessions are open long after the last request")));

@@ -69,7 +69,6 @@ impl Control {
         }
     }
 
-    /// Makes a change now.
     pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
         let Change { replicas, workers, speed, errors, .. } = *change;
         let wrong = |name, expected, got| Err(ChangeError::Value { name, expected, got });

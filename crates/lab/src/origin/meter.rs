@@ -21,7 +21,6 @@ pub struct DoorSecond {
     pub t: u64,
     /// Requests that came: the offered load.
     pub arrived: u64,
-    /// Requests answered with what they came for.
     pub served: u64,
     /// Requests refused, or answered with an error.
     pub refused: u64,

@@ -112,7 +112,6 @@ impl SleepPool {
         }
     }
 
-    /// Until when the driver may sleep.
     fn arm(&self) -> u64 {
         let (mut state, now) = self.settled();
         state.armed_us = state.model.next_event().unwrap_or(u64::MAX).min(now + MAX_SLEEP_US);

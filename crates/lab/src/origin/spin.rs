@@ -28,7 +28,6 @@ use crate::scenario::OriginSpec;
 /// refuses.
 const MAX_THREADS: u32 = 4096;
 
-/// One replica: threads, and what waits for them.
 pub(super) struct SpinPool {
     backlog: u32,
     contention: f64,
@@ -59,7 +58,6 @@ struct Job {
 }
 
 impl SpinPool {
-    /// Starts the workers.
     pub fn start(spec: &OriginSpec, seed: u64) -> io::Result<Arc<Self>> {
         let now = Instant::now();
         let servers = |stage: &crate::scenario::Stage| {

@@ -57,7 +57,6 @@ impl Layout {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// A horizontal line at a value of the y axis.
     pub fn across(&self, place: f64) -> [(f64, f64); 2] {
         let y = self.y(place);
         [(self.left, y), (self.right, y)]

@@ -220,7 +220,6 @@ impl World<'_> {
         }
     }
 
-    /// The replica went away while it had the request.
     pub(crate) fn lost(&mut self, id: u64) {
         let now = Duration::from_micros(self.now_us);
         self.tally.origin_lost(now);

@@ -109,7 +109,6 @@ impl Guest {
         self.flags = if there { self.flags | AT_CHECK } else { self.flags & !AT_CHECK };
     }
 
-    /// Marks the request under way as sent on.
     pub(crate) fn hop(&mut self) {
         self.flags |= HOPS;
     }

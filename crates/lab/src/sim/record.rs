@@ -8,7 +8,6 @@ use tidegate_core::units::{Cost, Rate};
 /// The gate's estimate and limits from a tick on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Believed {
-    /// When, in microseconds.
     pub at_us: u64,
     /// The origin's capacity, in cost units per second; `None`: unknown.
     pub capacity: Option<f64>,
@@ -24,7 +23,6 @@ pub struct Answered {
     pub cost: Cost,
 }
 
-/// The sessions, as of a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionsAt {
     pub at_us: u64,
@@ -47,7 +45,6 @@ pub struct SessionsAt {
 pub struct Record {
     /// At the start and on every control tick.
     pub believed: Vec<Believed>,
-    /// Of the requests that the origin served.
     pub answered: Vec<Answered>,
     /// On every control tick, where sessions are counted.
     pub sessions: Vec<SessionsAt>,

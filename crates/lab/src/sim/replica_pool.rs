@@ -12,7 +12,6 @@ pub(crate) struct ReplicaPool {
 struct Site {
     model: Model,
     crashed: bool,
-    /// Not among those that serve at present.
     absent: bool,
     /// How many times slower than its fellows.
     slowness: f64,

@@ -94,6 +94,5 @@ pub(crate) struct Page {
     pub(crate) visitor: u32,
     pub(crate) kind: u32,
     pub(crate) step: u8,
-    /// The pass of its visitor.
     pub(crate) pass: Option<Pass>,
 }

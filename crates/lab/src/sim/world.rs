@@ -216,7 +216,6 @@ impl<'s> World<'s> {
         self.tally_capacity();
     }
 
-    /// Until everybody has left and the origin is idle, or the deadline.
     pub(crate) fn run(&mut self) -> Result<(), SimError> {
         let deadline = self.scenario.deadline.map_or(u64::MAX, micros_up);
         loop {

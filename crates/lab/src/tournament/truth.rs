@@ -77,7 +77,6 @@ struct At {
     p99_ms: f64,
 }
 
-/// The truth of a stretch.
 pub fn truth(scenario: &Scenario, stretch: &Stretch, effort: &Effort) -> Result<Truth, String> {
     let bound = bound(scenario, stretch);
     if !bound.is_normal() {
@@ -144,6 +143,7 @@ fn best(tried: &[At], allowed: impl Fn(&At) -> bool) -> u32 {
 
 struct Load {
     limit: u32,
+    /// About what reaches the origin per second.
     expected: f64,
     /// Offered, as a multiple of that.
     offered: f64,

@@ -169,7 +169,6 @@ fn cents(text: &str) -> Option<i64> {
     Some(whole * 100 + i64::from(fraction)).filter(|cents| (1..=MAX_CENTS).contains(cents))
 }
 
-/// Enough of what came to recognise it.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

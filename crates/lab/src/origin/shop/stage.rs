@@ -37,7 +37,6 @@ struct Queue<J> {
     open: bool,
 }
 
-/// How long one server has been busy.
 #[derive(Default)]
 pub(super) struct Meter(Mutex<Busy>);
 

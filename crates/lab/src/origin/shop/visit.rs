@@ -16,7 +16,6 @@ use super::store::Found;
 #[derive(Default)]
 pub(super) struct Visit {
     left: AtomicBool,
-    /// The connection that works for this visitor now.
     running: Mutex<Option<Arc<InterruptHandle>>>,
 }
 
