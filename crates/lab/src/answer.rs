@@ -23,12 +23,9 @@ use tidegate_gateway::proxy::respond::STATUS_FIELD;
 
 use crate::visitor::RequestKind;
 
-/// An answer as a visitor reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The page of the present step.
     Served,
-    /// Come again later.
     Wait {
         /// The room has a status document about the position.
         has_status: bool,
@@ -39,7 +36,6 @@ pub enum Answer {
         refresh: Option<Duration>,
         /// When the page first asks for it.
         poll: Option<Duration>,
-        /// No position was given.
         full: bool,
     },
     /// Refused by a gate that says when to try again, be it with its page or as problem JSON: not the room's
@@ -50,7 +46,6 @@ pub enum Answer {
         /// When a page without JavaScript asks again.
         refresh: Option<Duration>,
     },
-    /// The status document of the position.
     Status(RoomStatus),
     /// Anything else, by its status code: an error, or an answer that makes no sense here.
     Refused(u16),
@@ -60,9 +55,7 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomStatus {
     pub state: State,
-    /// Time until the page should ask again.
     pub poll: Duration,
-    /// Time until the turn.
     pub wait: Duration,
 }
 
@@ -70,13 +63,11 @@ pub struct RoomStatus {
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Waiting,
-    /// The visitor's turn: ask for the page now.
     Ready,
     /// The turn was missed: ask for the page to get a new position.
     Expired,
     /// The position has been used: ask for the page to get a new one.
     Redeemed,
-    /// No position was given; come again later.
     Full,
     /// The service is down; the position is kept.
     Unavailable,
@@ -87,7 +78,6 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What it means to the visitor.
     pub answer: Answer,
     /// Path and query of the status document; there is one if the answer is a wait with one, and only then.
     pub status_path: Option<String>,
@@ -215,7 +205,6 @@ impl Told {
     }
 }
 
-/// The answer to programs, as far as it matters.
 #[derive(Deserialize)]
 struct Problem {
     #[serde(rename = "type", default)]
@@ -224,7 +213,6 @@ struct Problem {
     status_url: Option<String>,
 }
 
-/// The status document, as far as it matters.
 #[derive(Deserialize)]
 struct Document {
     state: State,

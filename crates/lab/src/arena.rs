@@ -49,10 +49,8 @@ pub use trace::{Second, Trace};
 /// no time.
 pub const REFUSAL_US: u64 = 1_000;
 
-/// One closed loop.
 #[derive(Clone, Debug)]
 pub struct ArenaSpec {
-    /// The service, and how it changes.
     pub origin: OriginSpec,
     /// Kinds of requests; at least one.
     pub kinds: Vec<Kind>,
@@ -66,7 +64,6 @@ pub struct ArenaSpec {
     /// Most requests in flight, whatever the estimator says: an operator's bound, and that of the memory of a
     /// run.
     pub max_in_flight: u32,
-    /// Between two ticks of the estimator.
     pub tick: Duration,
     pub lasts: Duration,
     pub seed: u64,

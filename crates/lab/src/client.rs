@@ -46,7 +46,6 @@ pub enum Connections {
     Fresh,
 }
 
-/// Sends requests to one host; cheap to share.
 pub struct Client {
     place: Place,
     connections: Connections,
@@ -57,19 +56,15 @@ pub struct Client {
     idle: Mutex<Vec<(u16, Vec<Sender>)>>,
 }
 
-/// A request to be sent.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// What the request asks for. The status document is requested as the page's script does, and its body is
     /// read.
     pub ask: RequestKind,
-    /// Asked by a program, not a browser.
     pub program: bool,
     pub method: Method,
     pub uri: Uri,
-    /// Port, if not the target's own.
     pub port: Option<u16>,
-    /// Value of `Cookie`.
     pub cookies: Option<String>,
     /// Body, sent as `application/x-www-form-urlencoded`.
     pub form: Option<Bytes>,
@@ -91,7 +86,6 @@ pub struct Reply {
 }
 
 impl Client {
-    /// No connection is made yet.
     pub fn new(place: Place, connections: Connections) -> Arc<Self> {
         Arc::new(Self {
             place,
@@ -103,15 +97,11 @@ impl Client {
         })
     }
 
-    /// The host that everything is sent to.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
     /// Sends one request and reads its answer to the end. Dropping the future closes the connection.
-    ///
-    /// # Errors
-    /// Why no complete answer came.
     pub async fn send(&self, order: Order) -> Result<Reply, Failure> {
         let ask = order.ask;
         let port = order.port.unwrap_or(self.place.port());
@@ -200,7 +190,6 @@ impl Client {
     }
 }
 
-/// What a browser sends when it navigates.
 const BROWSER: [(&str, &str); 6] = [
     ("user-agent", "Mozilla/5.0 (tidegate lab)"),
     ("accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),

@@ -45,12 +45,9 @@ pub struct CookieJar {
     packed: Packed,
 }
 
-/// The part of it that a request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Path and query to ask for.
     pub target: String,
-    /// The `Cookie` field.
     pub cookies: Option<String>,
 }
 
@@ -178,7 +175,6 @@ impl CookieJar {
             entries.chain(self.packed.entries().filter_map(|entry| as_used(entry, names))).collect();
     }
 
-    /// Bytes on the heap, as asked of the allocator.
     pub fn heap_bytes(&self) -> usize {
         self.packed.heap_bytes()
     }
@@ -221,7 +217,6 @@ impl CookieJar {
     }
 }
 
-/// A ticket as one that was used.
 fn as_used<'a>(entry: Entry<'a>, names: &Names) -> Option<Entry<'a>> {
     match entry.part {
         Part::Cookie if is_ticket(&names.cookie(&entry)) => Some(entry.into_part(Part::UsedCookie)),
@@ -277,7 +272,6 @@ fn with_ticket(mut path: String, ticket: &str) -> String {
     path
 }
 
-/// A path and the ticket in its query.
 fn without_ticket(target: &str) -> (Cow<'_, str>, Option<&str>) {
     let Some((path, query)) = target.split_once('?') else { return (target.into(), None) };
     let is_ticket = |pair: &&str| pair.split_once('=').is_some_and(|(name, _)| name == URL_TICKET);

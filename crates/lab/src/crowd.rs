@@ -20,6 +20,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario};
+use crate::split_mix::{GOLDEN, mix};
 
 mod line;
 pub mod replay;
@@ -30,15 +31,12 @@ use shape::RateCurve;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
-    /// When, counted from the start of the run.
     pub at: Duration,
     /// Everything about them that is not said by their kind follows from this.
     pub seed: u64,
-    /// Index into [`VisitorMix::kinds`].
     pub kind: u32,
 }
 
-/// The kinds of visitors that a crowd consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisitorMix {
     /// Those of the scenario, then one for each distinct request of a replayed log.
@@ -48,7 +46,6 @@ pub struct VisitorMix {
 /// The arrivals, in order of time. Endless if the last phase is.
 #[derive(Clone, Debug)]
 pub struct Crowd {
-    /// Where the persons' seeds begin.
     seed: u64,
     count: u64,
     source: Source,
@@ -159,23 +156,11 @@ impl Iterator for Crowd {
     }
 }
 
-/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-/// number generators, 2014).
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Separates the draw of the kind from other hashes of a person's seed.
 const KIND_SALT: u64 = 0x6B69_6E64_6B69_6E64;
 /// The same for when a browser joins.
 const JOIN_SALT: u64 = 0x6A6F_696E_6A6F_696E;
 
-/// The output function of SplitMix64: every bit of the result depends on every bit of `x`.
-const fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(GOLDEN);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
-/// The phases, and how far they have been played.
 #[derive(Clone, Debug)]
 struct PhasedArrivals {
     rng: StdRng,
@@ -183,7 +168,6 @@ struct PhasedArrivals {
     phases: Vec<ReadyPhase>,
     /// Phases still to play after the present one, over all repetitions.
     left: u64,
-    /// Index of the present one.
     index: usize,
     curve: RateCurve,
     /// Begin and end of the present one, in nanoseconds since the start.
@@ -192,7 +176,6 @@ struct PhasedArrivals {
     /// Where even spacing stands: arrivals come when the integral of the rate, over all phases, passes 0.5,
     /// 1.5, ... This is the next of these, counted from the begin of the present phase.
     due: f64,
-    /// How many come in all.
     expected: f64,
 }
 
@@ -243,7 +226,6 @@ impl PhasedArrivals {
         }
     }
 
-    /// On to the next phase.
     fn advance(&mut self) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         if self.ends_ns == u64::MAX {
@@ -258,13 +240,11 @@ impl PhasedArrivals {
         Some(())
     }
 
-    /// The kind of a visitor with this seed who comes now.
     fn kind(&self, seed: u64) -> u32 {
         drawn(&self.phases[self.index].shares, seed)
     }
 }
 
-/// The kind of a visitor with this seed, by cumulated shares.
 fn drawn(shares: &[f64], seed: u64) -> u32 {
     if shares.len() < 2 {
         return 0;
@@ -273,7 +253,6 @@ fn drawn(shares: &[f64], seed: u64) -> u32 {
     shares.partition_point(|share| *share <= u) as u32
 }
 
-/// An even fraction of 1, of 53 bits.
 fn fraction(salted: u64) -> f64 {
     (mix(salted) >> 11) as f64 / (1u64 << 53) as f64
 }

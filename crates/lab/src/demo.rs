@@ -33,16 +33,12 @@ const MAX_VISITORS: f64 = 1e6;
 /// Starts a gate in front of an origin. The binary implements it with the real gate.
 pub trait Gatekeeper {
     /// Starts a gate in front of `origin`, of which it knows nothing more. It listens when this returns.
-    ///
-    /// # Errors
-    /// The gate did not start.
     fn start(&self, origin: SocketAddr) -> io::Result<RunningGate>;
 }
 
 pub struct RunningGate {
     pub addr: SocketAddr,
     pub admin: SocketAddr,
-    /// The capacity in force.
     pub estimate: Box<dyn Fn() -> GateEstimate>,
     pub stop: Box<dyn FnOnce()>,
 }
@@ -53,7 +49,6 @@ pub struct DemoOptions {
     pub factor: f64,
     /// The origin's capacity, in requests per second.
     pub capacity: f64,
-    /// For how long the crowd comes, in seconds.
     pub crowd_secs: f64,
     /// Share of visitors who never come back after they had to wait (0..=1).
     pub no_shows: f64,
@@ -81,19 +76,14 @@ impl Default for DemoOptions {
     }
 }
 
-/// Why there is no demonstration.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// An option makes no sense.
     #[error("{name}: expected {expected}, got {got}")]
     Option { name: &'static str, expected: &'static str, got: f64 },
-    /// The origin did not start.
     #[error("the model origin did not start: {0}")]
     Origin(#[source] OriginError),
-    /// The gate did not start.
     #[error("the gate did not start: {0}")]
     Gate(#[source] io::Error),
-    /// The crowd could not be sent.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
@@ -125,12 +115,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The figures of the origin behind the gate.
     pub fn origin(&self) -> Stats {
         self.origin.stats()
     }
 
-    /// Where the gate listens for visitors.
     pub fn gate(&self) -> SocketAddr {
         self.gate
     }
@@ -146,9 +134,6 @@ impl Drop for Stage {
 }
 
 /// Runs both halves and leaves the second one's origin and gate running.
-///
-/// # Errors
-/// See [`DemoError`].
 pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(DemoReport, Stage), DemoError> {
     check(&options)?;
     let law = law(&options);

@@ -27,7 +27,6 @@ pub const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A distribution of times. Parameters are in seconds, finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dist {
-    /// Always the same.
     Fixed(f64),
     /// Evenly between two times.
     Uniform(f64, f64),
@@ -171,7 +170,6 @@ pub fn seconds(text: &str) -> Option<f64> {
     }
 }
 
-/// A unit of time in seconds.
 fn factor(unit: &str) -> Option<f64> {
     Some(match unit {
         "us" | "µs" => 1e-6,

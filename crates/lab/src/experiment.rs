@@ -62,15 +62,12 @@ pub struct Experiment {
     /// At least one, unless it is a tournament.
     pub quantities: Vec<Quantity>,
     pub plots: Vec<PlotSpec>,
-    /// Bounds of its quantities.
     pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
 }
 
-/// A scenario's text and where its relative paths start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioText {
-    /// Name of the experiment it belongs to.
     pub name: String,
     pub text: String,
     pub dir: PathBuf,
@@ -90,16 +87,13 @@ pub struct Run {
     pub sweep: Option<Sweep>,
 }
 
-/// A key and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// Key of the scenario.
     pub key: String,
     /// At least two, rising.
     pub values: Vec<f64>,
 }
 
-/// A figure computed from the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub name: String,
@@ -112,14 +106,10 @@ pub struct Quantity {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotSpec {
-    /// Its name, also of its file.
     pub name: String,
     pub title: String,
-    /// Label of the horizontal axis.
     pub x: String,
-    /// Label of the vertical axis.
     pub y: String,
-    /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
     pub lines: Vec<(String, Formula)>,
     pub levels: Vec<(String, Formula)>,
@@ -145,9 +135,6 @@ impl Experiment {
     }
 
     /// The scenario of a run, of a sweep at the given value.
-    ///
-    /// # Errors
-    /// The mistakes in the scenario or in what the run sets.
     pub fn scenario(&self, run: &Run, value: Option<f64>) -> Result<Scenario, Mistakes> {
         let ScenarioText { name, text, dir } = &self.source;
         let mut scenario = Scenario::parse(text, &format!("{name}.toml"), dir, &run.settings(value))?;

@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
+use crate::escape::escape;
 use crate::outcome::Outcome;
-use crate::plot::{self, Plot, escape};
+use crate::plot::{self, Plot};
 use crate::report::{rows, units, warnings, way};
 
 mod figures;
@@ -20,7 +21,6 @@ const STYLE: &str = include_str!("html/style.css");
 const BESIDE: (u32, u32) = (580, 300);
 const ALONE: (u32, u32) = (1000, 320);
 
-/// The report of these outcomes, side by side, in this order: a whole document.
 pub fn page(outcomes: &[&Outcome]) -> String {
     let names: Vec<&str> = outcomes.iter().map(|outcome| outcome.name.as_str()).collect();
     let title = match names.as_slice() {
@@ -28,7 +28,6 @@ pub fn page(outcomes: &[&Outcome]) -> String {
         names => names.join(" / "),
     };
     let mut out = String::new();
-    // Writing to a String cannot fail, here and below.
     let _ = writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -49,7 +48,6 @@ pub fn page(outcomes: &[&Outcome]) -> String {
     out
 }
 
-/// How each was played, and what must be known to trust it.
 fn introduce(out: &mut String, outcomes: &[&Outcome]) {
     out.push_str("<ul class=\"runs\">\n");
     for outcome in outcomes {
@@ -117,7 +115,6 @@ fn draw(out: &mut String, section: &figures::Section) {
     let _ = writeln!(out, "</div>\n<p class=\"caption\">{}</p>\n</section>", section.caption);
 }
 
-/// Every figure under its key, for who looks one up.
 fn list_all(out: &mut String, outcomes: &[&Outcome]) {
     let mut keys: Vec<&String> = outcomes.iter().flat_map(|outcome| outcome.summary.keys()).collect();
     keys.sort();

@@ -31,8 +31,11 @@ pub mod visitor_events;
 
 pub mod cookie_jar;
 
+mod escape;
 mod slab;
+mod split_mix;
 mod stats;
+mod times;
 pub mod wheel;
 
 pub mod oracle;

@@ -47,10 +47,8 @@ use engine::{Engine, Report};
 use script::Script;
 use vitals::Vitals;
 
-/// How often the watcher is shown the figures.
 pub const WATCH_EVERY: Duration = Duration::from_millis(250);
 
-/// How to play a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Where to send, instead of the scenario's own target: `http://HOST[:PORT]`. A path in it means nothing
@@ -62,7 +60,6 @@ pub struct LoadOptions {
     pub stop: Stop,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct Played {
     pub tally: Tally,
@@ -74,7 +71,6 @@ pub struct Played {
 }
 
 impl Played {
-    /// As it is kept and drawn.
     pub fn outcome(&self, scenario: &Scenario) -> Outcome {
         let outcome = self.tally.outcome(&scenario.name, Way::Real, scenario.seed, self.partial.clone());
         Outcome { started_us: Some(self.started_us), ..outcome }
@@ -83,25 +79,18 @@ impl Played {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Neither the scenario nor the caller says where to send.
     #[error("no target: expected a URL on the command line, or target.url in the scenario")]
     NoTarget,
-    /// The target cannot be reached.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A value makes no sense.
     #[error(transparent)]
     Implausible(#[from] Implausible),
-    /// The log cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// A step cannot be sent.
     #[error(transparent)]
     Step(#[from] BadStep),
-    /// The system gave no thread, no poller or no timer.
     #[error("the load generator did not start: {0}")]
     System(#[from] io::Error),
-    /// The target accepts connections but does not answer as it should.
     #[error("the target does not answer as expected: {0}")]
     Probe(String),
 }
@@ -147,10 +136,8 @@ pub fn run(
     Ok(Played { tally, partial, started_us: run.started_us })
 }
 
-/// State shared by the threads of a run.
 struct Run {
     mix: VisitorMix,
-    /// Each thread's, before anything has happened.
     tally: Tally,
     script: Script,
     place: Place,

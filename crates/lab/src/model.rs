@@ -101,7 +101,6 @@ pub enum Part {
     },
     /// The rest of an answer whose head was reported before.
     Rest,
-    /// An error instead of the answer.
     Error,
 }
 
@@ -116,7 +115,6 @@ enum Due {
     Shared(u32),
     /// The first of `streams`.
     Stream,
-    /// A spell begins or ends.
     Disturbance,
 }
 
@@ -138,7 +136,6 @@ pub struct Model {
     starts: u32,
     /// Nothing but `ends` makes anything due: no sharing, no streams, no disturbances.
     plain: bool,
-    /// The stages whose servers are shared.
     sharing: Vec<u32>,
     /// When answers that go on end, in microseconds.
     streams: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -229,7 +226,6 @@ impl Model {
         false
     }
 
-    /// When [`Model::advance`] has something to do next.
     pub fn next_event(&self) -> Option<u64> {
         if !self.plain {
             return self.due().map(|(at_us, _)| at_us);
@@ -310,7 +306,6 @@ impl Model {
         lost
     }
 
-    /// Spells begin and end at `at_us`.
     fn turn(&mut self, at_us: u64) {
         let Some(disturbances) = &mut self.disturbances else { return };
         disturbances.turn(at_us);
@@ -373,7 +368,6 @@ impl Model {
         Stats { queued: self.waiting.len() as usize, ..self.stats }
     }
 
-    /// The stages' figures, as of the last call with a time.
     pub fn stages(&self) -> Vec<StageStats> {
         self.stages.iter().map(|stage| stage.stats(&self.pace, self.now_us)).collect()
     }
@@ -382,7 +376,6 @@ impl Model {
         self.workers
     }
 
-    /// Speed as it was set.
     pub fn speed(&self) -> f64 {
         self.speed
     }
@@ -392,7 +385,6 @@ impl Model {
         self.pace.speed()
     }
 
-    /// Something happens at `now_us`.
     #[inline]
     fn tell(&mut self, now_us: u64) {
         self.note(now_us);

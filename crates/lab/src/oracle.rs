@@ -61,7 +61,6 @@ const MAX_VIOLATIONS: usize = 10;
 /// A finding: the rule, and what was expected and found.
 pub(crate) type Finding = Result<(), (&'static str, String)>;
 
-/// How a request was let in.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     /// By a ticket whose turn had come.
@@ -72,7 +71,6 @@ pub(crate) enum Entry {
     Unasked { cost: Cost },
 }
 
-/// The accounts.
 pub(crate) struct Oracle {
     is_on: bool,
     /// The gate is killed and not yet back.
@@ -119,7 +117,6 @@ impl Oracle {
         }
     }
 
-    /// A visitor was admitted.
     pub(crate) fn entered(&mut self, entry: Entry, processes: &[GateProcess], now_us: u64) {
         if !self.is_on {
             return;
@@ -141,7 +138,6 @@ impl Oracle {
         }
     }
 
-    /// A ticket was answered as one that had been used.
     pub(crate) fn called_used(&mut self, ticket: &Ticket, process: usize) {
         if self.is_on {
             let finding = self.schedule.called_used(ticket, process);
@@ -156,7 +152,6 @@ impl Oracle {
         }
     }
 
-    /// A visitor has to wait.
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn waits(
         &mut self,
@@ -196,7 +191,6 @@ impl Oracle {
         }
     }
 
-    /// A status poll was answered.
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn looked(
         &mut self,
@@ -235,7 +229,6 @@ impl Oracle {
         }
     }
 
-    /// A visitor's reading of an answer.
     pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, now: Duration) {
         if !self.is_on {
             return;
@@ -251,7 +244,6 @@ impl Oracle {
         }
     }
 
-    /// A request goes to the origin.
     pub(crate) fn sent_to_origin(&mut self, cost: Cost) {
         if self.is_on {
             self.flow.sent(cost);
@@ -259,7 +251,6 @@ impl Oracle {
         }
     }
 
-    /// A process has ticked.
     pub(crate) fn ticked(&mut self, process: usize, state: &GateProcess, now_us: u64) {
         if self.is_on {
             self.flow.ticked(process, state, now_us);
@@ -268,7 +259,6 @@ impl Oracle {
         }
     }
 
-    /// A second is over.
     pub(crate) fn second(&mut self, now_us: u64, processes: &[GateProcess], origin: &Stats) {
         if !self.is_on {
             return;
@@ -282,7 +272,6 @@ impl Oracle {
         }
     }
 
-    /// A fault begins or ends, or the origin changes.
     pub(crate) fn disturbed(&mut self, now_us: u64) {
         self.calm.faulted(now_us);
         self.schedule.disturbed();
@@ -294,18 +283,15 @@ impl Oracle {
         self.schedule.disturbed();
     }
 
-    /// Tokencheck has reported; the report arrived or was lost.
     pub(crate) fn reported(&mut self, is_heard: bool) {
         self.calm.reported(is_heard);
     }
 
-    /// The gate's processes are killed; their state in memory is lost.
     pub(crate) fn killed(&mut self) {
         self.queue.restart();
         self.is_down = true;
     }
 
-    /// They are back, with their saved state.
     pub(crate) fn restarted(&mut self, now_us: u64) {
         self.is_down = false;
         self.schedule.restarted();
@@ -317,7 +303,6 @@ impl Oracle {
         self.calm.crowd_is_over(now_us);
     }
 
-    /// After every event.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64, processes: &[GateProcess], requests: usize, trace: &Trace) {
         if !self.is_on {
@@ -348,7 +333,6 @@ impl Oracle {
         self.violations.len() >= MAX_VIOLATIONS
     }
 
-    /// Everybody has left.
     pub(crate) fn run_is_over(
         &mut self,
         now_us: u64,
@@ -380,7 +364,6 @@ impl Oracle {
     }
 }
 
-/// Every request that came to the origin is accounted for.
 fn books_of(origin: &Stats) -> Finding {
     if origin.adds_up() {
         Ok(())

@@ -63,13 +63,11 @@ pub use shopped::Shopped;
 use sleep::SleepPool;
 use spin::SpinPool;
 
-/// Where an origin listens and how it behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
     /// Address of the first replica; the others take the ports after it. Port 0 lets the system choose all of
     /// them.
     pub addr: SocketAddr,
-    /// Address of the admin port; `None`: none.
     pub admin: Option<SocketAddr>,
     pub spec: OriginSpec,
     pub seed: u64,
@@ -82,20 +80,12 @@ impl OriginConfig {
     }
 }
 
-/// Why there is no origin.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginError {
-    /// An address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    /// The replicas need more ports than there are after the first.
     #[error("{replicas} replicas need as many ports in a row: there are not so many from {addr} on")]
-    Ports {
-        /// The first one's address.
-        addr: SocketAddr,
-        replicas: u32,
-    },
-    /// A path entry's glob does not compile.
+    Ports { addr: SocketAddr, replicas: u32 },
     #[error("a path of the origin: {0}")]
     Path(#[from] ClassifyError),
     /// The system gives no thread or no poller, or too many threads were asked for.
@@ -115,9 +105,6 @@ pub struct OriginHandle {
 
 impl Origin {
     /// Starts the model. Connections are accepted when this returns.
-    ///
-    /// # Errors
-    /// See [`OriginError`].
     pub fn start(config: OriginConfig) -> Result<OriginHandle, OriginError> {
         let runtime = Executor::new()?;
         let mut services: Vec<Arc<dyn Service>> = Vec::new();
@@ -227,7 +214,6 @@ impl Drop for Stopping {
     }
 }
 
-/// One replica of the model.
 fn modelled(config: &OriginConfig, replica: u32, runtime: &Runtime) -> Result<Modelled, OriginError> {
     let OriginConfig { spec, seed, .. } = config;
     let paths = Paths::compile(&spec.paths)?;
@@ -273,7 +259,6 @@ fn spawn_doors(control: &Arc<Control>, listeners: Vec<Option<TcpListener>>) {
     }
 }
 
-/// Applies the spec's changes at their times.
 async fn play(control: Arc<Control>, changes: Vec<Change>) {
     let start = Instant::now();
     for change in changes {
@@ -295,30 +280,23 @@ impl OriginHandle {
         self.control.doors().iter().map(Door::addr).collect()
     }
 
-    /// Where its admin port is.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// The figures now, of all replicas together.
     pub fn stats(&self) -> Stats {
         self.control.stats()
     }
 
-    /// The requests of all replicas, second by second.
     pub fn series(&self) -> Series {
         self.control.meter().series()
     }
 
     /// Changes its capacity; `at` does not count.
-    ///
-    /// # Errors
-    /// Values out of range, or a service that cannot be changed.
     pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
         self.control.change(change)
     }
 
-    /// Closes every connection and ends the threads.
     pub fn stop(mut self) {
         self.halt();
     }

@@ -13,17 +13,13 @@ use crate::stats::ratio;
 #[cfg(test)]
 mod tests;
 
-/// How a run was played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// Over sockets.
     Real,
-    /// In virtual time.
     Sim,
 }
 
-/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Name of the scenario, or of this side of a comparison.
@@ -49,7 +45,6 @@ pub struct Second {
     /// Which, from 0.
     pub t: u64,
     pub offered: u64,
-    /// Requests sent, of every kind.
     pub requests: u64,
     /// Those for the status document.
     pub polls: u64,
@@ -57,11 +52,8 @@ pub struct Second {
     pub failed: u64,
     /// Answers that said the room is full.
     pub full: u64,
-    /// Requests for a page that were given up.
     pub given_up: u64,
-    /// Visitors waiting at the second's end.
     pub waiting: u64,
-    /// Requests under way at the second's end.
     pub in_flight: u64,
     /// Mean time of the requests served or given up in this second, from the intended send, in milliseconds.
     pub response_mean_ms: f64,
@@ -73,7 +65,6 @@ pub struct Second {
     pub waits: u64,
     /// Their mean wait as it turned out, in seconds; 0 counts for who was let in at once.
     pub wait_mean_s: f64,
-    /// Their longest wait, in seconds.
     pub wait_max_s: f64,
     /// Visitors who came in this second and got an announced wait.
     pub told: u64,
@@ -85,7 +76,6 @@ pub struct Second {
     pub door_units: f64,
     /// Requests that the origin finished.
     pub origin_served: u64,
-    /// Requests at the origin at the second's end.
     pub origin_present: u64,
     /// Mean time that the origin took for what it served, from being sent to the answer (its head, where it
     /// goes on), in milliseconds.
@@ -115,16 +105,13 @@ pub struct GateSecond {
 /// The origin's requests of one second; in a real run it reports them itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DoorSecond {
-    /// Which, counted from the start of the run.
     pub t: u64,
     pub door: u64,
     pub served: u64,
-    /// Requests present at the second's end.
     pub present: u64,
 }
 
 impl Way {
-    /// As it is written: `real` or `sim`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Real => "real",

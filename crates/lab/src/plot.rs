@@ -20,19 +20,15 @@ use axis::Axis;
 use canvas::{Anchor, Canvas};
 use layout::Layout;
 
-/// How a line is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Points joined by straight lines.
     #[default]
     Line,
     /// A value holds until the next point, the last one as long as the one before: counts per second, levels.
     Steps,
-    /// Points alone.
     Points,
 }
 
-/// One line of a figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     /// Its name, for the legend; empty: not in the legend.
@@ -58,13 +54,10 @@ pub struct Line {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
     pub title: String,
-    /// What x is, with its unit.
     pub x_label: String,
-    /// What y is, with its unit.
     pub y_label: String,
     pub log_x: bool,
     pub log_y: bool,
-    /// The lines, in the legend's order.
     pub lines: Vec<Line>,
     /// Horizontal lines of reference: label, and at which y.
     pub h_lines: Vec<(String, f64)>,
@@ -209,7 +202,6 @@ fn draw_line(canvas: &mut Canvas, layout: &Layout, axes: (&Axis, &Axis), line: &
 }
 
 /// The style sheet of figures within a page; see [`Plot::svg`].
-pub(crate) use theme::{STYLE, escape};
+pub(crate) use theme::STYLE;
 
-/// A colour as plotters has it.
 type Colour = RGBColor;

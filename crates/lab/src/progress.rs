@@ -24,7 +24,6 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// Between two marks that the window begins at. A mark holds a histogram, 200 kB.
 const MARK_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows how a run goes.
 pub struct Progress {
     shown: Shown,
     window: Window,
@@ -90,7 +89,6 @@ fn bar(name: &str, visitors: u64) -> ProgressBar {
     bar
 }
 
-/// Where things stood at some time.
 struct Mark {
     at: Duration,
     offered: u64,
@@ -141,7 +139,6 @@ impl Window {
         line
     }
 
-    /// Response times since the window's beginning.
     fn recent(&self, tally: &Tally) -> Option<Histogram<u64>> {
         let mut recent = tally.response_us.clone();
         if let Some(mark) = self.0.front() {

@@ -36,7 +36,6 @@ pub fn table(outcomes: &[&Outcome]) -> String {
     }
     let mut out = format!("\n{}\n", terminal_table(head, rows));
     for warning in outcomes.iter().flat_map(|outcome| warnings(outcome)) {
-        // Writing to a String cannot fail.
         let _ = writeln!(out, "\n  {warning}");
     }
     out
@@ -54,7 +53,6 @@ pub(crate) fn terminal_table(head: Vec<String>, rows: Vec<Vec<String>>) -> Strin
     table.trim_fmt()
 }
 
-/// Warnings about the figures.
 pub(crate) fn warnings(outcome: &Outcome) -> Vec<String> {
     let name = &outcome.name;
     let mut out = Vec::new();
@@ -82,7 +80,6 @@ pub(crate) fn warnings(outcome: &Outcome) -> Vec<String> {
     out
 }
 
-/// How a run was played, in a few words.
 pub(crate) fn way(outcome: &Outcome) -> &'static str {
     match outcome.way {
         Way::Real => "over sockets",

@@ -224,17 +224,11 @@ pub enum FaultKind {
 
 impl Scenario {
     /// Reads a scenario file. Its name, unless it says one, is the file's without the ending.
-    ///
-    /// # Errors
-    /// Every mistake in it, each with its line.
     pub fn load(path: &Path) -> Result<Self, Mistakes> {
         Self::load_with(path, &[])
     }
 
     /// As [`Scenario::load`], with keys from the command line, as in [`Scenario::parse`].
-    ///
-    /// # Errors
-    /// As [`Scenario::load`].
     pub fn load_with(path: &Path, overrides: &[(String, String)]) -> Result<Self, Mistakes> {
         read::load(path, overrides)
     }
@@ -279,7 +273,6 @@ impl Scenario {
         }
     }
 
-    /// The closed loop, if its arrivals are one.
     pub fn closed(&self) -> Option<&ClosedLoop> {
         match &self.arrivals {
             Arrivals::Closed(closed) => Some(closed),
@@ -287,7 +280,6 @@ impl Scenario {
         }
     }
 
-    /// What a run of it is counted with.
     pub fn tally(&self) -> Tally {
         let measured = self.closed().map(|closed| (closed.measured_from(), closed.ends()));
         Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured)

@@ -65,14 +65,11 @@ use world::World;
 /// origin there is none: where it matters, it is part of the service time.
 pub const LATENCY_US: u64 = 100;
 
-/// How to run.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Used instead of the scenario's.
     pub seed: u64,
     /// How many of the last steps to return.
     pub trace: usize,
-    /// Whether to check what must always hold.
     pub check: bool,
     /// Whether to keep every belief of the gate and every answer of the origin.
     pub record: bool,
@@ -85,17 +82,12 @@ impl SimOptions {
     }
 }
 
-/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimRun {
     pub outcome: Outcome,
-    /// Rules that were broken.
     pub violations: Vec<Violation>,
-    /// Steps of the trace.
     pub events: u64,
-    /// A hash over all steps.
     pub digest: u64,
-    /// The last steps.
     pub steps: Vec<Step>,
     /// The most by which admitted work ran ahead of the capacity, and the bound, in seconds of work.
     pub lead_s: (f64, f64),
@@ -103,19 +95,14 @@ pub struct SimRun {
     pub record: Record,
 }
 
-/// Why nothing was simulated.
 #[derive(Debug, Error)]
 pub enum SimError {
-    /// The gate's configuration.
     #[error("the scenario's gate cannot be set up: {0}")]
     Gate(#[from] ConfigError),
-    /// A visitor's service level.
     #[error("expected the name of a [[gate.tier]] as `visitor.tier`; got \"{0}\"")]
     Tier(String),
-    /// The origin's paths.
     #[error("the scenario's origin: {0}")]
     Paths(ClassifyError),
-    /// The log to be replayed.
     #[error("{0}")]
     Replay(#[from] ReplayError),
     /// It would never end.
@@ -124,9 +111,6 @@ pub enum SimError {
 }
 
 /// Plays a scenario.
-///
-/// # Errors
-/// The scenario cannot be played: see [`SimError`].
 pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError> {
     let mut world = World::new(scenario, options)?;
     world.run()?;

@@ -44,7 +44,6 @@ impl<T> Slab<T> {
         self.0.len()
     }
 
-    /// Takes all that is left.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.0.drain()
     }

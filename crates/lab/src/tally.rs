@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::times::micros;
 use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
 mod measured;
@@ -32,14 +33,11 @@ const MAX_RESPONSE_US: u64 = 3_600_000_000;
 /// Longest wait that is recorded: a day.
 const MAX_WAIT_MS: u64 = 86_400_000;
 
-/// Requests that failed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     pub refused: u64,
     pub connect: u64,
-    /// Connection ended before the answer did.
     pub broken: u64,
-    /// Given up by the visitor.
     pub patience: u64,
     /// The bench ran out of sockets.
     pub bench: u64,
@@ -69,7 +67,6 @@ impl Failures {
     }
 }
 
-/// The figures of a run.
 #[derive(Clone, Debug)]
 pub struct Tally {
     pub offered: u64,
@@ -83,7 +80,6 @@ pub struct Tally {
     pub tired: u64,
     /// Waits begun: visitors sent to a waiting room, once for each stay.
     pub told: u64,
-    /// Visitors in a waiting room now.
     pub waiting: u64,
     pub in_flight: u64,
     /// Requests sent, of every kind.
@@ -320,7 +316,6 @@ impl Tally {
         self.kinds.served(kind);
     }
 
-    /// A session of a closed loop is over.
     pub fn session(&mut self, end: SessionEnd, now: Duration) {
         if let Some(measured) = &mut self.measured {
             measured.session(end, now);
@@ -346,12 +341,10 @@ impl Tally {
         debug_assert!(self.adds_up(), "{self:?}");
     }
 
-    /// Visitors who have come and not left.
     pub fn present(&self) -> u64 {
         self.present
     }
 
-    /// Visitors who have left, one way or another.
     pub fn gone(&self) -> u64 {
         self.done + self.failed + self.no_shows + self.tired
     }
@@ -453,7 +446,6 @@ impl Tally {
         });
     }
 
-    /// Into the waiting room or out of it.
     #[inline]
     fn moved(&mut self, into: bool, now: Duration) {
         if into {
@@ -474,10 +466,4 @@ impl Tally {
             change(row);
         }
     }
-}
-
-/// Whole microseconds. `Duration::as_micros` counts in 128 bits, which costs more than all the rest here.
-#[inline]
-fn micros(time: Duration) -> u64 {
-    time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }

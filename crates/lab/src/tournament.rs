@@ -29,7 +29,6 @@ mod tests;
 pub struct Tournament {
     /// Estimators, by the names that `capacity.estimator` knows.
     pub estimators: Vec<String>,
-    /// Scenarios, in the order in which they are shown.
     pub scenarios: Vec<Setting>,
     /// The seeds that figures are reported on.
     pub seeds: RangeInclusive<u64>,
@@ -45,7 +44,6 @@ pub struct Tournament {
 /// One scenario of a tournament: the file's own with some keys set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name: letters, digits and `-`.
     pub name: String,
     pub about: String,
     /// Keys of the scenario that it sets, as TOML.

@@ -29,6 +29,7 @@ use crate::answer::Answer;
 use crate::crowd::{Person, VisitorMix};
 use crate::dist::Dist;
 use crate::scenario::Kind;
+use crate::times::micros_up;
 
 mod draw;
 mod round;
@@ -48,7 +49,6 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Values of `{n}` in a path.
 const PATH_NUMBERS: u64 = 1_000_000;
 
-/// What the visitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Sends a request at this time, never before now.
@@ -56,7 +56,6 @@ pub enum Next {
     Leave(End),
 }
 
-/// The reaction to an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     pub noted: Noted,
@@ -78,7 +77,6 @@ pub struct Visitor {
     seed: u64,
     /// When the request now under way, or to come, is meant to be sent.
     at_us: u64,
-    /// When the present step began.
     since_us: u64,
     kind: u32,
     /// When the visitor first had to wait in this step.
@@ -118,7 +116,7 @@ impl Visitor {
     /// A visitor who arrives at `person.at` and then asks for the first step's page; in a closed loop whose
     /// steps are drawn, for any.
     pub fn new(person: Person, mix: &VisitorMix) -> Self {
-        let at_us = micros(person.at);
+        let at_us = micros_up(person.at);
         let mut visitor = Self {
             seed: person.seed,
             at_us,
@@ -139,12 +137,10 @@ impl Visitor {
         visitor
     }
 
-    /// Index of its kind in the mix.
     pub fn kind(&self) -> u32 {
         self.kind
     }
 
-    /// The kind of the request under way, or to come.
     pub fn ask(&self) -> RequestKind {
         self.ask
     }
@@ -164,7 +160,6 @@ impl Visitor {
         self.has(IN_ROOM)
     }
 
-    /// When the request is given up.
     pub fn gives_up_at(&self, mix: &VisitorMix) -> Duration {
         let patience = match self.ask {
             RequestKind::Status => STATUS_TIMEOUT,
@@ -179,7 +174,6 @@ impl Visitor {
         (rand::RngCore::next_u64(&mut self.draw(Salt::Path, u16::from(self.step))) % PATH_NUMBERS) as u32
     }
 
-    /// The outcome of the request under way, at `now`.
     pub fn receive(&mut self, mix: &VisitorMix, outcome: Result<Answer, Failure>, now: Duration) -> Reaction {
         let kind = self.kind_in(mix);
         if !self.has(PREMATURE) && matches!(self.ask, RequestKind::Page | RequestKind::Status) {
@@ -276,7 +270,7 @@ impl Visitor {
                 let think = think.unwrap_or(Dist::Fixed(0.0));
                 let at = now.saturating_add(self.sample(&think, Salt::Think, u16::from(self.step)));
                 self.step = step;
-                self.since_us = micros(at);
+                self.since_us = micros_up(at);
                 (self.told_ms, self.wait_ms, self.failures, self.misses) = (0, 0, 0, 0);
                 self.send(RequestKind::Page, at)
             }
@@ -302,7 +296,7 @@ impl Visitor {
 
     fn send(&mut self, ask: RequestKind, at: Duration) -> Next {
         self.ask = ask;
-        self.at_us = micros(at);
+        self.at_us = micros_up(at);
         Next::Send(self.at())
     }
 
@@ -351,11 +345,6 @@ fn judge_attack(answer: Answer) -> Noted {
         // An error of the service behind the gate, perhaps.
         Answer::Refused(_) | Answer::Status(_) => Noted::Failed(Failure::Refused),
     }
-}
-
-/// Whole microseconds, rounded up so that nothing is sent before its time.
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
 /// Whole milliseconds, rounded up; 49 days at most.

@@ -3,12 +3,9 @@
 
 use std::time::Duration;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
-    /// The page of the present step.
     Page,
-    /// The status document of the waiting room.
     Status,
     /// The page, with an altered ticket: an attack. Cookies that the answer sets are not kept.
     Tampered,
@@ -18,12 +15,9 @@ pub enum RequestKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Answered with an error, or with something that made no sense.
     Refused,
     Connect,
-    /// The connection ended before the answer did.
     Broken,
-    /// Given up by the visitor.
     Patience,
     /// The test bench ran out of sockets: says nothing about what is under test.
     Bench,
@@ -31,7 +25,6 @@ pub enum Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Every step of the session was served.
     Done,
     /// Told to wait (or that the room is full), did not come back.
     NoShow,
@@ -54,13 +47,11 @@ pub enum SessionEnd {
     TurnedAway,
 }
 
-/// What the tally counts of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// Nothing: a status document, the same position again, an attack whose outcome proves nothing.
     Nothing,
     Served {
-        /// The step, from 0.
         step: u8,
         /// When the request that was served was meant to be sent.
         entered: Duration,
@@ -71,7 +62,6 @@ pub enum Noted {
         /// The step's beginning: when its first request was meant to be sent.
         waited_since: Duration,
     },
-    /// The visitor got a position in the waiting room.
     ToldToWait {
         /// How long it will take, if the room says so.
         wait: Option<Duration>,

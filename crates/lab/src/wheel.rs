@@ -92,7 +92,6 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// How many timers there are.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -108,13 +107,11 @@ impl<T: Copy> Wheel<T> {
         self.len += 1;
     }
 
-    /// When the next timer is due.
     pub fn peek(&self) -> Option<u64> {
         let (level, slot) = self.lowest()?;
         Some(self.slots[level * SLOTS + slot].earliest)
     }
 
-    /// Takes the next timer: the earliest, among equals the one set first.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.pop_with(|_| {})
     }

@@ -8,7 +8,6 @@ use rand_distr::{Distribution, Exp1};
 
 use super::Feed;
 
-/// A standard exponential draw.
 pub(super) fn exponential(rng: &mut SmallRng) -> f64 {
     Exp1.sample(rng)
 }
@@ -50,7 +49,6 @@ pub(super) fn rate(points: &[(Duration, f64)], at_s: f64) -> f64 {
     }
 }
 
-/// Draws a kind by weights.
 pub(super) struct Dice {
     /// Sums of the weights up to each kind.
     up_to: Vec<f64>,

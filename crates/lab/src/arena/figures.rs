@@ -35,7 +35,6 @@ pub const EARLY_S: [f64; 3] = [1.0, 5.0, 10.0];
 /// A queue of so many seconds of work: saturated.
 const SATURATED_S: f64 = 0.5;
 
-/// The figures of a stretch, or of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
     /// Seconds; `None`: never saturated.
@@ -65,7 +64,6 @@ pub struct Score {
     pub mean_rt_ratio: Option<f64>,
 }
 
-/// Judges a run. `truth` covers it without gaps.
 pub fn score(trace: &Trace, truth: &[Stretch]) -> Score {
     let best = best_possible(trace, truth);
     let share = |from: usize, to: usize| {

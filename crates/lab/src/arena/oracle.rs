@@ -34,11 +34,9 @@ const SEED: u64 = 0x0F_AC1E;
 /// A time in which nothing changes, and what the origin can do then.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stretch {
-    /// First second.
     pub from_s: usize,
     /// The second after the last one.
     pub to_s: usize,
-    /// Best fixed in-flight limit.
     pub limit: u32,
     /// Its goodput, in cost units per second.
     pub capacity: f64,
@@ -82,7 +80,6 @@ pub fn oracle(spec: &ArenaSpec) -> Vec<Stretch> {
     bounds.windows(2).map(|pair| best(spec, pair[0], pair[1])).collect()
 }
 
-/// The spec as it is at a second, for good.
 fn still(spec: &ArenaSpec, at_s: usize) -> ArenaSpec {
     let at = Duration::from_secs(at_s as u64);
     let changes: Vec<Change> = spec.origin.changes.iter().filter(|change| change.at <= at).copied().collect();

@@ -16,6 +16,7 @@ use crate::model::{Done, Part};
 use crate::scenario::Process;
 use crate::sim::replica_pool::ReplicaPool;
 use crate::slab::Slab;
+use crate::times::micros;
 
 /// The clock's reading at the start of a run: any, but not the epoch, which is no time a gate ever sees.
 const START: Timestamp = Timestamp::from_secs(1_000_000);
@@ -47,10 +48,8 @@ pub(super) struct Play<'a> {
     /// Wait to be released, by kind, where the estimator sets a rate only.
     room: VecDeque<u32>,
     limit: Option<u32>,
-    /// Cost units per second to release.
     outflow: f64,
     now_us: u64,
-    /// Earliest time of the next release.
     release_us: f64,
     arrival_us: Option<f64>,
     tick_us: u64,
@@ -268,7 +267,6 @@ impl<'a> Play<'a> {
         self.refused.push_back((self.now_us + REFUSAL_US, id));
     }
 
-    /// A request has been answered, well or not.
     fn end(&mut self, id: u32, ok: bool) {
         let Some(job) = self.jobs.remove(id) else { return };
         if let Some(busy) = self.busy.get_mut(job.replica as usize) {
@@ -326,8 +324,4 @@ fn due(line: &mut VecDeque<(u64, u32)>, now_us: u64) -> Option<u32> {
     let at = line.front().filter(|(at, _)| *at <= now_us)?.1;
     line.pop_front();
     Some(at)
-}
-
-pub(super) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

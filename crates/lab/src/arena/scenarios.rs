@@ -8,13 +8,10 @@ use tidegate_core::units::{ClassId, Cost};
 use super::{ArenaSpec, Feed, Kind};
 use crate::scenario::{OriginSpec, Scenario};
 
-/// A loop with a name.
 pub struct Named {
-    /// As it is asked for.
     pub name: &'static str,
     /// Its origin, as in a scenario file.
     origin: &'static str,
-    /// Length of the run, in seconds.
     lasts_s: u64,
     /// Class, configured cost and the path's index of each kind of request.
     kinds: &'static [(u8, f64, usize)],

@@ -7,10 +7,8 @@ use tidegate_core::units::Cost;
 
 use crate::stats::percentile;
 
-/// One second of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
-    /// Its beginning, in seconds from the start.
     pub t: f64,
     /// Mean of the estimated capacity, in cost units per second.
     pub capacity: f64,
@@ -28,7 +26,6 @@ pub struct Second {
     pub p99_s: f64,
     /// Waiting at the gate, or to be released, at its end.
     pub queued: usize,
-    /// The estimator's phase at its end.
     pub phase: &'static str,
 }
 
@@ -41,7 +38,6 @@ impl Second {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
-    /// Between two ticks.
     pub tick: Duration,
     /// The estimated capacity after every tick, the first at the start, in cost units per second.
     pub capacity: Vec<f64>,

@@ -14,7 +14,6 @@ use http::{HeaderValue, Uri};
 /// Time that the target has to accept a connection before the run.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A host that answered when the run began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The host as written, without a port; IPv6 addresses in brackets.
@@ -24,20 +23,12 @@ pub struct Place {
     field: HeaderValue,
 }
 
-/// Why nothing can be sent to a target.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Not the URL of a host.
     #[error("target: expected http://HOST[:PORT][/PATH], got {url:?} ({why})")]
-    Url {
-        url: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// No address for the name.
+    Url { url: String, why: &'static str },
     #[error("target {url}: no address for {host:?}: {source}")]
     Resolve { url: String, host: String, source: io::Error },
-    /// Nobody accepts connections there.
     #[error("target {url}: no connection to {address}: {source}")]
     Connect { url: String, address: SocketAddr, source: io::Error },
 }
@@ -46,9 +37,6 @@ impl Place {
     /// Reads the URL, resolves its host and connects once, to see that the target accepts: a mistyped target
     /// is told before a crowd is sent. Nothing is asked. Blocks, up to five seconds for every address of the
     /// host.
-    ///
-    /// # Errors
-    /// See [`TargetError`].
     pub fn find(url: &str) -> Result<Self, TargetError> {
         let (name, port, field) = parse(url)?;
         // Brackets mark an IPv6 address in a URL; the resolver wants it bare.
@@ -66,7 +54,6 @@ impl Place {
         Err(error.unwrap_or_else(none))
     }
 
-    /// A place that is known to be there.
     pub fn at(address: SocketAddr) -> Self {
         let name = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
@@ -80,7 +67,6 @@ impl Place {
         self.port
     }
 
-    /// Its address, or that of another port.
     pub(super) fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, port)
     }

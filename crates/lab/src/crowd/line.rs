@@ -15,7 +15,6 @@ use serde_json::{Map, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// When, in microseconds of Unix time.
     pub at_us: i64,
     /// The time has no fraction: it may have been any instant of its second.
     pub whole_second: bool,
@@ -23,7 +22,6 @@ pub(super) struct Line {
     pub target: String,
 }
 
-/// Why a line says nothing.
 pub(super) type Reason = &'static str;
 
 const NO_TIME: Reason = "no time that could be read";
@@ -102,7 +100,6 @@ fn request(text: &str) -> Result<(String, String), Reason> {
     asked(method, target)
 }
 
-/// Checks what can be asked for again.
 fn asked(method: &str, target: &str) -> Result<(String, String), Reason> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if method.is_empty() || method.len() > 32 || !method.bytes().all(token) {
@@ -157,7 +154,6 @@ fn json_request(fields: &Map<String, Value>) -> Result<(String, String), Reason>
     asked(text(&METHODS).unwrap_or("GET"), &target)
 }
 
-/// A time as a number or a text.
 fn json_time(value: &Value) -> Option<(i64, bool)> {
     match value {
         Value::Number(number) => number_time(number.as_f64()?, number.is_f64()),

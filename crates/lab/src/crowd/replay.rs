@@ -22,26 +22,21 @@ const MAX_LINE: usize = 64 << 10;
 /// Unreadable lines that are reported one by one.
 const MAX_TOLD: usize = 10;
 
-/// A visitor that a log has recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When, in microseconds since the first.
     pub at_us: u64,
-    /// Index into the mix.
     pub kind: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
-    /// In order of time.
     pub arrivals: Vec<Arrival>,
     /// One kind for each distinct method and path.
     pub kinds: Vec<Kind>,
-    /// The line that could not be read.
     pub skipped: Skipped,
 }
 
-/// Lines that hold no request that could be played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     pub lines: u64,
@@ -64,7 +59,6 @@ impl std::fmt::Display for Skipped {
     }
 }
 
-/// Why there is no crowd.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// No log, and no phase in which somebody comes.
@@ -79,15 +73,12 @@ pub enum ReplayError {
     /// It has no request that could be played.
     #[error("{}: expected an access log in combined form or one JSON object a line; could not read {skipped}", log.display())]
     Nothing { log: PathBuf, skipped: Skipped },
-    /// It is larger than memory should be.
     #[error("{}: expected at most {most} {what}; got more by line {line}", log.display())]
     TooMany { log: PathBuf, what: &'static str, most: usize, line: u64 },
-    /// Its times are more than a year apart.
     #[error("{}: expected the requests of at most a year; got {days} days from the first to the last", log.display())]
     TooLong { log: PathBuf, days: u64 },
 }
 
-/// A request while the log is read.
 struct Entry {
     at_us: i64,
     kind: u32,
@@ -97,9 +88,6 @@ struct Entry {
 impl Log {
     /// Reads a log whose visitors are like `behaviour` but for what they ask for. Their kinds are numbered
     /// from `first`.
-    ///
-    /// # Errors
-    /// See [`ReplayError`].
     pub fn load(log: &Path, behaviour: &Kind, first: u32) -> Result<Self, ReplayError> {
         let unreadable = |source| ReplayError::Unreadable { log: log.into(), source };
         let file = BufReader::with_capacity(1 << 16, File::open(log).map_err(unreadable)?);
@@ -107,9 +95,6 @@ impl Log {
     }
 
     /// As [`Log::load`], from memory or a pipe; `log` is its name in errors.
-    ///
-    /// # Errors
-    /// See [`ReplayError`].
     pub fn read(
         mut from: impl BufRead,
         log: &Path,
@@ -182,7 +167,6 @@ fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A visitor who makes one request of the log.
 fn kind(behaviour: &Kind, method: &str, path: &str) -> Kind {
     let step = Step { method: method.into(), path: path.into(), ..Step::default() };
     Kind { name: format!("{method} {path}"), weight: 0.0, steps: vec![step], ..behaviour.clone() }

@@ -62,7 +62,6 @@ impl RateCurve {
         whole: 0.0,
     };
 
-    /// The phase from its begin.
     pub(super) fn new(phase: &Phase) -> Self {
         let lasts = if phase.lasts == Duration::MAX { f64::INFINITY } else { phase.lasts.as_secs_f64() };
         let law = match phase.rate {

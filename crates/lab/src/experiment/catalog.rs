@@ -59,9 +59,6 @@ pub fn embedded(name: &str) -> Option<Result<Experiment, Mistakes>> {
 }
 
 /// The experiment in a file. One whose runs it takes is looked for beside it.
-///
-/// # Errors
-/// Every mistake in it.
 pub fn load(path: &Path) -> Result<Experiment, Mistakes> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let text = read_file(path).map_err(|got| {
@@ -151,7 +148,6 @@ fn uses(formulas: &[Placed], run: &str) -> bool {
     formulas.iter().any(|placed| placed.formula.runs().contains(&run))
 }
 
-/// Looks up the names in all formulas.
 fn check_formulas(formulas: &[Placed], runs: &[Run], source: &ScenarioText, found: &mut Vec<Found>) {
     let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
     let (mut keys, columns) = (play::keys(), play::columns());

@@ -36,7 +36,6 @@ impl Deadline {
     }
 }
 
-/// The pause between two looks at children and files.
 pub(super) fn pause() {
     std::thread::sleep(LOOK_EVERY);
 }
@@ -52,9 +51,6 @@ pub(super) struct Child {
 impl Child {
     /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in `dir`, so that no
     /// pipe can fill up and stop it.
-    ///
-    /// # Errors
-    /// The files cannot be made or the program cannot be started.
     pub(super) fn start(program: &Path, name: &str, arguments: &[OsString], dir: &Path) -> io::Result<Self> {
         let (out, log) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.log")));
         let mut command = Command::new(program);
@@ -69,17 +65,14 @@ impl Child {
         &self.name
     }
 
-    /// What it has written to standard output so far.
     pub(super) fn output(&self) -> String {
         read_lossy(&self.out)
     }
 
-    /// What it has written to standard error so far.
     pub(super) fn log(&self) -> String {
         read_lossy(&self.log)
     }
 
-    /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             // An error means that there is nothing to wait for any more; asked again, it stays so.
@@ -117,7 +110,6 @@ impl Child {
         }
     }
 
-    /// Sends SIGTERM and does not wait.
     pub(super) fn ask_to_end(&mut self) {
         if self.ended().is_none() {
             // SAFETY: a call without memory. The child has not been waited for, so its number is still its

@@ -9,19 +9,15 @@ use crate::outcome::Way;
 /// A bound on a quantity; at least one side is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// Name of the quantity.
     pub quantity: String,
     /// The mode it is for; `None`: every one.
     pub way: Option<Way>,
-    /// The least value that is allowed.
     pub min: Option<f64>,
     pub max: Option<f64>,
 }
 
-/// A bound that does not hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
-    /// Name of the experiment as it was played.
     pub experiment: String,
     pub expected: Expectation,
     /// The value; `None`: the run gave none.

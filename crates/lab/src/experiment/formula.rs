@@ -31,7 +31,6 @@ pub struct Formula {
     root: Node,
 }
 
-/// The value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Number,
@@ -48,7 +47,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A mistake in a formula.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got}")]
 pub struct Mistake {
@@ -62,13 +60,10 @@ impl Mistake {
     }
 }
 
-/// What names a formula may use.
 pub struct Names<'a> {
     /// The runs, and whether each is a sweep.
     pub runs: &'a [(String, bool)],
-    /// Keys of a run's summary.
     pub keys: &'a [&'a str],
-    /// Columns of a run's series.
     pub columns: &'a [&'a str],
 }
 
@@ -89,7 +84,6 @@ enum Operator {
     Divide,
 }
 
-/// Functions of curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
     Max,
@@ -111,7 +105,6 @@ enum Function {
     /// The first x value from which on, to its end, a curve stays near a value: the value, and how near as a
     /// share of it.
     Settled,
-    /// The greater of two figures.
     Greater,
     /// At each point the higher of two curves.
     Higher,
@@ -138,7 +131,6 @@ impl Function {
         Self::ALL.iter().find(|(_, function)| *function == self).map_or("", |(name, _)| name)
     }
 
-    /// The kinds of its arguments and of its result.
     fn signature(self) -> (&'static [Kind], Kind) {
         match self {
             Self::Max | Self::Min | Self::Mean | Self::Sum | Self::Argmax => (&[Kind::Curve], Kind::Number),
@@ -155,9 +147,6 @@ impl Function {
 
 impl Formula {
     /// Parses a formula; its names are not looked up yet.
-    ///
-    /// # Errors
-    /// A mistake: an expectation and its position.
     pub fn parse(text: &str) -> Result<Self, Mistake> {
         Ok(Self { text: text.into(), root: parse::parse(text)? })
     }
@@ -180,7 +169,6 @@ impl Formula {
         evaluate::evaluate(&self.root, source)
     }
 
-    /// The runs that it needs.
     pub fn runs(&self) -> Vec<&str> {
         let mut names = Vec::new();
         gather(&self.root, &mut names);
@@ -236,7 +224,6 @@ fn kind(node: &Node, names: &Names) -> Result<Kind, Mistake> {
     }
 }
 
-/// Whether the run is a sweep.
 fn run_named(run: &str, names: &Names) -> Result<bool, Mistake> {
     let found = names.runs.iter().find(|(name, _)| name == run);
     found.map(|(_, swept)| *swept).ok_or_else(|| {

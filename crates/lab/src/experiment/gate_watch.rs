@@ -17,7 +17,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Longest wait for an answer: the run goes on meanwhile, and children are looked at in between.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Asks a gate's admin port, or those of its halves, again and again.
 pub(super) struct GateWatch {
     /// Admin ports of the process that estimates and of the one that sends to the origin.
     admins: (SocketAddr, SocketAddr),
@@ -32,7 +31,6 @@ impl GateWatch {
         Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
     }
 
-    /// Asks, if it is time to.
     pub(super) fn listen(&mut self, clock: &Clock) {
         let now = clock.now();
         if now < self.due {

@@ -16,16 +16,13 @@ use crate::report::units::cell;
 /// Size of a plot's file, in CSS pixels.
 const PLOT_SIZE: (u32, u32) = (860, 420);
 
-/// All reports as one object.
 pub fn json(reports: &[Report]) -> Json {
     json!({ "experiments": reports.iter().map(Report::json).collect::<Vec<_>>() })
 }
 
-/// All reports as a table: ours beside the paper's, and the ratio.
 pub fn table(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
-        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "\n{}: {}, {} ({}, {:.0} s)",
@@ -49,7 +46,6 @@ pub fn table(reports: &[Report]) -> String {
     out
 }
 
-/// Every quantity in a line.
 fn quantities(report: &Report) -> String {
     let head = ["quantity", "ours", "paper", "ratio", "unit"].map(str::to_owned).to_vec();
     let row = |figure: &Figure| {
@@ -61,9 +57,6 @@ fn quantities(report: &Report) -> String {
 
 /// Writes everything below `dir`, which is made if it is not there:
 /// `results.json`, `results.csv`, `index.html`, and per experiment `NAME/RUN.csv` and `NAME/PLOT.svg`.
-///
-/// # Errors
-/// A file or folder cannot be written.
 pub fn write(reports: &[Report], dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     fs::write(dir.join("results.json"), format!("{:#}\n", json(reports)))?;
@@ -82,7 +75,6 @@ pub fn write(reports: &[Report], dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// All quantities as CSV, a line each.
 pub fn results_csv(reports: &[Report]) -> String {
     let mut out = String::from("experiment,mode,quantity,unit,paper,ours,ratio\n");
     let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::report::{Figure, Report, Table};
-use crate::plot::escape;
+use crate::escape::escape;
 use crate::report::units::cell;
 
 /// Size of a plot within the page, in CSS pixels; it shrinks with the window.
@@ -39,7 +39,6 @@ const HEAD: &str = r#"<!doctype html>
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut out = String::from(HEAD);
-    // Writing to a String cannot fail.
     let _ = writeln!(out, "<h1>The papers' figures, played again</h1>\n<nav><ul>");
     for report in reports {
         let name = escape(&report.name);

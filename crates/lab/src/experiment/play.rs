@@ -23,14 +23,12 @@ const KNOWN: [&str; 2] = ["origin_capacity_rps", "gate_capacity_rps"];
 /// Figures that only simulations have.
 const OF_SIM: [&str; 2] = ["events", "violations"];
 
-/// Keys of a run's summary that formulas may use.
 pub fn keys() -> Vec<String> {
     let empty = Tally::default().outcome("", Way::Sim, 0, None);
     let others = KNOWN.into_iter().chain(OF_SIM).chain(Tally::measured_keys()).map(str::to_owned);
     empty.summary.into_keys().chain(others).collect()
 }
 
-/// Columns of a run's series that formulas may use.
 pub fn columns() -> Vec<String> {
     match serde_json::to_value(Second::default()) {
         Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
@@ -51,13 +49,11 @@ pub struct Player<'a> {
     pub threads: usize,
     /// Set from outside when everything shall end.
     pub stop: Arc<AtomicBool>,
-    /// Takes a line of progress.
     pub say: &'a mut dyn FnMut(&str),
     clock: Clock,
     kept: Vec<(Part, Rc<Played>)>,
 }
 
-/// What makes two runs the same.
 #[derive(PartialEq)]
 struct Part {
     source: ScenarioText,
@@ -66,7 +62,6 @@ struct Part {
 }
 
 impl<'a> Player<'a> {
-    /// A player that has played nothing yet.
     pub fn new(
         program: PathBuf,
         seed: Option<u64>,
@@ -177,7 +172,6 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Adds the figures that follow from the scenario.
 fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
     let figures = [known::origin_capacity_rps(scenario), known::gate_capacity_rps(scenario)];
     for (key, figure) in KNOWN.into_iter().zip(figures) {

@@ -37,7 +37,6 @@ pub(super) struct Draft {
     pub expectations: Vec<Expectation>,
     pub tournament: Option<Tournament>,
     pub formulas: Vec<Placed>,
-    /// Mistakes so far.
     pub found: Vec<Found>,
 }
 
@@ -47,7 +46,6 @@ pub(super) struct Placed {
     pub at: At,
     pub key: String,
     pub formula: Formula,
-    /// What it must come to.
     pub kind: Kind,
 }
 
@@ -70,7 +68,6 @@ pub(super) fn read(text: &str) -> Draft {
     draft
 }
 
-/// A table with its position and its path.
 struct Keys<'t> {
     path: String,
     at: At,
@@ -390,7 +387,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Complains of every key that is none of `known`.
     fn only(&mut self, keys: &Keys, known: &[&str]) {
         for entry in &keys.table.entries {
             if !known.contains(&entry.name.as_str()) {
@@ -412,7 +408,6 @@ impl Reader<'_> {
     }
 }
 
-/// A mistake without a hint.
 pub(super) fn found(at: Option<At>, key: &str, expected: impl Into<String>, got: impl Into<String>) -> Found {
     Found { at, key: key.into(), expected: expected.into(), got: got.into(), hint: None, cut: false }
 }

@@ -29,29 +29,22 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Longest wait for one answer of the origin's admin port.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The run to be played.
 pub(super) struct Order<'a> {
     pub program: &'a Path,
-    /// The scenario, whose deadline is set.
     pub scenario: &'a Scenario,
     pub text: &'a str,
-    /// Keys to be set over the file.
     pub set: &'a [(String, String)],
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
     pub clock: &'a Clock,
 }
 
-/// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// Files or processes could not be made.
     #[error("{what}: {error}")]
     System { what: String, error: io::Error },
-    /// A process ended that should not have, or did not do its work.
     #[error("{0}")]
     Process(String),
-    /// Asked to stop.
     #[error("interrupted")]
     Stopped,
 }
@@ -145,7 +138,6 @@ fn watch(
     }
 }
 
-/// An origin that accepts connections.
 struct OriginProcess {
     child: Child,
     replicas: Vec<SocketAddr>,
@@ -166,20 +158,17 @@ impl OriginProcess {
     }
 }
 
-/// The origin's line when it is ready.
 #[derive(Deserialize)]
 struct OriginReady {
     addrs: Vec<SocketAddr>,
     admin: SocketAddr,
 }
 
-/// A gate that accepts connections: its addresses for visitors, and the receiver of its figures.
 struct GateProcess {
     http: SocketAddr,
     listener: GateWatch,
 }
 
-/// Starts the gate, or both halves of it.
 fn start_gate(
     order: &Order,
     gate: &GateSpec,
@@ -237,7 +226,6 @@ fn start_gate(
     Ok(GateProcess { http: generator, listener: GateWatch::new(generator_admin, ready.admin) })
 }
 
-/// The gate's line when it is ready.
 #[derive(Deserialize)]
 struct GateReady {
     http: SocketAddr,
@@ -258,7 +246,6 @@ fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Resul
     Child::start(order.program, name, arguments, dir).map_err(system(format!("starting {name}")))
 }
 
-/// Looks at a child until it is ready.
 fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {
     let deadline = Deadline::after(order.clock, READY_PATIENCE);
     loop {
@@ -296,7 +283,6 @@ fn toml_text(text: &str) -> String {
     format!("'{text}'")
 }
 
-/// An origin's requests, second by second.
 #[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct OriginSeries {
     started_us: u64,
@@ -311,7 +297,6 @@ struct OriginSecond {
     present: u64,
 }
 
-/// Asks the origin's admin port for its series.
 fn series(admin: SocketAddr) -> io::Result<OriginSeries> {
     serde_json::from_str(&gate_watch::get(admin, "/series", ADMIN_PATIENCE)?).map_err(io::Error::other)
 }

@@ -15,17 +15,14 @@ const STEPS_FROM: usize = 30;
 /// A run as it was played: once, or once for every value of its sweep.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// Its name in the experiment.
     pub name: String,
     /// The sweep's values, if it is one, and what came of each.
     pub points: Vec<(Option<f64>, Outcome)>,
-    /// Missing parts, with the reason.
     pub missing: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The experiment's name when played this way.
     pub name: String,
     pub paper: String,
     pub figure: String,
@@ -33,11 +30,8 @@ pub struct Report {
     pub way: Way,
     /// How long that took, in seconds of this world.
     pub seconds: f64,
-    /// The quantities, in the file's order.
     pub figures: Vec<Figure>,
-    /// The plots, in the file's order, by name.
     pub plots: Vec<(String, Plot)>,
-    /// The outcomes that they were made from.
     pub runs: Vec<Rc<Played>>,
     /// In a tournament: tables instead of hundreds of quantities.
     pub tables: Vec<Table>,
@@ -57,7 +51,6 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A quantity, ours and the paper's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
@@ -79,7 +72,6 @@ impl Figure {
 }
 
 impl Report {
-    /// Computes the figures and the plots from the runs.
     pub fn new(experiment: &Experiment, way: Way, seconds: f64, runs: Vec<Rc<Played>>) -> Self {
         let source = runs.as_slice();
         let figures = experiment.quantities.iter().map(|quantity| Figure {
@@ -134,7 +126,6 @@ impl Report {
 }
 
 impl Played {
-    /// A column of an outcome's series, by its name.
     fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
         let value = |second: &Second| match serde_json::to_value(second) {
             Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),

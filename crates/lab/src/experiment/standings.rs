@@ -27,22 +27,15 @@ pub(super) fn report(experiment: &Experiment, way: Way, seconds: f64, seeds: &st
         name: told.name,
     };
     Report {
-        name: experiment.name_as(way),
-        paper: experiment.paper.clone(),
-        figure: experiment.figure.clone(),
-        about: experiment.about.clone(),
-        way,
-        seconds,
         figures: told.map(figure).collect(),
         tables: tables(&played, &verdicts, seeds),
         verdicts: verdicts.iter().map(verdict_json).collect(),
         plots: played.plots,
-        runs: Vec::new(),
         broken: played.missing,
+        ..Report::new(experiment, way, seconds, Vec::new())
     }
 }
 
-/// A scenario and its verdict.
 fn verdict_json(verdict: &Verdict) -> (String, Json) {
     let first = verdict.first.as_ref();
     let object = Map::from_iter([
@@ -111,7 +104,6 @@ fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
     ]
 }
 
-/// The means over the scenarios.
 fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {
     let told = overall(&played.standings);
     let of = |name: String| told.iter().find(|told| told.name == name).and_then(|told| told.value);
@@ -153,7 +145,6 @@ fn rule_cell(verdict: &Verdict) -> String {
     }
 }
 
-/// The measures of the laws.
 fn truths(played: &Played) -> Table {
     let mut rows = Vec::new();
     for (scenario, known) in &played.truths {

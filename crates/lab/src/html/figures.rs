@@ -4,7 +4,6 @@
 use crate::outcome::{Outcome, Second};
 use crate::plot::{Line, Plot, Style};
 
-/// A heading, its figures, and what they show.
 pub(super) struct Section {
     pub title: &'static str,
     pub caption: &'static str,
@@ -16,7 +15,6 @@ pub(super) struct Section {
 /// From here on the larger response times would press the smaller ones flat: a logarithmic axis.
 const LOG_FROM: f64 = 20.0;
 
-/// The sections of a report on these outcomes.
 pub(super) fn sections(outcomes: &[&Outcome]) -> Vec<Section> {
     let scale = Scale::of(outcomes);
     let each = |plot: fn(&Outcome, &Scale) -> Plot| outcomes.iter().map(|o| plot(o, &scale)).collect();
@@ -68,7 +66,6 @@ pub(super) fn sections(outcomes: &[&Outcome]) -> Vec<Section> {
     sections
 }
 
-/// The common parts of all figures of a report.
 struct Scale {
     /// Seconds in a unit of the time axis, and the axis' name.
     unit: (f64, &'static str),

@@ -20,9 +20,6 @@ pub(super) struct Alarm(AsyncFd<OwnedFd>);
 
 impl Alarm {
     /// Registers with the runtime that this is called in.
-    ///
-    /// # Errors
-    /// The process is out of descriptors.
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;

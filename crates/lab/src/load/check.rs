@@ -9,7 +9,6 @@ const MAX_VISITORS: f64 = 50e6;
 /// Threads: more than there are cores only get into each other's way.
 const MAX_THREADS: usize = 256;
 
-/// A value that makes no sense.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{name}: expected {expected}, got {got}")]
 pub struct Implausible {

@@ -35,16 +35,13 @@ const MAX_FRESH: usize = 128;
 /// too late.
 const MAX_REDIRECTS: u8 = 3;
 
-/// A thread's figures on their way to the watcher.
 pub(super) struct Report {
     pub(super) thread: usize,
     pub(super) tally: Box<Tally>,
     pub(super) now: Duration,
-    /// Why this thread ended early, if it did.
     pub(super) partial: Option<String>,
 }
 
-/// A visitor and its cookies.
 struct Browser {
     visitor: Visitor,
     jar: CookieJar,
@@ -61,7 +58,6 @@ struct Hop {
     port: Option<u16>,
 }
 
-/// The outcome of a request.
 struct Done {
     browser: u32,
     hop: Hop,
@@ -86,9 +82,6 @@ pub(super) struct Engine<'r, C: Iterator<Item = Person>> {
 
 impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
     /// Plays `crowd` to its end, or to the run's. Reports as it goes, and once more at the end.
-    ///
-    /// # Errors
-    /// The system gives no timer.
     pub(super) async fn play(
         run: &'r Run,
         thread: usize,
@@ -188,7 +181,6 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         }
     }
 
-    /// Puts a visitor's next request under way.
     fn send(&mut self, number: u32) {
         let now = self.run.start.elapsed();
         let browser = self.browsers.held(number);
@@ -227,7 +219,6 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
         });
     }
 
-    /// Lets the visitor react to what its request came to.
     fn settle(&mut self, Done { browser: number, hop, reply, at }: Done) {
         let browser = self.browsers.held(number);
         let (ask, intended) = (browser.visitor.ask(), browser.visitor.at());

@@ -14,11 +14,9 @@ use crate::visitor::RequestKind;
 /// The placeholder of a visitor's own number.
 const NUMBER: &str = "{n}";
 
-/// A request that cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[error("visitor {kind:?}, step {step}: expected {expected}, got {got:?}")]
 pub struct BadStep {
-    /// Name of the kind.
     kind: String,
     /// From 1, as people count.
     step: usize,
@@ -43,8 +41,6 @@ struct Text {
 }
 
 impl Script {
-    /// # Errors
-    /// The first step that cannot be sent.
     pub(super) fn new(mix: &VisitorMix) -> Result<Self, BadStep> {
         let kinds = mix.kinds.iter().map(|kind| {
             let steps = kind.steps.iter().enumerate();
@@ -53,7 +49,6 @@ impl Script {
         Ok(Self(kinds.collect::<Result<_, _>>()?))
     }
 
-    /// A step of a kind of visitor.
     pub(super) fn line(&self, kind: u32, step: u8) -> &Line {
         &self.0[kind as usize][usize::from(step)]
     }
@@ -107,7 +102,6 @@ impl Line {
     }
 }
 
-/// A path and query as a request's target.
 pub(super) fn local(path: &str) -> Option<Uri> {
     let path: PathAndQuery = path.starts_with('/').then(|| path.parse().ok())??;
     Some(Uri::from(path))

@@ -32,9 +32,6 @@ impl Stop {
 
     /// A stop for Ctrl-C and SIGTERM. A second one ends the process at once. Watches for as long as the
     /// process lives.
-    ///
-    /// # Errors
-    /// The handlers cannot be installed.
     pub fn on_interrupt() -> io::Result<Self> {
         let stop = Self::default();
         let ended = stop.clone();

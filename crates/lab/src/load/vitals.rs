@@ -13,11 +13,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 const NEVER: u64 = u64::MAX;
 
-/// Shared by the threads of a run.
 pub(super) struct Vitals {
     /// When the first connection failed since the last answer, in microseconds since the start of the run.
     failing_since_us: AtomicU64,
-    /// When one failed last.
     failed_last_us: AtomicU64,
 }
 
@@ -35,7 +33,6 @@ impl Vitals {
         }
     }
 
-    /// A connection failed at `now`.
     pub(super) fn unreachable(&self, now: Duration) {
         let now_us = now.as_micros() as u64;
         let _ = self.failing_since_us.compare_exchange(NEVER, now_us, Relaxed, Relaxed);

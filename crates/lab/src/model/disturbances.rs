@@ -26,13 +26,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Sets the draws here apart from those of demands.
 const SALT: u64 = 0x7765_6174_6865_7221;
 
-/// All spells of a replica.
 pub(super) struct Disturbances {
     courses: Vec<Course>,
     rng: SmallRng,
 }
 
-/// One kind of spell, now and next.
 struct Course {
     spell: Spell,
     is_on: bool,

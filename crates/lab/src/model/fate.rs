@@ -14,14 +14,11 @@ use crate::scenario::{Errors, OriginSpec, PathSpec};
 /// Sets the draws here apart from those of demands.
 const SALT: u64 = 0x6661_7465_7366_6174;
 
-/// Errors and streams, by path.
 pub(super) struct Fates {
     paths: Vec<(Errors, Option<Dist>)>,
     /// Counts over the paths' own shares.
     share: Option<f64>,
-    /// Whether any request may fail.
     pub may_fail: bool,
-    /// Whether any answer may go on.
     pub may_stream: bool,
     rng: SmallRng,
 }

@@ -27,7 +27,6 @@ impl Model {
         self.enter(slot, work);
     }
 
-    /// A request comes to the stage its step names.
     #[inline]
     fn enter(&mut self, slot: u32, work: u64) {
         let job = self.jobs.get_mut(slot);
@@ -56,7 +55,6 @@ impl Model {
         self.schedule(slot, work.saturating_add(demand));
     }
 
-    /// Draws what a request demands of the stage it is at.
     #[inline]
     fn demand(&mut self, slot: u32) -> u64 {
         let job = self.jobs.get(slot);
@@ -72,7 +70,6 @@ impl Model {
         self.ends.push(Reverse((end, self.starts, slot)));
     }
 
-    /// The first of `ends` is over.
     #[inline]
     pub(super) fn end_of_server(&mut self, work: u64, slot: u32, at_us: u64, done: &mut impl FnMut(Done)) {
         self.ends.pop();
@@ -91,7 +88,6 @@ impl Model {
         done(Done { id, at_us, wasted, part: Part::Error });
     }
 
-    /// The first of those who share a stage is over.
     pub(super) fn end_of_share(&mut self, stage: u32, at_us: u64, done: &mut impl FnMut(Done)) {
         let stage = &mut self.stages[stage as usize];
         let Some(work) = stage.shared.as_ref().map(Shared::due) else { return };
@@ -134,7 +130,6 @@ impl Model {
         self.streams.push(Reverse((ends_us, self.starts, slot)));
     }
 
-    /// The first of `streams` is over.
     pub(super) fn end_of_stream(&mut self, at_us: u64, done: &mut impl FnMut(Done)) {
         let Some(Reverse((.., slot))) = self.streams.pop() else { return };
         let id = self.jobs.get(slot).id;
@@ -154,7 +149,6 @@ impl Model {
         Ticket { slot, generation: self.jobs.get(slot).generation }
     }
 
-    /// Takes out a request whose visitor has left.
     pub(super) fn drop_out(&mut self, slot: u32, now_us: u64) {
         let work = self.pace.work(now_us);
         let job = self.jobs.get(slot);

@@ -10,7 +10,6 @@ const NS_PER_US: u64 = 1000;
 /// Work that never ends.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The present speed and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     speed: f64,

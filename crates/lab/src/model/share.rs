@@ -34,7 +34,6 @@ pub(super) struct Shared {
     /// When requests end, in V; the number keeps those that came first before others of the same instant.
     ends: BinaryHeap<Reverse<(u128, u32, u32)>>,
     joined: u32,
-    /// When the next one ends.
     due: u64,
 }
 
@@ -75,7 +74,6 @@ impl Shared {
         Some(slot)
     }
 
-    /// A request goes before its end.
     pub fn remove(&mut self, slot: u32, work: u64) {
         self.settle(work);
         self.ends.retain(|Reverse((.., other))| *other != slot);
@@ -88,7 +86,6 @@ impl Shared {
         self.plan();
     }
 
-    /// There are so many servers from now on.
     pub fn resize(&mut self, servers: u32, work: u64) {
         self.settle(work);
         self.servers = servers;

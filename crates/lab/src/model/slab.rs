@@ -13,7 +13,6 @@ pub(super) enum Place {
     Backlog,
     /// A worker holds it in line for a server of its stage.
     Line,
-    /// A server works on it.
     Server,
     /// It is answered with an error in a moment.
     Failing,
@@ -23,11 +22,9 @@ pub(super) enum Place {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// The caller's name for it.
     pub id: u64,
     /// What contention makes of its demands; fixed when a worker took it.
     pub factor: f64,
-    /// Index of its path.
     pub path: u32,
     /// Which of its path's stages it is at.
     pub step: u32,
@@ -95,7 +92,6 @@ impl Slab {
     }
 }
 
-/// First come, first served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     first: u32,
@@ -131,7 +127,6 @@ impl Line {
         Some(slot)
     }
 
-    /// Takes out a request that stands in this line.
     pub fn remove(&mut self, slab: &mut Slab, slot: u32) {
         let Job { prev, next, .. } = *slab.get(slot);
         match prev {

@@ -23,7 +23,6 @@ pub struct StageStats {
     /// have ever been servers. The model's servers are alike: what they did together is spread evenly over
     /// those there were.
     pub busy_us: Vec<u64>,
-    /// Time that each server has been idle.
     pub idle_us: Vec<u64>,
 }
 
@@ -67,7 +66,6 @@ impl StageState {
         }
     }
 
-    /// A server starts at work instant `work`.
     pub fn occupy(&mut self, work: u64) {
         self.busy += 1;
         self.ended -= i128::from(work);
@@ -78,7 +76,6 @@ impl StageState {
         self.ended += i128::from(work);
     }
 
-    /// A request comes to share the servers.
     pub fn join(&mut self, slot: u32, demand: u64, work: u64) {
         if let Some(shared) = &mut self.shared {
             shared.join(slot, demand, work);
@@ -86,7 +83,6 @@ impl StageState {
         self.balance(work);
     }
 
-    /// The next of those who share the servers ends.
     pub fn pop_shared(&mut self, work: u64) -> Option<u32> {
         let slot = self.shared.as_mut().and_then(Shared::pop);
         self.balance(work);

@@ -2,13 +2,11 @@
 
 use serde::Serialize;
 
-/// A replica's past and present work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
     /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming`
     /// are those still there.
     pub submitted: u64,
-    /// Requests served to visitors who still waited for the answer.
     pub served: u64,
     /// Requests refused because the backlog was full.
     pub refused: u64,
@@ -16,19 +14,15 @@ pub struct Stats {
     pub wasted: u64,
     /// Requests given up because the visitor had left (`notices_leavers`).
     pub abandoned: u64,
-    /// Requests lost in a crash.
     pub lost: u64,
     /// Requests answered with an error at once (`errors`), whether or not their visitors still waited.
     pub failed: u64,
-    /// Requests that hold a worker now.
     pub in_service: usize,
-    /// Requests waiting for a worker now.
     pub queued: usize,
     /// Requests to be answered with an error in a moment; they hold no worker.
     pub failing: usize,
     /// Requests whose answer goes on; they hold no worker any more.
     pub streaming: usize,
-    /// Most requests present at once so far.
     pub peak: usize,
 }
 

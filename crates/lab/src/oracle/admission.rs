@@ -27,7 +27,6 @@ impl Decided {
     }
 }
 
-/// Whether a policy is for a request.
 fn is_for(policy: &ActivePolicy, request: &PolicyRequest<'_>) -> bool {
     let scope = &policy.scope;
     let spared = (0..MAX_TIERS as u8).any(|tier| scope.spared >> tier & 1 == 1 && tier == request.tier.0);
@@ -65,7 +64,6 @@ fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided
 }
 
 impl Oracle {
-    /// A request was decided on, under these policies.
     pub(crate) fn under_policies(
         &mut self,
         in_force: Option<&PolicySet>,

@@ -62,7 +62,6 @@ struct Told {
 }
 
 pub(super) struct Calm {
-    /// By visitor's number.
     told: Vec<Told>,
     /// By kind: whether it comes at the announced time.
     prompt: Vec<bool>,
@@ -76,7 +75,6 @@ pub(super) struct Calm {
     /// The room is empty from here on; and once so much work has been sent.
     empty_by_us: u64,
     empty_by_work: f64,
-    /// When work was sent last.
     sent_us: u64,
     discovers: bool,
     /// Waits for session slots, where they are limited.
@@ -119,13 +117,11 @@ impl Calm {
         }
     }
 
-    /// A fault begins or ends, or the origin changes.
     pub(super) fn faulted(&mut self, now_us: u64) {
         self.faulted = true;
         self.disturbed(now_us);
     }
 
-    /// Reports are lost from now on, or no longer.
     pub(super) fn link_changed(&mut self, now_us: u64) {
         self.disturbed(now_us);
     }
@@ -144,7 +140,6 @@ impl Calm {
         self.disturbed_us = Some(now_us);
     }
 
-    /// Whether nothing has gone wrong so far.
     pub(super) fn is_undisturbed(&self) -> bool {
         self.disturbed_us.is_none()
     }
@@ -159,7 +154,6 @@ impl Calm {
         self.empty_by_us = self.empty_by_us.max(now_us);
     }
 
-    /// Work is sent to the origin.
     pub(super) fn sent(&mut self, cost: Cost) {
         self.sent += cost.units();
     }
@@ -199,7 +193,6 @@ impl Calm {
         }
     }
 
-    /// The gate had no usable replica.
     pub(super) fn held(&mut self, guest: u32) {
         if let Some(told) = self.told.get_mut(guest as usize) {
             told.world = 0;
@@ -255,7 +248,6 @@ impl Calm {
         Err(("honest", format!("visitor {guest} was told to wait {wait:?} and waited {realised:?}")))
     }
 
-    /// Everybody has left.
     pub(super) fn run_is_over(&self) -> Finding {
         self.for_slots.as_ref().filter(|_| !self.faulted).map_or(Ok(()), Waits::over)
     }

@@ -64,7 +64,6 @@ pub(super) struct Flow {
     /// when it began.
     door: Cost,
     most: Rate,
-    /// In force.
     capacity: Rate,
     queued: Cost,
     /// The dearest class.
@@ -72,9 +71,7 @@ pub(super) struct Flow {
     is_calm_by_nature: bool,
     burst_s: f64,
     overbook: f64,
-    /// The process that admits.
     last: usize,
-    /// A queue is kept at the gate.
     keeps_queue: bool,
     /// Work sent to the origin in each of the last seconds.
     seen: [f64; 10],
@@ -84,26 +81,25 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(scenario: &Scenario, processes: &[GateProcess]) -> Self {
-        let Some(last) = processes.last() else {
-            return Self {
-                lead: 0.0,
-                at_us: 0,
-                highest_s: 0.0,
-                bound_s: 0.0,
-                door: Cost::ZERO,
-                most: Rate::ZERO,
-                capacity: Rate::MAX,
-                queued: Cost::ZERO,
-                largest: 0.0,
-                is_calm_by_nature: false,
-                burst_s: 0.0,
-                overbook: 1.0,
-                last: 0,
-                keeps_queue: false,
-                seen: [0.0; 10],
-                unasked: [0.0; 3],
-            };
+        let nothing = Self {
+            lead: 0.0,
+            at_us: 0,
+            highest_s: 0.0,
+            bound_s: 0.0,
+            door: Cost::ZERO,
+            most: Rate::ZERO,
+            capacity: Rate::MAX,
+            queued: Cost::ZERO,
+            largest: 0.0,
+            is_calm_by_nature: false,
+            burst_s: 0.0,
+            overbook: 1.0,
+            last: 0,
+            keeps_queue: false,
+            seen: [0.0; 10],
+            unasked: [0.0; 3],
         };
+        let Some(last) = processes.last() else { return nothing };
         let comes_when_told = |kind: &crate::scenario::Kind| {
             let prompt = kind.no_show == 0.0 && kind.late == 0.0 && kind.tamper == 0.0 && kind.replay == 0.0;
             prompt
@@ -113,14 +109,8 @@ impl Flow {
         let phases = matches!(scenario.arrivals, Arrivals::Phases { .. });
         let settings = &last.config.settings;
         Self {
-            lead: 0.0,
-            at_us: 0,
-            highest_s: 0.0,
-            bound_s: 0.0,
-            door: Cost::ZERO,
             most: Self::bound_by(last),
             capacity: last.capacity(),
-            queued: Cost::ZERO,
             largest: last.config.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
             is_calm_by_nature: phases
                 && processes.len() == 1
@@ -130,9 +120,7 @@ impl Flow {
             burst_s: settings.room.burst.as_secs_f64(),
             overbook: settings.room.overbook_max.max(1.0),
             last: processes.len() - 1,
-            keeps_queue: false,
-            seen: [0.0; 10],
-            unasked: [0.0; 3],
+            ..nothing
         }
     }
 

@@ -49,7 +49,6 @@ impl Queue {
         Self { is_tuned, ..Self::default() }
     }
 
-    /// An empty gate again.
     pub(super) fn restart(&mut self) {
         *self = Self { is_tuned: self.is_tuned, ..Self::default() };
     }

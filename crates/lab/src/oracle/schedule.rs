@@ -45,7 +45,6 @@ pub(super) struct Schedule {
     /// began to fill.
     promised: Vec<(u64, u64, bool)>,
     highest: Rate,
-    /// As of the last tick.
     capacity: Rate,
     overbook: f64,
     in_order: bool,
@@ -179,7 +178,6 @@ impl Schedule {
         Err(("order", format!("{ticket:?} has to wait {:?}, but one due {by:?} later was let in", wait.wait)))
     }
 
-    /// A visitor gets a position.
     pub(super) fn promised(
         &mut self,
         ticket: &Ticket,

@@ -14,12 +14,10 @@ use tidegate_core::session::{SessionKey, Sessions as Table};
 use super::{Finding, Oracle};
 use crate::sim::process::GateProcess;
 
-/// The accounts.
 pub(super) struct Sessions {
     timeout_us: u64,
     max_age_us: u64,
     outlives_gate: bool,
-    /// By visitor.
     open: HashMap<u32, Book>,
     /// Sessions may have been taken in by their passes, beyond the cap.
     was_killed: bool,
@@ -98,7 +96,6 @@ impl Sessions {
 }
 
 impl Oracle {
-    /// A visitor has begun a session.
     pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, process: &GateProcess, now_us: u64) {
         if let Some(table) = process.sessions.as_ref().filter(|_| self.is_on) {
             let finding = self.sessions.begins(guest, key, table, now_us);
@@ -106,7 +103,6 @@ impl Oracle {
         }
     }
 
-    /// A visitor asks and shows its session.
     pub(crate) fn session_asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
         if self.is_on {
             let finding = self.sessions.asks(guest, key, is_admitted, now_us);
@@ -114,26 +110,22 @@ impl Oracle {
         }
     }
 
-    /// A visitor's request is over.
     pub(crate) fn session_answered(&mut self, guest: u32, now_us: u64) {
         if let Some(book) = self.sessions.open.get_mut(&guest) {
             book.answered_us = now_us;
         }
     }
 
-    /// A visitor's session has ended, or has never begun.
     pub(crate) fn session_over(&mut self, guest: u32) {
         self.sessions.over(guest);
     }
 
-    /// The gate refuses a request for load.
     pub(crate) fn session_refused(&mut self, guest: u32, is_admitted: bool) {
         if self.is_on && is_admitted {
             self.found.push(("session", format!("visitor {guest}, whose session is admitted, is refused")));
         }
     }
 
-    /// How many sessions are open long after the last request.
     pub(crate) fn session_slots_left(&mut self, open: u64) {
         if self.is_on && open > 0 {
             self.found.push(("session", format!("{open} sessions are open long after the last request")));

@@ -2,12 +2,10 @@
 //! slab, the upper half tells it from those that had the slot before. So a look-up is an index, and the table
 //! is as large as the most requests there ever were at once.
 
-/// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Where {
     /// In the gate's queue, at this position in the order of arrival.
     Waits(u64),
-    /// At the origin.
     AtOrigin,
 }
 

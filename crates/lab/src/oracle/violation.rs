@@ -5,17 +5,13 @@ use std::time::Duration;
 
 use crate::sim::trace::Step;
 
-/// Something that must never happen has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The seed that shows it.
     pub seed: u64,
     /// When, in microseconds from the start.
     pub at_us: u64,
-    /// Events before it.
     pub event: u64,
     pub rule: &'static str,
-    /// What was expected, and what was found.
     pub what: String,
     /// The steps that led there, the last one last.
     pub steps: Vec<Step>,

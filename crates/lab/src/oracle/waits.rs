@@ -59,7 +59,6 @@ const LISTED: usize = 1_000;
 /// Announced waits are as of the last tick, and whole milliseconds.
 const GRAIN_US: u64 = 110_000;
 
-/// Waits that came to their end.
 #[derive(Clone, Copy, Default)]
 struct Book {
     visitors: u32,
@@ -69,7 +68,6 @@ struct Book {
     realised_s: f64,
 }
 
-/// The accounts.
 #[derive(Default)]
 pub(super) struct Waits {
     is_split: bool,
@@ -125,7 +123,6 @@ impl Waits {
         Self { is_split, ..Self::default() }
     }
 
-    /// The table has ticked.
     pub(super) fn ticked(&mut self, table: &Sessions, of: &Set, now: Timestamp, now_us: u64) {
         let state = table.state();
         if state.ended.sum() > 0 {
@@ -147,7 +144,6 @@ impl Waits {
         }
     }
 
-    /// A wait is announced.
     pub(super) fn told(&self, guest: u32, told: Duration, now_us: u64) -> Finding {
         let least_us = self.first_us.map_or(0, |first| first.saturating_sub(now_us + GRAIN_US));
         if told.as_micros() as u64 >= least_us {
@@ -160,14 +156,12 @@ impl Waits {
         Err(("honest", what))
     }
 
-    /// A visitor is admitted whose wait was announced at `at_us`.
     pub(super) fn kept(&mut self, at_us: u64, told: Duration, realised: Duration, slack: Duration) {
         let is_blind = self.ended_us.is_none_or(|ended| at_us < ended);
         let book = if is_blind { &mut self.blind } else { &mut self.seeing };
         book.add(told, realised, slack);
     }
 
-    /// The run is over.
     pub(super) fn over(&self) -> Finding {
         let all = self.seeing.and(&self.blind);
         if self.timeouts <= KNOWABLE { all.judge() } else { self.seeing.judge() }

@@ -95,7 +95,6 @@ fn host(control: &Control, stage: &str) -> Answer {
     )
 }
 
-/// What a change is written as.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {

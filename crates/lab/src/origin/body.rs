@@ -27,7 +27,6 @@ enum Kind {
     Slow(Box<Slow>),
 }
 
-/// A body that takes its time.
 struct Slow {
     left: Bytes,
     total: usize,

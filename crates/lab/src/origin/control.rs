@@ -14,23 +14,15 @@ const MAX_WORKERS: u32 = 1_000_000;
 /// Slowest and fastest that a change may ask for: beyond, it is a slip.
 const SPEEDS: RangeInclusive<f64> = 0.001..=1000.0;
 
-/// A change that was not made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChangeError {
-    /// Out of range; nothing was changed.
     #[error("{name}: expected {expected}, got {got}")]
-    Value {
-        name: &'static str,
-        /// What would have been right.
-        expected: String,
-        got: f64,
-    },
+    Value { name: &'static str, expected: String, got: f64 },
     /// The service cannot; other replicas may have changed.
     #[error("{0}")]
     Service(String),
 }
 
-/// A running origin, as its threads share it.
 pub(super) struct Control {
     doors: Vec<Door>,
     services: Vec<Arc<dyn Service>>,
@@ -52,7 +44,6 @@ impl Control {
         &self.services
     }
 
-    /// What answers a replica's requests.
     pub fn service(&self, replica: usize) -> &Arc<dyn Service> {
         &self.services[replica % self.services.len()]
     }
@@ -78,10 +69,6 @@ impl Control {
         }
     }
 
-    /// Makes a change now.
-    ///
-    /// # Errors
-    /// See [`ChangeError`].
     pub fn change(&self, change: &Change) -> Result<(), ChangeError> {
         let Change { replicas, workers, speed, errors, .. } = *change;
         let wrong = |name, expected, got| Err(ChangeError::Value { name, expected, got });

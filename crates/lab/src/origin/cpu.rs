@@ -20,7 +20,6 @@ pub(super) fn burn(demand: Duration, stop: impl Fn() -> bool) {
     }
 }
 
-/// CPU time that this thread has used.
 pub(super) fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to, and the call touches nothing else.

@@ -12,7 +12,6 @@ use super::Stats;
 use super::control::Control;
 use crate::model::StageStats;
 
-/// Every stage of every replica, distinguished by labels, and the origin's own figures.
 pub(super) fn all(control: &Control) -> String {
     let mut text = String::new();
     let stages = stages(control);
@@ -58,7 +57,6 @@ pub(super) fn host(control: &Control, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// The names of all stages.
 pub(super) fn stage_names(control: &Control) -> Vec<String> {
     let mut names: Vec<String> = stages(control).into_iter().map(|(_, stage)| stage.name).collect();
     names.sort_unstable();
@@ -66,7 +64,6 @@ pub(super) fn stage_names(control: &Control) -> Vec<String> {
     names
 }
 
-/// Totals, and each replica with its stages.
 pub(super) fn stats(control: &Control) -> Value {
     let doors = control.doors().iter().map(|door| json!({"addr": door.addr(), "open": *door.open.borrow()}));
     let services = control.services().iter();

@@ -26,7 +26,6 @@ const SHORTAGE: Duration = Duration::from_millis(5);
 pub(super) struct Door {
     addr: SocketAddr,
     _seat: TcpSocket,
-    /// Whether it is in service.
     pub open: watch::Sender<bool>,
 }
 

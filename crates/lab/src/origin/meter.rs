@@ -16,24 +16,19 @@ use super::Stats;
 const MAX_SECONDS: usize = 24 * 3600;
 const SECOND_US: u64 = 1_000_000;
 
-/// One second at the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoorSecond {
-    /// Which, from the first.
     pub t: u64,
     /// Requests that came: the offered load.
     pub arrived: u64,
-    /// Requests answered with what they came for.
     pub served: u64,
     /// Requests refused, or answered with an error.
     pub refused: u64,
-    /// Requests that ended after their visitor had left, worked on to the end or given up.
     pub wasted: u64,
     /// Requests there at its end; of the present second: now.
     pub present: u64,
 }
 
-/// The seconds so far, the present one included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Series {
     /// Beginning of second 0, in microseconds of Unix time.
@@ -145,7 +140,6 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Answered with what it came for.
     pub fn served(mut self) {
         self.outcome = |second| second.served += 1;
     }

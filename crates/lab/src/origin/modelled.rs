@@ -25,7 +25,6 @@ const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><
 const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Time passes, or CPU time is burnt.
 pub(super) enum Pool {
     Sleep(Arc<SleepPool>),
     Spin(Arc<SpinPool>),

@@ -10,7 +10,6 @@ pub(super) struct Taken {
     pub leaving: Option<Leaving>,
 }
 
-/// A pool's reply to a request.
 pub(super) enum Reply {
     Whole,
     /// It has been served, and the answer takes until then.

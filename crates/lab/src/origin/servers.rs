@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::cpu;
 use crate::model::StageStats;
+use crate::times::micros;
 
 /// CPU time burnt between two updates of the figures, so that a scrape every second is right to a percent.
 const SLICE: Duration = Duration::from_millis(5);
@@ -82,7 +83,6 @@ impl Servers {
         }
     }
 
-    /// The number of workers has changed.
     pub fn follow(&self, workers: u32) {
         if self.follows_workers {
             self.lock().resize(workers as usize, Instant::now());
@@ -93,7 +93,6 @@ impl Servers {
     pub fn stats(&self) -> StageStats {
         let now = Instant::now();
         let state = self.lock();
-        let micros = |time: Duration| time.as_micros() as u64;
         let idle = |(i, server): (usize, &Server)| {
             let open = if i < state.open { now - server.since } else { Duration::ZERO };
             micros((server.existed + open).saturating_sub(server.burnt))

@@ -22,7 +22,6 @@ pub trait Service: Send + Sync + 'static {
     /// after this future has been dropped, and learns how it ended.
     fn call(&self, visit: Visit, request: Request<Incoming>) -> Answering<'_>;
 
-    /// Its figures; `None`: those that the listeners counted.
     fn stats(&self) -> Option<Stats> {
         None
     }
@@ -33,9 +32,6 @@ pub trait Service: Send + Sync + 'static {
 
     /// Changes the number of workers, the speed of every server or the share of errors; values have been
     /// checked. Replicas are not its concern.
-    ///
-    /// # Errors
-    /// It cannot; says why.
     fn change(&self, _change: &Change) -> Result<(), String> {
         Err("workers, speed and errors of this service cannot be changed".into())
     }
@@ -44,7 +40,6 @@ pub trait Service: Send + Sync + 'static {
     fn stop(&self) {}
 }
 
-/// An answer of text; never stored by a cache.
 pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Body::whole(body));
     *response.status_mut() = status;

@@ -46,12 +46,9 @@ const MAP_BYTES: i64 = 1 << 30;
 /// How much there is in a shop. The time of a search is proportional to the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Size {
-    /// 2,000 items: for tests.
     Small,
-    /// 50,000 items.
     #[default]
     Medium,
-    /// 250,000 items.
     Large,
 }
 
@@ -69,7 +66,6 @@ impl FromStr for Size {
 }
 
 impl Size {
-    /// `small`, `medium` or `large`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -91,12 +87,10 @@ impl Size {
         self.items() / 5
     }
 
-    /// Bids when the shop opens.
     pub fn bids(self) -> u32 {
         self.items() * 2
     }
 
-    /// Comments of users about users.
     pub fn comments(self) -> u32 {
         self.items() / 2
     }
@@ -106,29 +100,21 @@ impl Size {
 /// fewer than any system refuses.
 pub const MAX_SERVERS: usize = 4096;
 
-/// Why there is no shop.
 #[derive(Debug, thiserror::Error)]
 pub enum ShopError {
     /// The directory cannot be made, or the system gives no thread.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
-    /// SQLite cannot create, fill or open the file.
     #[error("{}: {source}", path.display())]
     Database { path: PathBuf, source: rusqlite::Error },
     /// A file that was kept is another shop, or none. It is left alone.
     #[error("{}: expected {expected}, got {got}; remove the file or choose another directory", path.display())]
-    Another {
-        path: PathBuf,
-        /// The shop that was asked for.
-        expected: String,
-        got: String,
-    },
+    Another { path: PathBuf, expected: String, got: String },
     /// A tier without servers, or with more than [`MAX_SERVERS`].
     #[error("{name}: expected 1 to {MAX_SERVERS}, since each is a thread; got {got}")]
     Servers {
         /// `workers` or `connections`.
         name: &'static str,
-        /// How many were asked for.
         got: usize,
     },
 }
@@ -172,7 +158,6 @@ impl Shop {
         Ok(shop)
     }
 
-    /// How much there is in it.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -181,12 +166,10 @@ impl Shop {
         &self.path
     }
 
-    /// Seconds since the opening.
     fn now_s(&self) -> i64 {
         (self.clock.now().as_micros().cast_signed() - self.opened_us).div_euclid(1_000_000)
     }
 
-    /// A connection of its own.
     fn connect(&self) -> Result<Connection, ShopError> {
         let connect = || {
             let connection = Connection::open(&self.path)?;

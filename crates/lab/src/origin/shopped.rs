@@ -13,7 +13,6 @@ use crate::model::StageStats;
 /// Longest body of a request: a bid's form is some dozen bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// One replica of the shop.
 pub struct Shopped(shop::Service);
 
 impl Shopped {

@@ -21,7 +21,6 @@ use crate::scenario::Change;
 /// Longest sleep of the driver: no event may be due in a year, and a timer has a range.
 const MAX_SLEEP_US: u64 = 60 * 1_000_000;
 
-/// One replica of the model.
 pub(super) struct SleepPool {
     start: Instant,
     state: Mutex<State>,
@@ -113,7 +112,6 @@ impl SleepPool {
         }
     }
 
-    /// Until when the driver may sleep.
     fn arm(&self) -> u64 {
         let (mut state, now) = self.settled();
         state.armed_us = state.model.next_event().unwrap_or(u64::MAX).min(now + MAX_SLEEP_US);
@@ -137,7 +135,6 @@ impl SleepPool {
         model.advance(now, &mut |done| self.sent(present, done));
         (state, now)
     }
-    /// The model has sent something to a visitor.
     fn sent(&self, present: &mut HashMap<u64, Present>, done: Done) {
         let reply = match done.part {
             Part::Whole => Some(Reply::Whole),

@@ -28,12 +28,10 @@ use crate::scenario::OriginSpec;
 /// refuses.
 const MAX_THREADS: u32 = 4096;
 
-/// One replica: threads, and what waits for them.
 pub(super) struct SpinPool {
     backlog: u32,
     contention: f64,
     notices_leavers: bool,
-    /// Demands of each path: stage and distribution.
     routes: Vec<Vec<(usize, Dist)>>,
     stages: Vec<Servers>,
     state: Mutex<State>,
@@ -60,10 +58,6 @@ struct Job {
 }
 
 impl SpinPool {
-    /// Starts the workers.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn start(spec: &OriginSpec, seed: u64) -> io::Result<Arc<Self>> {
         let now = Instant::now();
         let servers = |stage: &crate::scenario::Stage| {
@@ -182,7 +176,6 @@ impl SpinPool {
         }
     }
 
-    /// One worker, until there are too many of them.
     fn work(&self) {
         let mut demands = Vec::new();
         while let Some(job) = self.next(&mut demands) {

@@ -1,6 +1,5 @@
 //! One axis: its range, its ticks, and where a value lies.
 
-/// Ticks aimed at.
 const TICKS: f64 = 5.0;
 /// Beyond this, even with a unit, a number is written with a power of ten.
 const TOO_LONG: f64 = 1e13;
@@ -79,12 +78,10 @@ impl Axis {
         place.clamp(0.0, 1.0)
     }
 
-    /// Whether `value` can be placed at all.
     pub fn shows(&self, value: f64) -> bool {
         can_show(self.log, value)
     }
 
-    /// Values to be labelled, ascending, and their labels.
     pub fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }

@@ -30,7 +30,6 @@ impl<'a> Canvas<'a> {
         Self(SVGBackend::with_string(out, (width * FINE, height * FINE)))
     }
 
-    /// A line through these points, if there are two.
     pub fn line(&mut self, through: &[(f64, f64)], colour: Colour, width: f64) {
         if through.len() > 1 {
             let _ = self.0.draw_path(through.iter().copied().map(fine), &stroke(colour, width));

@@ -8,7 +8,6 @@ pub(super) const TITLE_SIZE: f64 = 13.5;
 pub(super) const TITLE_MIDDLE: f64 = 13.0;
 pub(super) const LABEL_SIZE: f64 = 11.5;
 pub(super) const TICK_SIZE: f64 = 11.0;
-/// Length of a legend's stroke.
 pub(super) const SWATCH: f64 = 20.0;
 const LEGEND_LINE: f64 = 17.0;
 /// Width of a character over its height: no font is measured, so this is what common sans-serif fonts need at
@@ -58,7 +57,6 @@ impl Layout {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// A horizontal line at a value of the y axis.
     pub fn across(&self, place: f64) -> [(f64, f64); 2] {
         let y = self.y(place);
         [(self.left, y), (self.right, y)]

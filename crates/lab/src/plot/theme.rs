@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 
 use super::Colour;
+use crate::escape::escape;
 use plotters::style::RGBColor;
 
 /// Tenths of a pixel: what is drawn is scaled down by this.
@@ -49,7 +50,6 @@ pub(crate) const STYLE: &str = "\
 .plot [stroke^=\"#6E778\"]{stroke:#B4BCC5}.plot [fill^=\"#6E778\"]{fill:#B4BCC5}\
 }";
 
-/// The colour of the `k`th line.
 pub(super) fn series(k: usize) -> Colour {
     let RGBColor(red, green, blue) = SERIES[k % SERIES.len()];
     let second = (k / SERIES.len() % 2) as u8;
@@ -60,7 +60,6 @@ pub(super) fn series(k: usize) -> Colour {
 pub(super) fn dress(drawn: &str, width: u32, height: u32, description: &str, alone: bool) -> String {
     let body = drawn.split_once('>').map_or("", |(_, body)| body.trim_start());
     let mut out = String::with_capacity(drawn.len() + 2048);
-    // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{width}\" height=\"{height}\" \
@@ -73,22 +72,4 @@ pub(super) fn dress(drawn: &str, width: u32, height: u32, description: &str, alo
         let _ = writeln!(out, "<style>{STYLE}</style>");
     }
     out + body
-}
-
-/// Text as it may stand in HTML, between tags and in attributes.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // XML, which a figure is when it stands alone, forbids the other control characters even escaped.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

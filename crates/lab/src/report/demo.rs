@@ -34,11 +34,9 @@ pub struct Waits {
     pub max: f64,
 }
 
-/// The result of one run with the crowd.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
     pub offered: u64,
-    /// Visitors who got the page.
     pub served: u64,
     /// Visitors who left without it although they wanted it.
     pub failed: u64,
@@ -94,7 +92,6 @@ impl Side {
 pub struct Gated {
     #[serde(flatten)]
     pub side: Side,
-    /// Visitors who had to wait.
     pub waited: u64,
     /// How long those of them who were served had waited, from arrival to entry.
     pub wait_s: Waits,
@@ -116,7 +113,6 @@ impl Gated {
     }
 }
 
-/// A gate's estimate of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateEstimate {
     pub capacity_rps: f64,
@@ -126,7 +122,6 @@ pub struct GateEstimate {
     pub is_settled: bool,
 }
 
-/// The gate's discovery of the origin's capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
     /// Requests per second that it went by when last looked at with anybody there.
@@ -150,16 +145,13 @@ impl Found {
     }
 }
 
-/// Both ways, side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DemoReport {
     /// The origin's capacity, in requests per second: its workers over its service time.
     pub capacity_rps: f64,
     /// Visitors per second while the crowd came.
     pub offered_rps: f64,
-    /// For how long the crowd came.
     pub crowd_s: f64,
-    /// The capacity that the gate discovered.
     pub found: Found,
     /// Response time of the idle origin (median of a few requests, before any crowd).
     pub unloaded_ms: f64,
@@ -173,7 +165,6 @@ impl DemoReport {
         (self.direct.goodput_rps / self.capacity_rps, self.gated.side.goodput_rps / self.capacity_rps)
     }
 
-    /// The figures as a table of two columns, and what they say.
     pub fn table(&self) -> String {
         let (direct, gated) = (&self.direct, &self.gated.side);
         let shares = self.shares();
@@ -208,12 +199,10 @@ impl DemoReport {
         );
         let head = ["", "directly", "through the gate"].map(str::to_owned).to_vec();
         let rows = rows.into_iter().map(|(name, left, right)| vec![name.to_owned(), left, right]).collect();
-        // Writing to a String cannot fail.
         let _ = write!(out, "{}\n\n{}\n", terminal_table(head, rows), wrap(&self.conclusion(), 76));
         out
     }
 
-    /// The conclusion from the figures, good or bad.
     pub fn conclusion(&self) -> String {
         let (direct, gated) = (&self.direct, &self.gated.side);
         let shares = self.shares();
@@ -255,7 +244,6 @@ impl DemoReport {
         text
     }
 
-    /// The discovered capacity, its time, and the truth.
     fn discovery(&self) -> String {
         let Found { capacity_rps, in_flight, settled_s } = self.found;
         let found = format!("{} requests a second", count(capacity_rps.round() as u64));

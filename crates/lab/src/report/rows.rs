@@ -4,7 +4,6 @@
 use super::units;
 use crate::outcome::Outcome;
 
-/// How a figure is written.
 #[derive(Clone, Copy)]
 enum Unit {
     Count,
@@ -17,11 +16,9 @@ enum Unit {
     Plain,
 }
 
-/// When a row is shown.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     Always,
-    /// If any outcome has something there.
     IfAny,
 }
 

@@ -18,7 +18,6 @@ pub(crate) fn per_second(rate: f64) -> String {
     if rate < 1000.0 { format!("{rate:.1} /s") } else { format!("{} /s", count(rate.round() as u64)) }
 }
 
-/// A share: `96 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
@@ -39,7 +38,6 @@ pub(crate) fn fine_millis(ms: f64) -> String {
     if ms < 9.95 { format!("{ms:.1} ms") } else { millis(ms) }
 }
 
-/// Seconds: `18.6 s`.
 pub(crate) fn seconds(s: f64) -> String {
     format!("{s:.1} s")
 }

@@ -53,7 +53,6 @@ fn nobody() -> Arrivals {
     Arrivals::Phases { process: Process::Poisson, phases: vec![phase], repeat: 1 }
 }
 
-/// Checks that concern all phases.
 fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], repeat: u32) {
     if phases.is_empty() {
         if section.has("phase") {
@@ -132,7 +131,6 @@ fn diurnal(section: &mut Section<'_, '_>) -> Option<Shape> {
     Some(Shape::Diurnal { low, high, period })
 }
 
-/// Shares of the kinds, by their names.
 fn mix(section: &mut Section<'_, '_>, visitors: &[Kind]) -> Vec<f64> {
     let key = Key { default: None, expected: "a table of visitors' names and shares".into() };
     let Some(entry) = section.entry("mix", key) else { return Vec::new() };
@@ -159,7 +157,6 @@ fn mix(section: &mut Section<'_, '_>, visitors: &[Kind]) -> Vec<f64> {
     mix
 }
 
-/// A name that no visitor has.
 fn stranger(section: &mut Section<'_, '_>, share: &Entry, key: &str, visitors: &[Kind]) {
     let names = || visitors.iter().map(|kind| kind.name.as_str());
     let shown = either(names().take(10).map(|name| format!("\"{name}\"")));

@@ -70,7 +70,6 @@ impl Kind {
     }
 }
 
-/// The section inside `[arrivals]`, if it is there.
 pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
     let mut section = arrivals.inside("closed")?;
     let closed = ClosedLoop {

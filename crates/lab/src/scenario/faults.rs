@@ -11,7 +11,6 @@ use super::{Fault, FaultKind, GateSpec, OriginSpec};
 
 const MAX_FAULTS: usize = 10_000;
 
-/// The value of `kind`, before its own keys are known.
 #[derive(Clone, Copy, PartialEq)]
 enum Name {
     Crash,
@@ -31,7 +30,6 @@ impl Named for Name {
     ];
 }
 
-/// The faults, in order of time.
 pub(super) fn read(root: &mut Section<'_, '_>, origin: &OriginSpec, gate: Option<&GateSpec>) -> Vec<Fault> {
     let items = root.items("fault", MAX_FAULTS);
     let mut faults: Vec<Fault> =

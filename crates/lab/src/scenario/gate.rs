@@ -12,7 +12,6 @@ use tidegate_settings::{Role, Settings, plain_key};
 use super::GateSpec;
 use super::section::Section;
 
-/// The gate; `None`: there is none.
 pub(super) fn read(root: &mut Section<'_, '_>, replicas: u32) -> Option<GateSpec> {
     let mut section = root.inside("gate")?;
     let split = section.take("split", &Flag, false);
@@ -61,7 +60,6 @@ fn file(table: &Table) -> String {
     out
 }
 
-/// A value that is written as a section.
 enum Inner<'t> {
     One(&'t Table),
     Many(Vec<&'t Table>),

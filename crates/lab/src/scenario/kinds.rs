@@ -19,11 +19,9 @@ pub(super) struct Time {
     pub endless: &'static str,
 }
 
-/// Any time up to a year, from an instant on.
 pub(super) const MOMENT: Time = Time { bounds: Duration::ZERO..=MAX_TIME, endless: "" };
 /// Shortest time that may pass: one microsecond, the step of the timers.
 const STEP: Duration = Duration::from_micros(1);
-/// A time that is not zero.
 pub(super) const SPAN: Time = Time { bounds: STEP..=MAX_TIME, endless: "" };
 /// As [`SPAN`], or for good.
 pub(super) const SPAN_OR_FOREVER: Time = Time { bounds: STEP..=MAX_TIME, endless: "forever" };
@@ -153,7 +151,6 @@ pub(super) const URL: Text = text("a URL like \"http://127.0.0.1:8080/\"", |s| {
     ok_if(port && !authority.contains('@') && !rest.contains('#') && is_visible(s))
 });
 
-/// What a visitor asks for.
 pub(super) const TARGET: Text = text("a path like \"/search?q={n}\", up to 8192 visible characters", |s| {
     let fine = is_visible(s) && !s.contains('#') && s.len() <= 8192;
     match fine && s.starts_with('/') {
@@ -165,7 +162,6 @@ pub(super) const TARGET: Text = text("a path like \"/search?q={n}\", up to 8192 
 /// Largest form, in bytes: what the gate keeps over the wait by default.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
-/// The body of a form.
 pub(super) const FORM: Text =
     text("a form like \"item=7&bid=12.50\" in urlencoded characters, up to 64 KiB", |s| {
         ok_if(s.len() <= MAX_FORM_BYTES && is_visible(s))

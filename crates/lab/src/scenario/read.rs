@@ -173,7 +173,6 @@ pub fn keys() -> BTreeMap<String, Key> {
     out.keys
 }
 
-/// Where a key of this name exists.
 fn elsewhere(name: &str) -> Option<String> {
     static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(keys);
     let places: Vec<String> = KEYS

@@ -45,7 +45,6 @@ pub(super) struct Section<'t, 'r> {
     pub out: &'r mut Reader,
 }
 
-/// An element of `[[...]]`.
 pub(super) struct Item<'t> {
     pub table: &'t Table,
     pub at: At,
@@ -72,12 +71,10 @@ impl Reader {
         }
     }
 
-    /// A mistake at a position.
     pub fn mistake(&mut self, at: At, key: &str, expected: impl Into<String>, got: impl Into<String>) {
         self.hinted(at, key, expected, got, None);
     }
 
-    /// A mistake with a suggestion.
     pub fn hinted(
         &mut self,
         at: At,
@@ -107,7 +104,6 @@ impl Reader {
 }
 
 impl<'t> Section<'t, '_> {
-    /// `section.key`, for messages.
     pub fn key(&self, name: &str) -> String {
         join(&self.path, name)
     }
@@ -134,7 +130,6 @@ impl<'t> Section<'t, '_> {
         self.out.value(&entry.node, &join(&self.path, name), kind)
     }
 
-    /// A key with a default.
     pub fn take<T>(&mut self, name: &'static str, kind: &impl Leaf<T>, default: T) -> T {
         let key = Key { default: Some(kind.show(&default)), expected: kind.expected() };
         let Some(entry) = self.entry(name, key) else { return default };
@@ -150,7 +145,6 @@ impl<'t> Section<'t, '_> {
         self.maybe(name, kind).unwrap_or(stand_in)
     }
 
-    /// The section `[name]` inside.
     pub fn inside(&mut self, name: &'static str) -> Option<Section<'t, '_>> {
         self.asked.push(name);
         let entry = self.table.get(name)?;
@@ -194,7 +188,6 @@ impl<'t> Section<'t, '_> {
         self.out.mistake(at, &key, expected, got);
     }
 
-    /// Whether a key was written.
     pub fn has(&self, name: &str) -> bool {
         self.table.get(name).is_some()
     }

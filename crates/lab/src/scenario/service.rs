@@ -70,7 +70,6 @@ fn only_slept(section: &mut Section<'_, '_>, mode: Mode, keys: &[&str]) {
     }
 }
 
-/// `[origin.pause]`, `[origin.neighbour]`.
 fn spell(
     section: &mut Section<'_, '_>,
     name: &'static str,
@@ -222,7 +221,6 @@ fn changes(section: &mut Section<'_, '_>, mode: Mode) -> Vec<Change> {
     changes
 }
 
-/// How many replicas there are at most, at any time.
 pub(super) fn most_replicas(origin: &OriginSpec) -> u32 {
     origin.changes.iter().filter_map(|change| change.replicas).fold(origin.replicas, u32::max)
 }

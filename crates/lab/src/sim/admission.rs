@@ -33,7 +33,6 @@ use crate::visitor_events::{Failure, RequestKind};
 /// `Retry-After` of a refusal by a policy, if nothing better is known; as in the gateway.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A visitor's request at the gate.
 pub(crate) struct Caller {
     pub(crate) guest: u32,
     ask: RequestKind,
@@ -43,12 +42,10 @@ pub(crate) struct Caller {
     pub(crate) class: ClassId,
     pub(crate) cost: Cost,
     pub(crate) tier: TierId,
-    /// Which process it asks.
     process: usize,
 }
 
 impl Caller {
-    /// A request for a part of a page.
     pub(crate) fn part(guest: u32, kind: u32, step: u8, route: &Route, tier: TierId, process: usize) -> Self {
         let (class, cost) = (route.class, route.cost);
         Self { guest, ask: RequestKind::Page, kind, step, is_part: true, class, cost, tier, process }
@@ -60,7 +57,6 @@ fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
     policy.is_some_and(|policy| matches!(policy.action, Action::Lighter(_)))
 }
 
-/// The facts of a request that the core may ask for.
 struct Head<'a> {
     process: &'a GateProcess,
     replicas: &'a Replicas,
@@ -114,7 +110,6 @@ impl Requester for Head<'_> {
 }
 
 impl World<'_> {
-    /// A visitor's request arrives.
     pub(crate) fn visit(&mut self, number: u32) {
         let Some(guest) = self.guests.get_mut(number) else { return };
         let (ask, kind, step) = (guest.visitor.ask(), guest.visitor.kind(), guest.visitor.step());
@@ -292,7 +287,6 @@ impl World<'_> {
         }
     }
 
-    /// The answer to a visitor whom a policy refuses.
     fn refusal(
         &self,
         caller: &Caller,

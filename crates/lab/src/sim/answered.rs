@@ -10,12 +10,12 @@ use tidegate_core::measure::Outcome;
 
 use super::request::{generation, slot};
 use super::trace::What;
-use super::world::{Item, World, micros};
+use super::world::{Item, World};
 use crate::answer::Answer;
 use crate::model::{Done, Part};
+use crate::times::micros_up;
 
 impl World<'_> {
-    /// A replica has sent something.
     pub(crate) fn served(&mut self, replica: usize, done: Done) {
         let now = Duration::from_micros(self.now_us);
         let request = self.requests.get_mut(slot(done.id)).filter(|r| r.generation == generation(done.id));
@@ -39,7 +39,7 @@ impl World<'_> {
         match done.part {
             Part::Head { .. } => {
                 let (slot, generation) = (slot(done.id), generation(done.id));
-                self.agenda.push(self.now_us + micros(STREAM_AFTER), Item::Stream { slot, generation });
+                self.agenda.push(self.now_us + micros_up(STREAM_AFTER), Item::Stream { slot, generation });
             }
             Part::Whole | Part::Rest => {
                 self.tally.origin_served(now, Duration::from_micros(took_us));

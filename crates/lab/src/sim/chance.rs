@@ -14,12 +14,10 @@ use crate::dist::Dist;
 use crate::scenario::{Arrivals, Change, Fault, FaultKind, Follow, Kind, Scenario, Shape};
 use crate::sim::replica_pool::most_replicas;
 
-/// Most faults of a seed.
 const MAX_FAULTS: u32 = 4;
 /// Faults fall within this where the arrivals have no end.
 const ENDLESS: Duration = Duration::from_secs(120);
 
-/// The scenario as `seed` has it.
 pub fn perturb(scenario: &Scenario, seed: u64) -> Scenario {
     let mut rng = SmallRng::seed_from_u64(seed ^ 0x6661_756C_7473_2121);
     let mut drawn = scenario.clone();
@@ -35,7 +33,6 @@ pub fn perturb(scenario: &Scenario, seed: u64) -> Scenario {
 /// What [`perturb`] drew, in a line.
 pub fn describe(scenario: &Scenario) -> String {
     let mut text = String::new();
-    // Writing to a String cannot fail.
     if let Some(gate) = &scenario.gate {
         let room = &gate.settings.room;
         let (rate, limit) = (gate.settings.capacity.rate, gate.settings.origin.max_in_flight);

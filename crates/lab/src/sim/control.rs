@@ -12,13 +12,14 @@ use tidegate_gateway::upstream::dispatch::budget::Budget;
 
 use super::SimError;
 use super::trace::What;
-use super::world::{Item, World, micros};
+use super::world::{Item, World};
 use crate::scenario::FaultKind;
+use crate::times::micros_up;
 use crate::visitor_events::Failure;
 
 impl World<'_> {
     pub(crate) fn tick(&mut self, process: usize) {
-        self.agenda.push(self.now_us + micros(TICK), Item::Tick(process as u8));
+        self.agenda.push(self.now_us + micros_up(TICK), Item::Tick(process as u8));
         if self.gate_is_down() {
             return;
         }
@@ -54,7 +55,7 @@ impl World<'_> {
 
     /// Tokencheck reports to tokengen, which answers with a control update.
     pub(crate) fn report(&mut self) {
-        self.agenda.push(self.now_us + micros(REPORT_EVERY), Item::Feedback);
+        self.agenda.push(self.now_us + micros_up(REPORT_EVERY), Item::Feedback);
         let [generator, checker] = &self.processes[..] else { return };
         if self.gate_is_down() {
             return;
@@ -92,14 +93,13 @@ impl World<'_> {
             FaultKind::Restart => self.killed(),
         }
         if fault.lasts < Duration::MAX {
-            self.agenda.push(self.now_us.saturating_add(micros(fault.lasts)), Item::Mend(i));
+            self.agenda.push(self.now_us.saturating_add(micros_up(fault.lasts)), Item::Mend(i));
         } else if matches!(fault.what, FaultKind::Restart) {
             self.mend(i)?;
         }
         Ok(())
     }
 
-    /// A fault begins or ends.
     fn disturbed(&mut self, what: FaultKind) {
         match what {
             FaultKind::NoFeedback => self.oracle.link_changed(self.now_us),

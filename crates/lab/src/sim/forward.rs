@@ -14,13 +14,13 @@ use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 use super::LATENCY_US;
 use super::request::{AtOrigin, NewRequest, Passage, Request, generation, slot};
 use super::trace::What;
-use super::world::{Item, World, micros};
+use super::world::{Item, World};
 use crate::answer::Answer;
+use crate::times::micros_up;
 use crate::visitor_events::Failure;
 
 /// How a request that left the origin without an answer fared.
 enum Attempt {
-    /// It is under way.
     UnderWay,
     /// The replica's backlog was full: the replica answered 503.
     Busy,
@@ -29,7 +29,6 @@ enum Attempt {
 }
 
 impl World<'_> {
-    /// Without a gate: to a random replica.
     pub(crate) fn straight_to_the_origin(&mut self, number: u32) {
         let id = self.note_request(number, Passage::default());
         self.send_to_any_replica(id);
@@ -44,7 +43,6 @@ impl World<'_> {
         }
     }
 
-    /// Admitted: through the gate to the origin.
     pub(crate) fn forward(&mut self, number: u32, passage: Passage) {
         let id = self.note_request(number, passage);
         self.enter_gate(id);
@@ -121,13 +119,12 @@ impl World<'_> {
     fn set_patience(&mut self, id: u64) {
         let Some(request) = self.requests.get(slot(id)).filter(|request| !request.is_part) else { return };
         let Some(guest) = self.guests.get(request.guest) else { return };
-        let until = micros(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
+        let until = micros_up(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
         if until < u64::MAX {
             self.agenda.push(until, Item::Patience { slot: slot(id), generation: generation(id) });
         }
     }
 
-    /// The gate has an in-flight slot for it.
     fn send(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
         request.sent_us = self.now_us;
@@ -223,7 +220,6 @@ impl World<'_> {
         }
     }
 
-    /// The replica went away while it had the request.
     pub(crate) fn lost(&mut self, id: u64) {
         let now = Duration::from_micros(self.now_us);
         self.tally.origin_lost(now);
@@ -248,7 +244,7 @@ impl World<'_> {
     /// On the tick: those whose answer did not begin in time.
     pub(crate) fn silent_too_long(&mut self) {
         let Some(process) = self.processes.last() else { return };
-        let limit = micros(process.config.settings.origin.first_byte_timeout);
+        let limit = micros_up(process.config.settings.origin.first_byte_timeout);
         while let Some(&(sent_us, at, generation)) = self.sent.front() {
             let alive = |r: &&Request| r.generation == generation && r.at.is_some() && r.head_us.is_none();
             let here = self.requests.get(at).filter(alive);
@@ -276,7 +272,6 @@ impl World<'_> {
         }
     }
 
-    /// A visitor's patience ends, if the request is still under way.
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = (u64::from(generation) << 32) | u64::from(at);
@@ -312,7 +307,6 @@ impl World<'_> {
         self.wake();
     }
 
-    /// A request that waited at the gate is refused.
     pub(crate) fn refused_in_queue(&mut self, id: u64, class: ClassId, reason: ShedReason) {
         self.oracle.timed_out(id, class);
         self.shed(id, reason.event());
@@ -352,7 +346,6 @@ impl World<'_> {
         self.wake();
     }
 
-    /// The visitor gets the answer.
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
         if request.is_part {
@@ -399,7 +392,7 @@ impl World<'_> {
     pub(crate) fn plan_egress(&mut self) {
         let Some(process) = self.processes.last() else { return };
         let Some(at) = process.gate.next_ready() else { return };
-        let at_us = self.now_us + micros(at.since(process.now(self.now_us)));
+        let at_us = self.now_us + micros_up(at.since(process.now(self.now_us)));
         if self.egress_us.is_none_or(|planned| at_us < planned || planned <= self.now_us) {
             self.egress_us = Some(at_us);
             self.agenda.push(at_us.max(self.now_us + 1), Item::Egress);

@@ -48,14 +48,11 @@ impl Packed {
     }
 }
 
-/// No request.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One visitor.
 pub(crate) struct Guest {
     pub(crate) visitor: Visitor,
     ticket: Packed,
-    /// The request that is queued or at the origin.
     pub(crate) request: u32,
     flags: u8,
 }
@@ -80,12 +77,10 @@ impl Guest {
         u64::from(at) ^ self.ticket.nonce ^ u64::from(self.request) ^ u64::from(self.flags)
     }
 
-    /// The ticket to be shown.
     pub(crate) fn held(&self) -> Option<Ticket> {
         (self.flags & HOLDS != 0).then(|| self.ticket.ticket())
     }
 
-    /// A ticket that was redeemed.
     pub(crate) fn used(&self) -> Option<Ticket> {
         (self.flags & USED != 0).then(|| self.ticket.ticket())
     }
@@ -114,7 +109,6 @@ impl Guest {
         self.flags = if there { self.flags | AT_CHECK } else { self.flags & !AT_CHECK };
     }
 
-    /// Marks the request under way as sent on.
     pub(crate) fn hop(&mut self) {
         self.flags |= HOPS;
     }

@@ -15,7 +15,6 @@ use super::world::{Item, World};
 use crate::oracle::Entry;
 
 impl World<'_> {
-    /// A page has reached its visitor.
     pub(crate) fn page_came(&mut self, number: u32, at_us: u64) {
         let Some(guest) = self.guests.get(number) else { return };
         let (kind, step) = (guest.visitor.kind(), guest.visitor.step());
@@ -27,7 +26,6 @@ impl World<'_> {
         self.agenda.push(at_us + LATENCY_US, Item::Parts(page));
     }
 
-    /// Its parts are requested.
     pub(crate) fn parts_arrive(&mut self, page: u32) {
         let Some(page) = self.pages.remove(page) else { return };
         for _ in 0..self.cast.kinds[page.kind as usize].steps[usize::from(page.step)].parts {

@@ -29,7 +29,6 @@ const EPOCH_US: u64 = 1_800_000_000_000_000;
 pub(crate) struct GateProcess {
     pub(crate) config: Config,
     pub(crate) admission: Admission,
-    /// The session table, where sessions are counted.
     pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
@@ -136,7 +135,6 @@ impl GateProcess {
         !matches!(self.config.settings.role, Role::TokenGen { .. })
     }
 
-    /// The control tick, as the gateway's driver performs it. Returns who waited too long at the gate.
     pub(crate) fn tick(
         &mut self,
         now_us: u64,
@@ -208,7 +206,6 @@ impl GateProcess {
         self.estimate
     }
 
-    /// The room's targets in this process.
     pub(crate) fn course(&self) -> RoomTargets {
         self.admission.course()
     }

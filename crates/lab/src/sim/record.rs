@@ -8,7 +8,6 @@ use tidegate_core::units::{Cost, Rate};
 /// The gate's estimate and limits from a tick on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Believed {
-    /// When, in microseconds.
     pub at_us: u64,
     /// The origin's capacity, in cost units per second; `None`: unknown.
     pub capacity: Option<f64>,
@@ -16,21 +15,16 @@ pub struct Believed {
     pub limit: Option<u32>,
 }
 
-/// A request that the origin served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// When, in microseconds.
     pub at_us: u64,
-    /// Since it had been sent, in microseconds.
     pub took_us: u32,
     /// Its cost, in the gate's units.
     pub cost: Cost,
 }
 
-/// The sessions, as of a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionsAt {
-    /// When, in microseconds.
     pub at_us: u64,
     /// Everybody's session slots that are taken.
     pub open: u32,
@@ -51,7 +45,6 @@ pub struct SessionsAt {
 pub struct Record {
     /// At the start and on every control tick.
     pub believed: Vec<Believed>,
-    /// Of the requests that the origin served.
     pub answered: Vec<Answered>,
     /// On every control tick, where sessions are counted.
     pub sessions: Vec<SessionsAt>,

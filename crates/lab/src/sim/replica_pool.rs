@@ -11,9 +11,7 @@ pub(crate) struct ReplicaPool {
 
 struct Site {
     model: Model,
-    /// Crashed and not yet back.
     crashed: bool,
-    /// Not among those that serve at present.
     absent: bool,
     /// How many times slower than its fellows.
     slowness: f64,
@@ -110,7 +108,6 @@ impl ReplicaPool {
     }
 }
 
-/// How many replicas there are at most.
 pub(crate) fn most_replicas(spec: &OriginSpec) -> u32 {
     spec.changes.iter().filter_map(|c| c.replicas).fold(spec.replicas, u32::max).max(1)
 }

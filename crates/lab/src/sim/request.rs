@@ -12,14 +12,11 @@ use crate::model;
 #[derive(Clone, Copy)]
 pub(crate) struct SessionOf {
     pub(crate) key: SessionKey,
-    /// It began with this request.
     pub(crate) begins: bool,
 }
 
-/// How a request was let in.
 #[derive(Default)]
 pub(crate) struct Passage {
-    /// The ticket redeemed for it.
     pub(crate) ticket: Option<Ticket>,
     /// The answer brings cookies.
     pub(crate) cookies: bool,
@@ -38,7 +35,6 @@ pub(crate) fn generation(id: u64) -> u32 {
     (id >> 32) as u32
 }
 
-/// A request that goes to the gate's queue or to the origin.
 pub(crate) struct NewRequest {
     pub(crate) guest: u32,
     pub(crate) class: ClassId,
@@ -58,7 +54,6 @@ pub(crate) struct Request {
     pub(crate) cost: Cost,
     pub(crate) path: u32,
     pub(crate) idempotent: bool,
-    /// The ticket redeemed for it.
     pub(crate) ticket: Option<Ticket>,
     /// The answer brings cookies: the ticket goes, a pass comes.
     pub(crate) cookies: bool,
@@ -66,9 +61,7 @@ pub(crate) struct Request {
     pub(crate) session: Option<SessionOf>,
     /// The same in the table, which it keeps alive.
     pub(crate) under_way: Option<SessionRequest>,
-    /// By the gate's clock.
     pub(crate) arrived: Timestamp,
-    /// When it went to the origin.
     pub(crate) sent_us: u64,
     /// Requests at the origin then, this one included.
     pub(crate) in_flight: u32,
@@ -80,7 +73,6 @@ pub(crate) struct Request {
     pub(crate) head_us: Option<u64>,
     /// Its answer goes on, and its in-flight slot is another's.
     pub(crate) streams: bool,
-    /// It is a second attempt.
     pub(crate) retried: bool,
 }
 
@@ -91,21 +83,16 @@ pub(crate) struct AtOrigin {
     pub(crate) flight: Option<InFlight>,
 }
 
-/// Counts of parts by outcome.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PartCounts {
     pub(crate) asked: u64,
-    /// Refused, or made to wait.
     pub(crate) refused: u64,
-    /// Let in, and not served.
     pub(crate) failed: u64,
 }
 
-/// A page whose parts will be requested.
 pub(crate) struct Page {
     pub(crate) visitor: u32,
     pub(crate) kind: u32,
     pub(crate) step: u8,
-    /// The pass of its visitor.
     pub(crate) pass: Option<Pass>,
 }

@@ -29,7 +29,6 @@ pub(crate) struct Rules {
     in_force: Option<Arc<PoliciesInForce>>,
 }
 
-/// The input of a tick.
 pub(crate) struct Known<'a> {
     pub(crate) shard: &'a Shard,
     pub(crate) sessions: Option<SessionCount>,
@@ -52,7 +51,6 @@ impl Rules {
         })
     }
 
-    /// One control tick.
     pub(crate) fn tick(&mut self, config: &Config, known: Known<'_>, now: Timestamp) {
         let snapshot = Snapshot::take([known.shard], now);
         if now.second() > self.shown.at.second() {
@@ -78,7 +76,6 @@ impl Rules {
         self.in_force = (!in_force.orders.is_empty()).then_some(in_force);
     }
 
-    /// The policies in force, as of the last tick.
     pub(crate) fn in_force(&self) -> Option<&Arc<PoliciesInForce>> {
         self.in_force.as_ref()
     }

@@ -18,7 +18,6 @@ use super::world::World;
 use crate::visitor_events::RequestKind;
 
 impl GateProcess {
-    /// The key of a session that a visitor begins.
     pub(crate) fn new_key(&self, number: u32, rng: &mut SmallRng) -> SessionKey {
         if is_by_pass(self) { of_nonce(rng.next_u64()) } else { of_address(number) }
     }

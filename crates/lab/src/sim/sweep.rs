@@ -12,18 +12,14 @@ use crate::outcome::Way;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 
-/// The result of a sweep: one entry a seed, in their order.
 #[derive(Debug, Default)]
 pub struct SweepReport {
     pub runs: Vec<(u64, SimRun)>,
-    /// All events together.
     pub events: u64,
-    /// A hash over all digests.
     pub digest: u64,
 }
 
 impl SweepReport {
-    /// Seeds that broke a rule.
     pub fn broken(&self) -> impl Iterator<Item = &(u64, SimRun)> {
         self.runs.iter().filter(|(_, run)| !run.violations.is_empty())
     }

@@ -12,7 +12,6 @@ pub const STEPS_SHOWN: usize = 50;
 pub struct Step {
     /// When, in microseconds from the start.
     pub at_us: u64,
-    /// What.
     pub what: What,
     /// A visitor's number (reused after it has left), or a replica's.
     pub who: u32,
@@ -89,11 +88,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps of a run.
 pub(crate) struct Trace {
     last: VecDeque<Step>,
     keep: usize,
-    /// How many there were.
     pub(crate) count: u64,
     digest: u64,
 }
@@ -121,7 +118,6 @@ impl Trace {
         self.digest
     }
 
-    /// The last steps, oldest first.
     pub(crate) fn last(&self, n: usize) -> Vec<Step> {
         self.last.iter().skip(self.last.len().saturating_sub(n)).copied().collect()
     }

@@ -31,6 +31,7 @@ use crate::oracle::Oracle;
 use crate::scenario::{Kind, Scenario};
 use crate::slab::Slab;
 use crate::tally::Tally;
+use crate::times::micros_up;
 use crate::visitor::{Next, Visitor};
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
 
@@ -38,9 +39,7 @@ use crate::visitor_events::{End, Failure, Noted, RequestKind};
 /// skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Item {
-    /// A visitor's next request arrives.
     Visit(u32),
-    /// The parts of a page are requested.
     Parts(u32),
     /// A visitor's patience with a request ends.
     Patience {
@@ -54,15 +53,11 @@ pub(crate) enum Item {
     },
     /// An egress bucket of the gate's is ready.
     Egress,
-    /// A process's control tick.
     Tick(u8),
-    /// Tokencheck reports to tokengen.
     Feedback,
-    /// A fault begins, ends; the origin changes.
     Fault(u16),
     Mend(u16),
     Change(u16),
-    /// A second is over.
     Second,
 }
 
@@ -70,11 +65,9 @@ pub(crate) enum Item {
 /// comes. The agenda announces them when they are 64 us away, some dozens at a time.
 const MOST_AT_ONCE: usize = 1024;
 
-/// A request of a kind's step, looked up once.
 pub(crate) struct Route {
     pub(crate) class: ClassId,
     pub(crate) cost: Cost,
-    /// Index into the origin's paths.
     pub(crate) path: u32,
     /// Its path as policies see it.
     pub(crate) url_path: Box<str>,
@@ -106,14 +99,11 @@ pub(crate) struct World<'s> {
     pub(crate) routes: Vec<Vec<Route>>,
     /// Of the parts of each step's page.
     pub(crate) part_routes: Vec<Vec<Route>>,
-    /// Some page has parts.
     pub(crate) has_parts: bool,
     /// Pages whose parts are about to be requested.
     pub(crate) pages: Slab<Page>,
     pub(crate) parts: PartCounts,
-    /// Service levels, by kind.
     pub(crate) tiers: Vec<TierId>,
-    /// The gate: one process, or tokengen and tokencheck; none.
     pub(crate) processes: Vec<GateProcess>,
     pub(crate) replicas: std::sync::Arc<Replicas>,
     pub(crate) budget: Budget,
@@ -200,7 +190,7 @@ impl<'s> World<'s> {
             done: Vec::new(),
             soon: Vec::new(),
             crowd_is_over: false,
-            stays_us: scenario.closed().map_or(0, |closed| micros(closed.ends())),
+            stays_us: scenario.closed().map_or(0, |closed| micros_up(closed.ends())),
             egress_us: None,
             is_waking: false,
         };
@@ -208,30 +198,28 @@ impl<'s> World<'s> {
         Ok(world)
     }
 
-    /// Puts events that are known beforehand on the agenda.
     fn plan(&mut self) {
         for process in 0..self.processes.len() as u8 {
             // Two processes do not tick in step.
-            self.agenda.push(micros(TICK) + 37_000 * u64::from(process), Item::Tick(process));
+            self.agenda.push(micros_up(TICK) + 37_000 * u64::from(process), Item::Tick(process));
         }
         if self.processes.len() == 2 {
-            self.agenda.push(micros(REPORT_EVERY), Item::Feedback);
+            self.agenda.push(micros_up(REPORT_EVERY), Item::Feedback);
         }
         for (i, fault) in self.scenario.faults.iter().enumerate() {
-            self.agenda.push(micros(fault.at), Item::Fault(i as u16));
+            self.agenda.push(micros_up(fault.at), Item::Fault(i as u16));
         }
         for (i, change) in self.scenario.origin.changes.iter().enumerate() {
-            self.agenda.push(micros(change.at), Item::Change(i as u16));
+            self.agenda.push(micros_up(change.at), Item::Change(i as u16));
         }
         self.agenda.push(1_000_000, Item::Second);
         self.tally_capacity();
     }
 
-    /// Until everybody has left and the origin is idle, or the deadline.
     pub(crate) fn run(&mut self) -> Result<(), SimError> {
-        let deadline = self.scenario.deadline.map_or(u64::MAX, micros);
+        let deadline = self.scenario.deadline.map_or(u64::MAX, micros_up);
         loop {
-            let come = self.crowd.peek().map(|person| micros(person.at) + LATENCY_US);
+            let come = self.crowd.peek().map(|person| micros_up(person.at) + LATENCY_US);
             // The browsers of a closed loop come once and stay to its end.
             let is_over = come.is_none() && self.now_us >= self.stays_us;
             if is_over && !std::mem::replace(&mut self.crowd_is_over, true) {
@@ -362,10 +350,9 @@ impl<'s> World<'s> {
         self.goes_on(number, reaction.next, now);
     }
 
-    /// The visitor sends again, or leaves.
     pub(crate) fn goes_on(&mut self, number: u32, next: Next, now: Duration) {
         match next {
-            Next::Send(at) => self.agenda.push(micros(at).saturating_add(LATENCY_US), Item::Visit(number)),
+            Next::Send(at) => self.agenda.push(micros_up(at).saturating_add(LATENCY_US), Item::Visit(number)),
             Next::Leave(end) => {
                 let Some(guest) = self.guests.remove(number) else { return };
                 let code = match end {
@@ -374,7 +361,7 @@ impl<'s> World<'s> {
                     End::Tired => 2,
                     End::Failed(_) => 3,
                 };
-                self.trace.step(micros(now), What::Leaves, number, code);
+                self.trace.step(micros_up(now), What::Leaves, number, code);
                 self.tally.left(end, guest.visitor.in_room(), now);
                 self.oracle.left(number, end, guest.held().is_some());
                 if let Some(pass) = self.passes.get_mut(number as usize) {
@@ -400,7 +387,6 @@ impl<'s> World<'s> {
     }
 }
 
-/// The service level of each kind.
 fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
     let tier = |kind: &Kind| match config {
         Some(config) if !kind.tier.is_empty() => {
@@ -411,7 +397,6 @@ fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimE
     cast.kinds.iter().map(tier).collect()
 }
 
-/// The parts of a step that are looked up.
 #[derive(Clone, Copy)]
 enum Asked {
     Page,
@@ -450,10 +435,4 @@ fn routes(
     };
     let of_kind = |(kind, tier): (&Kind, &TierId)| kind.steps.iter().map(|s| route(kind, *tier, s)).collect();
     Ok(cast.kinds.iter().zip(tiers).map(of_kind).collect())
-}
-
-/// Whole microseconds, rounded up; beyond the range, an instant that no run reaches.
-pub(crate) fn micros(time: Duration) -> u64 {
-    let whole = time.as_secs().saturating_mul(1_000_000);
-    whole.saturating_add(u64::from(time.subsec_nanos().div_ceil(1_000)))
 }

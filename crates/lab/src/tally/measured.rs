@@ -17,7 +17,6 @@ pub(super) struct Measured {
     sessions: Sessions,
 }
 
-/// Sessions by how they ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sessions {
     good: u64,
@@ -40,7 +39,6 @@ impl Measured {
         }
     }
 
-    /// A session ended at `now`.
     pub fn session(&mut self, end: SessionEnd, now: Duration) {
         if !(self.from..self.to).contains(&now) {
             return;
@@ -83,7 +81,6 @@ impl Measured {
         ]
     }
 
-    /// The names of the figures.
     pub fn keys() -> [&'static str; 9] {
         Self::new(Duration::ZERO, Duration::ZERO).figures(Duration::ZERO).map(|(key, _)| key)
     }

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use super::{Tally, micros};
+use super::Tally;
 use crate::stats::percentile;
+use crate::times::micros;
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +41,6 @@ impl Answers {
 }
 
 impl Tally {
-    /// A request reaches the origin.
     #[inline]
     pub fn door(&mut self, at: Duration) {
         self.door += 1;
@@ -57,7 +57,6 @@ impl Tally {
         self.row(at, |row| row.door_units += units);
     }
 
-    /// The origin has served a request that it was sent `took` ago.
     #[inline]
     pub fn origin_served(&mut self, at: Duration, took: Duration) {
         let us = micros(took);

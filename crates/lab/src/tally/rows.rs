@@ -71,7 +71,6 @@ impl Row {
     }
 }
 
-/// The seconds of a run, in order, without gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rows(Vec<Row>);
 
@@ -79,16 +78,7 @@ impl Rows {
     /// The second that `at` falls into; `None` beyond what is kept.
     #[inline]
     pub fn at(&mut self, at: Duration) -> Option<&mut Row> {
-        let index = at.as_secs() as usize;
-        if index >= self.0.len() {
-            self.grow(index)?;
-        }
-        self.0.get_mut(index)
-    }
-
-    #[cold]
-    fn grow(&mut self, index: usize) -> Option<()> {
-        (index < MAX_SECONDS).then(|| self.0.resize(index + 1, Row::default()))
+        kept(&mut self.0, at.as_secs() as usize, MAX_SECONDS)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
@@ -96,10 +86,7 @@ impl Rows {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), Row::default());
-        }
-        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| mine.add(theirs));
+        merge(&mut self.0, &other.0, Row::add);
     }
 }
 
@@ -144,13 +131,10 @@ impl Bins {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), Bin::default());
-        }
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+        merge(&mut self.0, &other.0, |mine, theirs| {
             mine.served += theirs.served;
             mine.waiting += theirs.waiting;
-        }
+        });
     }
 
     #[inline]
@@ -158,15 +142,26 @@ impl Bins {
         let per_second = 1000 / BIN_MS;
         let index =
             at.as_secs().saturating_mul(per_second).saturating_add(u64::from(at.subsec_millis()) / BIN_MS);
-        let index = index as usize;
-        if index >= self.0.len() {
-            self.grow(index)?;
-        }
-        self.0.get_mut(index)
+        kept(&mut self.0, index as usize, MAX_BINS)
     }
+}
 
-    #[cold]
-    fn grow(&mut self, index: usize) -> Option<()> {
-        (index < MAX_BINS).then(|| self.0.resize(index + 1, Bin::default()))
+#[inline]
+fn kept<T: Clone + Default>(rows: &mut Vec<T>, index: usize, most: usize) -> Option<&mut T> {
+    if index >= rows.len() {
+        grow(rows, index, most)?;
     }
+    rows.get_mut(index)
+}
+
+#[cold]
+fn grow<T: Clone + Default>(rows: &mut Vec<T>, index: usize, most: usize) -> Option<()> {
+    (index < most).then(|| rows.resize(index + 1, T::default()))
+}
+
+fn merge<T: Clone + Default>(mine: &mut Vec<T>, theirs: &[T], add: impl Fn(&mut T, &T)) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), T::default());
+    }
+    mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| add(mine, theirs));
 }

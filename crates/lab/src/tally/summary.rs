@@ -26,7 +26,6 @@ impl Tally {
         outcome
     }
 
-    /// Keys of the figures that only closed loops have.
     pub fn measured_keys() -> [&'static str; 9] {
         Measured::keys()
     }

@@ -72,7 +72,6 @@ pub fn figures(record: &Record, series: &[Second], known: &[Known]) -> Figures {
     figures
 }
 
-/// The names of a stretch's figures here.
 fn named(judged: &Judged) -> impl Iterator<Item = (&'static str, f64)> {
     let [after_1s, after_5s, after_10s] = judged.early_error_pct;
     let all = [
@@ -99,7 +98,6 @@ fn stretch((stretch, truth): &Known) -> arena::Stretch {
     }
 }
 
-/// The run in the arena's form.
 fn trace(record: &Record, series: &[Second], known: &[Known]) -> Trace {
     let tick_us = TICK.as_micros() as u64;
     let (mut believed, mut now) = (record.believed.iter().peekable(), 0.0);
@@ -126,7 +124,6 @@ fn trace(record: &Record, series: &[Second], known: &[Known]) -> Trace {
     Trace { tick: TICK, capacity, seconds, responses_us }
 }
 
-/// The columns of a second that the arena's figures need.
 fn of_second(t: usize, offered: f64, answered: &[Answered]) -> arena::Second {
     arena::Second {
         t: t as f64,
@@ -161,13 +158,11 @@ fn false_shed(series: &[Second], known: &[Known]) -> Option<f64> {
     (came > 0.0).then(|| shed / came)
 }
 
-/// The stretch of a second.
 fn at(known: &[Known], second: usize) -> &Known {
     let now = Duration::from_secs(second as u64);
     &known[known.partition_point(|(stretch, _)| stretch.from <= now).saturating_sub(1)]
 }
 
-/// Whole seconds of the scenario.
 fn seconds(known: &[Known]) -> usize {
     known.last().map_or(0, |(stretch, _)| stretch.to.as_secs() as usize)
 }

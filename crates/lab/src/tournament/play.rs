@@ -17,7 +17,6 @@ use crate::sim::{self, SimOptions};
 /// Beliefs beyond so many times the truth press all others flat: then the axis is logarithmic.
 const LOG_FROM: f64 = 3.0;
 
-/// How a tournament is played.
 pub struct Order<'a> {
     pub seeds: RangeInclusive<u64>,
     /// Threads; what comes out does not depend on them.
@@ -28,14 +27,11 @@ pub struct Order<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// Scenario by scenario, law by law.
     pub standings: Vec<Standing>,
-    /// The truth, scenario by scenario.
     pub truths: Vec<(String, Vec<Known>)>,
     /// A plot for each scenario played: the laws' estimates over time, on the seed on which ours has its
     /// median.
     pub plots: Vec<(String, Plot)>,
-    /// Missing parts, with the reason.
     pub missing: Vec<String>,
 }
 
@@ -44,9 +40,6 @@ type Ran = (Figures, Vec<f64>);
 
 impl Setting {
     /// Its scenario, given the file's.
-    ///
-    /// # Errors
-    /// Mistakes in what it sets.
     pub fn scenario(&self, source: &ScenarioText) -> Result<Scenario, Mistakes> {
         let mut scenario =
             Scenario::parse(&source.text, &format!("{}.toml", source.name), &source.dir, &self.set)?;

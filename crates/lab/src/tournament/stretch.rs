@@ -8,7 +8,6 @@ use crate::scenario::{Arrivals, Change, Fault, FaultKind, Phase, Process, Scenar
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: Duration,
-    /// Its end: the next change, or the scenario's.
     pub to: Duration,
 }
 
@@ -56,7 +55,6 @@ fn slows(fault: &Fault) -> bool {
     matches!(fault.what, FaultKind::Crash { .. } | FaultKind::Slow { .. })
 }
 
-/// When the mix of visitors changes.
 fn mixes(scenario: &Scenario) -> Vec<Duration> {
     let Arrivals::Phases { phases, repeat, .. } = &scenario.arrivals else { return Vec::new() };
     let (mut at, mut last, mut borders) = (Duration::ZERO, None, Vec::new());

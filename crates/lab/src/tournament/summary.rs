@@ -32,13 +32,11 @@ pub struct NamedFigure {
     pub value: Option<f64>,
 }
 
-/// One law in one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     pub estimator: String,
     pub scenario: String,
     pub median: Figures,
-    /// 90th percentiles.
     pub p90: Figures,
     /// Goodput share that nine of ten seeds reach.
     pub worst_goodput: Option<f64>,
@@ -55,14 +53,12 @@ pub struct Verdict {
     pub first: Option<(String, f64)>,
     /// Our goodput share, whether or not it counts; `None`: there is none.
     pub ours: Option<f64>,
-    /// Whether ours keeps the response time.
     pub prompt: bool,
     /// Whether it does, and is first or within 2 % of the first.
     pub holds: bool,
 }
 
 impl Standing {
-    /// Sums up the runs of one law in one scenario.
     pub fn new(estimator: &str, scenario: &str, runs: &[Figures]) -> Self {
         let over = |share: f64| {
             let of = |(name, _): &(&'static str, &str)| Some((*name, self::over(runs, name, share)?));
@@ -89,7 +85,6 @@ impl Standing {
         self.median.get(name).copied()
     }
 
-    /// Everything of it by name.
     pub fn told(&self) -> Vec<NamedFigure> {
         let name = |figure: &str| format!("{}.{}.{figure}", self.estimator, self.scenario);
         let mut told = Vec::new();
@@ -107,13 +102,11 @@ impl Standing {
     }
 }
 
-/// The value over the seeds that so large a share does not exceed.
 fn over(runs: &[Figures], name: &str, share: f64) -> Option<f64> {
     let mut values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
     percentile(&mut values, share)
 }
 
-/// Means over the scenarios, for each law.
 pub fn overall(standings: &[Standing]) -> Vec<NamedFigure> {
     let mut told = Vec::new();
     for estimator in names(standings) {
@@ -143,7 +136,6 @@ fn near_first_name() -> String {
     format!("{OURS}.all.near_first_pct")
 }
 
-/// The names of all figures of a tournament.
 pub fn figure_names(tournament: &Tournament) -> Vec<String> {
     let with = |estimator: &String| {
         tournament
@@ -168,7 +160,6 @@ pub fn names(standings: &[Standing]) -> Vec<&str> {
     names
 }
 
-/// The winner, scenario by scenario.
 pub fn verdicts(standings: &[Standing]) -> Vec<Verdict> {
     let mut by_scenario: Vec<(&str, Vec<&Standing>)> = Vec::new();
     for standing in standings {

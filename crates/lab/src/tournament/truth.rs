@@ -46,12 +46,10 @@ const MAX_LIMIT: u32 = 20_000;
 const LAST_SEEDS: [u64; 4] = [90_001, 90_002, 90_003, 90_004];
 const SWEEP_SEED: u64 = 90_000;
 
-/// The origin's capacity in a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
     /// The throughput at the oracle's limit, in cost units per second.
     pub capacity: f64,
-    /// The same in requests per second.
     pub goodput_rps: f64,
     pub limit: u32,
     /// Mean response time at that limit, in milliseconds.
@@ -62,15 +60,12 @@ pub struct Truth {
     pub unloaded_p99_ms: f64,
 }
 
-/// How much is computed, on what.
 pub struct Effort<'a> {
-    /// Requests served at each limit.
     pub requests: u32,
     pub threads: usize,
     pub stop: &'a AtomicBool,
 }
 
-/// An origin's figures at one limit.
 #[derive(Clone, Copy, Debug)]
 struct At {
     limit: u32,
@@ -82,10 +77,6 @@ struct At {
     p99_ms: f64,
 }
 
-/// The truth of a stretch.
-///
-/// # Errors
-/// The scenario cannot be played, or was broken off.
 pub fn truth(scenario: &Scenario, stretch: &Stretch, effort: &Effort) -> Result<Truth, String> {
     let bound = bound(scenario, stretch);
     if !bound.is_normal() {
@@ -213,7 +204,6 @@ fn bound(scenario: &Scenario, stretch: &Stretch) -> Bound {
     Bound { rps: known::origin_capacity_rps(&now) * speed, lone_rps: speed / known::mean_demand_s(&now) }
 }
 
-/// The visitors with the stretch's mix as their weights.
 fn mixed(now: &Scenario) -> Vec<Kind> {
     let mut kinds = now.visitors.clone();
     if let Arrivals::Phases { phases, .. } = &now.arrivals

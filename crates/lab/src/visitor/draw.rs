@@ -3,12 +3,12 @@
 //! Each trait has a salt of its own: the same seed and salt give the same value, however often and in
 //! whatever order traits are drawn. So a scenario that changes the share of no-shows changes nobody's
 //! patience, and a visitor of the simulator is the visitor of the real run. The stream behind a salt is
-//! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): eight bytes of
-//! state, and any start is a good one.
+//! SplitMix64.
 
 use rand::{Rng, RngCore};
 
-/// The traits of a visitor that are drawn.
+use crate::split_mix::{GOLDEN, mix};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Salt {
     Patience,
@@ -30,7 +30,6 @@ pub(super) enum Salt {
     Rest,
 }
 
-/// The random numbers of one trait of one visitor.
 #[derive(Clone, Debug)]
 pub(super) struct Draw(u64);
 
@@ -40,13 +39,11 @@ impl Draw {
         Self(mix(seed ^ mix(u64::from(turn) << 8 | salt as u64)))
     }
 
-    /// True with probability `share`.
     pub(super) fn chance(mut self, share: f64) -> bool {
         // Most shares are none; the simulator asks millions of times a second.
         share > 0.0 && self.unit() < share
     }
 
-    /// Uniform in 0..1.
     pub(super) fn unit(&mut self) -> f64 {
         self.random()
     }
@@ -69,17 +66,6 @@ impl RngCore for Draw {
             chunk.copy_from_slice(&value[..chunk.len()]);
         }
     }
-}
-
-/// 2^64 divided by the golden ratio, odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// SplitMix64's output function, one increment included: a bijection that spreads every bit over all.
-fn mix(state: u64) -> u64 {
-    let z = state.wrapping_add(GOLDEN);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

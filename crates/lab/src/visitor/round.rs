@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use super::draw::Salt;
-use super::{End, Next, Noted, Reaction, RequestKind, SessionEnd, Visitor, micros};
+use super::{End, Next, Noted, Reaction, RequestKind, SessionEnd, Visitor};
 use crate::scenario::Kind;
+use crate::times::micros_up;
 
 impl Visitor {
     /// Adapts a reaction to the closed loop: nobody leaves before its end, and nobody asks after it.
@@ -58,7 +59,7 @@ impl Visitor {
             if kind.sessions.is_some() { 0 } else { (usize::from(self.step) + 1) % kind.steps.len() };
         self.step = self.drawn_step(kind).unwrap_or(in_order as u8);
         self.is_slow = false;
-        self.since_us = micros(at);
+        self.since_us = micros_up(at);
         (self.told_ms, self.wait_ms, self.resume_ms) = (0, 0, 0);
         (self.turn, self.failures, self.misses, self.flags) = (0, 0, 0, 0);
         self.send(RequestKind::Page, at)

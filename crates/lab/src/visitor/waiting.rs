@@ -116,7 +116,6 @@ impl Visitor {
         Reaction::new(Noted::Failed(failure), next)
     }
 
-    /// Goes on waiting after a detour.
     pub(super) fn resume(&mut self, kind: &Kind, now: Duration) -> Next {
         let ask = if self.has(RESUME_POLL) { RequestKind::Status } else { RequestKind::Page };
         let at = self.since().saturating_add(millis(self.resume_ms)).max(now);
@@ -138,7 +137,6 @@ impl Visitor {
         self.send(detour, when.max(now))
     }
 
-    /// The next detour: its flag, what it asks for, and when.
     fn detour(&self, kind: &Kind) -> Option<(u8, RequestKind, Duration)> {
         let plan = |flag, ask, share, (whether, when)| {
             if !self.has(IN_ROOM) || self.has(flag) || !self.draw(whether, 0).chance(share) {

@@ -5,7 +5,6 @@ use super::{Function, Node, Operator};
 /// Points of a curve: x and value.
 pub type Curve = Vec<(f64, f64)>;
 
-/// The value of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// One figure; not a number if a run did not give it.
@@ -14,16 +13,13 @@ pub enum Value {
     Curve(Curve),
 }
 
-/// Where a formula finds the outcomes of runs.
 pub trait Source {
     /// A key of a run's summary; of a sweep the curve over its values.
     fn key(&self, run: &str, key: &str) -> Option<Value>;
-    /// A column of a run's series, over seconds.
     fn column(&self, run: &str, column: &str) -> Option<Curve>;
 }
 
 impl Value {
-    /// The figure; of a curve none.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) if number.is_finite() => Some(*number),
@@ -31,7 +27,6 @@ impl Value {
         }
     }
 
-    /// The points; of a figure none.
     pub fn curve(self) -> Curve {
         match self {
             Self::Number(_) => Vec::new(),

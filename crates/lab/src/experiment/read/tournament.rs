@@ -122,9 +122,6 @@ impl Reader<'_> {
 }
 
 /// Seeds as they are written: `A..B`, both included; `A` alone is one.
-///
-/// # Errors
-/// What was expected.
 pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let number = |text: &str| text.trim_start_matches('=').trim().parse::<u64>().ok();

@@ -186,7 +186,6 @@ fn pick<'a>(words: &[&'a str], rng: &mut StdRng) -> &'a str {
     words[((r * r) * words.len() as f64) as usize]
 }
 
-/// A user who is not `user`. There are at least two.
 fn other_than(user: u32, users: u32, rng: &mut StdRng) -> u32 {
     let other = rng.random_range(1..users);
     if other >= user { other + 1 } else { other }

@@ -1,8 +1,8 @@
 //! The shop's pages: what was found, as HTML, or as JSON for programs.
 //!
-//! The only file here that knows status codes. Text of others reaches a page through [`Text`] only.
+//! The only file here that knows status codes. Text of others reaches a page through [`escape`] only.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::route::{Misread, Query};
 use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
 use super::vocabulary::CATEGORIES;
+use crate::escape::escape;
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -21,26 +22,6 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui;max-width:50rem;margin:0 auto;
 nav a{margin-right:.6rem}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .5rem;\
 border-bottom:1px solid #8884}form{margin:1rem 0}.error{color:#b00020}:root{color-scheme:light dark}";
 
-/// Text of others, safe between tags and inside quoted attributes.
-struct Text<'a>(&'a str);
-
-impl Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How long an auction still runs.
 struct Left(i64);
 
 impl Display for Left {
@@ -54,7 +35,6 @@ impl Display for Left {
     }
 }
 
-/// What an answer is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Html,
@@ -72,7 +52,6 @@ impl Format {
     }
 }
 
-/// The answer to `ask`.
 pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Bytes> {
     match found {
         Found::Home(items) if format == Format::Json => data(StatusCode::OK, &json!({ "items": items })),
@@ -97,7 +76,6 @@ pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Byte
     }
 }
 
-/// The answer to a request that did not make sense.
 pub(super) fn misread(misread: &Misread, format: Format) -> Response<Bytes> {
     let status = match misread {
         Misread::NoPage => StatusCode::NOT_FOUND,
@@ -131,7 +109,7 @@ fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> 
         return data(status, &json!({ "status": status.as_u16(), "detail": reason }));
     }
     let title = status.canonical_reason().unwrap_or("Error");
-    html(status, title, &format!("<p class=\"error\">Sorry: {}.</p>", Text(reason)))
+    html(status, title, &format!("<p class=\"error\">Sorry: {}.</p>", escape(reason)))
 }
 
 fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
@@ -154,7 +132,7 @@ fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
         0 if page > 1 => String::from("<p>Nothing on this page.</p>"),
         total => format!("<p>{total} auctions, page {page} of {pages}</p>{}", Table(&list.items)),
     };
-    let here = Text(&here);
+    let here = escape(&here);
     body.push_str("<p>");
     if page > 1 {
         body.push_str(&format!("<a rel=\"prev\" href=\"{here}&amp;page={}\">Previous</a> ", page - 1));
@@ -172,12 +150,12 @@ fn item_page(item: &Item) -> Response<Bytes> {
         "<p>{description}</p><p>Sold by <a href=\"/user/{seller}\">{name}</a> ({rating}) in \
          <a href=\"/browse?category={category}\">{category_name}</a></p>\
          <p>Highest bid: <strong>{price}</strong>, {bids} bids, time left: {left}</p>",
-        description = Text(&item.description),
+        description = escape(&item.description),
         seller = item.seller,
-        name = Text(&item.seller_name),
+        name = escape(&item.seller_name),
         rating = item.seller_rating,
         category = listing.category,
-        category_name = Text(category_name(listing.category)),
+        category_name = escape(category_name(listing.category)),
         price = Money(listing.price_cents),
         bids = listing.bids,
         left = Left(listing.ends_in_s),
@@ -194,7 +172,7 @@ fn item_page(item: &Item) -> Response<Bytes> {
     }
     body.push_str("<ul>");
     for offer in &item.history {
-        let name = Text(&offer.bidder_name);
+        let name = escape(&offer.bidder_name);
         body.push_str(&format!(
             "<li>{} by <a href=\"/user/{}\">{name}</a></li>",
             Money(offer.cents),
@@ -209,15 +187,15 @@ fn user_page(user: &User) -> Response<Bytes> {
     let mut body = format!(
         "<p>User number {}, from {}, rated {}</p><h2>Selling</h2>{}<h2>What others say</h2><ul>",
         user.id,
-        Text(&user.region),
+        escape(&user.region),
         user.rating,
         Table(&user.selling)
     );
     for comment in &user.comments {
-        let (author, name) = (comment.author, Text(&comment.author_name));
+        let (author, name) = (comment.author, escape(&comment.author_name));
         body.push_str(&format!(
             "<li>{} ({}) <a href=\"/user/{author}\">{name}</a></li>",
-            Text(&comment.text),
+            escape(&comment.text),
             comment.rating
         ));
     }
@@ -233,7 +211,6 @@ fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
         html(StatusCode::SEE_OTHER, "Your bid leads", "")
     };
     let item = HeaderValue::try_from(format!("/item/{}", accepted.item));
-    // A number makes a valid field value.
     response.headers_mut().extend(item.ok().map(|item| (header::LOCATION, item)));
     response
 }
@@ -244,7 +221,7 @@ impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<table><tr><th>Item</th><th>Price</th><th>Bids</th><th>Time left</th></tr>")?;
         for item in self.0 {
-            let (title, price) = (Text(&item.title), Money(item.price_cents));
+            let (title, price) = (escape(&item.title), Money(item.price_cents));
             write!(
                 f,
                 "<tr><td><a href=\"/item/{}\">{title}</a></td><td>{price}</td><td>{}</td><td>{}</td></tr>",
@@ -263,7 +240,7 @@ fn category_name(category: u32) -> &'static str {
 
 /// A page with the shop's head and navigation. `body` is HTML.
 fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
-    let title = Text(title);
+    let title = escape(title);
     let mut page = String::with_capacity(4096);
     page.push_str(&format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
@@ -272,7 +249,7 @@ fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
          <input name=\"q\" type=\"search\" required maxlength=\"100\"></label> <button>Search</button></form><nav>"
     ));
     for (number, name) in (1..).zip(CATEGORIES) {
-        let name = Text(name);
+        let name = escape(name);
         page.push_str(&format!("<a href=\"/browse?category={number}\">{name}</a>"));
     }
     page.push_str(&format!("</nav></header><main><h1>{title}</h1>{body}</main></html>\n"));

@@ -14,13 +14,11 @@ pub(super) const MAX_PAGE: u32 = 500;
 /// Highest bid, in cents: ten million.
 pub(super) const MAX_CENTS: i64 = 1_000_000_000;
 
-/// A query or a bid, for the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Query {
     Home,
     Browse {
         category: u32,
-        /// From 1.
         page: u32,
     },
     Search {
@@ -37,7 +35,6 @@ pub(super) enum Query {
     LuckyBid(u32),
 }
 
-/// A bid as somebody sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BidForm {
     pub item: i64,
@@ -60,10 +57,6 @@ pub(super) enum Misread {
     Form { name: &'static str, expected: &'static str, got: String },
 }
 
-/// Reads a request.
-///
-/// # Errors
-/// See [`Misread`].
 pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread> {
     let (path, form) = (request.uri().path(), request.body().as_ref());
     let query = Fields::new(request.uri().query().unwrap_or_default().as_bytes());
@@ -93,7 +86,6 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread
     }
 }
 
-/// The fields of a query or of a form, decoded.
 struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Fields<'a> {
@@ -177,7 +169,6 @@ fn cents(text: &str) -> Option<i64> {
     Some(whole * 100 + i64::from(fraction)).filter(|cents| (1..=MAX_CENTS).contains(cents))
 }
 
-/// Enough of what came to recognise it.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -16,10 +16,8 @@ use super::stage::{Meter, Stage, lock};
 use super::visit::{self, DbJob, Visit, Visiting};
 use super::{MAX_SERVERS, Shop, ShopError, pages, route, store};
 
-/// The size of the tiers of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiers {
-    /// Requests that the app tier holds at once.
     pub workers: usize,
     /// Requests that may wait for a worker; further ones are refused.
     pub backlog: usize,
@@ -170,12 +168,10 @@ impl Service {
         }
     }
 
-    /// The replica's past and present work.
     pub fn stats(&self) -> Stats {
         *lock(&self.stats)
     }
 
-    /// The tiers: `app`, then `db`.
     pub fn stages(&self) -> [StageStats; 2] {
         [self.app.stats(), self.db.stats()]
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::StageStats;
+use crate::times::micros;
 
 /// One tier: its queue and its threads. Dropping it discards what waits and ends the threads.
 pub(super) struct Stage<J> {
@@ -36,7 +37,6 @@ struct Queue<J> {
     open: bool,
 }
 
-/// How long one server has been busy.
 #[derive(Default)]
 pub(super) struct Meter(Mutex<Busy>);
 
@@ -48,9 +48,6 @@ struct Busy {
 
 impl<J: Send + 'static> Stage<J> {
     /// Starts one thread per handler. At most `backlog` jobs wait.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn start<H>(name: &'static str, backlog: usize, handlers: Vec<H>) -> io::Result<Self>
     where
         H: FnMut(J, &Meter) + Send + 'static,
@@ -94,7 +91,6 @@ impl<J> Stage<J> {
     pub fn stats(&self) -> StageStats {
         let existed = self.shared.started.elapsed();
         let seen: Vec<_> = self.shared.meters.iter().map(Meter::read).collect();
-        let micros = |time: Duration| time.as_micros() as u64;
         StageStats {
             name: self.shared.name.to_owned(),
             servers: seen.len() as u32,

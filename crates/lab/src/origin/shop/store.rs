@@ -21,7 +21,6 @@ pub(super) const PAGE_ITEMS: u32 = 20;
 /// Bids, comments and items shown on an item's or a user's page.
 const SHOWN: u32 = 10;
 
-/// The database has what was asked for.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
     /// The auctions that end first.
@@ -30,12 +29,10 @@ pub(super) enum Found {
     List(List),
     Item(Box<Item>),
     User(Box<User>),
-    /// The outcome of a bid.
     Bid(Result<Accepted, Refusal>),
     Nothing,
 }
 
-/// An item in a list.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Listing {
     pub id: i64,
@@ -65,7 +62,6 @@ pub(super) struct Item {
     pub seller_rating: i64,
     /// The least amount that leads.
     pub least_cents: i64,
-    /// Highest first.
     pub history: Vec<Offer>,
 }
 
@@ -110,7 +106,6 @@ pub(super) struct Accepted {
     pub cents: i64,
 }
 
-/// Why a bid does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("there is no such item")]
@@ -125,7 +120,6 @@ pub(super) enum Refusal {
     TooLow { least_cents: i64 },
 }
 
-/// An item's state as far as bidding goes.
 struct Auction {
     seller: i64,
     ends_s: i64,
@@ -141,9 +135,6 @@ impl Auction {
 
 /// Answers `ask`. `now_s`: seconds since the shop's opening. SQLite takes one writer at a time; bidders queue
 /// at `writer`, because SQLite itself would make them poll.
-///
-/// # Errors
-/// SQLite's: interrupted, disk full, file damaged.
 pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Query, now_s: i64) -> Result<Found> {
     match ask {
         Query::Home => snapshot(connection, |at| home(at, now_s)).map(Found::Home),

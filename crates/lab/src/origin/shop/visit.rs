@@ -13,11 +13,9 @@ use super::route::Query;
 use super::stage::{Stage, lock};
 use super::store::Found;
 
-/// A visitor as the tiers see it.
 #[derive(Default)]
 pub(super) struct Visit {
     left: AtomicBool,
-    /// The connection that works for this visitor now.
     running: Mutex<Option<Arc<InterruptHandle>>>,
 }
 
@@ -58,14 +56,12 @@ pub(super) enum Unanswered {
     Failed(rusqlite::Error),
 }
 
-/// A query on its way.
 pub(super) struct DbJob {
     ask: Query,
     visit: Arc<Visit>,
     reply: mpsc::SyncSender<Result<Found, Unanswered>>,
 }
 
-/// Asks the database and waits.
 pub(super) fn ask(db: &Stage<DbJob>, ask: Query, visit: &Arc<Visit>) -> Result<Found, Unanswered> {
     let (job, answer) = DbJob::new(ask, visit);
     // Both fail only while the service is being stopped, and its visitors with it.
@@ -74,7 +70,6 @@ pub(super) fn ask(db: &Stage<DbJob>, ask: Query, visit: &Arc<Visit>) -> Result<F
 }
 
 impl DbJob {
-    /// A query and the receiver of its answer.
     pub fn new(ask: Query, visit: &Arc<Visit>) -> (Self, mpsc::Receiver<Result<Found, Unanswered>>) {
         let (reply, answer) = mpsc::sync_channel(1);
         (Self { ask, visit: Arc::clone(visit), reply }, answer)
