@@ -146,7 +146,7 @@ impl Admission {
     /// A visitor in turn has come and found no session slot.
     fn no_slot(&self) {
         if let Self::Room(room) = self {
-            room.no_place();
+            room.session_slots.note_unserved();
         }
     }
 

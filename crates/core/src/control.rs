@@ -218,7 +218,7 @@ impl Control {
 
 fn load(room: &Room, gate: &Totals, now: Timestamp) -> GateLoad {
     // Visitors who wait for a session slot are no backlog of the origin.
-    let room_waits = room.busy(now) && !room.waits_for_places();
+    let room_waits = room.busy(now) && !room.session_slots.are_limiting();
     GateLoad { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
 }
 

@@ -96,7 +96,7 @@ pub struct Room {
     tickets: TicketAdmission,
     attendance: Attendance,
     bypass: Bypass,
-    session_slots: SessionSlots,
+    pub(crate) session_slots: SessionSlots,
     polling: Polling,
     link: LinkState,
     adoption: Adoption,
@@ -360,26 +360,6 @@ impl Room {
     pub(crate) fn leaves_enough(&self, pace: Option<SessionPace>) -> bool {
         pace.and_then(|pace| pace.free).is_none_or(|free| self.session_slots.leave_enough(free))
     }
-
-    /// Whether visitors wait for session slots, and not for the origin.
-    pub(crate) fn waits_for_places(&self) -> bool {
-        self.session_slots.are_limiting()
-    }
-
-    /// Whether the process that gives session slots may have one left for a newcomer who is sent there.
-    pub(crate) fn has_spare(&self) -> bool {
-        self.session_slots.has_spare()
-    }
-
-    /// Takes one of the session slots that may be left there.
-    pub(crate) fn takes_spare(&self) -> bool {
-        self.session_slots.take_spare()
-    }
-
-    /// A visitor has come in turn and found no session slot.
-    pub(crate) fn no_place(&self) {
-        self.session_slots.note_unserved();
-    }
 }
 
 /// The control side.
@@ -457,7 +437,7 @@ impl Room {
 
     /// Promises per second as a multiple of capacity, without the rest of [`Room::state`].
     pub fn overbook(&self) -> f64 {
-        self.control().density.overbook()
+        self.control().density.overbook
     }
 
     /// The room in figures.
@@ -553,7 +533,7 @@ impl Room {
         let saved = SavedRoom::from_bytes(bytes, now)?;
         let SavedRoom { clock, reached, last_due, .. } = saved;
         let mut control = self.control();
-        self.adoption.set_saved_at(saved.saved_at);
+        self.adoption.saved.store(saved.saved_at);
         let slots = &self.schedule.slots;
         let oldest = clock.at.min(reached).min(now).saturating_sub(RESTORED).second();
         // A room whose ring is shorter keeps what it can: from the virtual clock on.

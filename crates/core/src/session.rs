@@ -54,7 +54,7 @@ mod types;
 
 use cap_controller::{CapController, Tick};
 use entry::State;
-use slot_pool::{PoolId, SlotPools, UNBOUNDED};
+use slot_pool::{PoolId, UNBOUNDED};
 use table::{EndCause, SHARDS, Table};
 use turnover::Scan;
 
@@ -115,23 +115,19 @@ impl Sessions {
 
     fn configure_cap(&self, cap: Cap) {
         let controller = &mut lock(&self.control).cap;
-        controller.configure(cap, self.table.lifetimes().timeout);
+        controller.configure(cap, self.table.lifetimes.get().timeout);
         self.publish(controller);
     }
 
     /// Puts the controller's results into force.
     fn publish(&self, controller: &CapController) {
         let limit = controller.limit(self.table.max_entries());
-        self.pools().common().set(limit);
+        self.table.pools.common().set(limit);
         // The pace is that of all slots being taken.
-        let taken = self.pools().common().occupancy().taken;
+        let taken = self.table.pools.common().occupancy().taken;
         let is_bound = !limit.is_closed && limit.bound != UNBOUNDED;
         self.per_s.store(controller.per_s(if is_bound { taken.max(limit.bound) } else { taken }));
-        self.next_s.store(controller.turnover().next_s());
-    }
-
-    fn pools(&self) -> &SlotPools {
-        self.table.pools()
+        self.next_s.store(controller.turnover.next_s());
     }
 
     /// A request arrives: the status of its session. A request of an admitted session keeps the session alive
@@ -169,7 +165,7 @@ impl Sessions {
         cost: Cost,
         now: Timestamp,
     ) -> Result<SessionRequest, NoSessionSlot> {
-        let admitted = self.admit_with(key, tier, cost, now, || self.pools().take(tier));
+        let admitted = self.admit_with(key, tier, cost, now, || self.table.pools.take(tier));
         if admitted.is_err() {
             self.count_refused();
         }
@@ -187,7 +183,7 @@ impl Sessions {
         if PoolId::own(tier) == PoolId::COMMON {
             return Err(NoSessionSlot::Taken);
         }
-        self.admit_with(key, tier, cost, now, || self.pools().take_own(tier))
+        self.admit_with(key, tier, cost, now, || self.table.pools.take_own(tier))
     }
 
     fn admit_with(
@@ -225,11 +221,11 @@ impl Sessions {
             Err(SessionStatus::Ended) => return None,
             Err(_) => {}
         }
-        if now.since(begun) > self.table.lifetimes().max_age || !self.table.has_room() {
+        if now.since(begun) > self.table.lifetimes.get().max_age || !self.table.has_room() {
             return None;
         }
         self.readmitted.fetch_add(1, Ordering::Relaxed);
-        Some(shard.open(key, tier, self.pools().take_beyond(tier), begun.min(now), Cost::ZERO))
+        Some(shard.open(key, tier, self.table.pools.take_beyond(tier), begun.min(now), Cost::ZERO))
     }
 
     /// A request is over: the last byte of its response is sent, or its visitor has left. If no other one is
@@ -322,14 +318,14 @@ impl Sessions {
             // A whole shard under one lock: in a second batch, sessions that began in between would be
             // renumbered again.
             for entry in shard.stretch(0, usize::MAX).unwrap_or_default() {
-                let tier = tier_now(entry.tier());
-                if entry.state == State::Unused || tier == entry.tier() {
+                let tier = tier_now(entry.tier);
+                if entry.state == State::Unused || tier == entry.tier {
                     continue;
                 }
                 let before = entry.pool();
                 entry.set_tier(tier);
                 if entry.is_open() && entry.pool() != before {
-                    self.pools().transfer(before, entry.pool());
+                    self.table.pools.transfer(before, entry.pool());
                 }
             }
         }
@@ -362,12 +358,12 @@ impl Sessions {
 
     /// Whether a new session of that tier would get a slot. Takes no lock.
     pub fn has_slot(&self, tier: TierId) -> bool {
-        self.pools().has_own(tier) || self.pools().has_common()
+        self.table.pools.has_own(tier) || self.table.pools.has_common()
     }
 
     /// Whether the tier has a free slot of its own while all common ones are taken.
     pub(crate) fn has_own_slot_only(&self, tier: TierId) -> bool {
-        self.pools().has_own(tier) && !self.pools().has_common()
+        self.table.pools.has_own(tier) && !self.table.pools.has_common()
     }
 
     /// Counts a new session that got no slot.
@@ -377,7 +373,7 @@ impl Sessions {
 
     /// How fast new sessions may begin; `None`: without a bound.
     pub fn pace(&self) -> Option<SessionPace> {
-        let free = self.pools().common().occupancy().free()?;
+        let free = self.table.pools.common().occupancy().free()?;
         Some(SessionPace { free: Some(free), per_s: self.per_s.load(), next_s: self.next_s.load() })
     }
 
@@ -390,7 +386,7 @@ impl Sessions {
 
     /// Sessions open now, and begun since the start.
     pub fn count(&self) -> SessionCount {
-        SessionCount { open: self.pools().taken(), begun: self.begun.load(Ordering::Relaxed) }
+        SessionCount { open: self.table.pools.taken(), begun: self.begun.load(Ordering::Relaxed) }
     }
 
     /// The control tick, every 100 ms or so: ends sessions that are over, and learns how many there may be.
@@ -404,11 +400,11 @@ impl Sessions {
             dt_s,
             inputs: *inputs,
             sums: self.table.sums(),
-            open: self.pools().common().occupancy().taken,
-            elsewhere: self.pools().taken_own(),
+            open: self.table.pools.common().occupancy().taken,
+            elsewhere: self.table.pools.taken_own(),
             open_sessions: scan.tick(&self.table, now),
             refused: self.refused.load(Ordering::Relaxed),
-            timeout: self.table.lifetimes().timeout,
+            timeout: self.table.lifetimes.get().timeout,
         });
         self.publish(cap);
     }
@@ -421,13 +417,13 @@ impl Sessions {
             readmitted: self.readmitted.load(Ordering::Relaxed),
             ended: self.table.sums().endings,
             refused: self.refused.load(Ordering::Relaxed),
-            pools: self.pools().state(),
+            pools: self.table.pools.state(),
             entries: self.table.entries(),
-            length_s: cap.turnover().length_s(),
-            work: cap.turnover().work(),
+            length_s: cap.turnover.length_s(),
+            work: cap.turnover.work(),
             per_s: self.per_s.load(),
             is_held: cap.is_held(),
-            correction: cap.correction(),
+            correction: cap.correction,
         }
     }
 

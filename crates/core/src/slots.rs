@@ -349,7 +349,6 @@ impl Slots {
         (self.oldest.load(Ordering::Acquire)..=self.last_usable()).contains(&second)
     }
 
-    /// Puts a saved second back.
     pub(crate) fn restore(&self, second: u64, load: SlotLoad) {
         self.ring.add(second, load);
     }

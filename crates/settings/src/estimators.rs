@@ -32,7 +32,6 @@ macro_rules! parameters {
         }
 
         impl $Name {
-            /// Copies the parameters.
             pub(crate) fn fill(&self, config: &mut $Config) {
                 $( config.$key = self.$key; )*
             }

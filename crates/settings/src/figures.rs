@@ -3,74 +3,58 @@
 //!
 //! Only the names are settings; the gateway's control side supplies the values.
 
-/// A figure of the gate over the last second, written `figures.NAME` in a condition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GateFigure {
+macro_rules! figures {
+    ($($(#[doc = $doc:literal])+ $figure:ident = $name:literal,)+) => {
+        /// A figure of the gate over the last second, written `figures.NAME` in a condition.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum GateFigure {
+            $($(#[doc = $doc])+ $figure,)+
+        }
+
+        impl GateFigure {
+            /// All figures, in the order in which a compiled condition numbers them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$figure),+];
+
+            /// The name in a condition.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$figure => $name,)+
+                }
+            }
+        }
+    };
+}
+
+figures! {
     /// Requests that arrived, per second.
-    OfferedPerS,
+    OfferedPerS = "offered_per_s",
     /// Requests sent to the origin, per second.
-    AdmittedPerS,
+    AdmittedPerS = "admitted_per_s",
     /// Requests served, per second.
-    GoodputPerS,
+    GoodputPerS = "goodput_per_s",
     /// Requests the origin failed, per second.
-    ErrorsPerS,
+    ErrorsPerS = "errors_per_s",
     /// Mean response time of the origin, in seconds.
-    ResponseMean,
+    ResponseMean = "response_mean",
     /// 95th percentile of the origin's response time, in seconds.
-    ResponseP95,
+    ResponseP95 = "response_p95",
     /// 99th percentile of the origin's response time, in seconds.
-    ResponseP99,
+    ResponseP99 = "response_p99",
     /// Requests at the origin.
-    InFlight,
+    InFlight = "in_flight",
     /// Admitted requests that wait in the gate's queues.
-    Queued,
+    Queued = "queued",
     /// Visitors in the waiting room.
-    Waiting,
+    Waiting = "waiting",
     /// The wait of a visitor who comes now, in seconds.
-    NewcomerWait,
+    NewcomerWait = "newcomer_wait",
     /// Capacity in force, in cost units per second; unknown while there is no limit.
-    Capacity,
+    Capacity = "capacity",
     /// 1 if more work arrives than fits (docs/tuning.md), else 0.
-    Overloaded,
+    Overloaded = "overloaded",
 }
 
 impl GateFigure {
-    /// All figures, in the order in which a compiled condition numbers them.
-    pub const ALL: [Self; 13] = [
-        Self::OfferedPerS,
-        Self::AdmittedPerS,
-        Self::GoodputPerS,
-        Self::ErrorsPerS,
-        Self::ResponseMean,
-        Self::ResponseP95,
-        Self::ResponseP99,
-        Self::InFlight,
-        Self::Queued,
-        Self::Waiting,
-        Self::NewcomerWait,
-        Self::Capacity,
-        Self::Overloaded,
-    ];
-
-    /// The name in a condition.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OfferedPerS => "offered_per_s",
-            Self::AdmittedPerS => "admitted_per_s",
-            Self::GoodputPerS => "goodput_per_s",
-            Self::ErrorsPerS => "errors_per_s",
-            Self::ResponseMean => "response_mean",
-            Self::ResponseP95 => "response_p95",
-            Self::ResponseP99 => "response_p99",
-            Self::InFlight => "in_flight",
-            Self::Queued => "queued",
-            Self::Waiting => "waiting",
-            Self::NewcomerWait => "newcomer_wait",
-            Self::Capacity => "capacity",
-            Self::Overloaded => "overloaded",
-        }
-    }
-
     /// The figure of this name, with its index in [`GateFigure::ALL`].
     pub fn named(name: &str) -> Option<(usize, Self)> {
         Self::ALL.into_iter().enumerate().find(|(_, figure)| figure.name() == name)

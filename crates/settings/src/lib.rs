@@ -174,7 +174,6 @@ macro_rules! settings {
                 } )*
             }
 
-            /// The names of a list's items.
             fn item_names(&self, list: &str) -> Vec<&str> {
                 match list {
                     $( stringify!($list) => self.$list.iter().map(|item| item.name.as_str()).collect(), )*
@@ -347,7 +346,6 @@ impl Settings {
         Reader::new(&KNOWN)
     }
 
-    /// Reads the whole tree.
     fn read(root: &Table, out: &mut Reader) -> Self {
         let mut new = Self::default();
         let (mut token_gen, mut token_check) = (TokenGenKeys::default(), TokenCheckKeys::default());

@@ -53,7 +53,6 @@ fn lines<'d>(doc: &'d [&'d str]) -> impl Iterator<Item = &'d str> {
     doc.iter().map(|line| line.trim())
 }
 
-/// [`Settings::print_default`].
 pub(crate) fn default_file() -> String {
     let mut out = String::from(HEADER);
     out.push_str("\"gate\"\n");
@@ -96,7 +95,6 @@ fn print_key(out: &mut String, mark: &str, key: &Key) {
     _ = writeln!(out, "{mark}{} = {}", key.name, key.value);
 }
 
-/// [`Settings::reference`].
 pub(crate) fn reference() -> String {
     let mut out = String::from(
         "# Configuration\n\n\
@@ -133,7 +131,6 @@ pub(crate) fn reference() -> String {
     out
 }
 
-/// [`Settings::diff`].
 pub(crate) fn diff(old: &Settings, new: &Settings) -> Vec<Change> {
     let (before, after) = (flat(old), flat(new));
     let find =

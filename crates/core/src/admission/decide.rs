@@ -220,6 +220,7 @@ enum Meeting {
 /// What a request may wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayWait {
+    /// At its class's bucket, which may have it wait in the room.
     AtBucket,
     InRoom,
 }
@@ -291,7 +292,7 @@ impl Case<'_> {
         }
         match meeting {
             Meeting::PartOfPage if self.passes_as_part() => self.enter_as_part(),
-            Meeting::Never => self.ask_bucket(),
+            Meeting::Never => self.ask(MayWait::AtBucket, None),
             Meeting::Skips => self.skip_room(),
             Meeting::Room | Meeting::PartOfPage if !self.is_origin_usable() => self.hold(),
             Meeting::Room | Meeting::PartOfPage => self.ask_room(),
@@ -316,7 +317,6 @@ impl Case<'_> {
         Decision::Enter { by: EnteredBy::Session }
     }
 
-    /// Enters without asking the room.
     fn unasked(&self, by: EnteredBy) -> Decision {
         if self.process.settings.role == Role::TokenGen {
             return Decision::SendOnUnasked;
@@ -360,7 +360,11 @@ impl Case<'_> {
     /// Past the room. Its class's bucket is asked without a session slot: a visitor who passes may find none.
     fn skip_room(&self) -> Decision {
         let Self { process, facts, requester } = self;
-        let decision = if self.has_bucket() { self.ask_bucket() } else { self.unasked(EnteredBy::Unasked) };
+        let decision = if self.has_bucket() {
+            self.ask(MayWait::AtBucket, None)
+        } else {
+            self.unasked(EnteredBy::Unasked)
+        };
         let PolicyRequest { tier, cost, .. } = facts.request;
         if let (Decision::Enter { .. }, Some(table)) = (decision, process.sessions)
             && table.has_slot(tier)
@@ -385,10 +389,10 @@ impl Case<'_> {
     /// Asks the room, for a session slot too where sessions are counted.
     fn ask_room(&self) -> Decision {
         let Self { process, facts, requester } = self;
-        let Some(table) = process.sessions else { return self.ask_waiting(None) };
+        let Some(table) = process.sessions else { return self.ask(MayWait::InRoom, None) };
         let key = requester.new_session_key();
         let session = SessionAsk::new(table, key, facts.request.tier, process.settings.when_full);
-        let decision = self.ask_waiting(Some(&session));
+        let decision = self.ask(MayWait::InRoom, Some(&session));
         if let Some(request) = session.under_way.take() {
             debug_assert!(
                 matches!(decision, Decision::Enter { .. }),
@@ -397,15 +401,6 @@ impl Case<'_> {
             requester.session_begins(request);
         }
         decision
-    }
-
-    /// Asks its class's bucket, which may have it wait in the room.
-    fn ask_bucket(&self) -> Decision {
-        self.ask(MayWait::AtBucket, None)
-    }
-
-    fn ask_waiting(&self, session: Option<&SessionAsk<'_>>) -> Decision {
-        self.ask(MayWait::InRoom, session)
     }
 
     fn ask(&self, may_wait: MayWait, session: Option<&SessionAsk<'_>>) -> Decision {

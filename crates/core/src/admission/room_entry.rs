@@ -240,7 +240,7 @@ impl RoomEntry<'_> {
     /// Whether there may be a slot for a newcomer, if it needs one.
     fn may_find_slot(&self, room: &Room) -> bool {
         match self.session {
-            None => !self.asking.sends_on || room.has_spare(),
+            None => !self.asking.sends_on || room.session_slots.has_spare(),
             Some(session) => {
                 let finds =
                     room.leaves_enough(session.sessions.pace()) && session.sessions.has_slot(session.tier);
@@ -255,7 +255,7 @@ impl RoomEntry<'_> {
     /// Takes that slot.
     fn finds_slot(&self, room: &Room) -> bool {
         match self.session {
-            None => !self.asking.sends_on || room.takes_spare(),
+            None => !self.asking.sends_on || room.session_slots.take_spare(),
             Some(session) => self.take(session),
         }
     }

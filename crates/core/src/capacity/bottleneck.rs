@@ -294,7 +294,7 @@ impl Bottleneck {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
             (_, Some(learned), _) => learned * self.pauses.up_share(),
             (_, None, Some(now)) => now,
-            (_, None, None) => self.initial.rate(),
+            (_, None, None) => self.initial.rate,
         }
     }
 
@@ -303,7 +303,7 @@ impl Bottleneck {
         match self.hinge() {
             Some(hinge) => {
                 let base = hinge.base_s * self.mix.units_per_request();
-                let n = (f64::from(self.limit) - self.long_lived.level()).max(1.0);
+                let n = (f64::from(self.limit) - self.long_lived.level).max(1.0);
                 Expected { per_second: n.min(hinge.knee) / base, response_s: base * hinge.slowdown(n) }
             }
             None if self.round.work.count >= 8.0 => Expected {
@@ -358,7 +358,7 @@ impl Bottleneck {
 
     fn measure(&mut self, sample: &Sample, units: f64) {
         let count = sample.count as f64;
-        let n = (f64::from(sample.in_flight) - self.long_lived.level()).max(1.0);
+        let n = (f64::from(sample.in_flight) - self.long_lived.level).max(1.0);
         let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
         let sent = sample.ended.saturating_sub(sample.response);
         let (expected, limit) = (self.expected(), f64::from(self.limit));
@@ -488,7 +488,7 @@ impl Estimator for Bottleneck {
         };
         // Without a backlog the throughput is that of the load, so the initial estimate is the lower bound.
         let measured = self.fitted.is_some() || load.queued > 0;
-        let capacity = if measured { self.capacity() } else { self.capacity().max(self.initial.rate()) };
+        let capacity = if measured { self.capacity() } else { self.capacity().max(self.initial.rate) };
         let doubled = if mutants::is(Mutant::EstimateIsDoubled) { 2.0 } else { 1.0 };
         Estimate {
             capacity: Rate::per_second(doubled * capacity).unwrap_or(Rate::ZERO),
@@ -522,7 +522,7 @@ impl Estimator for Bottleneck {
             ("limit", f64::from(self.limit)),
             ("dispersion", self.dispersion.get()),
             ("throughput_samples", self.meter.total().count),
-            ("staying_in_flight", self.long_lived.level()),
+            ("staying_in_flight", self.long_lived.level),
             ("pauses", self.pauses.count as f64),
             ("least_learned_cost", cost_range.least),
             ("greatest_learned_cost", cost_range.greatest),

@@ -188,7 +188,6 @@ impl PowerRatio {
         }
     }
 
-    /// Begins a discovery at a load, in the given stage.
     fn begin(&mut self, load: f64, cause: Cause, stage: Stage) {
         let load = load.clamp(LEAST_LOAD, Rate::MAX.get());
         let sums = std::mem::take(&mut self.sums);
@@ -297,7 +296,6 @@ impl Estimator for PowerRatio {
         }
     }
 
-    /// Begins a discovery at the given load.
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
         self.begin(capacity.get(), Cause::Set, Stage::Coarse);
         self.sums.restart();

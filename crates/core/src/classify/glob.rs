@@ -27,7 +27,6 @@ enum Token {
     Deep,
 }
 
-/// A compiled pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Glob {
     /// Compared first, because most texts differ here.

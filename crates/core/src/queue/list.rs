@@ -120,7 +120,6 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 64, "a node is one cache line");
 
-/// No node.
 const NIL: u32 = u32::MAX;
 
 impl Default for List {

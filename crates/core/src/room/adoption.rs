@@ -22,7 +22,7 @@ const MAX_ADOPTED: usize = 1 << 18;
 
 pub(super) struct Adoption {
     /// When the schedule was saved; tickets made before are in it.
-    saved: Atomic<Timestamp>,
+    pub(super) saved: Atomic<Timestamp>,
     /// When this process began; tickets made since are in its own schedule.
     began: Timestamp,
     adopted: Mutex<HashSet<u64>>,
@@ -32,10 +32,6 @@ impl Adoption {
     /// Nothing was saved: every ticket of an earlier process is to be adopted.
     pub(super) fn new(now: Timestamp) -> Self {
         Self { saved: Atomic::new(Timestamp::default()), began: now, adopted: Mutex::default() }
-    }
-
-    pub(super) fn set_saved_at(&self, saved: Timestamp) {
-        self.saved.store(saved);
     }
 
     /// Whether `ticket` is to be adopted, and is shown for the first time.
@@ -60,7 +56,7 @@ mod tests {
     #[test]
     fn tickets_made_between_the_save_and_the_start_are_adopted_once() {
         let adoption = Adoption::new(Timestamp::from_millis(2_000));
-        adoption.set_saved_at(Timestamp::from_micros(1_000_500));
+        adoption.saved.store(Timestamp::from_micros(1_000_500));
         let ticket = |issued_ms, nonce| {
             let issued = Timestamp::from_millis(issued_ms);
             let wait = Duration::from_secs(60);

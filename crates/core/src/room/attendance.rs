@@ -36,12 +36,9 @@ pub(super) struct Attendance {
     redeemed_late: Atomic<Cost>,
     /// Seconds before this one have been judged.
     judged: AtomicU64,
-    /// Share of the promised work that comes.
     show_up: AtomicF64,
-    /// Upper estimate of the same, for announced waits.
     show_up_upper: AtomicF64,
-    /// As of the last tick.
-    in_transit: Atomic<Cost>,
+    pub(super) in_transit: Atomic<Cost>,
 }
 
 impl Attendance {
@@ -88,7 +85,7 @@ impl Attendance {
         self.show_up.load()
     }
 
-    /// Its upper estimate.
+    /// Its upper estimate, for announced waits.
     pub(super) fn show_up_upper(&self) -> f64 {
         self.show_up_upper.load()
     }
@@ -105,7 +102,6 @@ impl Attendance {
         show_up.record(Cost::ZERO, self.redeemed_late.take(), capacity);
     }
 
-    /// Publishes the ratios.
     pub(super) fn publish(&self, show_up: &ShowUp, capacity: Rate, mean_cost: Cost) {
         self.show_up.store(show_up.ratio(capacity));
         self.show_up_upper.store(show_up.upper_ratio(capacity, mean_cost));
@@ -127,11 +123,6 @@ impl Attendance {
             (self.show_up_upper() * (whole.cost.units() + part) - redeemed.cost.units()).max(0.0)
         };
         self.in_transit.store(Cost::from_hundredths((in_transit * 100.0) as u64));
-    }
-
-    /// Nothing is counted as in transit until the next update.
-    pub(super) fn clear_in_transit(&self) {
-        self.in_transit.store(Cost::ZERO);
     }
 
     /// Work in transit as of the last tick.
@@ -161,7 +152,6 @@ impl Attendance {
         }
     }
 
-    /// Puts a saved second back.
     pub(super) fn restore(&self, second: u64, promised: SlotLoad, redeemed: Cost) {
         self.promised.add(second, promised);
         self.redeemed.add(second, SlotLoad { visitors: 0, cost: redeemed });

@@ -115,7 +115,7 @@ impl RoomControl {
             self.spare.forgotten(load.backlog.forget_spare(now, burst_s), drain);
         }
         self.max_queued = gate.map_or(self.max_queued, |gate| load.queue_bound(gate));
-        load.measure_mean_cost(&mut self.mean_cost, dt_s);
+        self.mean_cost.tick(&load.mean_cost, dt_s);
         self.bypass.tick(&room.bypass, dt_s);
         self.update_queue_pacer(room, gate, now, dt_s);
         self.session_pacer.pass(dt_s, room.session_slots.take_unserved());
@@ -127,7 +127,7 @@ impl RoomControl {
         tickets.lateness.follow(clock_at, now, dt_s);
         self.judge_no_shows(room, now, dt_s);
         if self.targets.keeps_queue {
-            room.attendance.clear_in_transit();
+            room.attendance.in_transit.store(Cost::ZERO);
         } else {
             let slot = room.schedule.slots.work_of(clock_at.second());
             room.attendance.update_in_transit(clock_at, slot);
@@ -138,7 +138,7 @@ impl RoomControl {
 
     fn update_queue_pacer(&mut self, room: &Room, gate: Option<&Totals>, now: Timestamp, dt_s: f64) {
         self.queue_pacer.pass(dt_s);
-        self.queue_pacer.deferred(room.tickets.take_deferred().units());
+        self.queue_pacer.deferred(room.tickets.deferred.take().units());
         let is_waited = room.busy(now);
         if let Some(gate) = gate {
             let inputs = (is_waited && !self.is_origin_gone).then(|| self.pacing_inputs(room));
@@ -175,7 +175,7 @@ impl RoomControl {
             SessionLimit { work: visitors * mean_cost, mean_cost }
         });
         let is_limited = sessions.is_some_and(|sessions| sessions.work < wanted);
-        self.queue_pacer.set_overruled(is_limited);
+        self.queue_pacer.is_overruled = is_limited;
         room.session_slots.set_limiting(is_limited);
         let work = sessions.map_or(wanted, |sessions| wanted.min(sessions.work));
         // Beyond the ring nothing is known: a wall clock that jumped is followed.
@@ -247,14 +247,13 @@ impl RoomControl {
         room.schedule.fit(&self.density, room.tickets.load.capacity(), clock_at, now);
     }
 
-    /// How fast new sessions get session slots.
     pub(super) fn set_session_pace(&mut self, room: &Room, pace: Option<SessionPace>) {
         self.session_pacer.set_pace(pace);
         let is_counted = self.session_pacer.is_counted();
         let changes = is_counted != room.session_slots.are_counted();
         room.tickets.set_keeps_order(is_counted);
         room.session_slots.publish(&self.session_pacer);
-        self.density.set_order_only(is_counted);
+        self.density.is_order_only = is_counted;
         if changes && room.tickets.load.capacity() > Rate::ZERO {
             self.fit_schedule(room, self.last_tick);
         }
@@ -266,13 +265,11 @@ impl RoomControl {
         self.publish_show_up(room);
     }
 
-    /// Takes over what an earlier process knew.
     pub(super) fn restore(&mut self, room: &Room, show_up: DecayingRatio) {
         self.show_up = ShowUp::restore(show_up).unwrap_or(self.show_up);
         self.publish_show_up(room);
     }
 
-    /// Takes in a tokencheck's report; returns the answer.
     pub(super) fn take_report(&mut self, room: &Room, report: &Feedback) -> ControlUpdate {
         let now = self.last_tick;
         self.tokenchecks.take_report(report, now);
@@ -285,7 +282,6 @@ impl RoomControl {
         self.update(room)
     }
 
-    /// What the tokenchecks' decisions are to be based on.
     pub(super) fn update(&self, room: &Room) -> ControlUpdate {
         ControlUpdate {
             capacity: room.capacity(),

@@ -7,7 +7,7 @@
 
 use super::backlog::Backlog;
 use super::lateness::Punctuality;
-use super::mean_cost::{MeanCost, MeanCostMeter};
+use super::mean_cost::MeanCost;
 use super::types::RoomTargets;
 use crate::decaying::keep;
 use crate::gate::Totals;
@@ -72,7 +72,7 @@ pub(super) struct OriginLoad {
     /// Most work in the gate's queue that visitors whose turn has come may join; `None`: no queue is kept.
     max_queued: Atomic<Option<Cost>>,
     flow: Flow,
-    mean_cost: MeanCost,
+    pub(super) mean_cost: MeanCost,
 }
 
 impl OriginLoad {
@@ -111,7 +111,6 @@ impl OriginLoad {
         self.max_queued.load().is_some()
     }
 
-    /// Work enters.
     pub(super) fn admit(&self, cost: Cost) {
         self.backlog.add(cost, self.drain());
         if self.keeps_queue() {
@@ -159,10 +158,6 @@ impl OriginLoad {
     /// Work per second that the origin takes: the capacity, or what it was seen to take if that is more.
     fn known_flow(&self) -> f64 {
         self.capacity().get().max(self.flow.per_s.load())
-    }
-
-    pub(super) fn measure_mean_cost(&self, meter: &mut MeanCostMeter, dt_s: f64) {
-        meter.tick(&self.mean_cost, dt_s);
     }
 
     pub(super) fn mean_cost(&self) -> Cost {

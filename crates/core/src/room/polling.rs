@@ -159,7 +159,6 @@ impl Polling {
         self.intervals.load()
     }
 
-    /// The capacity is being searched.
     pub(super) fn note_search(&self, now: Timestamp) {
         self.searched_at.store(now);
     }

@@ -56,13 +56,10 @@ const MAX_PACE: f64 = 4.0;
 pub(super) struct PacingInputs {
     /// Where to start from.
     pub(super) outflow: f64,
-    /// Bypass traffic.
     pub(super) bypass: f64,
     /// Work of an average visitor, in cost units.
     pub(super) mean_cost: f64,
-    /// Most work the queue may hold.
     pub(super) max_queued: f64,
-    /// Share of the promised work that comes.
     pub(super) show_up: f64,
 }
 
@@ -72,7 +69,6 @@ impl PacingInputs {
     }
 }
 
-/// The controller's state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct QueuePacer {
     observed_at: Option<Timestamp>,
@@ -92,7 +88,7 @@ pub(super) struct QueuePacer {
     /// of admissions.
     is_deferring: bool,
     /// Session slots admit fewer than this controller would: the queue shows nothing about `k`.
-    is_overruled: bool,
+    pub(super) is_overruled: bool,
 }
 
 impl QueuePacer {
@@ -165,10 +161,6 @@ impl QueuePacer {
     pub(super) fn deferred(&mut self, work: f64) {
         self.in_transit += work * AGAIN_S / IN_TRANSIT_S;
         self.is_deferring = work > 0.0;
-    }
-
-    pub(super) fn set_overruled(&mut self, is_overruled: bool) {
-        self.is_overruled = is_overruled;
     }
 }
 

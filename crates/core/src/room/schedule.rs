@@ -31,11 +31,11 @@ const MAX_IN_ORDER: f64 = 1_000.0;
 /// How densely seconds are promised. Known to the tick.
 pub(super) struct Density {
     /// Promises per second as a multiple of the capacity.
-    overbook: f64,
+    pub(super) overbook: f64,
     overbook_max: f64,
     rise_to_newcomers: bool,
     /// Session slots decide who enters.
-    is_order_only: bool,
+    pub(super) is_order_only: bool,
 }
 
 impl Density {
@@ -46,14 +46,6 @@ impl Density {
 
     pub(super) fn configure(&mut self, config: &RoomConfig) {
         (self.overbook_max, self.rise_to_newcomers) = (config.overbook_max, config.rise_to_newcomers);
-    }
-
-    pub(super) fn overbook(&self) -> f64 {
-        self.overbook
-    }
-
-    pub(super) fn set_order_only(&mut self, is_order_only: bool) {
-        self.is_order_only = is_order_only;
     }
 
     /// What a second may hold.
@@ -262,7 +254,7 @@ mod tests {
         let (schedule, mut density) = (schedule(&config, 10.0, 0), Density::new(&config));
         for (show_up, expected) in [(1.0, 1.0), (0.99, 1.0), (0.8, 1.25), (0.1, 1.5), (1.0, 1.0)] {
             schedule.overbook(&mut density, show_up, rate(10.0));
-            assert_eq!(density.overbook(), expected, "{show_up} come");
+            assert_eq!(density.overbook, expected, "{show_up} come");
             assert_eq!(schedule.slots.limit(), limit(10.0, expected));
         }
     }
@@ -271,7 +263,7 @@ mod tests {
     fn where_the_schedule_is_only_an_order_each_visitor_has_a_millisecond() {
         let config = RoomConfig::default();
         let mut density = Density::new(&config);
-        density.set_order_only(true);
+        density.is_order_only = true;
         assert_eq!(density.limit(Rate::MAX), limit(1_000.0, 1.0));
         let schedule = schedule(&config, 1_000.0, 0);
         let end = schedule.end_of_part(START, Cost::ONE);

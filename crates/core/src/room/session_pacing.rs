@@ -83,7 +83,7 @@ impl SessionPacer {
 
 /// What requests read.
 #[derive(Default)]
-pub(super) struct SessionSlots {
+pub(crate) struct SessionSlots {
     is_counted: AtomicBool,
     free: AtomicU64,
     /// `P`, `p` and `d`.
@@ -136,18 +136,19 @@ impl SessionSlots {
         !self.are_counted() || f64::from(free) >= self.in_transit.load() + 0.5
     }
 
-    pub(super) fn has_spare(&self) -> bool {
+    /// Whether the process that gives session slots may have one left for a newcomer who is sent there.
+    pub(crate) fn has_spare(&self) -> bool {
         !self.are_counted() || self.spare.load(Ordering::Relaxed) > 0
     }
 
     /// Takes one of those that may be left in the process that gives them.
-    pub(super) fn take_spare(&self) -> bool {
+    pub(crate) fn take_spare(&self) -> bool {
         let take = |left: u64| if left == UNBOUNDED { Some(left) } else { left.checked_sub(1) };
         !self.are_counted() || self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// A visitor has come in turn and found none.
-    pub(super) fn note_unserved(&self) {
+    pub(crate) fn note_unserved(&self) {
         self.unserved.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -160,7 +161,7 @@ impl SessionSlots {
     }
 
     /// Whether the waiting wait for session slots, and not for the origin.
-    pub(super) fn are_limiting(&self) -> bool {
+    pub(crate) fn are_limiting(&self) -> bool {
         self.is_limiting.load(Ordering::Relaxed)
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct TicketAdmission {
     /// Session slots are counted: the order is kept also where the origin takes all.
     keeps_order: AtomicBool,
     /// Work of admitted visitors who were asked to come again, since the last tick.
-    deferred: Atomic<Cost>,
+    pub(super) deferred: Atomic<Cost>,
 }
 
 impl TicketAdmission {
@@ -145,11 +145,6 @@ impl TicketAdmission {
             return TicketCheck::Behind;
         }
         TicketCheck::Enter
-    }
-
-    /// Work of admitted visitors who came and were asked to come again, since it was last taken.
-    pub(super) fn take_deferred(&self) -> Cost {
-        self.deferred.take()
     }
 
     /// Whether the ticket is shown longer after its turn than a page needs to react.

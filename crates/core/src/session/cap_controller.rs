@@ -131,19 +131,11 @@ pub(super) struct Tick<'a> {
 }
 
 impl Tick<'_> {
-    fn gate(&self) -> &Totals {
-        self.inputs.gate
-    }
-
-    fn capacity(&self) -> Rate {
-        self.inputs.capacity
-    }
-
     /// Mean cost of the requests that wait, in cost units.
     fn mean_cost(&self) -> f64 {
-        match self.gate().admitted {
+        match self.inputs.gate.admitted {
             0 => Cost::ONE.units(),
-            waiting => self.gate().admitted_cost.units() / waiting as f64,
+            waiting => self.inputs.gate.admitted_cost.units() / waiting as f64,
         }
     }
 }
@@ -188,7 +180,7 @@ impl OriginTime {
     /// Learns from the work in flight and the work `sent` in a tick; `kept` is left of the memory. While
     /// slots are not wanted the lowest time is forgotten slowly.
     fn learn(&mut self, tick: &Tick<'_>, sent: f64, kept: f64, is_wanted: bool) {
-        self.mean.decay_and_add(kept, tick.gate().in_flight_cost.units() * tick.dt_s, sent);
+        self.mean.decay_and_add(kept, tick.inputs.gate.in_flight_cost.units() * tick.dt_s, sent);
         // A few requests make no mean.
         let is_known = self.mean.over >= WAIT_MEMORY / 2.0 * tick.mean_cost();
         let Some(mean_s) = self.mean.get().filter(|_| is_known) else { return };
@@ -221,12 +213,12 @@ pub(super) struct CapController {
     origin: OriginTime,
     is_held: bool,
     /// k
-    correction: f64,
+    pub(super) correction: f64,
     /// 1 - 0.15 e
     damping: f64,
     /// g: work per second of an open session.
     load: DecayingRatio,
-    turnover: Turnover,
+    pub(super) turnover: Turnover,
     /// Common slots; `None`: nothing is learned yet.
     bound: Option<f64>,
 }
@@ -278,7 +270,7 @@ impl CapController {
         self.learn_sessions(tick);
         self.demand.learn(tick);
         let is_wanted = self.demand.is_wanted(tick.now);
-        let sent = self.sent(tick.gate());
+        let sent = self.sent(tick.inputs.gate);
         if self.lower_bound.learn(sent, tick.dt_s, tick.inputs.is_measured) {
             self.correction = 1.0;
         }
@@ -291,7 +283,7 @@ impl CapController {
         self.correct(tick, target_s, is_wanted);
         let served = self.flow.get().unwrap_or(0.0) * target_s / tick.mean_cost();
         let most = f64::from(tick.open) + served.max(LEAST_STEP);
-        let cap = self.discovered(tick.capacity()).map(|cap| cap - f64::from(tick.elsewhere));
+        let cap = self.discovered(tick.inputs.capacity).map(|cap| cap - f64::from(tick.elsewhere));
         self.bound = Some(cap.map_or(most, |cap| cap.min(most)).max(1.0));
     }
 
@@ -325,7 +317,7 @@ impl CapController {
 
     /// Learns the wait at the gate and sets the hold. Returns W*, in seconds.
     fn learn_gate(&mut self, tick: &Tick<'_>, sent: f64) -> f64 {
-        let gate = tick.gate();
+        let gate = tick.inputs.gate;
         let kept = self.keep(tick, WAIT_MEMORY_S);
         self.flow.decay_and_add(kept, sent, tick.dt_s);
         let per_s = self.flow_per_s(tick).max(1e-6);
@@ -341,7 +333,7 @@ impl CapController {
         let mean_cost = tick.mean_cost();
         let times = if self.demand.is_waiting(tick.now) { TARGET_WAITING } else { TARGET_REFUSED };
         let kept_s = queue_target(per_s, mean_cost, f64::MAX) / per_s;
-        let most_s = tick.gate().max_queue_wait.as_secs_f64() * TARGET_SHARE;
+        let most_s = tick.inputs.gate.max_queue_wait.as_secs_f64() * TARGET_SHARE;
         (times * kept_s).min(most_s).max(TARGET_REQUESTS * mean_cost / per_s)
     }
 
@@ -349,14 +341,14 @@ impl CapController {
     /// lags behind an origin that has become slow, and where no requests come nothing is seen.
     fn flow_per_s(&self, tick: &Tick<'_>) -> f64 {
         let seen_per_s = self.flow.get().unwrap_or(0.0);
-        if tick.capacity() >= Rate::MAX {
+        if tick.inputs.capacity >= Rate::MAX {
             return seen_per_s;
         }
-        seen_per_s.max(self.lower_bound.capacity(tick.capacity().get()) / 4.0)
+        seen_per_s.max(self.lower_bound.capacity(tick.inputs.capacity.get()) / 4.0)
     }
 
     fn correct(&mut self, tick: &Tick<'_>, target_s: f64, is_wanted: bool) {
-        let capacity = tick.capacity();
+        let capacity = tick.inputs.capacity;
         let over = self.wait_s / target_s - 1.0;
         let open = f64::from(tick.open + tick.elsewhere);
         let is_full = self.discovered(capacity).is_some_and(|cap| open + 1.0 > cap);
@@ -399,16 +391,7 @@ impl CapController {
     pub(super) fn per_s(&self, slots: u32) -> f64 {
         self.turnover.per_s(slots, self.timeout_s)
     }
-
-    pub(super) fn turnover(&self) -> &Turnover {
-        &self.turnover
-    }
-
     pub(super) fn is_held(&self) -> bool {
         self.is_held && self.cap == Cap::Discovered
-    }
-
-    pub(super) fn correction(&self) -> f64 {
-        self.correction
     }
 }

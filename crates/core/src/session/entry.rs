@@ -71,27 +71,15 @@ pub(super) struct SessionId {
 #[must_use = "the session stays alive until the request is finished"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct SessionRequest {
-    session: SessionId,
-    is_counted: bool,
+    pub(super) session: SessionId,
+    /// Whether its session's entry counts it.
+    pub(super) is_counted: bool,
 }
 
 impl SessionRequest {
     /// The key of its session, as far as the request knows of renames.
     pub fn key(&self) -> SessionKey {
         self.session.key
-    }
-
-    pub(super) fn session(&self) -> SessionId {
-        self.session
-    }
-
-    /// Whether its session's entry counts it.
-    pub(super) fn is_counted(&self) -> bool {
-        self.is_counted
-    }
-
-    pub(super) fn lead_to(&mut self, session: SessionId) {
-        self.session = session;
     }
 
     /// Its session is another one from now on, which counts `counted` of the old one's requests: this one
@@ -120,8 +108,8 @@ pub(super) struct Entry {
     /// Previous entry of its bucket, or the bucket itself.
     pub(super) prev: u32,
     /// Requests in progress, as far as they can be counted; of an open session only.
-    under_way: u16,
-    tier: TierId,
+    pub(super) under_way: u16,
+    pub(super) tier: TierId,
     pub(super) state: State,
 }
 
@@ -176,10 +164,6 @@ impl Entry {
         if self.state == State::Open(SlotOwner::Tier) { PoolId::own(self.tier) } else { PoolId::COMMON }
     }
 
-    pub(super) fn tier(&self) -> TierId {
-        self.tier
-    }
-
     /// Its tier has another number. A common slot stays a common one.
     pub(super) fn set_tier(&mut self, tier: TierId) {
         self.tier = tier;
@@ -224,10 +208,6 @@ impl Entry {
 
     pub(super) fn work(&self) -> u64 {
         u64::from(self.work)
-    }
-
-    pub(super) fn requests_under_way(&self) -> u16 {
-        self.under_way
     }
 
     pub(super) fn begin(&mut self, cost: Cost, now: Timestamp) -> SessionRequest {

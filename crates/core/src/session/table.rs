@@ -109,12 +109,12 @@ impl Renames {
 
     /// Leads a request on to its session's next id. `false`: there is no note for it.
     fn follow(&mut self, request: &mut SessionRequest) -> bool {
-        if !request.is_counted() || self.notes.is_empty() {
+        if !request.is_counted || self.notes.is_empty() {
             return false;
         }
-        let from = request.session();
+        let from = request.session;
         let Some(note) = self.notes.get_mut(&from) else { return false };
-        request.lead_to(note.to);
+        request.session = note.to;
         note.requests -= 1;
         if note.requests == 0 {
             self.notes.remove(&from);
@@ -137,8 +137,8 @@ struct Shard {
 /// The shards and what they share.
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
-    pools: SlotPools,
-    lifetimes: SharedLifetimes,
+    pub(super) pools: SlotPools,
+    pub(super) lifetimes: SharedLifetimes,
     entries: AtomicU64,
     max_entries: AtomicU64,
     remembers_ended: AtomicBool,
@@ -169,21 +169,13 @@ impl Table {
         self.lifetimes.set(config);
         if self.lifetimes.get() != before {
             for number in 0..SHARDS {
-                self.lock_number(number, now).refile();
+                lock(&self.shards[number]).entries.refile(&self.lifetimes.get(), now);
                 self.expire(number, now);
             }
         }
         self.max_entries.store(config.max_entries as u64, Ordering::Relaxed);
         self.remembers_ended.store(config.remembers_ended, Ordering::Relaxed);
         self.pools.configure_own(&config.pools);
-    }
-
-    pub(super) fn pools(&self) -> &SlotPools {
-        &self.pools
-    }
-
-    pub(super) fn lifetimes(&self) -> Lifetimes {
-        self.lifetimes.get()
     }
 
     /// Entries: open sessions, and those that were ended early and are not forgotten.
@@ -293,7 +285,7 @@ impl Locked<'_> {
     /// The open session of a request, even if it is over and not yet removed.
     pub(super) fn session_of(&mut self, request: &SessionRequest) -> Option<&mut Entry> {
         let entry = self.shard.entries.find(request.key())?;
-        (entry.id() == request.session() && entry.is_open()).then_some(entry)
+        (entry.id() == request.session && entry.is_open()).then_some(entry)
     }
 
     /// A request of an open session begins.
@@ -340,7 +332,7 @@ impl Locked<'_> {
         let entry = moved.renamed(key, self.shard.entries.number());
         let session = entry.id();
         self.insert(entry);
-        (session, moved.requests_under_way())
+        (session, moved.under_way)
     }
 
     pub(super) fn end(&mut self, key: SessionKey, by: Ender) {
@@ -383,11 +375,6 @@ impl Locked<'_> {
         self.shard.entries.stretch(from, count)
     }
 
-    /// To be called when the lifetimes have changed.
-    fn refile(&mut self) {
-        self.shard.entries.refile(&self.lives, self.now);
-    }
-
     /// # Errors
     /// There may be more to expire.
     fn expire_batch(&mut self) -> Result<(), More> {
@@ -410,7 +397,7 @@ impl Both<'_> {
     /// Moves the session of a request, with all of its requests, to the key `to`. If that has a session, the
     /// two become one; if that was ended early, so is this one.
     pub(super) fn move_to(&mut self, request: &mut SessionRequest, to: SessionKey) {
-        let old = request.session();
+        let old = request.session;
         let Some(moved) = self.from.take(old.key) else { return };
         let (session, counted) = self.to.as_mut().unwrap_or(&mut self.from).take_in(&moved, to);
         let others = request.move_to(session, counted);

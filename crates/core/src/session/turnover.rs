@@ -143,7 +143,7 @@ struct Sum {
 impl Scan {
     /// Continues the scan by one tick.
     pub(super) fn tick(&mut self, table: &Table, now: Timestamp) -> OpenSessions {
-        let lives = table.lifetimes();
+        let lives = table.lifetimes.get();
         let mut left = A_TICK;
         while left > 0 && self.shard < SHARDS {
             let mut shard = table.lock_number(self.shard, now);

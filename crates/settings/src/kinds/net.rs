@@ -121,11 +121,9 @@ pub(crate) const KEY: Text = Text {
     secret: true,
 };
 
-/// The value of the `Host` field.
 pub(crate) const HOST_FIELD: Text =
     text("HOST or HOST:PORT, or \"\"", |s| ok_if(s.is_empty() || is_host(s) || is_host_port(s)));
 
-/// A host name without a port.
 pub(crate) const HOST_NAME: Text = text("a host name like \"shop.example\", without scheme or port", |s| {
     let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
     let bare = bare.split(['/', ':']).next().unwrap_or_default();
@@ -168,7 +166,6 @@ pub const METHOD: Text = text("a method like \"GET\"", |s| {
 pub(crate) const VALUE_GLOB: Text =
     text("a value or a glob like \"*\"", |s| ok_if(!s.chars().any(char::is_control) && s.len() <= 1024));
 
-/// The path of a health check.
 pub(crate) const HEALTH_PATH: Text = text("a path like \"/healthz\", or \"\"", |s| {
     let fine = is_visible(s) && !s.contains('#');
     match s.is_empty() || (fine && s.starts_with('/')) {
@@ -197,7 +194,6 @@ pub(crate) const CLASS_NAME: Text = text("a name of 1 to 64 letters, digits, \"-
     if s == "default" { Ok(()) } else { (NAME.check)(s) }
 });
 
-/// The name of a class, or none.
 pub(crate) const CLASS_OR_NONE: Text =
     text("the name of a [[class]], or \"\"", |s| if s.is_empty() { Ok(()) } else { (CLASS_NAME.check)(s) });
 
@@ -205,7 +201,6 @@ pub(crate) const CLASS_OR_NONE: Text =
 pub(crate) const NAME_OR_NONE: Text =
     text("a name, or \"\"", |s| if s.is_empty() { Ok(()) } else { (NAME.check)(s) });
 
-/// The name of a header field, in lower case.
 pub(crate) const FIELD_NAME: Text =
     text("the name of a header field in lower case, like \"x-api-key\"", |s| {
         match is_token(s) && s.len() <= 256 {
@@ -215,7 +210,6 @@ pub(crate) const FIELD_NAME: Text =
         }
     });
 
-/// The name of a cookie.
 pub(crate) const COOKIE_NAME: Text =
     text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
 
@@ -240,7 +234,6 @@ pub(crate) const TARGET: Text = text("a path like \"/lite.html\" or \"/lite{path
     Err((fine && !s.contains(':') && !s.starts_with('/')).then(|| format!("Write \"/{s}\"?")))
 });
 
-/// A base URL.
 pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\"", |s| {
     let rest = s.strip_prefix("https://").or_else(|| s.strip_prefix("http://"));
     let fine = |rest: &str| {
@@ -254,7 +247,6 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
     }
 });
 
-/// Levels of the log.
 pub(crate) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// A level, or a filter of `tracing`.
@@ -269,7 +261,6 @@ pub(crate) const LEVEL: Text = text(
     },
 );
 
-/// An address to listen on.
 pub(crate) struct Address;
 
 impl Leaf<SocketAddr> for Address {

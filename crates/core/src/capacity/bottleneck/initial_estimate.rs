@@ -24,7 +24,7 @@ const MOST_OVER_BEST: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitialEstimate {
-    rate: f64,
+    pub(super) rate: f64,
     /// Nobody has queued for the origin yet.
     is_opening: bool,
     /// Cost units that ended in the present tick.
@@ -68,10 +68,6 @@ impl InitialEstimate {
 
     fn throughput(&self) -> f64 {
         if self.over_s > 0.0 { self.served / self.over_s } else { 0.0 }
-    }
-
-    pub fn rate(&self) -> f64 {
-        self.rate
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct LongLived {
     /// Idle time of requests that ended in the present tick.
     ended_s: f64,
     mean_idle_s: f64,
-    level: f64,
+    pub(super) level: f64,
     watched_s: f64,
 }
 
@@ -65,9 +65,5 @@ impl LongLived {
 
     fn memory_s(&self) -> f64 {
         MEMORY_S.max(MEMORY_IDLE_TIMES * self.mean_idle_s)
-    }
-
-    pub fn level(&self) -> f64 {
-        self.level
     }
 }

@@ -113,7 +113,7 @@ impl Bottleneck {
     /// the response time per unit in the first round since.
     fn scale_kept(&mut self, round_s: f64) {
         let Some(kept) = self.kept.take() else { return };
-        let n = (self.round.limit - self.long_lived.level()).max(1.0);
+        let n = (self.round.limit - self.long_lived.level).max(1.0);
         let ratio = round_s / (kept.base_s * kept.slowdown(n));
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
@@ -281,7 +281,7 @@ impl Bottleneck {
         if self.purpose == Purpose::Ramp || round.work.count < 1.0 {
             return;
         }
-        let n = (round.limit - self.long_lived.level()).max(1.0);
+        let n = (round.limit - self.long_lived.level).max(1.0);
         let onset = Onset {
             count: round.work.count,
             in_flight: n * round.work.count,
@@ -312,7 +312,7 @@ impl Bottleneck {
         let level = if level.is_finite() { level } else { f64::from(self.limit) };
         self.target = level.clamp(f64::from(least), f64::from(most.max(least)));
         // The fraction is carried over, so that the mean over the rounds is the target.
-        let exact = self.target + self.long_lived.level() + self.remainder;
+        let exact = self.target + self.long_lived.level + self.remainder;
         self.limit_before = self.limit;
         self.limit = (exact.round() as u32).clamp(least, most.max(least));
         self.remainder = (exact - f64::from(self.limit)).clamp(-0.5, 0.5);

@@ -309,7 +309,7 @@ fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
         (0..100).for_each(|i| estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
         estimator.observe(&last);
         estimator.tick(&load, ms(15_000));
-        estimator.long_lived.level() * 5.0
+        estimator.long_lived.level * 5.0
     };
     // After the last of the others, at 12.575 s, no completion for two seconds: twenty response times.
     assert_eq!(idle_s(sample(12_500, 14_575)), 0.0);
@@ -350,7 +350,7 @@ fn long_lived_requests_are_counted_apart() {
         assert_eq!(long_lived.split(1.0, 10.1, 0.1), 0.1);
         long_lived.tick(0.1);
     }
-    close(long_lived.level(), 10.0, 0.1);
+    close(long_lived.level, 10.0, 0.1);
 }
 
 #[test]
@@ -358,26 +358,26 @@ fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
     let mut estimate = InitialEstimate::new(None);
     let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
     (0..100).for_each(|_| estimate.tick(&idle, 4, 0.1));
-    assert_eq!(estimate.rate(), initial_estimate::OPENING);
+    assert_eq!(estimate.rate, initial_estimate::OPENING);
     estimate.tick(&GateLoad { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
-    assert_eq!(estimate.rate(), initial_estimate::FIRST, "somebody queued");
+    assert_eq!(estimate.rate, initial_estimate::FIRST, "somebody queued");
     let starving = GateLoad { room_waits: true, ..idle };
     (0..10).for_each(|_| estimate.tick(&starving, 4, 0.1));
-    assert!(estimate.rate() > 3.0 * initial_estimate::FIRST);
+    assert!(estimate.rate > 3.0 * initial_estimate::FIRST);
     // The origin is full.
-    let before = estimate.rate();
+    let before = estimate.rate;
     estimate.tick(&GateLoad { in_flight: 4, ..starving }, 4, 0.1);
-    assert_eq!(estimate.rate(), before);
+    assert_eq!(estimate.rate, before);
     // At least twice what was served, from the first tick on.
     let mut quick = InitialEstimate::new(None);
     quick.served(100.0);
     quick.tick(&idle, 4, 0.1);
-    close(quick.rate(), 2000.0, 1.0);
+    close(quick.rate, 2000.0, 1.0);
     (0..50).for_each(|_| {
         estimate.served(100.0);
         estimate.tick(&idle, 4, 0.1);
     });
-    assert!(estimate.rate() > 1900.0);
+    assert!(estimate.rate > 1900.0);
 }
 
 #[test]
