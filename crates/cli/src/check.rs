@@ -8,7 +8,6 @@ use tidegate_settings::Settings;
 
 use crate::results::{exit, say};
 
-/// Reports every mistake in `file`, then its warnings.
 pub fn check(file: &Path) -> ExitCode {
     let name = file.display();
     let settings = match Settings::load(file) {
@@ -34,7 +33,6 @@ pub fn check(file: &Path) -> ExitCode {
     exit(say(format_args!("{name}: ok\ncapacity: {capacity}\n")))
 }
 
-/// Prints every key with its meaning and default.
 pub fn print_default() -> ExitCode {
     exit(say(Settings::print_default()))
 }

@@ -140,24 +140,19 @@ pub struct ExplainOptions {
     json: bool,
 }
 
-/// Explains why a request was refused.
 pub fn explain(options: ExplainOptions) -> ExitCode {
     let ExplainOptions { id, url, token, json } = options;
     ctl(&CtlOptions { url, token, json, command: CtlCommand::Explain { id } })
 }
 
-/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The gate refused it.
     Refused(String),
-    /// The command line is wrong.
     Usage(String),
     /// Nobody answers, or the answer is not a gate's.
     Unreachable(String),
 }
 
-/// Performs one command.
 pub fn ctl(options: &CtlOptions) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -173,7 +168,6 @@ pub fn ctl(options: &CtlOptions) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// How answers are printed.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Text,

@@ -39,7 +39,6 @@ pub struct DemoOptions {
     pub seed: u64,
 }
 
-/// Shows the service alone and behind the gate.
 pub fn demo(options: &DemoOptions) -> ExitCode {
     let lab = LabOptions {
         factor: options.factor,

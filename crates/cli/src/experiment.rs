@@ -17,7 +17,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::parse::MAX_SEED;
 use crate::results::{directory, say};
 
-/// The name that stands for every experiment.
 const ALL: &str = "all";
 /// Most threads: more than there are cores only get into each other's way.
 const MAX_THREADS: i64 = 256;
@@ -89,7 +88,6 @@ impl Mode {
     }
 }
 
-/// Lists or plays.
 pub fn experiment(options: &ExperimentOptions) -> ExitCode {
     match &options.command {
         ExperimentCommand::List { json } => list(*json),
@@ -97,10 +95,8 @@ pub fn experiment(options: &ExperimentOptions) -> ExitCode {
     }
 }
 
-/// An experiment and how it is to be played.
 type Entry = (Experiment, Way);
 
-/// Everything there is, in order.
 fn everything() -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
     for (name, _) in catalog::EMBEDDED {

@@ -4,9 +4,6 @@
 pub const MAX_SEED: u64 = i64::MAX as u64;
 
 /// A key and its value, as `--set` takes them.
-///
-/// # Errors
-/// There is no `=`.
 pub fn assignment(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.trim().into(), value.trim().into()))

@@ -30,18 +30,11 @@ pub fn say(text: impl Display) -> Result<(), String> {
     }
 }
 
-/// Writes a file.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|e| at(file, e))
 }
 
 /// Whether a file can be written later. No file is left behind and none changes.
-///
-/// # Errors
-/// It cannot be written.
 pub fn writable(file: &Path) -> Result<(), String> {
     let there = fs::metadata(file);
     // Opening a pipe would wait for its reader, and closing it would end the reader's input.
@@ -56,9 +49,6 @@ pub fn writable(file: &Path) -> Result<(), String> {
 }
 
 /// Makes a directory, unless it exists.
-///
-/// # Errors
-/// It cannot be made, or a file has its name.
 pub fn directory(dir: &Path) -> Result<(), String> {
     fs::create_dir_all(dir).map_err(|e| at(dir, e))
 }

@@ -9,9 +9,6 @@ use tidegate_gateway::control::driver::Control;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Watches for signals on a thread of its own, for as long as the process lives.
-///
-/// # Errors
-/// The handlers cannot be installed.
 pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut term, mut int, mut hup) = {

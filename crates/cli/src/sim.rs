@@ -62,7 +62,6 @@ const BROKEN: u8 = 3;
 /// Most threads: more threads than cores only slow each other down.
 const MAX_THREADS: usize = 256;
 
-/// Plays the scenario.
 pub fn sim(args: &SimArgs) -> ExitCode {
     play(args).unwrap_or_else(fail)
 }

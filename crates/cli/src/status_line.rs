@@ -43,7 +43,6 @@ pub fn start(control: Arc<Control>) -> Option<StatusLine> {
 }
 
 impl StatusLine {
-    /// Ends the line.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();

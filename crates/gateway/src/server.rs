@@ -37,21 +37,12 @@ pub use crate::control::config_store::Source;
 /// Counters for classes that a reload adds: some 14 kB per class and worker.
 const SPARE_CLASSES: usize = 8;
 
-/// Why a gate did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
     #[error("cannot listen on {addr} ({key}): {error}")]
-    Listen {
-        key: &'static str,
-        addr: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The state directory cannot be used.
+    Listen { key: &'static str, addr: SocketAddr, error: io::Error },
     #[error("cannot keep state: {0} (room.state_dir)")]
     State(io::Error),
-    /// The configuration cannot be put in force.
     #[error(transparent)]
     Live(#[from] ConfigError),
     /// A thread cannot be started, or the system has no randomness.
@@ -59,7 +50,6 @@ pub enum StartError {
     System(io::Error),
 }
 
-/// A gate that runs.
 pub struct Server {
     shared: Arc<Shared>,
     control: Arc<Control>,
@@ -118,12 +108,10 @@ impl Server {
         self.admin
     }
 
-    /// What the threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The control side: reload, drain, figures.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }

@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Largest document; a page of the audit is some 200 kB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// The address of a gate, and the token to ask it with.
 pub struct Client {
     url: String,
     authority: String,
@@ -28,7 +27,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the gate at `url`.
     pub fn new(url: &str, token: Option<String>) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::Usage(format!("--url {url}: {why}"));
         let uri: Uri = url.parse().map_err(|_| wrong("expected a URL like http://127.0.0.1:9090"))?;
@@ -59,7 +57,6 @@ impl Client {
         Ok(Self { url: url.trim_end_matches('/').into(), authority, address, authorization })
     }
 
-    /// Sends a request and returns the document that it is answered with.
     pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let answer = self.open(method, path, body).await?;
         let bytes = Limited::new(answer.into_body(), MAX_BODY_BYTES).collect();

@@ -26,7 +26,6 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// Rows in columns under their names.
 fn table<const N: usize>(names: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(names).add_rows(rows);
@@ -73,7 +72,6 @@ pub fn changes(answer: &Value) -> String {
     table(["NAME", "BEFORE", "NOW"], rows)
 }
 
-/// `reload`.
 pub fn reloaded(answer: &Value) -> String {
     let mut rows = items(&answer["changed"])
         .map(|c| {
@@ -88,7 +86,6 @@ pub fn reloaded(answer: &Value) -> String {
     }
 }
 
-/// `audit`.
 pub fn audit(answer: &Value) -> String {
     let rows = items(&answer["changes"]).map(|c| {
         let what = match c["key"].as_str() {

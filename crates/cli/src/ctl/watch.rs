@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::client::Client;
 use super::{Failure, Form, show};
 
-/// The figures shown by default.
 const DEFAULT: [&str; 9] = [
     "offered_per_s",
     "admitted_per_s",
@@ -104,7 +103,6 @@ fn print(metrics: &[&str], state: &Value, printed: usize) -> Result<(), Failure>
     Ok(())
 }
 
-/// The lines of a stream.
 struct Lines {
     body: Incoming,
     rest: Vec<u8>,

@@ -25,7 +25,6 @@ use tidegate_settings::AccessLog;
 /// covers the pauses of a healthy disk.
 pub const QUEUE_LINES: usize = 8192;
 
-/// Bytes written at once while lines keep coming.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// How long the end of the process waits for the last lines if their reader has stopped reading.
@@ -116,7 +115,6 @@ fn utc(time: Timestamp, format: &'static str) -> strtime::Display<'static> {
     jiff::Timestamp::from_microsecond(us).unwrap_or(jiff::Timestamp::MAX).strftime(format)
 }
 
-/// Where lines go.
 pub trait Sink: Write + Send + 'static {
     /// Begins a new file under the old name, after log rotation has moved the old one away.
     ///
@@ -181,9 +179,6 @@ pub struct AccessWriter {
 
 impl AccessWriter {
     /// The access log as configured; `None` if it is off.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or no thread started.
     pub fn open(form: AccessLog, file: Option<&Path>) -> io::Result<Option<Self>> {
         match (form, file) {
             (AccessLog::Off, _) => Ok(None),
@@ -196,9 +191,6 @@ impl AccessWriter {
     }
 
     /// An access log that writes to `sink`; `lines` may wait in the queue.
-    ///
-    /// # Errors
-    /// No thread could be started.
     pub fn start(form: AccessLog, sink: impl Sink, lines: usize) -> io::Result<Self> {
         let (queue, messages) = sync_channel(lines.max(1));
         let (finished, done) = sync_channel::<()>(1);
@@ -235,7 +227,6 @@ impl AccessWriter {
         _ = self.queue.as_ref().map(|queue| queue.try_send(Message::Wake));
     }
 
-    /// Lines dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }

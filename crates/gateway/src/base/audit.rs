@@ -29,7 +29,6 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// of a tuner's at a thousand a second.
 const KEPT: usize = 7;
 
-/// The author of a change, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
     /// The token's name and the peer's address, a tuner's name, or "signal".
@@ -39,7 +38,6 @@ pub struct By<'a> {
 }
 
 impl By<'static> {
-    /// A signal to the process.
     pub const SIGNAL: Self = Self { who: "signal", why: "" };
 }
 
@@ -47,7 +45,6 @@ impl By<'static> {
 pub struct Entry {
     /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `end-session`, `end-sessions`.
     pub action: &'static str,
-    /// The key, if one changed.
     pub key: Option<String>,
     pub old: Value,
     pub new: Value,
@@ -136,9 +133,6 @@ impl Audit {
     }
 
     /// The last `limit` records with ids below `before`, the latest first. Reads the disk.
-    ///
-    /// # Errors
-    /// A file is there but cannot be read.
     pub fn page(&self, before: u64, limit: usize) -> io::Result<Vec<Record>> {
         let files: Vec<io::Result<File>> = {
             // No file is renamed while the lock is held, so none is missed or read twice.

@@ -15,7 +15,6 @@ use tidegate_core::units::Timestamp;
 /// A wall clock further ahead than this was set, or the machine was suspended: it is followed at once.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Shared by all threads.
 pub struct Clock {
     start: Instant,
     /// Wall time at `start`, in µs since the Unix epoch, as steered so far.
@@ -33,7 +32,6 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that starts at the present wall time.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]
     pub fn new() -> Self {
         let start = Instant::now();

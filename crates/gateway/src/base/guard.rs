@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use tokio::time::Instant;
 
-/// The result of `future`; `None` if it is not ready by `deadline`.
 pub(crate) async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match deadline {
         None => Some(future.await),

@@ -15,7 +15,6 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use tidegate_settings::{Log, LogFormat};
 
-/// Why logging could not be set up, or its level not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error("expected a level or a filter like \"info,tidegate=debug\"; got \"{got}\" ({why})")]
@@ -26,7 +25,6 @@ pub enum LogError {
     Ended,
 }
 
-/// Changes the level of the running log.
 pub struct LogHandle {
     filter: reload::Handle<EnvFilter, Registry>,
 }
@@ -43,9 +41,6 @@ impl LogHandle {
 }
 
 /// Sets up the process's log; `level` (from the command line) overrides `log.level`.
-///
-/// # Errors
-/// [`LogError::Filter`] for a wrong level, [`LogError::AlreadySet`] the second time.
 pub fn init(log: &Log, level: Option<&str>) -> Result<LogHandle, LogError> {
     let (filter, handle) = reload::Layer::new(filter(level.unwrap_or(&log.level))?);
     let layer = layer(log.format, wants_colour(), || Quiet(io::stderr()));
@@ -54,7 +49,6 @@ pub fn init(log: &Log, level: Option<&str>) -> Result<LogHandle, LogError> {
     Ok(LogHandle { filter: handle })
 }
 
-/// Formats lines for `writer`.
 pub fn layer<S, W>(format: LogFormat, colour: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -32,9 +32,6 @@ pub struct StateDir {
 
 impl StateDir {
     /// Opens `path`, or the default for this user and port; creates it if needed.
-    ///
-    /// # Errors
-    /// The directory cannot be created or is not writable.
     pub fn open(path: Option<&Path>, port: u16) -> io::Result<Self> {
         let path = path.map_or_else(|| default_path(port), Path::to_path_buf);
         fs::DirBuilder::new()
@@ -50,9 +47,6 @@ impl StateDir {
     }
 
     /// The key ring's lines (`ID:64 hex digits`), or those that `make` makes on the first start.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
     pub fn keys(&self, make: impl FnOnce() -> io::Result<String>) -> io::Result<Vec<String>> {
         if let Some(bytes) = self.read(KEYS)? {
             let lines: Vec<String> = String::from_utf8_lossy(&bytes)
@@ -69,18 +63,10 @@ impl StateDir {
         Ok(vec![line])
     }
 
-    /// The promises saved last, if any.
-    ///
-    /// # Errors
-    /// The file is there but cannot be read.
     pub fn promises(&self) -> io::Result<Option<Vec<u8>>> {
         self.read(PROMISES)
     }
 
-    /// Saves the promises.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save_promises(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(PROMISES, bytes)
     }

@@ -9,7 +9,6 @@ use super::Config;
 use tidegate_settings::{Role, WhenFull};
 
 impl Config {
-    /// How this process is set up.
     pub fn admission_settings(&self) -> AdmissionSettings {
         let settings = &self.settings;
         AdmissionSettings {

@@ -26,9 +26,7 @@ pub enum PlanError {
 
 #[derive(Debug)]
 pub struct Conditions {
-    /// It comes in force.
     pub when: Condition,
-    /// It may end.
     pub until: Option<Condition>,
 }
 
@@ -49,9 +47,6 @@ pub struct Plan {
 
 impl Plan {
     /// Compiles the settings; `classes` are the names of the classes by id.
-    ///
-    /// # Errors
-    /// The first mistake.
     pub fn new(settings: &Settings, classes: &[&str]) -> Result<Self, PlanError> {
         let names = settings.detector_names();
         let names = Names::new(&names);

@@ -49,7 +49,6 @@ pub struct Config {
     pub pages: Arc<Pages>,
     /// No class is named in `room.classes`: every navigation waits.
     pub all_navigations: bool,
-    /// The ingress buckets, by class.
     pub ingress: Ingress,
     pub tiers: Arc<Tiers>,
     /// Applications that rules ask, in the order of the file.
@@ -58,15 +57,12 @@ pub struct Config {
     gate: GateConfig,
 }
 
-/// One class, as the request path sees it.
 #[derive(Clone, Debug)]
 pub struct ClassFacts {
-    /// Its name in metrics and logs.
     pub name: Arc<str>,
     pub cost: Cost,
     /// It is named in `room.classes`.
     pub waits: bool,
-    /// Its number in tickets and cookies.
     pub mark: ClassTag,
     /// A reload has removed it. New requests are of other classes; requests under way follow its last rules.
     pub is_gone: bool,
@@ -84,7 +80,6 @@ impl ClassFacts {
     }
 }
 
-/// Why a configuration cannot be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error(transparent)]
@@ -103,9 +98,6 @@ pub enum ConfigError {
 
 impl Config {
     /// Compiles `settings`; `keys` is the ring's lines, from the settings or the state directory.
-    ///
-    /// # Errors
-    /// A mistake in what is compiled here; `tidegate check` reports the same.
     pub fn new(settings: Settings, keys: &[String]) -> Result<Self, ConfigError> {
         let known = settings.classes();
         let Some((_, matched)) = known.split_last() else { unreachable!("there is a default class") };
@@ -234,12 +226,10 @@ impl Config {
         configured.chain(gone.map(|(id, facts)| (ClassId(id as u8), facts)))
     }
 
-    /// A configured class by its name.
     pub fn named(&self, name: &str) -> Option<ClassId> {
         self.order.iter().copied().find(|id| *self.classes[id.index()].name == *name)
     }
 
-    /// A configured class by its number in tickets.
     pub fn marked(&self, mark: ClassTag) -> Option<ClassId> {
         self.order.iter().copied().find(|id| self.classes[id.index()].mark == mark)
     }
@@ -255,7 +245,6 @@ impl Config {
         self.settings.room.enabled && (self.all_navigations || self.class(id).waits)
     }
 
-    /// For the room.
     pub fn room_config(&self) -> RoomConfig {
         let r = &self.settings.room;
         RoomConfig {
@@ -331,12 +320,10 @@ impl Config {
         tunables.outflow
     }
 
-    /// How long the gateway waits for requests in progress after SIGTERM.
     pub fn drain_timeout(&self) -> Duration {
         self.settings.limits.drain_timeout
     }
 
-    /// How long a session's pass holds.
     pub fn session_rules(&self) -> SessionRules {
         SessionRules { timeout: self.settings.session.timeout, max_age: self.settings.session.max_age }
     }
@@ -367,12 +354,10 @@ impl Config {
         }
     }
 
-    /// The service level of a request.
     pub(crate) fn tier_of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
         if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(headers, client, now) }
     }
 
-    /// The class of a request of this service level.
     pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
         let head = RequestHead {
             method: parts.method.as_str(),
@@ -414,7 +399,6 @@ fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError
     Tiers::new(settings, class)
 }
 
-/// The class's match, for the core.
 fn rule(class: &Class) -> ClassRule {
     let m = &class.matches;
     ClassRule {

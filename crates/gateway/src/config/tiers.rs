@@ -29,24 +29,18 @@ use tidegate_settings::{JwtAlgorithm, Settings};
 /// Longest token that is verified: several times what identity providers issue.
 const MAX_TOKEN: usize = 8 << 10;
 
-/// Why a service level cannot be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum TierError {
-    /// Its public key cannot be read.
     #[error("tier.{tier}.jwt.public_key: {source}")]
     Read { tier: String, source: std::io::Error },
-    /// Its public key does not fit its algorithm.
     #[error("tier.{tier}.jwt.public_key: expected a PEM public key for the algorithm: {source}")]
     Key { tier: String, source: jsonwebtoken::errors::Error },
 }
 
-/// One level, as the request path sees it.
 pub struct Tier {
-    /// Its name in metrics and rules.
     pub name: Arc<str>,
     /// The class of its requests, by index in the file; `None`: they are classified.
     pub class: Option<ClassId>,
-    /// Its requests skip the waiting room.
     pub skips_room: bool,
     /// Session slots of its own, beside the common ones; 0: none.
     pub max_sessions: usize,
@@ -80,15 +74,11 @@ pub struct Tiers(Vec<Tier>);
 
 impl Tiers {
     /// Compiles the settings. `class` gives a class's index in the file by its name.
-    ///
-    /// # Errors
-    /// A public key.
     pub fn new(settings: &Settings, class: impl Fn(&str) -> Option<ClassId>) -> Result<Self, TierError> {
         let tiers = settings.tier.iter().map(|tier| Tier::new(tier, &class));
         Ok(Self(tiers.collect::<Result<_, _>>()?))
     }
 
-    /// Whether no level is configured: the usual case.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -103,7 +93,6 @@ impl Tiers {
         (1..=MAX_TIERS as u8).map(TierId).zip(&self.0)
     }
 
-    /// The names, in the order of the levels.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|tier| &*tier.name)
     }
@@ -171,7 +160,6 @@ impl Tier {
         })
     }
 
-    /// Its quota; `None`: no bound.
     pub fn quota(&self) -> Option<&SharedBucket> {
         self.quota.as_deref()
     }

@@ -26,10 +26,8 @@ pub struct Capacity {
 /// Why the capacity cannot be changed or looked for here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotHere {
-    /// This process is a tokencheck.
     #[error("the capacity is kept by the tokengen process: ask there")]
     TokenCheck,
-    /// The capacity is given.
     #[error(
         "the capacity is given (capacity.rate, or PUT /v1/capacity), not discovered: \
          there is nothing to look for; capacity.estimator chooses an algorithm"
@@ -38,7 +36,6 @@ pub enum NotHere {
 }
 
 impl Capacity {
-    /// An estimator without samples.
     pub fn new(live: &Config, now: Timestamp) -> Self {
         let mut steering = live.steering();
         let (tunables, estimate) = steering.tick(&[], &GateLoad::default(), now);
@@ -134,7 +131,6 @@ impl Capacity {
         [live.bounds().max_in_flight, self.estimate.max_in_flight].into_iter().flatten().min()
     }
 
-    /// Capacity, outflow and in-flight limit in force.
     pub fn tunables(&self) -> Tunables {
         self.tunables
     }
@@ -143,7 +139,6 @@ impl Capacity {
         self.estimate
     }
 
-    /// How the estimate came about.
     pub fn state(&self) -> State {
         self.steering.state()
     }

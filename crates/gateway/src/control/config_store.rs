@@ -41,14 +41,12 @@ use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
 /// Where the settings came from, so that they can be read again.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
     /// Values that the command line sets on top of the file.
     pub overrides: Vec<Override>,
 }
 
 impl Source {
-    /// Reads the settings anew.
     pub fn read(&self) -> Result<Settings, Vec<Mistake>> {
         match &self.file {
             Some(file) => Settings::load_with(file, &self.overrides),
@@ -87,15 +85,12 @@ pub struct Tuned {
     /// As TOML.
     pub value: String,
     pub who: String,
-    /// Why, in their words.
     pub why: String,
     pub at: Timestamp,
 }
 
-/// Why nothing was tuned.
 #[derive(Debug)]
 pub enum TuneError {
-    /// Names or values are wrong.
     Mistakes(Vec<Mistake>),
     /// The settings are not those that the caller has seen. Contains their generation now.
     Stale(u64),
@@ -104,25 +99,20 @@ pub enum TuneError {
 /// Why a reload failed. The gate keeps its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The file or an override is wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Mistakes(Vec<Mistake>),
-    /// The file is right, but contradicts what was tuned.
     #[error(
         "the file does not go together with what was tuned while running (tidegate ctl get --tuned):\n{}",
         .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     )]
     Tuned(Vec<Mistake>),
-    /// The file is right, but contradicts settings that only a restart changes.
     #[error(
         "the file does not go together with what takes effect with the next start only:\n{}",
         .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     )]
     Restart(Vec<Mistake>),
-    /// The ticket keys cannot be read.
     #[error("cannot read the keys: {0} (room.state_dir)")]
     State(io::Error),
-    /// The configuration cannot be put in force.
     #[error(transparent)]
     Live(#[from] ConfigError),
 }
@@ -133,7 +123,6 @@ impl Tuning {
         Self { file, tuned: BTreeMap::new(), generation: 0 }
     }
 
-    /// How often the settings have changed.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -142,7 +131,6 @@ impl Tuning {
         &self.file
     }
 
-    /// The tunables that differ from the file, by name.
     pub fn tuned(&self) -> &BTreeMap<String, Tuned> {
         &self.tuned
     }
@@ -212,12 +200,10 @@ impl ConfigStore {
         _ = self.log.set(log);
     }
 
-    /// Waits until nobody else changes anything.
     pub fn lock_changes(&self) -> ChangeLock<'_> {
         ChangeLock { store: self, _others_wait: self.changing.lock() }
     }
 
-    /// The record of who changed what.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }

@@ -82,9 +82,7 @@ impl Watch {
     }
 }
 
-/// Where policies are published.
 pub struct Publish<'a> {
-    /// What workers read.
     pub enforcement: &'a PublishedPolicies,
     /// Wakes connections that a policy ends.
     pub wake: &'a watch::Sender<Drain>,
@@ -93,9 +91,7 @@ pub struct Publish<'a> {
 /// What detectors judge on one tick.
 pub struct Measured<'a> {
     pub snapshot: &'a Snapshot,
-    /// Visitor connections open now.
     pub connections: u64,
-    /// Sessions, if they are counted.
     pub sessions: Option<SessionCount>,
     /// What sources and other applications reported.
     pub readings: &'a Readings,
@@ -288,7 +284,6 @@ impl Congestion {
         self.watches.iter().map(|watch| (&watch.settings, watch.resource.verdict(), watch.resource.checks()))
     }
 
-    /// Every rule with its state.
     pub fn rules(&self) -> impl Iterator<Item = (&RuleConfig, &RuleState)> {
         self.book.iter()
     }
@@ -310,12 +305,10 @@ impl CongestionMonitor {
         Self { shared, readings: Arc::default(), congestion: Mutex::new(Congestion::new(plan)) }
     }
 
-    /// What sources and other applications reported.
     pub fn readings(&self) -> &Arc<Readings> {
         &self.readings
     }
 
-    /// Detectors and rules with their present state.
     pub fn lock(&self) -> MutexGuard<'_, Congestion> {
         self.congestion.lock()
     }

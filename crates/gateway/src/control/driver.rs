@@ -80,27 +80,22 @@ impl Control {
         }
     }
 
-    /// What all threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The settings, and every way to change them.
     pub fn store(&self) -> &ConfigStore {
         &self.store
     }
 
-    /// The estimator at work.
     pub fn capacity(&self) -> MutexGuard<'_, Capacity> {
         self.capacity.lock()
     }
 
-    /// Detectors, rules, and the readings they judge.
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
     }
 
-    /// The state of the tuner scripts.
     pub fn tuners(&self) -> &Tuners {
         &self.tuners
     }
@@ -110,17 +105,14 @@ impl Control {
         self.figures.borrow().clone()
     }
 
-    /// The figures of every second, as it passes.
     pub fn watch_figures(&self) -> watch::Receiver<Arc<Figures>> {
         self.figures.subscribe()
     }
 
-    /// What was measured, back to a year ago.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// What tuner scripts see and change.
     pub fn tuned_gate(&self) -> TunedGate {
         TunedGate {
             shared: self.shared.clone(),
@@ -131,7 +123,6 @@ impl Control {
         }
     }
 
-    /// Sets the capacity while running.
     pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
         let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
@@ -150,7 +141,6 @@ impl Control {
         Ok(())
     }
 
-    /// Makes the estimator search for the capacity again.
     pub fn rediscover(&self, by: By<'_>) -> Result<(), NotHere> {
         let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
@@ -177,7 +167,6 @@ impl Control {
         self.wake.notify_one();
     }
 
-    /// Ends the control thread.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
@@ -188,7 +177,6 @@ impl Control {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// One control tick: measure, estimate, publish.
     fn tick(&self, ticker: &mut Ticker) {
         let shared = &self.shared;
         shared.clock.discipline();

@@ -34,7 +34,6 @@ use view::LiveView;
 pub const MAX_SCRIPTS: usize = 32;
 /// Largest script, in bytes.
 pub const MAX_BYTES: u64 = 64 << 10;
-/// The suffix of a script's file.
 const SUFFIX: &str = "rhai";
 /// Stack of the thread, in bytes: many times what [`script::MAX_CALLS`] calls of the deepest expressions
 /// take.
@@ -50,7 +49,6 @@ pub struct Tuners {
     wake: Condvar,
 }
 
-/// The state of a script.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) state: State,
@@ -143,11 +141,9 @@ impl TunedGate {
     }
 }
 
-/// The scripts of a directory.
 pub struct Keeper {
     gate: TunedGate,
     kept: BTreeMap<String, Kept>,
-    /// Why the directory could not be read.
     trouble: Option<String>,
 }
 
@@ -157,12 +153,10 @@ struct Kept {
     text: Option<Result<String, String>>,
     script: Option<Script>,
     status: Status,
-    /// The error that was logged last.
     logged: Option<TunerError>,
 }
 
 impl Keeper {
-    /// For a gate whose scripts have not been read yet.
     pub fn new(gate: TunedGate) -> Self {
         Self { gate, kept: BTreeMap::new(), trouble: None }
     }

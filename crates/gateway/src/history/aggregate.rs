@@ -41,7 +41,6 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// One second.
     pub fn second(values: &[f32]) -> Self {
         Self { seconds: 1, values: values.iter().copied().map(Spread::one).collect() }
     }

@@ -66,7 +66,6 @@ impl Series {
         Self("gate".into())
     }
 
-    /// A class, by its name.
     pub fn class(name: &str) -> Self {
         Self(format!("class:{name}").into())
     }
@@ -84,7 +83,6 @@ impl Series {
         &self.0
     }
 
-    /// The class's name, if it is one.
     pub fn class_name(&self) -> Option<&str> {
         self.0.strip_prefix("class:")
     }
@@ -101,7 +99,6 @@ impl From<&str> for Series {
     }
 }
 
-/// One measured second.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
     /// Seconds since the Unix epoch.
@@ -189,7 +186,6 @@ impl Consolidator {
         open.add(&row.series, &row.data);
     }
 
-    /// Ends the open interval of an archive.
     fn end(&mut self, archive: usize, out: &mut Vec<Row>) {
         let Some(open) = self.open[archive - 1].take() else { return };
         for (series, sum) in open.sums {
@@ -227,7 +223,6 @@ impl Consolidator {
         }
     }
 
-    /// The first second that was added.
     pub fn first(&self) -> Option<u64> {
         self.first
     }

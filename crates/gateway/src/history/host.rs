@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// Reads the host's figures.
 #[derive(Default)]
 pub struct Host {
     last: Option<Cpu>,

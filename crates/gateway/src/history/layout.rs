@@ -31,7 +31,6 @@ pub struct Layout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFigure {
     pub name: &'static str,
-    /// Its index in a row.
     pub index: usize,
 }
 
@@ -67,7 +66,6 @@ impl Layout {
         if width > MAX_FIGURES { Err(NotOurs) } else { Ok((Self { indices, width }, new)) }
     }
 
-    /// Figures in a row.
     pub fn width(&self) -> usize {
         self.width
     }

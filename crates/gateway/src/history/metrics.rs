@@ -14,7 +14,6 @@ use tidegate_core::measure::{Event, Figures};
 use tidegate_core::room::RoomState;
 use tidegate_core::units::Rate;
 
-/// What a figure is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
     /// Each class, and all requests together.
@@ -89,10 +88,8 @@ pub struct ClassSecond {
     pub queued: Option<u64>,
 }
 
-/// The last second of the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSecond {
-    /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
     pub estimate: Estimate,
     pub room: RoomState,
@@ -161,9 +158,7 @@ static CLASS: [Metric; 21] = [
     of_class("shed_sessions_refused", RATE, "New sessions refused for want of a place.", |c| Some(shed(c, Event::SessionsRefused))),
 ];
 
-/// The share of the host's processor time in use.
 pub(super) const HOST_CPU: &str = "host_cpu";
-/// The share of the host's memory in use.
 pub(super) const HOST_MEMORY: &str = "host_memory";
 
 /// Figures of the gateway. The writer fills in those of the host, because reading them takes too long for the

@@ -141,9 +141,6 @@ impl History {
 
     /// One figure over a time range; from memory alone if the file cannot be read. Reads the disk, so not to
     /// be called on the control thread.
-    ///
-    /// # Errors
-    /// The query is invalid.
     pub fn query(&self, query: &Query) -> Result<Points, QueryError> {
         let now = self.inner.clock.now().second();
         self.inner.look(|reader, memory| query::answer(query, reader, memory, now))

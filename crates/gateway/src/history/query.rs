@@ -16,7 +16,6 @@ pub struct Query {
     pub metric: String,
     /// The series; ignored for figures of the gateway.
     pub series: Series,
-    /// First second.
     pub from: u64,
     /// End, not included.
     pub to: u64,
@@ -24,14 +23,12 @@ pub struct Query {
     pub step: Option<u64>,
 }
 
-/// Why a query cannot be answered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum QueryError {
     #[error("no figure {0:?}; GET /v1/history without parameters lists them")]
     Metric(String),
     #[error("`from` must lie before `to` and before now")]
     Empty,
-    /// The step is too short or too long.
     #[error("`step` must be at least a second, and at most the range asked for")]
     Step,
 }
@@ -68,9 +65,6 @@ pub struct Plan {
 }
 
 /// Chooses the archive. Pure, so that it is tested without a file.
-///
-/// # Errors
-/// The range or the step is invalid.
 pub fn plan(from: u64, to: u64, step: Option<u64>, now: u64) -> Result<Plan, QueryError> {
     let to = to.min(now);
     if from >= to {

@@ -49,7 +49,6 @@ const CACHE_KIB: i64 = 1024;
 /// Most series in a file; part of the keys.
 pub const MAX_SERIES: usize = 256;
 
-/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It is no history file, or damaged: it is to be set aside.
@@ -115,9 +114,6 @@ pub struct Store {
 
 impl Store {
     /// Opens or creates the file, and adds missing figures to its list.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open(path: &Path, max_series: usize) -> Result<Self, StoreError> {
         let max_series = max_series.clamp(2, MAX_SERIES);
         let mut db = Connection::open_with_flags(
@@ -150,9 +146,6 @@ impl Store {
     }
 
     /// Runs SQLite's integrity check.
-    ///
-    /// # Errors
-    /// The file is damaged or cannot be read.
     pub fn check(&self) -> Result<(), StoreError> {
         let verdict: String = self.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged(verdict)) }
@@ -234,9 +227,6 @@ impl Store {
 
     /// Rows of all series in an archive, from `from` to the second written last: for open intervals after a
     /// restart.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn rows(&self, archive: usize, from: u64) -> Result<Vec<Row>, StoreError> {
         let Some(last) = self.last else { return Ok(Vec::new()) };
         let mut rows = Vec::new();
@@ -259,9 +249,6 @@ pub struct Reader {
 
 impl Reader {
     /// Opens the file, which the writer has created.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let db = Connection::open_with_flags(
             path,
@@ -277,19 +264,12 @@ impl Reader {
         &self.layouts
     }
 
-    /// Names of the series kept.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn series(&self) -> Result<Vec<Series>, StoreError> {
         Ok(read_series(&self.db)?.into_keys().collect())
     }
 
     /// Calls `each` with the beginning and the bytes of every interval of one series that begins in `span`,
     /// in any order.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn read(
         &self,
         archive: usize,

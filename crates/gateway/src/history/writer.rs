@@ -24,7 +24,6 @@ use super::host::{Host, HostUse};
 use super::metrics::{self, HOST_CPU, HOST_MEMORY};
 use super::store::{Store, StoreError};
 
-/// The file's name in its directory.
 pub const FILE: &str = "history.db";
 const LOCK: &str = "history.lock";
 /// Suffixes of SQLite's other files: the write-ahead log, its index, and another program's rollback journal.
@@ -39,7 +38,6 @@ const LOOK: u64 = 60;
 /// hours, 40 hours and 10 days of the coarser ones. With 16 classes some 6 MB.
 const PENDING: [usize; ARCHIVES.len()] = [900, 240, 240, 240, 240];
 
-/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("another gate keeps its history there (history.dir chooses another place)")]

@@ -35,9 +35,6 @@ use crate::upstream::tunnel::TunnelHandle;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A listening socket that shares its address with those of the other workers.
-///
-/// # Errors
-/// The address is taken, not of this machine, or not permitted.
 pub fn listen(addr: SocketAddr, backlog: u32) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

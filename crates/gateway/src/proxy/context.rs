@@ -30,11 +30,9 @@ use crate::upstream::balance::Replica;
 pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
 pub struct Conn {
-    /// The other end.
     pub peer: SocketAddr,
     /// The wire between it and hyper.
     pub wire: WireHandle,
-    /// What policies in force may do with it.
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
     pub session: SessionLink,
@@ -72,13 +70,10 @@ pub(crate) struct AccessEntry {
     version: Version,
     referer: Option<HeaderValue>,
     user_agent: Option<HeaderValue>,
-    /// Status of the answer.
     pub(crate) status: u16,
-    /// What the gate decided.
     pub(crate) verdict: &'static str,
     /// Time in the queue.
     pub(crate) queued: Duration,
-    /// The replica that answered.
     pub(crate) replica: Option<Arc<Replica>>,
 }
 
@@ -158,19 +153,16 @@ impl RequestContext {
         }
     }
 
-    /// Its session is admitted.
     pub(crate) fn is_session_admitted(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_admitted())
     }
 
-    /// Its lane in the gate's queue.
     pub(crate) fn lane(&self) -> Lane {
         self.for_all.unwrap_or(if self.is_session_admitted() { Lane::Admitted } else { Lane::Ordinary })
     }
 }
 
 impl RequestContext {
-    /// Writes the line of `log`.
     pub(crate) fn write_log(&self, log: &AccessEntry, bytes: u64, response_time: Duration) {
         let Some(access) = &self.worker.shared.access else { return };
         access.log(&Entry {

@@ -59,7 +59,6 @@ pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
     cookies.iter().find_map(value)
 }
 
-/// A ticket as a cookie.
 pub fn set_ticket(class: ClassTag, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
     let mut name = *b"tg\0\0\0";
     let n = write_class(&mut name, class);
@@ -71,17 +70,14 @@ pub fn clear_ticket(class: ClassTag, secure: bool) -> HeaderValue {
     set_ticket(class, "", Duration::ZERO, secure)
 }
 
-/// A pass as a cookie.
 pub fn set_pass(sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
     cookie("tgp", sealed, keep, secure)
 }
 
-/// Takes a pass back.
 pub fn clear_pass(secure: bool) -> HeaderValue {
     set_pass("", Duration::ZERO, secure)
 }
 
-/// Whether a cookie that is to be set is a pass.
 pub fn is_pass(cookie: &HeaderValue) -> bool {
     cookie.as_bytes().starts_with(b"tgp=")
 }

@@ -40,9 +40,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A request as its answer must know it.
 pub struct AnswerRequest<'a> {
-    /// The class that waits.
     pub class: ClassId,
     /// Path and query, without the gate's own parameter.
     pub target: &'a str,
@@ -50,19 +48,15 @@ pub struct AnswerRequest<'a> {
     pub html: bool,
     /// `Accept-Language`.
     pub language: Option<&'a str>,
-    /// A form that is kept over the wait.
     pub form: Option<&'a page::KeptForm>,
 }
 
-/// The room's answer to a visitor who must wait.
 pub struct WaitingAnswer {
-    /// Which of the room's answers.
     pub kind: Kind,
     /// Time until the visitor's turn; for [`Kind::Full`], until asking again makes sense.
     pub wait: Duration,
     /// Visitors ahead.
     pub place: u64,
-    /// Time waited so far.
     pub waited: Duration,
     /// When the page should ask first.
     pub poll: Duration,
@@ -75,14 +69,12 @@ pub struct WaitingAnswer {
 }
 
 impl WaitingAnswer {
-    /// For a visitor without a position.
     pub fn without_position(kind: Kind, wait: Duration) -> Self {
         let (place, waited) = (0, Duration::ZERO);
         Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
     }
 }
 
-/// The waiting room's answer.
 pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Response<Bytes> {
     let status_path = status_path(live.class(asked.class).mark);
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -275,7 +267,6 @@ pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<By
     response
 }
 
-/// A request beyond the quota of its service level.
 pub fn over_quota(wait: Duration) -> Response<Bytes> {
     let words = "More requests came from you than were agreed on. Please try again shortly.\n";
     let mut response = plain(StatusCode::TOO_MANY_REQUESTS, words);
@@ -332,7 +323,6 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
     response
 }
 
-/// The error of the visitor's body.
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
     let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {

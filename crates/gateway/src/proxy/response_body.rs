@@ -22,11 +22,8 @@ pub trait Completion {
     fn complete(self, bytes: u64, outcome: Outcome, error: Option<&BodyError>);
 }
 
-/// The body of a visitor's response.
 pub enum ResponseBody<C: Completion> {
-    /// The gate's own.
     Own(Bytes),
-    /// The origin's.
     Origin(Watched<C>),
     /// The origin's, and others'; and what keeps its visitor's session alive as long as it is under way.
     Shared(SharedBody, Option<SessionGuard>),

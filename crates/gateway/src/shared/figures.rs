@@ -15,7 +15,6 @@ use crate::shared::gate_keeper::ClassLoad;
 /// The figures behind `/v1/state`, `/metrics`, rules and the status line.
 #[derive(Clone)]
 pub struct Figures {
-    /// When they were taken.
     pub at: Timestamp,
     /// All counts since the start.
     pub total: Snapshot,
@@ -25,7 +24,6 @@ pub struct Figures {
     pub gate: Totals,
     /// By class id.
     pub loads: Vec<ClassLoad>,
-    /// Capacity, outflow and in-flight limit in force.
     pub tunables: Tunables,
     pub estimate: Estimate,
     /// How often the estimator began to search again.
@@ -38,11 +36,9 @@ pub struct Figures {
 pub struct ClassShown<'f> {
     /// Its id in the configuration in force.
     pub id: ClassId,
-    /// Its configuration.
     pub facts: &'f ClassFacts,
     /// Its counts since the start; `None`: it is not counted apart.
     pub totals: Option<Cow<'f, ClassTotals>>,
-    /// Its requests at the gate and at the origin.
     pub load: ClassLoad,
 }
 

@@ -42,17 +42,13 @@ struct Inner {
     armed: Option<Timestamp>,
 }
 
-/// Requests of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClassLoad {
-    /// Those that wait at the gate.
     pub queued: usize,
-    /// Those at the origin.
     pub in_flight: u32,
 }
 
 impl ClassLoad {
-    /// Whether the class has no request.
     pub fn is_idle(self) -> bool {
         self == Self::default()
     }
@@ -93,7 +89,6 @@ struct Answering {
 }
 
 impl GateKeeper {
-    /// A gate with nobody in it.
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
         let inner = Inner {
             gate: Gate::new(config),
@@ -295,7 +290,6 @@ enum EnteringState {
     Done,
 }
 
-/// A request on its way in.
 pub struct Entering {
     keeper: Arc<GateKeeper>,
     id: u64,

@@ -31,22 +31,18 @@ use crate::upstream::dispatch::{Dispatcher, Stats};
 use tidegate_core::admission::Admission;
 use tidegate_settings::Role;
 
-/// What all threads share.
 pub struct Shared {
     /// The only clock of the process.
     pub clock: Arc<Clock>,
-    /// The configuration in force.
     pub config: ArcSwap<Config>,
     /// Counts changes of `config`, so that workers notice one without loading it.
     pub generation: AtomicU64,
     /// The waiting room, or this process's half of it.
     pub admission: Admission,
-    /// The gate in front of the origin.
     pub gate: Arc<GateKeeper>,
     pub sessions: VisitorSessions,
     /// The policies in force, published by the control tick.
     pub policies: PublishedPolicies,
-    /// Answers that several visitors share.
     pub coalescer: Coalescer,
     pub replicas: Arc<Replicas>,
     /// Counters, one shard a worker.
@@ -64,7 +60,6 @@ pub struct Shared {
     pub drain: watch::Sender<Drain>,
     /// The counters of the workers' dispatchers.
     pub upstream: Mutex<Vec<Arc<Stats>>>,
-    /// Access log, if any.
     pub access: Option<AccessWriter>,
 }
 
@@ -101,7 +96,6 @@ impl Shared {
         matches!(role, Role::TokenGen { .. }) || self.replicas.any_usable()
     }
 
-    /// Whether SIGTERM came.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -133,10 +127,8 @@ impl std::ops::Deref for WorkerPolicies {
 
 /// One worker: a thread with its own listener, upstream connections, counters and randomness.
 pub struct Worker {
-    /// What all threads share.
     pub shared: Arc<Shared>,
     pub shard: Arc<Shard>,
-    /// Connections to the origin.
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
@@ -148,7 +140,6 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Worker number `index`.
     pub fn new(shared: Arc<Shared>, index: usize) -> Result<Self, getrandom::Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;

@@ -60,7 +60,6 @@ pub struct PoliciesInForce {
 }
 
 impl PoliciesInForce {
-    /// The rule of this policy.
     pub fn told(&self, order: &ActivePolicy) -> Option<&Arc<PolicyRecord>> {
         self.told.get(usize::from(order.rule.0))?.as_ref()
     }
@@ -83,7 +82,6 @@ pub struct PublishedPolicies {
     /// Counts changes of the policies that cut off answers under way.
     cuts: AtomicU64,
     published: Mutex<Published>,
-    /// What every rule did.
     pub ledger: Ledger,
     pub refusals: Refusals,
 }
@@ -141,7 +139,6 @@ impl PublishedPolicies {
         self.word.load(Ordering::Acquire)
     }
 
-    /// The policies in force.
     pub fn standing(&self) -> Arc<PoliciesInForce> {
         self.standing.load_full()
     }
@@ -176,7 +173,6 @@ fn cut(text: &str) -> Box<str> {
 pub struct ConnControl {
     fd: RawFd,
     request: RefCell<Option<RequestInProgress>>,
-    /// The tunnel that the connection may have become.
     tunnel: OnceCell<Rc<TunnelHandle>>,
 }
 
@@ -222,7 +218,6 @@ impl ConnControl {
         self.tunnel.get_or_init(Rc::default).clone()
     }
 
-    /// The tunnel, if the connection has become one.
     pub(crate) fn tunnel(&self) -> Option<&TunnelHandle> {
         self.tunnel.get().map(|line| &**line).filter(|line| line.is_open())
     }

@@ -91,7 +91,6 @@ pub struct SessionLink {
 }
 
 impl SessionLink {
-    /// For a new connection.
     pub fn new(worker: Rc<Worker>) -> Self {
         let number = worker.shared.sessions.connections.fetch_add(1, Relaxed);
         Self { number, worker, session: RefCell::default() }

@@ -249,7 +249,6 @@ impl Replicas {
         choose(&list, random, avoid, now_us())
     }
 
-    /// A request was answered by `replica`.
     pub fn succeeded(&self, replica: &Replica) {
         replica.clear_failures();
     }

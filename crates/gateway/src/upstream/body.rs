@@ -20,7 +20,6 @@ use crate::upstream::deadline::Limit;
 
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The body of a request to the origin.
 pub struct RequestBody(Kind);
 
 enum Kind {

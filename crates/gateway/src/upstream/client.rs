@@ -33,9 +33,6 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     /// Sends the request and returns the final response.
-    ///
-    /// # Errors
-    /// No connection, no HTTP, no response in time, or too large a body.
     pub(crate) async fn send(self) -> Result<Response<Bytes>, BoxError> {
         let timeout = self.timeout;
         let in_time = tokio::time::timeout(timeout, self.exchange()).await;

@@ -102,7 +102,6 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Starts the limit anew.
     pub(crate) fn renew(&self) {
         self.slot.arm(self.ticks);
     }

@@ -29,7 +29,6 @@ use crate::upstream::stats::{Stats, bump};
 /// memory.
 const MAX_INFORMATIONAL: usize = 16;
 
-/// A connection could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("no connection within the time limit")]
@@ -98,7 +97,6 @@ impl Relay {
     }
 }
 
-/// The connections of one worker.
 pub(crate) struct Pool {
     idle: RefCell<HashMap<u64, Idle>>,
     pub(crate) ticks: Ticks,

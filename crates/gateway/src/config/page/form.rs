@@ -12,7 +12,6 @@ use super::escape;
 /// Most fields of a form, as in PHP; the limit keeps a small body from becoming a huge page.
 const MAX_FIELDS: usize = 1000;
 
-/// A form body ready to be put into the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptForm {
     /// Hidden inputs, escaped.
@@ -20,7 +19,6 @@ pub struct KeptForm {
 }
 
 impl KeptForm {
-    /// The fields as hidden inputs, escaped.
     pub(crate) fn inputs(&self) -> &[u8] {
         &self.inputs
     }

@@ -14,7 +14,6 @@ mod fr;
 mod hi;
 mod zh;
 
-/// A language of the waiting page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Lang {
     /// English, also for visitors whose language is missing here.
@@ -34,7 +33,6 @@ impl Lang {
     /// Every language, in the order of their indices.
     pub const ALL: [Self; 7] = [Self::En, Self::De, Self::Fr, Self::Es, Self::Hi, Self::Zh, Self::Ar];
 
-    /// Index into [`Lang::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
@@ -114,7 +112,6 @@ pub(crate) enum Grouping {
 }
 
 impl Grouping {
-    /// Appends `n`.
     pub(crate) fn write(self, n: u64, out: &mut Vec<u8>) {
         let mut buffer = itoa::Buffer::new();
         let digits = buffer.format(n).as_bytes();
@@ -157,7 +154,6 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// A unit of a language with one plural form.
     pub(crate) const fn two_forms(one: &'static str, other: &'static str) -> Self {
         Self { one, two: other, few: other, other }
     }

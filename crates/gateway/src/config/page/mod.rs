@@ -37,10 +37,8 @@ use template::{Compiled, Slot, Template, squeeze};
 /// Largest logo. Every waiting visitor gets it inside the page, which without it fits one TCP window.
 const MAX_LOGO_BYTES: usize = 64 << 10;
 
-/// Why the pages cannot be made: an operator's template or logo.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// A file cannot be read as UTF-8 text or at all.
     #[error("{path}: {source}")]
     Read { path: String, source: std::io::Error },
     #[error("{path}:{line}: expected {expected}")]
@@ -51,21 +49,17 @@ pub enum PageError {
         /// What was expected, what was found, what may have been meant.
         expected: String,
     },
-    /// The template lacks what a visitor needs.
     #[error("{path}: the slot `{{{{{slot}}}}}` is missing: {why}")]
     Missing { path: String, slot: &'static str, why: &'static str },
     /// A slot where escaping for HTML does not protect.
     #[error("{path}: expected no slot inside <{element}>: put it into the page and read it from there")]
     InScript { path: String, element: String },
-    /// The logo is too large to be part of every page.
     #[error("{path}: expected a logo of at most {max} bytes, found {bytes}")]
     LogoSize { path: String, bytes: usize, max: usize },
-    /// The logo is no image we embed.
     #[error("{path}: expected an SVG or a PNG image")]
     LogoKind { path: String },
 }
 
-/// All pages, ready to be filled in.
 pub struct Pages {
     languages: Vec<Language>,
     style: Vec<u8>,
@@ -73,7 +67,6 @@ pub struct Pages {
     policy_form: HeaderValue,
 }
 
-/// One language's words and pages.
 struct Language {
     words: Words,
     /// Strings and code for the browser.
@@ -125,7 +118,6 @@ impl Pages {
         })
     }
 
-    /// The language that suits an `Accept-Language` field best.
     pub fn language(&self, accept_language: Option<&str>) -> Lang {
         Lang::negotiate(accept_language)
     }

@@ -165,7 +165,6 @@ impl Template {
         Ok(())
     }
 
-    /// Whether the template uses a slot.
     pub(crate) fn uses(&self, slot: Slot) -> bool {
         self.pieces.iter().any(|p| matches!(p, Piece::Slot(i) if SLOTS[*i].1 == Some(slot)))
     }

@@ -7,7 +7,6 @@ use super::{KeptForm, Lang};
 /// Why the visitor sees the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The visitor waits for its turn.
     Waiting,
     /// The room is full up to `max_wait`; `wait` is the time until another try.
     Full,
@@ -34,7 +33,6 @@ impl Kind {
         Self::Overloaded,
     ];
 
-    /// Whether the visitor has a position in the room.
     pub(crate) const fn has_place(self) -> bool {
         !matches!(self, Self::Full | Self::Forbidden | Self::Overloaded)
     }
@@ -60,7 +58,6 @@ pub struct View<'a> {
     pub ticket: Option<&'a str>,
     /// Path and query of the status document.
     pub status_path: &'a str,
-    /// The form to be sent when the turn comes.
     pub form: Option<&'a KeptForm>,
     /// How often the page reloads without JavaScript. Unused with a form, which a reload would lose. Send no
     /// `Refresh` header field beside it: that would reload the page of everybody who has JavaScript too.
@@ -76,7 +73,6 @@ pub enum State {
     Expired,
     /// The ticket was used, in another tab perhaps.
     Redeemed,
-    /// The room is full up to `max_wait`.
     Full,
     /// The origin does not answer; the position is kept.
     Unavailable,

@@ -16,12 +16,10 @@ const CPU: &str = "node_cpu_seconds_total";
 
 /// Reads the figures of several detectors from one source.
 pub struct Looker {
-    /// Name and figure of each detector.
     figures: Vec<(String, Figure)>,
     host: Host,
 }
 
-/// The figure that a detector names.
 enum Figure {
     Cpu(Last),
     Memory,
@@ -53,7 +51,6 @@ impl Last {
 pub type Found = Vec<(String, Option<Result<f64, String>>)>;
 
 impl Looker {
-    /// For detectors of one source.
     pub fn new(detectors: &[Detector]) -> Self {
         let figures = detectors.iter().map(|detector| (detector.name.clone(), Figure::of(&detector.figure)));
         Self { figures: figures.collect(), host: Host::default() }
@@ -80,7 +77,6 @@ impl Looker {
         figures.collect()
     }
 
-    /// Reads the figures in an answer.
     pub fn read(&mut self, answer: &[u8], now: Timestamp) -> Found {
         let text = String::from_utf8_lossy(answer);
         let wants_json = self.figures.iter().any(|(_, figure)| matches!(figure, Figure::Pointer(_)));

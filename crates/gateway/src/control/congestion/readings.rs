@@ -53,12 +53,10 @@ impl Readings {
         self.0.lock().said.get(detector)?.trouble.clone()
     }
 
-    /// How often it could not be read.
     pub fn failures(&self, detector: &str) -> u64 {
         self.0.lock().said.get(detector).map_or(0, |said| said.failures)
     }
 
-    /// Forgets all detectors but those to `keep`.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.0.lock().said.retain(|detector, _| keep(detector));
     }

@@ -41,7 +41,6 @@ const MAX_ERROR: usize = 500;
 /// The variable that a script keeps from run to run.
 const STATE: &str = "state";
 
-/// A script that compiled.
 pub struct Script {
     engine: Engine,
     ast: AST,

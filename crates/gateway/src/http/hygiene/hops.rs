@@ -76,7 +76,6 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether `Connection` names `option`.
 pub(crate) fn connection_has(headers: &HeaderMap, option: &str) -> bool {
     headers.get_all(header::CONNECTION).iter().any(|value| {
         value.as_bytes().split(|&b| b == b',').any(|o| o.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))

@@ -19,7 +19,6 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id accepted from a trusted peer: it is part of every log line.
 const MAX_REQUEST_ID: usize = 128;
 
-/// What a request's preparation depends on.
 #[derive(Clone, Copy)]
 pub struct ForwardContext<'a> {
     pub peer: IpAddr,
@@ -32,7 +31,6 @@ pub struct ForwardContext<'a> {
     pub forwarded: bool,
     /// `Host` for the origin; empty: the visitor's.
     pub host: &'a str,
-    /// The request's id, by [`request_id`].
     pub request_id: &'a str,
     /// `Upgrade` is passed on: the gateway is ready to tunnel.
     pub keep_upgrade: bool,

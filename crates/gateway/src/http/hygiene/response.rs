@@ -64,7 +64,6 @@ pub fn prepare_response(
 /// How the end of a response body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// By its chunks.
     Chunked {
         /// The head had a `Content-Length` besides: an origin that sends both may be under attack (RFC 9112
         /// 6.3).
@@ -78,9 +77,6 @@ pub enum ResponseFraming {
 
 /// The one rule on how a response is framed. Afterwards the head has no `Transfer-Encoding`, and at most one
 /// `Content-Length`.
-///
-/// # Errors
-/// [`BadResponse::TransferCoding`], [`BadResponse::ContentLength`].
 pub fn settle_framing(status: StatusCode, headers: &mut HeaderMap) -> Result<ResponseFraming, BadResponse> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         headers.remove(header::TRANSFER_ENCODING);

@@ -56,15 +56,12 @@ pub enum Refusal {
     /// `Transfer-Encoding` next to `Content-Length` (RFC 9112 6.1).
     #[error("both Transfer-Encoding and Content-Length")]
     TwoFramings,
-    /// The target is longer than the limit.
     #[error("request target too long")]
     TargetTooLong,
-    /// The head is longer than the limit.
     #[error("request head too large")]
     HeadTooLarge,
     #[error("too many header fields")]
     TooManyFields,
-    /// `Content-Length` is above the limit on bodies.
     #[error("request body too large")]
     BodyTooLarge,
     /// The head was not complete in time.
@@ -73,7 +70,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status of the response, with its reason phrase.
     pub const fn status(self) -> (u16, &'static str) {
         match self {
             Self::MethodTooLong | Self::TransferCoding => (501, "Not Implemented"),

@@ -93,7 +93,6 @@ pub struct WireHandle {
 }
 
 impl WireHandle {
-    /// Version of the present request: HTTP/1.1 or HTTP/1.0.
     pub fn version(&self) -> Version {
         if self.shared.http_11.load(Relaxed) { Version::HTTP_11 } else { Version::HTTP_10 }
     }
@@ -103,12 +102,10 @@ impl WireHandle {
         self.shared.expect_continue.load(Relaxed)
     }
 
-    /// Bytes received on this connection so far.
     pub fn bytes_in(&self) -> u64 {
         self.shared.bytes_in.load(Relaxed)
     }
 
-    /// Bytes sent on this connection so far.
     pub fn bytes_out(&self) -> u64 {
         self.shared.bytes_out.load(Relaxed)
     }

@@ -55,7 +55,6 @@ pub(crate) use target::is_authority;
 
 use handle::Shared;
 
-/// What the wire needs to know of `[limits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireLimits {
     /// Limits on a head and on a body.
@@ -120,11 +119,9 @@ pub enum WireEvent {
     Gone,
 }
 
-/// What the connection is doing.
 enum Phase {
     /// Waiting for a head, or in it.
     Head(HeadScan),
-    /// In the body of a request.
     Body(BodyScan),
     /// The body was cut off here, for this reason.
     Broken(BadBody),
@@ -169,9 +166,7 @@ pub struct Wire<S, K> {
 enum Wait {
     /// The first byte of its first request.
     First,
-    /// The rest of a head.
     Head,
-    /// More of a body.
     Body,
     Idle,
 }

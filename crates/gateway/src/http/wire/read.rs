@@ -26,7 +26,6 @@ thread_local! {
     static SCRATCH_BUFFER: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// Runs `f` with this thread's scratch buffer.
 pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
     let mut buffer = SCRATCH_BUFFER.take().unwrap_or_else(|| vec![0; SCRATCH].into_boxed_slice());
     let r = f(&mut buffer);
@@ -285,7 +284,6 @@ struct Progress {
     cleared: usize,
 }
 
-/// The result of one read from the socket.
 enum Received {
     /// Bytes, now with hyper.
     Handed,

@@ -27,7 +27,6 @@ use crate::proxy::stages::room::{Outcome, RoomStage, Visitor, people_ahead};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{PoliciesInForce, PolicyRecord};
 
-/// A request that is asked about.
 pub(crate) struct Asked<'a> {
     pub(crate) parts: &'a request::Parts,
     /// The ticket that stood in its URL.
@@ -39,7 +38,6 @@ pub(crate) struct Asked<'a> {
 }
 
 impl RequestContext {
-    /// The decision on the request, with the cookies and tickets that go with it.
     pub(crate) fn decide(&mut self, asked: &Asked<'_>) -> Outcome {
         let worker = self.worker.clone();
         let waiting_since_us = worker.shared.busy_since_us.load(Ordering::Relaxed);
@@ -129,7 +127,6 @@ impl RequestContext {
         cookies
     }
 
-    /// The request as policies see it.
     pub(crate) fn policy_request<'p>(&self, parts: &'p request::Parts, is_plain: bool) -> PolicyRequest<'p> {
         PolicyRequest {
             path: parts.uri.path(),

@@ -217,7 +217,6 @@ impl RequestContext {
         own(response)
     }
 
-    /// The request as the origin gets it.
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
         let http_11 = parts.version == Version::HTTP_11;
         // hyper offers an upgrade where the request asks for one.

@@ -35,7 +35,6 @@ pub struct Visitor<'a> {
     /// Its address, as far as trusted proxies tell.
     pub ip: IpAddr,
     pub cookies: Cookies<'a>,
-    /// The ticket in the URL.
     pub url_ticket: Option<&'a str>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
@@ -111,7 +110,6 @@ impl RequestContext {
 
 /// A decision, with the cookies and tickets that go with it.
 pub(crate) enum Outcome {
-    /// To the origin.
     Enter {
         /// The event that counts it.
         by: Event,
@@ -120,21 +118,34 @@ pub(crate) enum Outcome {
         /// The ticket redeemed for it, if it was one.
         ticket: Option<Ticket>,
     },
-    /// The room's answer.
     Wait(Box<WaitingAnswer>),
     /// Its class's ingress bucket is empty.
-    Throttled { retry_after: Duration },
+    Throttled {
+        retry_after: Duration,
+    },
     /// No session slot is free for the session that it would begin.
-    NoSessionSlot { retry_after: Duration },
-    /// The quota of its service level is used up.
-    OverQuota { retry_after: Duration },
+    NoSessionSlot {
+        retry_after: Duration,
+    },
+    OverQuota {
+        retry_after: Duration,
+    },
     /// To another URL, with this ticket in it if there is one: the other process of the two-process form, or
     /// the same URL without a ticket.
-    Elsewhere { base: String, ticket: Option<Sealed>, cookies: Vec<HeaderValue> },
+    Elsewhere {
+        base: String,
+        ticket: Option<Sealed>,
+        cookies: Vec<HeaderValue>,
+    },
     /// A policy in force is to be performed; then decide again.
-    Perform { policy: usize, step: PolicyStep },
-    /// A policy in force refuses it.
-    RefusedByPolicy { policy: usize, retry_after: Option<Duration> },
+    Perform {
+        policy: usize,
+        step: PolicyStep,
+    },
+    RefusedByPolicy {
+        policy: usize,
+        retry_after: Option<Duration>,
+    },
 }
 
 /// Makes what visitors are handed out: tickets, passes, the figures of a waiting answer.
@@ -144,7 +155,6 @@ pub(crate) struct RoomStage<'a> {
     pub(crate) config: &'a Config,
     /// The worker's generator, seeded by the operating system.
     pub(crate) rng: &'a mut StdRng,
-    /// Time of the request.
     pub(crate) now: Timestamp,
 }
 

@@ -35,7 +35,6 @@ const SMALL_WINDOW: usize = 64 << 10;
 /// Estimated bytes that a header takes beside its text.
 const FIELD: usize = 128;
 
-/// The head of the answer.
 pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -65,7 +64,6 @@ pub(crate) enum Match {
     Other,
 }
 
-/// How an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Complete,

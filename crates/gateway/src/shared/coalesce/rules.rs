@@ -77,13 +77,13 @@ pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
 /// The requests that may share an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
-    /// Every request.
     All,
-    /// Requests without cookies.
     Cookieless,
     /// Only its own request. `cookieless`: other requests without cookies cannot expect a sharable answer
     /// either.
-    None { cookieless: bool },
+    None {
+        cookieless: bool,
+    },
 }
 
 /// Whether the answer to this request may be shared at all.

@@ -41,7 +41,6 @@ impl<const N: usize> Short<N> {
     }
 }
 
-/// Why a request was refused.
 #[derive(Clone, Debug)]
 pub enum Cause {
     /// A rule's policy.

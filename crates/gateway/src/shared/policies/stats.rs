@@ -88,7 +88,6 @@ pub struct RuleStats {
 }
 
 impl RuleStats {
-    /// Counts one request or connection.
     pub fn count(&self, done: Done) {
         self.done[done as usize].fetch_add(1, Relaxed);
     }

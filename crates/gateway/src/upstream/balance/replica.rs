@@ -106,7 +106,6 @@ impl Replica {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether it is below its limit.
     pub fn has_seat(&self) -> bool {
         let most = self.seats.most();
         most == 0 || self.in_flight() < most
@@ -138,7 +137,6 @@ impl Replica {
         self.healthy.store(healthy, Relaxed);
     }
 
-    /// No longer configured.
     pub fn is_retired(&self) -> bool {
         self.retired.load(Acquire)
     }

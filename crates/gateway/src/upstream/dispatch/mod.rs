@@ -116,7 +116,6 @@ impl DispatchError {
 /// Called with each 1xx response but 101. 100 only comes when the visitor expects it.
 pub type OnInformational = Rc<dyn Fn(StatusCode, &HeaderMap)>;
 
-/// What a request brings along besides itself.
 #[derive(Default)]
 pub struct SendContext {
     /// The visitor sent `Expect: 100-continue`: the body is not polled until the origin sends 100 or a second
