@@ -191,7 +191,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     // A reload may add classes. Those beyond the spare counters are served like any other, but not counted
     // apart.
     let classes = live.classes.len() + SPARE_CLASSES;
-    let gate = GateKeeper::new(&live.gate_config(), clock.clone());
+    let gate = GateKeeper::new(live.gate(), clock.clone());
     Ok(Shared {
         clock,
         config: ArcSwap::from_pointee(live),

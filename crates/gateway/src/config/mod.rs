@@ -159,7 +159,9 @@ impl Config {
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
-        tuned.tune_rules(self);
+        if tuned.settings.rule != self.settings.rule {
+            tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
+        }
         Ok(tuned)
     }
 
@@ -263,11 +265,6 @@ impl Config {
         }
     }
 
-    pub fn gate_config(&self) -> GateConfig {
-        self.gate.clone()
-    }
-
-    /// As [`Config::gate_config`], borrowed.
     pub fn gate(&self) -> &GateConfig {
         &self.gate
     }
@@ -277,10 +274,18 @@ impl Config {
     pub fn succeed(&mut self, old: &Self, now: Timestamp) {
         let before: Vec<_> = self.classes.iter().map(|facts| old.named(&facts.name)).collect();
         self.ingress = old.ingress.succeed(&self.ingress_config(), &before, now);
-        self.succeed_parties(old, now);
+        congestion_plan::succeed(&mut self.plan, &old.plan, now);
+        // After tuning the levels are shared with `old`, and have their state.
+        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
+            tiers.succeed(&old.tiers, now);
+        }
+        for one in &mut self.applications {
+            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
+                *one = before.clone();
+            }
+        }
     }
 
-    /// The estimator within the operator's bounds.
     pub fn steering(&self) -> Steering {
         Steering::new(self.estimator(None), self.bounds())
     }
@@ -318,10 +323,6 @@ impl Config {
     pub fn initial_capacity(&self) -> Rate {
         let (tunables, _) = self.steering().tick(&[], &GateLoad::default(), Timestamp::default());
         tunables.outflow
-    }
-
-    pub fn drain_timeout(&self) -> Duration {
-        self.settings.limits.drain_timeout
     }
 
     pub fn session_rules(&self) -> SessionRules {
@@ -368,27 +369,6 @@ impl Config {
             fields: &HeadFields(&parts.headers),
         };
         self.classify_for(&head, tier)
-    }
-
-    /// Gives rules the values that tunables have now.
-    fn tune_rules(&mut self, old: &Self) {
-        if self.settings.rule != old.settings.rule {
-            self.plan = old.plan.renumbered(&self.settings, &self.classes);
-        }
-    }
-
-    /// Takes over the state of another configuration's rates, quotas and verdicts.
-    fn succeed_parties(&mut self, old: &Self, now: Timestamp) {
-        congestion_plan::succeed(&mut self.plan, &old.plan, now);
-        // After tuning the levels are shared with `old`, and have their state.
-        if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
-            tiers.succeed(&old.tiers, now);
-        }
-        for one in &mut self.applications {
-            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
-                *one = before.clone();
-            }
-        }
     }
 }
 

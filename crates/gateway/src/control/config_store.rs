@@ -118,7 +118,6 @@ pub enum ReloadError {
 }
 
 impl Tuning {
-    /// For a gate that starts with its file's settings.
     pub fn new(file: Settings) -> Self {
         Self { file, tuned: BTreeMap::new(), generation: 0 }
     }
@@ -174,7 +173,6 @@ pub struct ChangeLock<'c> {
 }
 
 impl ConfigStore {
-    /// The store of a gate that starts with `shared.config`.
     pub fn new(
         shared: Arc<Shared>,
         capacity: Arc<Mutex<Capacity>>,
@@ -355,10 +353,9 @@ impl ConfigStore {
         if is_other {
             capacity.reconfigure(old, &live, now);
         }
-        let (was, config) = (old.gate_config(), live.gate_config());
-        if was != config {
+        if old.gate() != live.gate() {
             let max_in_flight = usable_limit(capacity.limit(&live), &self.shared);
-            self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..config });
+            self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..live.gate().clone() });
         }
         if before.log.level != after.log.level
             && let Some(log) = self.log.get()

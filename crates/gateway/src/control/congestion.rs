@@ -98,7 +98,6 @@ pub struct Measured<'a> {
 }
 
 impl Congestion {
-    /// Detectors that have seen nothing, and rules that are not in force.
     pub fn new(plan: Arc<Plan>) -> Self {
         Self {
             watches: (0..plan.detectors.len()).map(|at| Watch::new(&plan, at)).collect(),
@@ -297,7 +296,6 @@ pub struct CongestionMonitor {
 }
 
 impl CongestionMonitor {
-    /// The monitor of a gate that starts: no rule is in force yet.
     pub fn new(shared: Arc<Shared>) -> Self {
         let plan = shared.config.load().plan.clone();
         // Before the first request.

@@ -12,12 +12,11 @@ use tidegate_core::control::TICK;
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
-use tidegate_core::units::{Cost, Rate, Timestamp};
+use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use crate::base::audit::{By, Entry};
 use crate::base::state_dir::{Saver, StateDir};
-use crate::config::Config;
 use crate::control::capacity::{Capacity, NotHere, finite};
 use crate::control::config_store::{ConfigStore, Source};
 use crate::control::congestion::CongestionMonitor;
@@ -52,7 +51,6 @@ pub struct Control {
 }
 
 impl Control {
-    /// The control side of a gate that is about to start.
     pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
         let at = shared.clock.now();
         let live = shared.config.load_full();
@@ -200,7 +198,7 @@ impl Control {
         if now.second() > ticker.shown_at.second() {
             let mut figures = figures(shared, &self.capacity(), gate, &ticker.shown, ticker.last.clone());
             figures.is_overloaded = ticker.overload.observe(&Demand {
-                offered: figures.window.offered(&costs(&shared.config.load())),
+                offered: figures.window.offered(&shared.config.load().costs()),
                 capacity: figures.tunables.capacity,
                 waiting: figures.room.waiting,
                 queued: gate.backlog(),
@@ -226,14 +224,14 @@ impl Control {
 
     /// From SIGTERM to the last answer, within the drain timeout.
     async fn finish_drain(self: Arc<Self>) {
-        let deadline = tokio::time::Instant::now() + self.shared.config.load().drain_timeout();
+        let timeout = self.shared.config.load().settings.limits.drain_timeout;
+        let now = tokio::time::Instant::now();
+        let (deadline, idle) = (now + timeout, now + IDLE_GRACE.min(timeout / 2));
         let empty = || {
             self.shared.accepting.load(Ordering::Acquire) == 0
                 && self.shared.connections.load(Ordering::Relaxed) == 0
         };
         tracing::info!(connections = self.shared.connections.load(Ordering::Relaxed), "draining");
-        let idle =
-            tokio::time::Instant::now() + IDLE_GRACE.min(self.shared.config.load().drain_timeout() / 2);
         while !empty() && tokio::time::Instant::now() < deadline {
             if tokio::time::Instant::now() >= idle {
                 self.shared
@@ -358,9 +356,4 @@ fn figures(shared: &Shared, capacity: &Capacity, gate: Totals, since: &Snapshot,
         rediscoveries: capacity.rediscoveries(),
         is_overloaded: false,
     }
-}
-
-/// The cost of a request, by class id.
-fn costs(live: &Config) -> Vec<Cost> {
-    live.classes.iter().map(|class| class.cost).collect()
 }

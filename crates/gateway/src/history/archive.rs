@@ -92,7 +92,6 @@ impl Series {
     }
 }
 
-/// As a file names it.
 impl From<&str> for Series {
     fn from(name: &str) -> Self {
         Self(name.into())

@@ -60,9 +60,7 @@ pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
 }
 
 pub fn set_ticket(class: ClassTag, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
-    let mut name = *b"tg\0\0\0";
-    let n = write_class(&mut name, class);
-    cookie(std::str::from_utf8(&name[..n]).unwrap_or("tg0"), sealed, keep, secure)
+    cookie(&format!("tg{}", class.0), sealed, keep, secure)
 }
 
 /// Takes a ticket back after its redemption.
@@ -112,15 +110,7 @@ fn parse_binding(text: &str) -> Option<[u8; 16]> {
 }
 
 fn is_class(digits: &str, class: ClassTag) -> bool {
-    let mut buffer = itoa::Buffer::new();
-    buffer.format(class.0) == digits
-}
-
-fn write_class(name: &mut [u8; 5], class: ClassTag) -> usize {
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(class.0).as_bytes();
-    name[2..2 + digits.len()].copy_from_slice(digits);
-    2 + digits.len()
+    itoa::Buffer::new().format(class.0) == digits
 }
 
 #[cfg(test)]

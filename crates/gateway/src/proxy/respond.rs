@@ -111,7 +111,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     if w.kind != Kind::Forbidden {
         headers.insert(RETRY_AFTER, retry_after(w.wait).as_secs().into());
     }
-    if has_place(w.kind)
+    if w.kind.has_place()
         && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))
     {
         headers.insert(STATUS_FIELD, value);
@@ -119,9 +119,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     if asked.html {
         page_fields(headers, live.pages.policy(asked.form.is_some()));
     }
-    for cookie in w.cookies {
-        headers.append(SET_COOKIE, cookie);
-    }
+    headers.extend(w.cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
     response
 }
 
@@ -133,11 +131,6 @@ pub fn refresh(wait: Duration) -> Duration {
 /// When a program is asked to come again: whole seconds, not before its turn.
 pub fn retry_after(wait: Duration) -> Duration {
     Duration::from_secs(page::retry_after(wait).max(1))
-}
-
-/// Visitors of a full room and forbidden ones have no position to ask about.
-fn has_place(kind: Kind) -> bool {
-    !matches!(kind, Kind::Full | Kind::Forbidden | Kind::Overloaded)
 }
 
 fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
@@ -197,14 +190,12 @@ pub fn status_document(
 /// Sends the visitor elsewhere (the two-process form).
 pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     let Ok(location) = HeaderValue::from_str(url) else {
-        return plain(StatusCode::INTERNAL_SERVER_ERROR, "The redirect is not a URL.\n");
+        return text(StatusCode::INTERNAL_SERVER_ERROR, "The redirect is not a URL.\n");
     };
     // 307: the method and the body stay what they were.
-    let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
+    let mut response = text(StatusCode::TEMPORARY_REDIRECT, "");
     response.headers_mut().insert(LOCATION, location);
-    for cookie in cookies {
-        response.headers_mut().append(SET_COOKIE, cookie.clone());
-    }
+    response.headers_mut().extend(cookies.iter().map(|cookie| (SET_COOKIE, cookie.clone())));
     response
 }
 
@@ -229,27 +220,32 @@ pub fn reject(reject: Reject) -> Response<Bytes> {
 
 /// A request that tier 2 refuses.
 pub fn shed(reason: ShedReason) -> Response<Bytes> {
-    let text = match reason {
+    let words = match reason {
         ShedReason::QueueFull => "The service is busy and its queue is full. Please try again shortly.\n",
         ShedReason::QueueTimeout | ShedReason::Patience => {
             "The service is busy and did not come to this request in time.\n"
         }
         ShedReason::CoDel => "The service is busy and too many wait for it. Please try again shortly.\n",
     };
-    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, words);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     response
 }
 
 /// A request that its class's ingress bucket refuses.
-pub fn throttled(retry_after: Duration) -> Response<Bytes> {
-    let mut response = plain(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "More of these requests come than are let in. Please try again shortly.\n",
-    );
-    // Whole seconds, rounded up, so that a client who comes on time is admitted.
-    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+pub fn throttled(wait: Duration) -> Response<Bytes> {
+    let words = "More of these requests come than are let in. Please try again shortly.\n";
+    too_many(StatusCode::SERVICE_UNAVAILABLE, words, wait)
+}
+
+pub fn over_quota(wait: Duration) -> Response<Bytes> {
+    let words = "More requests came from you than were agreed on. Please try again shortly.\n";
+    too_many(StatusCode::TOO_MANY_REQUESTS, words, wait)
+}
+
+fn too_many(status: StatusCode, words: &'static str, wait: Duration) -> Response<Bytes> {
+    let mut response = text(status, words);
+    response.headers_mut().insert(RETRY_AFTER, retry_after(wait).as_secs().into());
     response
 }
 
@@ -267,19 +263,12 @@ pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<By
     response
 }
 
-pub fn over_quota(wait: Duration) -> Response<Bytes> {
-    let words = "More requests came from you than were agreed on. Please try again shortly.\n";
-    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, words);
-    response.headers_mut().insert(RETRY_AFTER, retry_after(wait).as_secs().into());
-    response
-}
-
 /// Where a lighter version is. 302: for now.
 pub fn lighter(uri: &http::Uri) -> Response<Bytes> {
     let Some(Ok(location)) = uri.path_and_query().map(|target| HeaderValue::from_str(target.as_str())) else {
         return not_found();
     };
-    let mut response = plain(StatusCode::FOUND, "");
+    let mut response = text(StatusCode::FOUND, "");
     response.headers_mut().insert(LOCATION, location);
     response
 }
@@ -296,12 +285,12 @@ pub fn unsent() -> Response<Bytes> {
 
 /// The whole request took longer than it may.
 pub fn request_timeout() -> Response<Bytes> {
-    plain(StatusCode::GATEWAY_TIMEOUT, "The request took longer than it may.\n")
+    text(StatusCode::GATEWAY_TIMEOUT, "The request took longer than it may.\n")
 }
 
 /// Something failed between the gate and the origin, or in the visitor's body.
 pub fn failed(error: &DispatchError) -> Response<Bytes> {
-    let (status, text) = match error {
+    let (status, words) = match error {
         DispatchError::NoReplica => {
             (StatusCode::SERVICE_UNAVAILABLE, "No server of this service is available.\n")
         }
@@ -316,7 +305,7 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
         }
         DispatchError::RequestBody(error) => bad_body(error),
     };
-    let mut response = plain(status, text);
+    let mut response = text(status, words);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     }
@@ -334,23 +323,19 @@ fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
 
 /// A panic was caught: this request fails, the gate lives.
 pub fn internal_error() -> Response<Bytes> {
-    plain(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong in the gate.\n")
+    text(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong in the gate.\n")
 }
 
 /// Answers of the gate's own paths and of methods it answers itself.
 pub fn not_found() -> Response<Bytes> {
-    plain(StatusCode::NOT_FOUND, "There is nothing here.\n")
+    text(StatusCode::NOT_FOUND, "There is nothing here.\n")
 }
 
 /// The gate answers OPTIONS itself when `Max-Forwards` says that it goes no further (RFC 9110 7.6.2).
 pub fn last_recipient() -> Response<Bytes> {
-    let mut response = plain(StatusCode::NO_CONTENT, "");
+    let mut response = text(StatusCode::NO_CONTENT, "");
     response.headers_mut().insert(ALLOW, METHODS);
     response
-}
-
-fn plain(status: StatusCode, words: &'static str) -> Response<Bytes> {
-    text(status, words)
 }
 
 fn text(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {

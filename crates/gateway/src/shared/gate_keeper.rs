@@ -209,12 +209,9 @@ impl GateKeeper {
     fn answered(&self, id: u64, served: Option<&Served>) {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
-        let Some(Answering { class, cost, .. }) = inner.answering.remove(&id) else { return };
-        match served {
-            Some(served) => inner.gate.complete(class, cost, served, now),
-            None => inner.gate.finish(class, cost, now),
+        if let Some(Answering { class, cost, .. }) = inner.answering.remove(&id) {
+            inner.finish(class, cost, served, now);
         }
-        inner.wake(now);
     }
 
     /// Gives back the slot of a streaming answer, whose head has come.
@@ -227,16 +224,19 @@ impl GateKeeper {
 
     fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
         let now = self.clock.now();
-        let mut inner = self.inner.lock();
-        match served {
-            Some(served) => inner.gate.complete(class, cost, served, now),
-            None => inner.gate.finish(class, cost, now),
-        }
-        inner.wake(now);
+        self.inner.lock().finish(class, cost, served, now);
     }
 }
 
 impl Inner {
+    fn finish(&mut self, class: ClassId, cost: Cost, served: Option<&Served>, now: Timestamp) {
+        match served {
+            Some(served) => self.gate.complete(class, cost, served, now),
+            None => self.gate.finish(class, cost, now),
+        }
+        self.wake(now);
+    }
+
     fn take_back_streams(&mut self, now: Timestamp) {
         while let Some(&(head, id)) = self.heads.front().filter(|(head, _)| now.since(*head) >= STREAM_AFTER)
         {
@@ -337,8 +337,7 @@ impl Drop for Entering {
                 if inner.gate.abandon(*spot, now) {
                     inner.waiting.take(*spot);
                 } else if matches!(told.try_recv(), Ok(Ok(_))) {
-                    inner.gate.finish(self.class, self.cost, now);
-                    inner.wake(now);
+                    inner.finish(self.class, self.cost, None, now);
                 }
             }
         }

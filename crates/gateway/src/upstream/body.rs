@@ -20,9 +20,12 @@ use crate::upstream::deadline::Limit;
 
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
+#[derive(Default)]
 pub struct RequestBody(Kind);
 
+#[derive(Default)]
 enum Kind {
+    #[default]
     Empty,
     Full(Bytes),
     Incoming(Incoming),
@@ -32,7 +35,7 @@ enum Kind {
 
 impl RequestBody {
     pub fn empty() -> Self {
-        Self(Kind::Empty)
+        Self::default()
     }
 
     /// A body known beforehand; it can be sent again when a connection fails.
@@ -130,6 +133,7 @@ struct Broken;
 /// connection gets a handle: as long as no frame was taken, the same body can be sent on another connection.
 /// The handle is also the valve for `Expect: 100-continue` (RFC 9110 10.1.1): while it is shut, the visitor's
 /// body is not polled, and hyper's server side does not ask the visitor to send it.
+#[derive(Default)]
 pub struct Held {
     body: RefCell<RequestBody>,
     open: Cell<bool>,
@@ -146,17 +150,7 @@ pub struct Held {
 impl Held {
     /// Takes `body`, which does not flow until [`Held::open`].
     pub fn new(body: RequestBody) -> Rc<Self> {
-        Rc::new(Self {
-            body: RefCell::new(body),
-            open: Cell::new(false),
-            begun: Cell::new(false),
-            ended: Cell::new(false),
-            cancelled: Cell::new(false),
-            starved: Cell::new(false),
-            waker: RefCell::new(None),
-            error: RefCell::new(None),
-            progress: RefCell::new(None),
-        })
+        Rc::new(Self { body: RefCell::new(body), ..Self::default() })
     }
 
     pub fn open(&self) {

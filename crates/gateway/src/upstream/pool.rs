@@ -65,35 +65,29 @@ struct RelayState {
 }
 
 impl Relay {
-    fn with<R>(&self, f: impl FnOnce(&mut RelayState) -> R) -> R {
-        f(&mut self.0.lock())
-    }
-
     pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap) {
-        self.with(|s| {
-            s.seen += 1;
-            if s.seen <= MAX_INFORMATIONAL {
-                s.queue.push((status, headers.clone()));
-            }
-            if let Some(waker) = s.waker.take() {
-                waker.wake();
-            }
-        });
+        let mut s = self.0.lock();
+        s.seen += 1;
+        if s.seen <= MAX_INFORMATIONAL {
+            s.queue.push((status, headers.clone()));
+        }
+        if let Some(waker) = s.waker.take() {
+            waker.wake();
+        }
     }
 
     /// The responses since the last call; the next one wakes `waker`.
     pub(crate) fn take(&self, waker: &Waker) -> Vec<(StatusCode, HeaderMap)> {
-        self.with(|s| {
-            if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
-                s.waker = Some(waker.clone());
-            }
-            std::mem::take(&mut s.queue)
-        })
+        let mut s = self.0.lock();
+        if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            s.waker = Some(waker.clone());
+        }
+        std::mem::take(&mut s.queue)
     }
 
     /// Forgets everything, for the next request.
     pub(crate) fn reset(&self) {
-        self.with(|s| *s = RelayState::default());
+        *self.0.lock() = RelayState::default();
     }
 }
 

@@ -98,7 +98,7 @@ impl GateProcess {
         let mut steering = config.steering();
         // The gateway's driver does the same before the first visitor.
         let (first, estimate) = steering.tick(&[], &Default::default(), now);
-        let mut gate = Gate::new(&config.gate_config());
+        let mut gate = Gate::new(config.gate());
         gate.set_limit(first.max_in_flight);
         let (believed, samples) = (first.capacity, Vec::new());
         Ok(Self {

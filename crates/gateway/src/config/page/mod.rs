@@ -134,11 +134,6 @@ impl Pages {
 impl Language {
     fn new(lang: Lang, template: &Template, room: &tidegate_settings::Room, logo: &str, js: &str) -> Self {
         let s = lang.strings();
-        let escaped = |text: &str| {
-            let mut out = Vec::new();
-            escape::html(text, &mut out);
-            String::from_utf8_lossy(&out).into_owned()
-        };
         let compile = |kind: Kind| {
             let heading = heading(lang, kind);
             let word = |name: &str| match name {
@@ -172,6 +167,12 @@ impl Language {
             pages: Kind::ALL.into_iter().map(compile).collect(),
         }
     }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = Vec::new();
+    escape::html(text, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn heading(lang: Lang, kind: Kind) -> &'static Heading {
@@ -260,9 +261,7 @@ fn logo_image(path: &Path, alt: &str) -> Result<String, PageError> {
     } else {
         return Err(PageError::LogoKind { path: name });
     };
-    let mut escaped = Vec::new();
-    escape::html(alt, &mut escaped);
-    let alt = String::from_utf8_lossy(&escaped);
+    let alt = escaped(alt);
     Ok(format!("<img src=\"data:{kind};base64,{}\" alt=\"{alt}\">", STANDARD.encode(&bytes)))
 }
 

@@ -56,7 +56,6 @@ impl Looker {
         Self { figures: figures.collect(), host: Host::default() }
     }
 
-    /// Reads this host's figures.
     pub fn local(&mut self, now: Timestamp) -> Found {
         let HostUse { cpu, memory } = self.host.read();
         let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| load(&text));

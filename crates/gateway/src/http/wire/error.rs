@@ -64,7 +64,6 @@ pub enum Refusal {
     TooManyFields,
     #[error("request body too large")]
     BodyTooLarge,
-    /// The head was not complete in time.
     #[error("request head not complete in time")]
     TooSlow,
 }
@@ -113,10 +112,8 @@ pub enum BadBody {
     /// A field that must not be a trailer: framing, routing, authentication, content (RFC 9110 6.5.1).
     #[error("field not allowed in a trailer")]
     ForbiddenTrailer,
-    /// More bytes than the limit on bodies.
     #[error("request body too large")]
     TooLarge,
-    /// The visitor stopped sending before the end.
     #[error("request body not sent in time")]
     TooSlow,
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Buf;
 use http::{HeaderMap, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
@@ -215,10 +214,7 @@ impl<B> Drop for Tracked<B> {
     }
 }
 
-impl<B: Body + Unpin> Body for Tracked<B>
-where
-    B::Data: Buf,
-{
+impl<B: Body + Unpin> Body for Tracked<B> {
     type Data = B::Data;
     type Error = B::Error;
 

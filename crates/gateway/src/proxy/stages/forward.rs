@@ -120,22 +120,14 @@ impl TicketGuard {
     }
 
     /// The ticket is used up, unless it turns out that nothing was sent.
-    fn spend(mut self) -> SpentTicket {
-        SpentTicket(self.0.take())
+    fn spend(mut self) -> Option<(Rc<Worker>, Ticket)> {
+        self.0.take()
     }
 }
 
 /// Says in an answer to a request for all that the gate has refused it, and why.
 #[derive(Clone, Copy)]
 pub(crate) struct Refused(pub(crate) Event);
-
-struct SpentTicket(Option<(Rc<Worker>, Ticket)>);
-
-impl SpentTicket {
-    fn restore(self) -> TicketGuard {
-        TicketGuard(self.0)
-    }
-}
 
 impl Drop for TicketGuard {
     fn drop(&mut self) {
@@ -200,7 +192,7 @@ impl RequestContext {
         match answer {
             Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
-                drop(spent.restore());
+                drop(TicketGuard(spent));
                 forwarded.reaches(false);
                 forwarded.failed(&error, Vec::new())
             }
@@ -303,9 +295,7 @@ impl Forwarded {
             // not hand one visitor's pass, or the end of one visitor's ticket, to all.
             parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
         }
-        for cookie in cookies {
-            parts.headers.append(SET_COOKIE, cookie);
-        }
+        parts.headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
         if x.config.settings.proxy.server_timing {
             let queued = self.slot.as_ref().map_or(0, |slot| slot.queued.as_micros() as u64);
             let origin = x.worker.now().since(self.sent).as_micros() as u64;
@@ -376,9 +366,7 @@ impl Forwarded {
         cookies: Vec<HeaderValue>,
     ) -> Response<ResponseBody<Self>> {
         // A session that has begun goes on after a failure of one request.
-        for cookie in cookies {
-            response.headers_mut().append(SET_COOKIE, cookie);
-        }
+        response.headers_mut().extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
         if let Some(log) = &mut self.context.log {
             log.status = response.status().as_u16();
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tidegate_core::measure::Event;
 use tidegate_core::units::Timestamp;
 
@@ -110,11 +110,8 @@ pub(crate) struct Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let held = {
-            let state = self.lock();
-            state.held + state.heads
-        };
-        self.kept.fetch_sub(held, Relaxed);
+        let state = self.state.get_mut();
+        self.kept.fetch_sub(state.held + state.heads, Relaxed);
     }
 }
 
@@ -132,14 +129,10 @@ impl Flight {
         Arc::new(Self { asked, with_cookies, standing, period, sent, kept, state })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Whether newcomers may have it: until its head has come, and then for the period since the request was
     /// sent.
     pub(crate) fn is_current(&self, now: Timestamp) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         match &state.head {
             None => state.end.is_none(),
             Some(head) => now.since(self.sent) < rules::kept(head.status.as_u16(), self.period),
@@ -148,7 +141,7 @@ impl Flight {
 
     /// Whether it may be given to a request.
     pub(crate) fn suits(&self, seeking: &Seeking<'_>) -> Match {
-        match &self.lock().head {
+        match &self.state.lock().head {
             None => Match::Suits,
             // The queue may admit another class or lane.
             Some(head) if head.refused.is_some() && self.standing != seeking.standing => Match::Other,
@@ -164,7 +157,7 @@ impl Flight {
 
     /// Closes it to newcomers. Present readers read on; without readers it ends.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_closed = true;
         self.shrink(&mut state);
         state.wake_fetcher_if_unwanted();
@@ -172,7 +165,7 @@ impl Flight {
 
     /// Ready once it has no readers and is closed to newcomers.
     pub(crate) fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_unwanted() {
             return Poll::Ready(());
         }
@@ -182,7 +175,7 @@ impl Flight {
 
     /// Another reader from the beginning on; `None`: it is closed to newcomers.
     pub(crate) fn read(self: &Arc<Self>) -> Option<Reader> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closed {
             return None;
         }
@@ -207,7 +200,7 @@ impl Flight {
         let refused = if let Author::Refusal(event) = author { Some(event) } else { None };
         let heads = weight(&headers);
         self.kept.fetch_add(heads, Relaxed);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.heads += heads;
         state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused }));
         // Only its leader may read it.
@@ -223,7 +216,7 @@ impl Flight {
     /// more.
     pub(crate) async fn push(&self, chunk: Bytes) -> bool {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let length = chunk.len();
             state.come += length as u64;
             state.held += length;
@@ -236,7 +229,7 @@ impl Flight {
             state.wake_all();
         }
         poll_fn(|cx| {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.is_unwanted() {
                 return Poll::Ready(false);
             }
@@ -261,7 +254,7 @@ impl Flight {
 
     /// Ends it: nothing more comes.
     pub(crate) fn end(&self, end: End) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.end.get_or_insert(end);
         state.wake_all();
     }

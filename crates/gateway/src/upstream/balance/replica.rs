@@ -43,6 +43,7 @@ impl Seats {
     }
 }
 
+#[derive(Default)]
 pub struct Replica {
     id: u64,
     seats: Arc<Seats>,
@@ -65,6 +66,7 @@ pub struct Replica {
 }
 
 /// The outcome of a name lookup.
+#[derive(Default)]
 pub(crate) struct Resolved {
     addresses: Vec<SocketAddr>,
     at: Option<Instant>,
@@ -77,17 +79,8 @@ impl Replica {
             seats,
             literal: authority.parse().ok(),
             authority,
-            resolved: ArcSwap::from_pointee(Resolved { addresses: Vec::new(), at: None }),
-            resolving: AtomicBool::new(false),
             healthy: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
-            in_flight: AtomicUsize::new(0),
-            failures: AtomicU32::new(0),
-            ejections: AtomicU32::new(0),
-            ejected_until_us: AtomicU64::new(0),
-            trial_until_us: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
+            ..Self::default()
         }
     }
 
@@ -118,10 +111,6 @@ impl Replica {
     /// Requests that got no response from it.
     pub fn errors(&self) -> u64 {
         self.errors.load(Relaxed)
-    }
-
-    pub fn failures_in_a_row(&self) -> u32 {
-        self.failures.load(Relaxed)
     }
 
     /// Whether it is up by the active checks; true without checks.

@@ -74,7 +74,6 @@ pub enum DispatchError {
     /// No response within `origin.first_byte_timeout` after the end of the request.
     #[error("no response within the time limit")]
     FirstByteTimeout,
-    /// The connection was lost before the response began.
     #[error("the connection was lost before the response: {0}")]
     Reset(#[source] hyper::Error),
     /// The origin sent something that may not be passed on.

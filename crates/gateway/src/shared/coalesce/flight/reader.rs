@@ -22,7 +22,7 @@ pub(crate) struct Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut state = self.flight.lock();
+        let mut state = self.flight.state.lock();
         state.leaves(self.next);
         state.wakers.remove(&self.id);
         self.flight.shrink(&mut state);
@@ -34,7 +34,7 @@ impl Reader {
     /// Waits for the head; `None`: it will not come.
     pub(crate) async fn landed(&self) -> Option<Arc<Head>> {
         poll_fn(|cx| {
-            let mut state = self.flight.lock();
+            let mut state = self.flight.state.lock();
             if state.head.is_some() || state.end.is_some() {
                 return Poll::Ready(state.head.clone());
             }
@@ -47,7 +47,7 @@ impl Reader {
     /// The body, from its beginning.
     pub(crate) fn into_body(mut self) -> SharedBody {
         let is_empty = {
-            let state = self.flight.lock();
+            let state = self.flight.state.lock();
             state.end == Some(End::Complete) && state.come == 0
         };
         self.is_over = is_empty;
@@ -55,7 +55,7 @@ impl Reader {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let mut state = self.flight.lock();
+        let mut state = self.flight.state.lock();
         let Some(at) = self.next.checked_sub(state.first) else {
             return Poll::Ready(Some(Err(BodyError::Behind)));
         };
