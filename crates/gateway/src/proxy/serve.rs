@@ -9,6 +9,7 @@
 //! ```
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub async fn serve(
     let counter = worker.clone();
     let shard = worker.shard.clone();
     let deadline = (!limit.is_zero()).then(|| Instant::now() + limit);
-    let served = handle(worker, conn, request, deadline);
+    // Pinned here, so that the wrappers around it carry a pointer instead of several copies of its state.
+    let served = pin!(handle(worker, conn, request, deadline));
     let served = caught(async move {
         // While the origin has it, `forward` notices first.
         within(deadline, served).await.unwrap_or_else(|| {

@@ -1,6 +1,7 @@
 //! Performs what was admitted: the gate's queue, the origin, and the bookkeeping at the end of the answer.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -185,7 +186,8 @@ impl RequestContext {
         let spent = guard.spend();
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
-        let Some(answer) = within(deadline, upstream.send(request, context)).await else {
+        let sent = pin!(upstream.send(request, context));
+        let Some(answer) = within(deadline, sent).await else {
             forwarded.keeps_session();
             return forwarded.overdue(cookies);
         };
