@@ -28,7 +28,6 @@ pub(super) struct Rounds {
     unit: u64,
 }
 
-/// The classes of one priority.
 #[derive(Clone, Debug)]
 struct Level {
     ready: Bits,
