@@ -11,20 +11,14 @@ use tidegate_core::policies::TierId;
 use tidegate_core::session::{Cap, SessionConfig, SessionInputs, SessionKey, Sessions};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
+use session_keys::key;
+
+#[path = "../tests/suite/session_keys.rs"]
+mod session_keys;
+
 const CALLS: u64 = 10_000;
 const ROUNDS: u64 = 31;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-
-/// Uniform, as real keys are (splitmix64).
-fn key(n: u64) -> SessionKey {
-    let mix = |n: u64| {
-        let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
-    SessionKey(u128::from(mix(n)) << 64 | u128::from(mix(n ^ u64::MAX)))
-}
 
 /// The median over the rounds, in nanoseconds a call.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]

@@ -43,7 +43,6 @@ pub enum Admission {
     Room(Box<Room>),
     /// Tokencheck's half.
     Checker {
-        /// Decides over tickets.
         checker: Checker,
         /// Capacity as tokengen set it, for display.
         capacity: std::sync::Mutex<Rate>,
@@ -53,9 +52,8 @@ pub enum Admission {
 /// How long the pass of a session holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionRules {
-    /// Inactivity after which it ends.
     pub timeout: Duration,
-    /// Age at which it ends in any case.
+    /// Greatest age, however active it is.
     pub max_age: Duration,
 }
 
@@ -102,7 +100,7 @@ impl Admission {
         RoomEntry { admission: self, entrance, asking, session, count, now }.decide(nonce)
     }
 
-    /// Whether a ticket may be for its class's bucket, which lets it pass later.
+    /// Whether the ticket may wait for its class's ingress bucket; it then does not enter before it is due.
     fn is_held(&self, ingress: &Ingress, ticket: &Ticket, now: Timestamp) -> bool {
         self.room().is_some() && ingress.holds(ticket.class) && ticket.due() > now
     }
@@ -130,7 +128,7 @@ impl Admission {
         }
     }
 
-    /// What to say while all replicas are down, when nobody enters and everybody keeps the position.
+    /// The wait to announce while all replicas are down: nobody enters, and everybody keeps the position.
     pub fn hold(&self, class: ClassId, shown: &Presented, now: Timestamp) -> Wait {
         let kept = match shown {
             Presented::Ticket(ticket) if ticket.class == class => match self.look(ticket, now) {
@@ -143,7 +141,7 @@ impl Admission {
         Wait { wait, position: kept.map_or(1, |w| w.position), due: now + wait }
     }
 
-    /// A visitor in turn has come and found no session slot.
+    /// Counts a visitor whose turn had come and who found no session slot.
     fn no_slot(&self) {
         if let Self::Room(room) = self {
             room.session_slots.note_unserved();

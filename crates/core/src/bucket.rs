@@ -38,8 +38,7 @@ const CLOSED: u64 = u64::MAX;
 pub struct BucketConfig {
     /// Work per second; zero: no limit.
     pub rate: Rate,
-    /// Work that may pass in one instant after a pause. A request that costs more passes when the bucket is
-    /// full.
+    /// Work that may pass at once after a pause. A request that costs more passes when the bucket is full.
     pub burst: Cost,
 }
 
@@ -97,8 +96,7 @@ impl Gcra {
         u128::from(full_at).max(self.at(now)) + self.takes(cost.hundredths())
     }
 
-    /// The state after a change of rate and burst: work that could pass at `now` still can, up to the new
-    /// burst.
+    /// The state after a change of rate and burst: what could pass at `now` still can, up to the new burst.
     fn follow(&self, old: &Self, full_at: u64, now: Timestamp) -> u64 {
         // Converted to units of the new rate, rounded up.
         let missing = u128::from(full_at).saturating_sub(old.at(now)) * u128::from(self.q);
@@ -113,8 +111,7 @@ fn whole(units: u128) -> u64 {
     u64::try_from(units).unwrap_or(CLOSED).min(CLOSED - 1)
 }
 
-/// p/q hundredths per microsecond: the rate, or the last convergent of its continued fraction within the
-/// bounds.
+/// p/q hundredths per microsecond: the rate or the last convergent of its continued fraction within bounds.
 fn fraction(rate: Rate) -> Option<(u64, u64)> {
     if rate <= Rate::ZERO {
         return None;
@@ -230,9 +227,8 @@ impl SharedBucket {
         debug_assert!(given.is_ok());
     }
 
-    /// A bucket with another rate and burst that continues from this one's state; callers that still use this
-    /// one take from the new one. `self` if nothing differs, `None` if there is no limit. One caller at a
-    /// time.
+    /// A bucket with another rate and burst that continues from this one's state; users of this one take from
+    /// the new one. `self` if nothing differs, `None` if there is no limit. One caller at a time.
     pub fn succeed(self: &Arc<Self>, config: &BucketConfig, now: Timestamp) -> Option<Arc<Self>> {
         let gcra = Gcra::new(config)?;
         if gcra == self.gcra {

@@ -1,5 +1,4 @@
-//! Classification: the class of a request is that of the first rule whose conditions all hold, else the
-//! default class.
+//! Classification: a request's class is that of the first rule whose conditions all hold, else the default.
 //!
 //! Rules are compiled once; classifying allocates nothing unless the path is spelled in an unusual way. They
 //! are tried in order: with the few classes that an operator writes, a literal prefix or a method rejects
@@ -26,7 +25,6 @@ pub use head::{Fields, RequestHead};
 /// a condition of its own, whose values are the entries of that name.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ClassRule {
-    /// Methods, in capitals.
     pub method: Vec<String>,
     /// Path globs: `*` within a segment, `**` across segments, `?` one character. `/a/**` covers `/a` too.
     pub path: Vec<String>,
@@ -38,7 +36,6 @@ pub struct ClassRule {
     pub cookie: Vec<(String, String)>,
     /// Query parameters: name and value glob, both compared decoded.
     pub query: Vec<(String, String)>,
-    /// Client networks.
     pub client: Vec<IpNet>,
 }
 
@@ -46,13 +43,9 @@ pub struct ClassRule {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("class {class}, {field}: expected {expected}, got `{got}`")]
 pub struct ClassifyError {
-    /// Index of the rule.
     pub class: usize,
-    /// The condition.
     pub field: &'static str,
-    /// What is valid.
     pub expected: &'static str,
-    /// The configured text.
     pub got: String,
 }
 
@@ -322,8 +315,7 @@ fn host(text: &str) -> Result<Host, Mistake> {
     })
 }
 
-/// Collects the values of each name; `canonical` returns the name as it is compared, or `None` if it is
-/// invalid.
+/// Collects the values of each name; `canonical` returns the name as it is compared; `None`: it is invalid.
 fn named(
     field: &'static str,
     pairs: &[(String, String)],

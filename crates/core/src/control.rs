@@ -1,5 +1,4 @@
-//! The control tick: it passes the samples of the last tick to the estimator, and returns the tunables for
-//! the next.
+//! The control tick: passes the samples of the last tick to the estimator and returns the next tunables.
 //!
 //! ```text
 //! samples, load ─► estimator ─► estimate ─► bounds of the operator ─► tunables ─► room, gate
@@ -65,8 +64,7 @@ impl Control {
         Self { estimator, bounds, history: History::default(), silence: Silence::default(), last: None }
     }
 
-    /// One tick: passes the samples since the last one to the estimator, and returns its estimate and the
-    /// tunables that follow from it.
+    /// One tick: passes the samples since the last to the estimator. Returns the tunables and its estimate.
     pub fn tick(&mut self, samples: &[Sample], load: &GateLoad, now: Timestamp) -> (Tunables, Estimate) {
         for sample in samples {
             self.estimator.observe(sample);
@@ -79,10 +77,9 @@ impl Control {
     /// One tick of all parts: reads the load, asks the estimator, and sets the room's targets. The caller
     /// passes the in-flight limit to the gate, which may be behind a lock.
     ///
-    /// `gate` is the present state of the gate and `samples` are those it has kept. `is_origin_usable`: a
-    /// replica is available; without one the schedule stands still, and continues when one is back. In the
-    /// two-process form tokencheck's samples go to tokengen, whose estimator sees them here and whose limit
-    /// tokencheck applies here.
+    /// `gate` is its present state, `samples` are those it has kept. `is_origin_usable`: a replica is
+    /// available; without one the schedule stands still. In the two-process form tokencheck's samples go to
+    /// tokengen, whose estimator sees them here and whose limit tokencheck applies here.
     pub fn steer(
         &mut self,
         admission: &Admission,
@@ -249,20 +246,15 @@ const MAX_CHANGES: usize = 64;
 /// A change of the capacity in force.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// When it came into force.
     pub at: Timestamp,
     /// Cost units per second before; `None` in the first entry.
     pub from: Option<Rate>,
-    /// Cost units per second since.
     pub to: Rate,
-    /// The estimator's phase at the time.
     pub phase: Phase,
-    /// The estimator's reason.
     pub reason: String,
 }
 
-/// The last changes of the capacity in force: those of the phase, and those by more than [`STEP`] since the
-/// last.
+/// The last changes of the capacity in force: of its phase, or by more than [`STEP`] since the last.
 #[derive(Default)]
 struct History(VecDeque<Change>);
 

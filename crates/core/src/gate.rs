@@ -30,12 +30,13 @@
 
 use std::time::Duration;
 
+use crate::bits::Bits;
 use crate::capacity::Sample;
 use crate::mutants::{self, Mutant};
 use crate::queue::{Lane, QueueHandle, Waiting};
 use crate::scheduler::tournament::Tournament;
 use crate::scheduler::{Head, Scheduler};
-use crate::units::{ClassId, Cost, MAX_CLASSES, Timestamp};
+use crate::units::{ClassId, Cost, Timestamp};
 
 mod class;
 mod config;
@@ -71,11 +72,10 @@ pub const STREAM_AFTER: Duration = Duration::from_millis(250);
 /// assert_eq!(gate.next(now), None);
 /// ```
 pub struct Gate {
-    /// One for every possible id, so that a reload may change the classes while requests are waiting or in
-    /// flight.
+    /// One for every possible id, so that a reload may change classes while requests wait or are in flight.
     classes: Vec<Class>,
-    /// Classes with waiting requests, one bit each, so that a search touches no empty queue.
-    occupied: [u64; MAX_CLASSES / 64],
+    /// Classes with waiting requests, so that a search touches no empty queue.
+    occupied: Bits,
     /// Of the ordinary lane.
     scheduler: Scheduler,
     /// Of the lane of admitted sessions. A class is ready in one of the two schedulers at most.
@@ -93,7 +93,7 @@ impl Gate {
     pub fn new(config: &GateConfig) -> Self {
         let mut gate = Self {
             classes: (0..=u8::MAX).map(|id| Class::new(ClassId(id), config)).collect(),
-            occupied: [0; MAX_CLASSES / 64],
+            occupied: Bits::default(),
             scheduler: Scheduler::default(),
             admitted: Scheduler::default(),
             patience: Tournament::default(),
@@ -125,8 +125,7 @@ impl Gate {
 
     /// Changes the in-flight limit; `None`: no limit. Call [`Gate::next`] afterwards.
     ///
-    /// A limit below the number in flight takes nothing back: no request is forwarded until enough have
-    /// finished.
+    /// A limit below the number in flight takes nothing back: none is forwarded until enough have finished.
     pub fn set_limit(&mut self, max_in_flight: Option<u32>) {
         self.totals.limit = max_in_flight;
     }
@@ -169,7 +168,7 @@ impl Gate {
         let Some(Ok(handle)) = has_queue.then(|| here.push(waiting)) else {
             return self.refuse(ShedReason::QueueFull);
         };
-        self.occupied[class.index() / 64] |= 1 << (class.index() % 64);
+        self.occupied.insert(class.index());
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
         self.update(class, now);
@@ -189,8 +188,8 @@ impl Gate {
 
     /// Releases the in-flight slot of a response that goes on after its head, which came at `head`. Its
     /// sample has the time to the head as the response time, and the time since then as `lingered`. To be
-    /// called [`STREAM_AFTER`] the head, or at the head of an endless response; not to be finished again.
-    /// Call [`Gate::next`] afterwards.
+    /// called [`STREAM_AFTER`] the head, or at the head of an endless response; do not finish it. Call
+    /// [`Gate::next`] afterwards.
     pub fn stream(&mut self, class: ClassId, cost: Cost, served: &Served, head: Timestamp, now: Timestamp) {
         self.sample(class, cost, served, head, now.since(head));
         self.finish(class, cost, now);
@@ -229,8 +228,7 @@ impl Gate {
         }
     }
 
-    /// The next request that leaves the queue: for the origin, or refused although it was its turn. Call
-    /// until `None`.
+    /// The next request that leaves the queue, for the origin or refused in its turn. Call until `None`.
     ///
     /// If the visitor of a forwarded request turns out to have left, report it with [`Gate::finish`].
     // Not an iterator: it takes the time, and the gate is not a sequence.
@@ -292,7 +290,7 @@ impl Gate {
         self.patience.first().filter(|(_, ends)| *ends <= u128::from(now.as_micros()))?;
         // Class by class, whatever the order in which their patience ended.
         let is_due = |c: &usize| self.classes[*c].patience_ends().is_some_and(|ends| ends <= now);
-        let class = Bits(self.occupied).find(is_due)?;
+        let class = self.occupied.iter().find(is_due)?;
         let here = &mut self.classes[class];
         let Some((handle, oldest)) = here.pop_oldest() else { unreachable!("its patience has ended") };
         let reason = here.refusal(&oldest, now).unwrap_or(ShedReason::QueueTimeout);
@@ -318,7 +316,7 @@ impl Gate {
 
     /// Requests of a class in flight.
     pub fn in_flight(&self, class: ClassId) -> u32 {
-        self.classes[class.index()].in_flight()
+        self.classes[class.index()].in_flight
     }
 
     /// Requests of a class that wait.
@@ -337,7 +335,7 @@ impl Gate {
     }
 
     fn forward(&mut self, class: ClassId, cost: Cost, lane: Lane) {
-        self.classes[class.index()].forward();
+        self.classes[class.index()].in_flight += 1;
         self.totals.in_flight += 1;
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
@@ -357,7 +355,7 @@ impl Gate {
         self.totals.queued -= 1;
         self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
         if self.classes[class].is_empty() {
-            self.occupied[class / 64] &= !(1 << (class % 64));
+            self.occupied.remove(class);
         }
         self.update(waiting.class, now);
     }
@@ -411,18 +409,4 @@ fn recount(before: &mut Backlog, now: Backlog, count: &mut usize, cost: &mut Cos
     *count = *count + now.count - before.count;
     *cost = (*cost + now.cost).saturating_sub(before.cost);
     *before = now;
-}
-
-/// The positions of set bits, ascending.
-struct Bits([u64; MAX_CLASSES / 64]);
-
-impl Iterator for Bits {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let (at, word) = self.0.iter_mut().enumerate().find(|(_, w)| **w != 0)?;
-        let bit = word.trailing_zeros() as usize;
-        *word &= *word - 1;
-        Some(at * 64 + bit)
-    }
 }

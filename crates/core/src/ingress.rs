@@ -2,8 +2,7 @@
 //!
 //! A request that the bucket refuses is either shed, with the time after which it would pass, or sent to the
 //! waiting room. For the latter its work is taken from the bucket in advance, and its ticket is due when the
-//! bucket lets the work pass. Visitors who wait keep to the rate too, and do not pay again when they return
-//! with the ticket.
+//! bucket lets the work pass. Visitors who wait keep to the rate too, and do not pay again with the ticket.
 //!
 //! MASTH's operators switch throttling on and off as well as setting its rate; a bucket that is off fills up.
 
@@ -22,34 +21,27 @@ pub enum Refusal {
     /// It is refused with a time to try again.
     #[default]
     Shed,
-    /// It is sent to the waiting room.
     Room,
 }
 
 /// The configuration of one class.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct IngressConfig {
-    /// Off: everything passes.
     pub is_on: bool,
-    /// Rate and burst.
     pub bucket: BucketConfig,
-    /// What happens to a request that does not pass.
     pub refusal: Refusal,
 }
 
 /// The decision of a class's ingress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passage {
-    /// It passes.
     Passes,
-    /// Refuse it.
+    /// Refused; it would pass after `retry_after`.
     Shed {
-        /// When it would pass.
         retry_after: Duration,
     },
-    /// It goes to the waiting room; its work is taken from the bucket already.
+    /// It goes to the waiting room until `due`; its work is taken from the bucket already.
     Room {
-        /// When the bucket lets it pass.
         due: Timestamp,
     },
 }
@@ -71,16 +63,10 @@ struct ClassIngress {
 impl Ingress {
     /// An ingress with full buckets.
     pub fn new(classes: &[IngressConfig]) -> Self {
-        Self {
-            classes: classes
-                .iter()
-                .map(|config| ClassIngress::new(config, None, Timestamp::default()))
-                .collect(),
-        }
+        Self { classes: classes.iter().map(|c| ClassIngress::new(c, None, Timestamp::default())).collect() }
     }
 
-    /// The ingress of another configuration: the buckets keep their state. `before` has the old id of each
-    /// class.
+    /// The ingress of another configuration: buckets keep their state. `before` has each class's old id.
     #[must_use]
     pub fn succeed(&self, classes: &[IngressConfig], before: &[Option<ClassId>], now: Timestamp) -> Self {
         let of = |i: usize| self.of((*before.get(i)?)?);
@@ -128,8 +114,7 @@ impl Ingress {
         self.of(class).is_some_and(|g| g.is_on)
     }
 
-    /// Whether tickets of the class may wait for the bucket: they are not admitted before they are due, even
-    /// where the origin is idle.
+    /// Whether tickets of the class may wait for the bucket: they are not admitted before they are due.
     pub fn holds(&self, class: ClassId) -> bool {
         self.of(class).is_some_and(|g| g.is_on && g.refusal == Refusal::Room)
     }

@@ -7,52 +7,37 @@
 //! ```
 //!
 //! Pure: no clock, sockets, threads, async or randomness of its own. Time and randomness are arguments, so
-//! that the gateway and the simulator run the same code. Modules are declared in the order of the flow.
-
-pub mod units;
-
-pub mod classify;
-
-pub mod room;
-
-pub mod slots;
-
-mod ring;
-pub use ring::SlotLoad;
-
-mod decaying;
-mod mutants;
-mod sync;
-
-pub mod bucket;
-
-pub mod ingress;
-
-pub mod policies;
-
-mod queue_target;
-pub mod virtual_clock;
-
-pub mod ticket;
-
-pub mod redeem;
-
-pub mod session;
-
-pub mod gate;
-pub mod queue;
-pub mod scheduler;
-
-pub mod histogram;
-pub mod measure;
-
-pub mod detect;
-pub mod rules;
-
-pub mod capacity;
+//! that the gateway and the simulator run the same code.
+#![allow(missing_docs, reason = "names say what most fields are; docs are for what they cannot say")]
 
 pub mod admission;
-
+pub mod bucket;
+pub mod capacity;
+pub mod classify;
 pub mod control;
-
+pub mod detect;
+pub mod gate;
+pub mod histogram;
+pub mod ingress;
+pub mod measure;
+pub mod policies;
+pub mod queue;
+pub mod redeem;
+pub mod room;
+pub mod rules;
+pub mod scheduler;
+pub mod session;
+pub mod slots;
+pub mod ticket;
 pub mod tune;
+pub mod units;
+pub mod virtual_clock;
+
+mod bits;
+mod decaying;
+mod mutants;
+mod queue_target;
+mod ring;
+mod sync;
+
+pub use ring::SlotLoad;

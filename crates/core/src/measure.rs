@@ -2,8 +2,7 @@
 //!
 //! A worker owns a [`Shard`] and is its only writer; the control thread reads it meanwhile. There are no
 //! locks and no read-modify-write operations, and no two workers share a cache line of counters that either
-//! writes. [`Snapshot`] is the sum of the shards, [`Window`] the difference of two snapshots: rates and
-//! quantiles of the time between.
+//! writes. [`Snapshot`] is the sum of the shards, [`Window`] the difference of two snapshots.
 //!
 //! Rejected: one set of shared counters (every request would take cache lines from the other cores), and
 //! draining the shards on the tick (a reader that resets is a second writer).
@@ -49,7 +48,6 @@ pub enum Outcome {
     Served,
     /// The origin answered 5xx, or not at all.
     OriginError,
-    /// The visitor left before the answer was complete.
     ClientGone,
 }
 
@@ -121,7 +119,6 @@ impl Shard {
 /// The sum of all shards at one time, counted from the start of the process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// Time of the snapshot.
     pub at: Timestamp,
     events: [u64; Event::COUNT],
     classes: Vec<ClassTotals>,
@@ -130,23 +127,18 @@ pub struct Snapshot {
 /// The counters of one class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassTotals {
-    /// Requests that arrived.
     pub arrivals: u64,
-    /// Requests sent to the origin.
     pub forwarded: u64,
     /// Requests the origin answered below 500: goodput.
     pub served: u64,
-    /// Requests the origin failed.
     pub origin_errors: u64,
-    /// Total time of those.
+    /// Total time of the requests that the origin failed.
     pub error_time: Duration,
-    /// Requests given up by their visitors.
     pub client_gone: u64,
     /// Requests shed, by reason, in the order of [`Event::SHED`].
     pub shed: [u64; Event::SHED.len()],
     /// Response times of requests the origin served.
     pub response: Histogram,
-    /// Waits at the gate.
     pub queue_wait: Histogram,
 }
 
@@ -229,7 +221,6 @@ impl Snapshot {
 /// The difference of two snapshots.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Window {
-    /// Its length.
     pub span: Duration,
     events: [u64; Event::COUNT],
     classes: Vec<ClassTotals>,
@@ -270,8 +261,7 @@ impl Window {
         Figures::of(&sum, self.span)
     }
 
-    /// Work that arrived per second, given the cost of each class by its id; classes without one count as
-    /// average.
+    /// Work that arrived per second, given each class's cost by its id; classes without one count as average.
     pub fn offered(&self, costs: &[Cost]) -> Rate {
         self.work(costs, |c| c.arrivals)
     }
@@ -291,34 +281,23 @@ impl Window {
 /// Rates (requests per second) and times of a [`Window`]. Times are `None` where nothing was timed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Figures {
-    /// Requests that arrived.
     pub offered_per_s: f64,
-    /// Requests sent to the origin.
     pub admitted_per_s: f64,
-    /// Requests the origin answered below 500.
     pub goodput_per_s: f64,
-    /// Requests the origin failed.
     pub errors_per_s: f64,
-    /// Requests whose visitors left before the answer was complete.
     pub client_gone_per_s: f64,
     /// Requests shed, by reason, in the order of [`Event::SHED`].
     pub shed_per_s: [f64; Event::SHED.len()],
-    /// Response time of requests the origin served.
     pub response: Times,
-    /// Wait at the gate.
     pub queue_wait: Times,
 }
 
 /// Mean and percentiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// Mean.
     pub mean: Option<Duration>,
-    /// Median.
     pub p50: Option<Duration>,
-    /// 95th percentile.
     pub p95: Option<Duration>,
-    /// 99th percentile.
     pub p99: Option<Duration>,
 }
 

@@ -1,5 +1,4 @@
-//! Deliberate faults. `scripts/mutants` switches them on, one at a time, and expects the tests to notice
-//! each.
+//! Deliberate faults. `scripts/mutants` switches them on one at a time and expects the tests to notice.
 //!
 //! The code asks [`is`] where a fault would be. Without the feature `mutants`, and in every build without
 //! debug assertions, the answer is the constant `false`: a release has no fault to switch on. With it, the
@@ -57,7 +56,6 @@ mutants! {
     TurnASecondEarly = "turn-a-second-early",
 }
 
-/// Whether this fault is switched on.
 #[cfg(not(all(feature = "mutants", debug_assertions)))]
 #[inline(always)]
 pub(crate) const fn is(_mutant: Mutant) -> bool {

@@ -1,5 +1,4 @@
-//! Policies in force: the part of WAC's decision module (3.2) that every request meets, and the types of its
-//! enforcement module (3.3).
+//! Policies in force: the part of WAC's decision module (3.2) that requests meet, and its enforcement (3.3).
 //!
 //! ```text
 //! levels, figures ─► rules (tick) ─► policies in force ─► request ─► pass | refuse | multicast
@@ -7,13 +6,11 @@
 //! ```
 //!
 //! The tick decides which rules hold. Their policies are published as one list in order of precedence, and
-//! the first policy whose scope covers a request decides on it. Policies in shadow decide nothing and are
-//! only counted, so that operators learn what a rule would do before it does it. Without a rule in force a
-//! request pays for one comparison.
+//! the first policy whose scope covers a request decides on it. Policies in shadow are only counted, so that
+//! operators learn what a rule would do. Without a rule in force a request pays for one comparison.
 //!
 //! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of
-//! one policy, [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Beyond the paper: to
-//! the room, a lighter URL, a rate.
+//! one policy, [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Ours: room, URL, rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +39,7 @@ pub struct AuthoriserId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteId(pub u16);
 
-/// Which requests an policy is for: all conditions must hold.
+/// Which requests a policy is for: all conditions must hold.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Scope {
     /// Only those that would begin a session.
@@ -51,9 +48,9 @@ pub struct Scope {
     pub classes: Option<Box<[bool]>>,
     /// Only these URLs; `None`: all.
     pub urls: Option<Paths>,
-    /// Never these.
+    /// URLs that it never covers.
     pub except: Paths,
-    /// Never these service levels: one bit each.
+    /// Service levels that it never covers, one bit each.
     pub spared: u64,
 }
 
@@ -87,14 +84,11 @@ pub enum Policy {
     Refuse,
     /// They pass at this rate; the rest is refused.
     Limit(Arc<SharedBucket>),
-    /// *URL multicast*: at most one upstream request per URL and period; its answer goes to all who asked.
-    Multicast {
-        /// How long an answer is given to others.
-        period: Duration,
-    },
+    /// *URL multicast*: at most one upstream request per URL and `period`; its answer goes to all who asked.
+    Multicast { period: Duration },
     /// Another application is asked; what it refuses is refused.
     Ask(AuthoriserId),
-    /// To the waiting room, whatever their class.
+    /// They go to the waiting room, whatever their class.
     Room,
     /// A lighter URL is served instead.
     Reroute(RouteId),
@@ -104,17 +98,11 @@ pub enum Policy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// (a) An answer for programs: status and problem JSON.
-    Answer {
-        /// The status code.
-        status: u16,
-    },
+    Answer { status: u16 },
     /// (b) A lighter URL instead.
     Lighter(RouteId),
     /// (c) The "overloaded" page.
-    Page {
-        /// The status code.
-        status: u16,
-    },
+    Page { status: u16 },
     /// (d) The connection is closed without an answer; before it is read where the scope is everything.
     Close,
     /// (d) The same with a reset.
@@ -128,15 +116,12 @@ pub enum Action {
 /// A rule in force.
 #[derive(Clone, Debug)]
 pub struct ActivePolicy {
-    /// The rule that it is of.
     pub rule: RuleId,
-    /// For which requests.
     pub scope: Scope,
-    /// What is done with them.
     pub policy: Policy,
-    /// How, if they are refused.
+    /// How requests are refused, where the policy refuses.
     pub action: Action,
-    /// Decided and counted, but not carried out.
+    /// The policy is decided and counted, but not carried out.
     pub is_shadow: bool,
 }
 
@@ -145,11 +130,8 @@ pub struct ActivePolicy {
 pub struct PolicyRequest<'a> {
     /// The path component, as it was sent.
     pub path: &'a str,
-    /// Its class.
     pub class: ClassId,
-    /// Its work.
     pub cost: Cost,
-    /// Its visitor's service level.
     pub tier: TierId,
     /// It belongs to no session that was admitted.
     pub is_new_session: bool,
@@ -157,44 +139,32 @@ pub struct PolicyRequest<'a> {
     pub is_plain: bool,
 }
 
-/// What becomes of a request.
+/// What becomes of a request, by `policy`.
 #[derive(Clone, Copy, Debug)]
 pub enum PolicyDecision<'a> {
     /// No policy decides on it.
     Pass,
-    /// Refused, as the policy's action says.
+    /// Refused, as the policy's action says. `retry_after`: when it would pass, if that is known.
     Refuse {
-        /// By this.
         policy: &'a ActivePolicy,
-        /// When it would pass, if that is known.
         retry_after: Option<Duration>,
     },
-    /// It shares an upstream request with others.
+    /// Shares an upstream request with others, whose answer is used for `period`.
     Multicast {
-        /// By this.
         policy: &'a ActivePolicy,
-        /// How long an answer is given to others.
         period: Duration,
     },
-    /// Ask, and if the answer is yes, go on with [`PolicySet::decide`] from `next`.
+    /// Ask the application; if it agrees, go on with [`PolicySet::decide`] from position `next`.
     Ask {
-        /// By this.
         policy: &'a ActivePolicy,
-        /// The authoriser.
         application: AuthoriserId,
-        /// The position to go on from.
         next: usize,
     },
-    /// To the waiting room.
     Room {
-        /// By this.
         policy: &'a ActivePolicy,
     },
-    /// A lighter URL.
     Reroute {
-        /// By this.
         policy: &'a ActivePolicy,
-        /// Which.
         route: RouteId,
     },
 }
@@ -206,7 +176,7 @@ pub struct PolicySet {
 }
 
 impl PolicySet {
-    /// In this order of precedence.
+    /// A set of policies in order of precedence, the highest first.
     pub fn new(list: Vec<ActivePolicy>) -> Self {
         Self { list: list.into() }
     }
@@ -216,7 +186,7 @@ impl PolicySet {
         self.list.is_empty()
     }
 
-    /// Highest precedence first.
+    /// The policies, highest precedence first.
     pub fn iter(&self) -> impl Iterator<Item = &ActivePolicy> {
         self.list.iter()
     }
@@ -232,7 +202,7 @@ impl PolicySet {
     }
 
     /// What becomes of a connection before anything is read from it: the first policy that covers everything
-    /// and refuses at connection level, unless an policy before it might say otherwise.
+    /// and refuses at connection level, unless a policy before it might say otherwise.
     pub fn at_accept(&self) -> Option<&ActivePolicy> {
         let first = self.list.iter().find(|policy| !policy.is_shadow)?;
         let refuses =
@@ -241,8 +211,7 @@ impl PolicySet {
     }
 
     /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is called for every
-    /// policy in shadow that would have decided: its rate bucket is charged, since that is what it would have
-    /// done.
+    /// policy in shadow that would have decided: its rate bucket is charged, as it would have been.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,
@@ -263,8 +232,7 @@ impl PolicySet {
                     Ok(()) => continue,
                     Err(wait) => PolicyDecision::Refuse { policy, retry_after: Some(wait) },
                 },
-                // A request that changes something or carries a body cannot share an answer, and a lighter
-                // page cannot take a form's data.
+                // A request with a body or side effect cannot share an answer or get a lighter page.
                 Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
                 Policy::Multicast { period } => PolicyDecision::Multicast { policy, period: *period },
                 Policy::Ask(application) => {

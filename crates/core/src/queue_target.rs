@@ -11,8 +11,7 @@
 //! come, of `v` each. The last term is there because work comes in whole visitors. A shorter queue runs dry
 //! by chance; in a longer one visitors wait at the gate instead of in the room.
 //!
-//! The waiting room keeps this queue (`room/queue_pacer.rs`); the session cap is corrected by what exceeds it
-//! (`session/cap_controller.rs`).
+//! The waiting room keeps this queue (`room/queue_pacer.rs`); what exceeds it corrects the session cap.
 
 /// Part of the queue that covers the unevenness of two ticks, in seconds of work.
 const TICKS_S: f64 = 0.1;

@@ -3,8 +3,7 @@
 //! WebQ (III-C) leaves a window of one second in which a ticket can be used twice, to keep no state. This set
 //! closes it. Its size is bounded by the work that the origin serves, not by the number of waiting visitors:
 //! an entry is made when work is admitted and forgotten once its slot has passed the grace period, after
-//! which the ticket is refused as expired anyway. It holds about capacity x (grace + tolerance + lead of the
-//! virtual clock).
+//! which the ticket is refused as expired anyway. It holds some capacity x (grace + tolerance + lead).
 //!
 //! Shards of `Mutex<BTreeSet<(slot second, nonce)>>`: touched once per admitted request, inside a request
 //! that costs the origin thousands of times more, and a racing redemption must wait for the outcome anyway.
@@ -23,22 +22,18 @@ use crate::sync::{AtomicU64, Ordering, lock};
 /// Enough that a few dozen workers seldom meet in one shard.
 const SHARDS: usize = 64;
 
-/// Nonces kept at once: 2^22, at 24 bytes about 100 MB. An origin of 60,000 requests a second with a minute
-/// of grace needs fewer.
+/// Nonces kept at once: 2^22, about 100 MB. 60,000 requests a second with a minute of grace need fewer.
 pub const MAX_REDEEMED: usize = 1 << 22;
 
 /// The outcome of recording a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recorded {
-    /// It is recorded from now on.
     First,
-    /// It was recorded before.
     Duplicate,
     /// The set is full; nothing was recorded, try later.
     Full,
 }
 
-/// A nonce in the order of forgetting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     second: u64,

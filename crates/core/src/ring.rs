@@ -1,9 +1,8 @@
 //! A lock-free ring of seconds: the number of visitors and the work of each.
 //!
 //! WebQ (III-D) keeps a circular array that is shifted once a second. Here nothing is shifted: a second `s`
-//! lives in the cell `s mod N`, and the cell carries the lap `s / N` it was written in. A cell of an earlier
-//! lap is empty; the next writer replaces it in the same compare-and-swap that adds to it. One word holds
-//! everything:
+//! lives in the cell `s mod N`, which carries the lap `s / N` it was written in. A cell of an earlier lap is
+//! empty; the next writer replaces it in the compare-and-swap that adds to it. One word holds everything:
 //!
 //! ```text
 //!  63      48 47         28 27                 0
@@ -17,10 +16,9 @@
 //! as signed numbers, so that a correction which overtakes an earlier one (a promise taken back before its
 //! writer has come to the total) leaves no trace.
 //!
-//! Rejected: the low bits of the second itself as the tag (an idle gateway would meet its own cells again
-//! after 65,536 s; laps come back after years); a mutex per cell (two dependent cache misses and a wait);
-//! clearing cells on a timer (a thread that stalls between reading the time and writing would write into a
-//! cleared cell).
+//! Rejected: the low bits of the second as the tag (an idle gateway would meet its own cells again after
+//! 65,536 s; laps come back after years); a mutex per cell (two dependent cache misses and a wait); clearing
+//! cells on a timer (a thread that stalls between reading the time and writing would write into one).
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::Cost;
@@ -35,8 +33,7 @@ pub(crate) const MAX_COST: u64 = (1 << COST_BITS) - 1;
 /// Most visitors a second can hold; a second with that many is full whatever they cost.
 pub(crate) const MAX_VISITORS: u64 = (1 << VISITOR_BITS) - 1;
 
-/// Seconds with a total of their own: sums read at most two blocks' worth of cells, and the totals in
-/// between.
+/// Seconds with a total of their own: sums read at most two blocks' cells, and the totals in between.
 #[cfg(not(loom))]
 const BLOCK: u64 = 128;
 /// Under the model checker even its tiny rings have totals.
@@ -46,9 +43,7 @@ const BLOCK: u64 = 2;
 /// What belongs to one second, or to several.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SlotLoad {
-    /// How many visitors.
     pub visitors: u64,
-    /// How much work.
     pub cost: Cost,
 }
 
@@ -75,7 +70,6 @@ impl Ring {
         }
     }
 
-    /// How many seconds it holds.
     pub(crate) fn len(&self) -> u64 {
         self.cells.len() as u64
     }
@@ -188,7 +182,6 @@ fn sum_cells(cells: &[AtomicU64], lap: u16) -> SlotLoad {
     SlotLoad { visitors, cost: Cost::from_hundredths(cost) }
 }
 
-/// What belongs to a block of seconds.
 struct BlockTotal {
     visitors: Total,
     cost: Total,
@@ -214,19 +207,14 @@ impl Total {
         if by == 0 {
             return;
         }
-        let mut seen = self.0.load(Ordering::Acquire);
-        loop {
+        _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| {
             let base = match lap.wrapping_sub((seen >> LAP_SHIFT) as u16) as i16 {
                 0 => seen,
                 1.. => 0,
-                _ => return,
+                _ => return None,
             };
-            let new = (u64::from(lap) << LAP_SHIFT) | (base.wrapping_add(by) & TOTAL_MASK);
-            match self.0.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
-                Err(current) => seen = current,
-            }
-        }
+            Some((u64::from(lap) << LAP_SHIFT) | (base.wrapping_add(by) & TOTAL_MASK))
+        });
     }
 
     fn read(&self, lap: u16) -> i64 {

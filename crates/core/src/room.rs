@@ -9,8 +9,7 @@
 //! **Pacing.** WebQ admits a second's worth of visitors the moment the second begins. Here room expires
 //! within the present second too: a newcomer gets no slot older than `burst` before the virtual clock, and
 //! enters at once if the slot is at most `burst` after it. So at most `2 * burst * C` enters in one instant;
-//! `burst = 1s` is the paper's rule. Origins that take less than ten visitors in a burst get a longer one, up
-//! to the paper's second.
+//! `burst = 1s` is the paper's rule. Origins that take less than ten visitors in a burst get up to a second.
 //!
 //! **Honest wait** is the time until the virtual clock will reach the due time: the work promised in between,
 //! times the upper show-up ratio, and the work in transit, over the capacity that bypass traffic leaves. The
@@ -60,6 +59,7 @@ use adoption::Adoption;
 use attendance::Attendance;
 use bypass::Bypass;
 pub use checker::Checker;
+use checker::MAX_SHOWN;
 use control::RoomControl;
 use polling::Polling;
 pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
@@ -81,11 +81,8 @@ use types::{MAX_WAIT, MIN_WAIT};
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
 /// Visitors of a closed origin come again about twice a minute.
 const RETRY_CLOSED: Duration = Duration::from_secs(30);
-/// A full room has a new slot every second, for the visitor that comes then: a minute keeps the crowd from
-/// hammering.
+/// A full room has a new slot every second: a minute keeps the crowd from hammering for it.
 const RETRY_FULL: Duration = Duration::from_secs(60);
-/// Slot seconds taken from one report.
-const MAX_SHOWN: usize = 4_096;
 /// Seconds of the schedule before the virtual clock that are restored.
 const RESTORED: Duration = Duration::from_secs(60);
 
@@ -193,13 +190,11 @@ impl Room {
         let Newcomer { class, nonce, arrived, held } = *newcomer;
         let issued = Timestamp::from_millis(now.as_millis());
         // A ticket without a wait is one for now, which is redeemed whatever the schedule. While the virtual
-        // clock is behind the wall clock a promise may be due by now, and has its turn to wait for all the
-        // same.
+        // clock is behind the wall clock a promise may be due by now, and still has to wait for its turn.
         let shortest = if mutants::is(Mutant::PromiseForNow) { Duration::ZERO } else { SHORTEST_PROMISE };
         let due = Timestamp::from_millis(due.as_millis()).max(issued + shortest);
         self.attendance.promise(due.second(), cost);
-        // A held visitor waits for something else than the origin: the schedule is not promised up to its due
-        // time.
+        // A held visitor does not wait for the origin: the schedule is not promised up to its due time.
         self.schedule.note_promise(if held.is_some() { slot } else { due });
         let arrived = arrived.unwrap_or(issued).min(issued);
         let ticket = Ticket { class, cost, issued, wait: due.since(issued), arrived, nonce };
@@ -264,8 +259,7 @@ impl Room {
         check.redemption(|| self.wait(ticket.due(), now), now)
     }
 
-    /// Redeems a ticket before its turn: its visitor has a session slot that no visitor before it could take.
-    /// `false`: it has been used.
+    /// Redeems a ticket before its turn, for a session slot that nobody before could take. `false`: used.
     pub(crate) fn redeem_past(&self, ticket: &Ticket) -> bool {
         let is_redeemed = self.tickets.redeem_out_of_turn(ticket);
         if is_redeemed {
@@ -307,12 +301,12 @@ impl Room {
         let outflow = self.bypass.left_of(capacity);
         let wait = if clock.value().follows_clock || due > self.schedule.last_due() {
             // No known visitor is before this one: the wait is the time until then. (Also for a ticket of an
-            // earlier process that is not in the schedule.) Bypass traffic slows the virtual clock down all
-            // the same.
+            // earlier process that is not in the schedule.) Bypass traffic slows the clock down.
             due.since(clock_at).as_secs_f64() * capacity.get() / outflow.max(f64::MIN_POSITIVE)
         } else if outflow > 0.0 {
             let behind = load.backlog_s(now) - load.target_s();
-            let (show_up, in_transit) = (self.attendance.show_up_upper(), self.attendance.in_transit());
+            let (show_up, in_transit) =
+                (self.attendance.show_up_upper.load(), self.attendance.in_transit.load());
             (ahead.cost.units() * show_up + in_transit.units()) / outflow + behind.max(0.0)
         } else {
             due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
@@ -325,7 +319,7 @@ impl Room {
 
     /// Time until a visitor behind those `ahead` gets a session slot.
     fn session_wait(&self, ahead: SlotLoad) -> Duration {
-        self.session_slots.wait(ahead.visitors, self.attendance.show_up_upper())
+        self.session_slots.wait(ahead.visitors, self.attendance.show_up_upper.load())
     }
 
     /// Whether any visitor waits: the virtual clock has not reached the last promise.
@@ -347,10 +341,7 @@ impl Room {
     pub fn poll_intervals(&self) -> PollIntervals {
         self.polling.intervals()
     }
-}
 
-/// Session slots.
-impl Room {
     /// How fast new sessions get session slots; `None`: as fast as they come. On every tick, before it.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
         self.control().set_session_pace(self, pace);
@@ -365,8 +356,7 @@ impl Room {
 /// The control side.
 impl Room {
     /// The control tick, every 100 ms or so: moves the virtual clock, learns, forgets. `queued`: admitted
-    /// work that waits for the origin. Enough where the outflow governs; where a queue is kept:
-    /// [`Room::tick_with`].
+    /// work that waits for the origin. Where a queue is kept: [`Room::tick_with`].
     pub fn tick(&self, now: Timestamp, queued: Cost) {
         self.control().tick_queued(self, queued, now);
     }
@@ -396,7 +386,7 @@ impl Room {
         }
         // A backlog only makes waits longer: visitors who are counted as near for want of it do no harm.
         let work =
-            self.bypass.left_of(capacity) / self.attendance.show_up_upper() * wait.as_secs_f64() * 100.0;
+            self.bypass.left_of(capacity) / self.attendance.show_up_upper.load() * wait.as_secs_f64() * 100.0;
         let until = self.schedule.advance(clock_at, self.schedule.last_due(), work).at;
         let follows_clock = self.tickets.clock.value().follows_clock;
         let until = if follows_clock { until.max(clock_at + wait) } else { until };
@@ -413,9 +403,8 @@ impl Room {
         self.control().targets
     }
 
-    /// Changes what the room's decisions are based on. A fall of the capacity moves newcomers behind
-    /// everything promised (WebQ III-D: T' + 1), a rise speeds up the virtual clock, or goes to newcomers if
-    /// so configured.
+    /// Changes the room's targets. A fall of the capacity moves newcomers behind everything promised (WebQ
+    /// III-D: T' + 1), a rise speeds up the virtual clock, or goes to newcomers if so configured.
     pub fn set_targets(&self, targets: &RoomTargets, now: Timestamp) {
         self.control().set_targets(self, targets, now);
     }
@@ -450,11 +439,11 @@ impl Room {
             promised: slots.between(clock_at, last_due.max(now) + Duration::from_secs(1)).cost,
             wait: if self.busy(now) { self.wait(next.min(last_due), now).wait } else { Duration::ZERO },
             lead_s: clock_at.as_micros() as f64 / 1e6 - now.as_micros() as f64 / 1e6,
-            show_up: self.attendance.show_up(),
+            show_up: self.attendance.show_up.load(),
             overbook: self.overbook(),
             frontier: slots.frontier(),
             backlog_s: self.tickets.load.backlog_s(now),
-            redeemed: self.tickets.redeemed(),
+            redeemed: self.tickets.redeemed.len(),
         }
     }
 }
@@ -466,9 +455,8 @@ impl Room {
         self.link.set_sends_on();
     }
 
-    /// Takes in a tokencheck's report; returns what its decisions are to be based on. From the first report
-    /// on, admitted work is what tokencheck reports, not what this room sent on; of a late report, what the
-    /// origin has not done since.
+    /// Takes in a tokencheck's report and returns its update. From the first report on, admitted work is what
+    /// tokencheck reports, not what this room sent on; of a late report, what the origin has not done since.
     pub fn feedback(&self, report: &Feedback) -> ControlUpdate {
         self.link.set_has_tokencheck();
         let update = self.control().take_report(self, report);
@@ -517,7 +505,7 @@ impl Room {
         let saved = SavedRoom {
             saved_at: now,
             clock: VirtualTime { at: clock.at(now), ..clock.value() },
-            reached: lateness.reached(),
+            reached: lateness.reached.load(),
             last_due,
             floor: slots.floor(),
             frontier: slots.frontier(),
@@ -549,7 +537,7 @@ impl Room {
         let at = if has_waiting { clock.at } else { clock.at.max(now) };
         // The time in which the gateway was down makes no visitor late.
         let too_old = now.saturating_sub(2 * MAX_WAIT);
-        self.tickets.lateness.set_reached(reached.max(too_old).min(at).min(now));
+        self.tickets.lateness.reached.store(reached.max(too_old).min(at).min(now));
         self.tickets.clock.set(VirtualTime { at, follows_clock: !has_waiting && clock.follows_clock });
         control.restore(self, saved.show_up);
         Ok(())

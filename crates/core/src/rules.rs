@@ -1,5 +1,4 @@
-//! Rules: the decision module of WAC 3.2. It decides from the truth of conditions which policies are in
-//! force.
+//! Rules: the decision module of WAC 3.2. The truth of conditions decides which policies are in force.
 //!
 //! ```text
 //! truth of `when` and `until` on the tick ─► rule: out ⇄ in force ─► policies, highest precedence first
@@ -12,11 +11,9 @@
 //! criteria." The conditions are evaluated elsewhere; only their truth is known here.
 //!
 //! A rule whose `when` and `until` are both true stays in force: otherwise it would change on every tick. So
-//! within any time T a rule ends at most T / `hold` + 1 times, whatever its conditions do. Disabling a rule
-//! takes effect at once.
+//! within any time T a rule ends at most T / `hold` + 1 times. Disabling a rule takes effect at once.
 //!
-//! **Unknown** is neither true nor false ([`OnUnknown`]). By default an unknown condition neither puts a rule
-//! in force nor keeps it there.
+//! **Unknown** is neither true nor false ([`OnUnknown`]). By default it neither starts nor keeps a rule.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +24,9 @@ use crate::units::Timestamp;
 /// Whether a condition holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Truth {
-    /// It depends on an unknown level.
     #[default]
     Unknown,
-    /// It does not hold.
     False,
-    /// It holds.
     True,
 }
 
@@ -86,7 +80,6 @@ pub enum OnUnknown {
 pub struct RuleConfig {
     /// Its name, which identifies it across reloads.
     pub name: Arc<str>,
-    /// A disabled rule is never in force.
     pub is_enabled: bool,
     /// Higher values come first; among equals, the first in the configuration.
     pub priority: i32,
@@ -94,7 +87,6 @@ pub struct RuleConfig {
     pub hold: Duration,
     /// Whether there is an `until`; without one, the rule ends with `when`.
     pub has_until: bool,
-    /// The effect of an unknown condition.
     pub unknown: OnUnknown,
     /// The policy while the rule is in force. [`Rulebook::new`] sets its rule id.
     pub policy: ActivePolicy,
@@ -103,7 +95,6 @@ pub struct RuleConfig {
 /// The truth of a rule's conditions on a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RuleInput {
-    /// Whether the rule should come into force.
     pub when: Truth,
     /// Whether it may end; ignored without an `until`.
     pub until: Truth,
@@ -112,11 +103,9 @@ pub struct RuleInput {
 /// Why a rule changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Because {
-    /// `when` is true.
     When,
     /// `when` is no longer true, and there is no `until`.
     Over,
-    /// `until` is true.
     Until,
     /// A condition is unknown; see [`OnUnknown`].
     Unknown,
@@ -137,14 +126,11 @@ impl Because {
     }
 }
 
-/// A rule that came into force, or ended.
+/// A rule that came into force or ended, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// The rule's name.
     pub name: Arc<str>,
-    /// Whether it is in force now.
     pub in_force: bool,
-    /// The reason.
     pub because: Because,
     /// The policy is in shadow: it is only recorded.
     pub is_shadow: bool,
@@ -155,11 +141,9 @@ pub struct Change {
 /// The state of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RuleState {
-    /// Whether it is in force.
     pub in_force: bool,
     /// Time of the last change; `None`: since the start.
     pub since: Option<Timestamp>,
-    /// How often it came into force.
     pub times: u64,
     /// Its conditions on the last tick.
     pub heard: RuleInput,
@@ -170,7 +154,6 @@ pub struct RuleState {
 pub struct Rulebook {
     rules: Vec<RuleConfig>,
     states: Vec<RuleState>,
-    /// Indices, highest precedence first.
     by_precedence: Vec<usize>,
 }
 
@@ -186,8 +169,7 @@ impl Rulebook {
         Self { states: vec![RuleState::default(); rules.len()], rules, by_precedence }
     }
 
-    /// Takes over the states of other rules by name, so that a reload does not end rules. Removed or disabled
-    /// rules end.
+    /// Takes over states by rule name, so that a reload does not end rules. Removed or disabled rules end.
     pub fn succeed(&mut self, old: &Self, now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
         for (rule, was) in old.rules.iter().zip(&old.states) {
@@ -231,7 +213,6 @@ impl Rulebook {
     }
 }
 
-/// Whether the rule changes now, and why.
 fn turn(rule: &RuleConfig, state: &RuleState, now: Timestamp) -> Option<Because> {
     let RuleInput { when, until } = state.heard;
     if !rule.is_enabled {

@@ -7,9 +7,8 @@
 //!                        deficit:      lowest number, then work by weights     (rounds)
 //! ```
 //!
-//! Every operation costs the same however many requests wait, and at most eight steps however many classes
-//! there are. The gate decides whether a class may go: it has a waiting request, and its own limit and its
-//! egress bucket allow one.
+//! Every operation costs at most eight steps, however many requests and classes there are. The gate decides
+//! whether a class may go: it has a waiting request, and its own limit and its egress bucket allow one.
 //!
 //! Rejected: lottery scheduling (fair in the long run only), weighted fair queueing for the weights (needs a
 //! tag for every request, where deficits need one number a class).
@@ -181,8 +180,7 @@ impl Scheduler {
         Some(ClassId(class as u8))
     }
 
-    /// Work of a class goes to the origin by another scheduler's decision: it counts towards the class's
-    /// guarantee only.
+    /// Work of a class goes to the origin by another scheduler: it counts towards the class's guarantee only.
     pub fn charge_guarantee(&mut self, class: ClassId, cost: Cost) {
         self.floors.charge(class.index(), cost.hundredths());
     }

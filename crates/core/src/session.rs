@@ -18,9 +18,8 @@
 //!
 //! **Parts.** `session/table.rs` has the sessions in 64 locked shards; a million entries take less than 128
 //! MiB. `session/slot_pool.rs` has the slots, one word a pool, so that asking for a free slot takes no lock.
-//! `session/cap_controller.rs` learns the cap, `session/turnover.rs` how fast slots become free. A request
-//! that asks about its session finds it expired to the millisecond; all other sessions expire on the tick by
-//! a lazy timer wheel.
+//! `session/cap_controller.rs` learns the cap, `session/turnover.rs` how fast slots become free. A session
+//! that a request asks about expires to the millisecond, all others on the tick by a lazy timer wheel.
 //!
 //! **Ended early.** A session's pass is signed, so the visitor still has it. The key is therefore kept until
 //! the pass has expired, without a slot, with the status [`SessionStatus::Ended`]. [`Sessions::readmit`] does
@@ -28,8 +27,7 @@
 //! address) nothing has to be voided and nothing is kept ([`SessionConfig::remembers_ended`]).
 //!
 //! **Restart.** A valid pass of a session that the table does not know was given by another process. The
-//! session is readmitted even beyond the cap, and no new session begins until the number is below the cap
-//! again.
+//! session is readmitted even beyond the cap, and no new session begins until the number is below the cap.
 //!
 //! Rejected: counting sessions by passes issued and expired only (no session could be ended early, and a slot
 //! would be free only when its pass has expired); Eddie's rate of new sessions (WAC 2.2): sessions of another
@@ -81,11 +79,9 @@ pub struct Sessions {
     control: Mutex<Control>,
 }
 
-/// The state of the control tick.
 struct Control {
     cap: CapController,
     scan: Scan,
-    /// The last tick.
     last: Timestamp,
 }
 
@@ -119,7 +115,6 @@ impl Sessions {
         self.publish(controller);
     }
 
-    /// Puts the controller's results into force.
     fn publish(&self, controller: &CapController) {
         let limit = controller.limit(self.table.max_entries());
         self.table.pools.common().set(limit);
@@ -249,8 +244,7 @@ impl Sessions {
     }
 
     /// The application renames a request's session. All requests in progress go along. If the new key is a
-    /// session's already, the two become one; if that was ended early, so is this one. `false`: the request's
-    /// session is not open any more.
+    /// session's already, the two become one; if that was ended early, so is this one. `false`: it is over.
     pub fn rename(&self, request: &mut SessionRequest, to: SessionKey, now: Timestamp) -> bool {
         let mut shards = self.table.lock_both(request, to, now);
         shards.from.live(request.key());
@@ -261,9 +255,8 @@ impl Sessions {
         is_open
     }
 
-    /// Ends a session early. Its slot is free at once. The key has the status [`SessionStatus::Ended`] until
-    /// its pass has expired, or is forgotten ([`SessionConfig::remembers_ended`]). `false`: the session was
-    /// not open.
+    /// Ends a session early and frees its slot. The key has the status [`SessionStatus::Ended`] until its
+    /// pass has expired, or is forgotten ([`SessionConfig::remembers_ended`]). `false`: it was not open.
     pub fn end(&self, key: SessionKey, by: Ender, now: Timestamp) -> bool {
         let mut shard = self.table.lock(key, now);
         let is_open = shard.peek(key).is_some_and(|entry| entry.is_open());
@@ -315,8 +308,7 @@ impl Sessions {
     pub fn renumber(&self, tier_now: impl Fn(TierId) -> TierId) {
         for number in 0..SHARDS {
             let mut shard = self.table.lock_number(number, Timestamp::default());
-            // A whole shard under one lock: in a second batch, sessions that began in between would be
-            // renumbered again.
+            // Under one lock: a second batch would renumber sessions again that began in between.
             for entry in shard.stretch(0, usize::MAX).unwrap_or_default() {
                 let tier = tier_now(entry.tier);
                 if entry.state == State::Unused || tier == entry.tier {
@@ -331,8 +323,7 @@ impl Sessions {
         }
     }
 
-    /// A page of the open sessions, from where the last page ended; 0: the first. Sessions that begin or end
-    /// meanwhile may be missing.
+    /// A page of open sessions from where the last ended (0: first); those that begin or end may be missing.
     pub fn list(&self, from: u64, limit: usize) -> SessionPage {
         let limit = limit.clamp(1, MAX_PAGE);
         let mut sessions = Vec::new();
@@ -366,7 +357,6 @@ impl Sessions {
         self.table.pools.has_own(tier) && !self.table.pools.has_common()
     }
 
-    /// Counts a new session that got no slot.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -419,8 +409,8 @@ impl Sessions {
             refused: self.refused.load(Ordering::Relaxed),
             pools: self.table.pools.state(),
             entries: self.table.entries(),
-            length_s: cap.turnover.length_s(),
-            work: cap.turnover.work(),
+            length_s: cap.turnover.length.get(),
+            work: cap.turnover.work.get(),
             per_s: self.per_s.load(),
             is_held: cap.is_held(),
             correction: cap.correction,

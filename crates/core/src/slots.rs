@@ -13,13 +13,12 @@
 //! amortised, and the schedule is first come, first served for all costs.
 //!
 //! **The frontier** is a hint: no second before it has room. Only the exact word that a search started from
-//! may be moved forward. Every operation that makes room behind it raises its generation, so that a search in
-//! progress cannot hide that room.
+//! may be moved forward. Every operation that makes room behind it raises its generation, so that no search
+//! in progress hides that room.
 //!
 //! **Limits.** When the limit changes, the second at the frontier is half full by the old one. Read by a
 //! higher limit, its next visitor would be due before the previous one; by a lower one, room that had expired
-//! would pass for promised work. So a limit carries the second it holds from, and those before stay in force
-//! for earlier seconds (`limits`).
+//! would pass for promised work. So a limit has the second it holds from; earlier ones keep theirs.
 //!
 //! A thread that read the limit just before it changed may still fill a second to the old one: `L[i]` is
 //! bounded by the largest limit in force during the call. A limit of zero means closed: nothing fits.
@@ -39,14 +38,12 @@ use limits::Limits;
 const SECOND_BITS: u32 = 36;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 const MICROS: u64 = 1_000_000;
-/// Most seconds that [`Slots::settle`] changes: beyond are only charges for the most expensive visitor who
-/// entered.
+/// Most seconds that [`Slots::settle`] changes: beyond are only charges for the dearest visitor who entered.
 const MAX_SETTLED_S: u64 = 64;
 
 /// A slot found for a visitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The second the visitor starts in.
     pub second: u64,
     /// Work promised for that second before this visitor, the room that had expired included.
     pub before: Cost,
@@ -56,11 +53,9 @@ pub struct Placed {
     pub due: Timestamp,
 }
 
-/// The work of one second, in hundredths: it lies side by side from the second's start, as densely as it was
-/// promised.
+/// The work of one second, in hundredths: side by side from the second's start, as densely as promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWork {
-    /// Promised.
     pub(crate) cost: u64,
     /// What a whole second holds at that density; at least 1.
     pub(crate) density: u64,
@@ -138,8 +133,7 @@ impl Slots {
         self.max_wait_s.store(max_wait.as_secs(), Ordering::Release);
     }
 
-    /// Finds the first room at or after `not_before` and takes it; `None` if there is none within the longest
-    /// wait.
+    /// Takes the first room at or after `not_before`; `None` if there is none within the longest wait.
     ///
     /// In the second of `not_before` the room of the part before it has expired. `not_before` must not run
     /// backwards: room that one caller skipped as expired is expired for all.
@@ -207,8 +201,7 @@ impl Slots {
     }
 
     /// Takes back a promise of `cost` that started in `second`. What that second no longer holds is taken
-    /// from the next ones, where it had been charged; nothing happens for seconds that the ring has left
-    /// behind.
+    /// from the next ones, where it was charged; seconds that the ring has left behind do not change.
     pub fn give_back(&self, second: u64, cost: Cost) {
         self.withdraw(second, cost, cost);
     }
@@ -235,14 +228,8 @@ impl Slots {
 
     /// Makes searches start at `second` again.
     pub fn reopen(&self, second: u64) {
-        let mut seen = self.frontier.load(Ordering::Acquire);
-        loop {
-            let new = Frontier(seen).reopened_at(second).0;
-            match self.frontier.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
-                Err(current) => seen = current,
-            }
-        }
+        let reopened = |seen| Some(Frontier(seen).reopened_at(second).0);
+        _ = self.frontier.fetch_update(Ordering::AcqRel, Ordering::Acquire, reopened);
     }
 
     /// Sets what a second can take, for all seconds. One caller at a time.
@@ -256,8 +243,7 @@ impl Slots {
         self.reopen(u64::MAX);
     }
 
-    /// Sets what a second can take, for seconds after the frontier: promises that were made keep their order.
-    /// One caller at a time.
+    /// Sets what seconds after the frontier can take: promises made keep their order. One caller at a time.
     pub fn set_limit_ahead(&self, limit: Cost) {
         self.set_limit_from(self.ahead(), limit);
     }
@@ -299,8 +285,7 @@ impl Slots {
         Cost::from_hundredths(self.limits.last())
     }
 
-    /// What the second at the frontier can take: less than [`Slots::limit`] after a rise that has not reached
-    /// it yet.
+    /// What the second at the frontier can take: less than [`Slots::limit`] until a rise has reached it.
     pub(crate) fn limit_at_frontier(&self) -> Cost {
         Cost::from_hundredths(self.limits.of(self.frontier()))
     }

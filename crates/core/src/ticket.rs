@@ -21,9 +21,8 @@
 //! one block that remains, so that a seal costs two block operations. 45 and 39 bytes are multiples of three:
 //! base64url has neither padding nor spare bits, and a ticket has exactly one spelling.
 //!
-//! Rejected: JWT (three times the size, and the algorithm comes from the sender); encryption (nothing in a
-//! ticket is a secret, only its authorship matters); signatures (only gates verify, and they can share a
-//! key).
+//! Rejected: JWT (three times the size; the sender chooses the algorithm); encryption (nothing in a ticket is
+//! a secret, only its authorship matters); signatures (only gates verify, and they can share a key).
 
 use std::fmt;
 use std::time::Duration;
@@ -54,11 +53,8 @@ const MAX_U40: u64 = (1 << 40) - 1;
 /// A promise of the waiting room (WebQ III-C). Times are whole milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// The class of the waiting request.
     pub class: ClassId,
-    /// Work reserved for it.
     pub cost: Cost,
-    /// When the ticket was issued.
     pub issued: Timestamp,
     /// The wait announced then; the ticket is due at `issued + wait`.
     pub wait: Duration,
@@ -116,7 +112,6 @@ pub enum PassKind {
 /// configuration applies to existing passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pass {
-    /// What it lets through.
     pub kind: PassKind,
     /// The class whose ticket was redeemed.
     pub class: ClassId,
@@ -159,13 +154,10 @@ impl Pass {
 /// Why a ticket or pass was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TicketError {
-    /// Not of the right length, alphabet or shape: never made by a gate.
     #[error("malformed: not the text of a ticket")]
     Malformed,
-    /// Made by another version of the format.
     #[error("version: expected a ticket of version {VERSION}")]
     Version,
-    /// Signed with a key that is not (or no longer) in the ring.
     #[error("unknown key: the ticket's key is not in the ring")]
     UnknownKey,
     /// The tag does not fit: altered, made with another key, carried by somebody else, or of a kind of
@@ -182,9 +174,12 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    fn encode(bytes: &[u8]) -> Self {
+    fn encode(payload: &[u8], tag: [u8; TAG_BYTES]) -> Self {
+        let (mut bytes, len) = ([0; TICKET_BYTES], payload.len() + TAG_BYTES);
+        bytes[..payload.len()].copy_from_slice(payload);
+        bytes[payload.len()..len].copy_from_slice(&tag);
         let mut text = [0; Ticket::TEXT_LEN];
-        let len = URL_SAFE_NO_PAD.encode_slice(bytes, &mut text).expect("the longest payload fits");
+        let len = URL_SAFE_NO_PAD.encode_slice(&bytes[..len], &mut text).expect("the longest payload fits");
         Self { text, len: len as u8 }
     }
 
@@ -196,12 +191,6 @@ impl Sealed {
     /// The text as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..usize::from(self.len)]
-    }
-}
-
-impl AsRef<str> for Sealed {
-    fn as_ref(&self) -> &str {
-        self.as_str()
     }
 }
 
@@ -218,11 +207,7 @@ impl KeyRing {
     /// A [`Ticket`] in whole milliseconds comes back from [`KeyRing::open`] as it was.
     pub fn seal(&self, ticket: &Ticket, binding: &Binding) -> Sealed {
         let payload = ticket.payload(binding.kind(), self.signing_id());
-        let tag = self.sign(Domain::Ticket, &payload, &binding.bytes());
-        let mut bytes = [0; TICKET_BYTES];
-        bytes[..TICKET_PAYLOAD].copy_from_slice(&payload);
-        bytes[TICKET_PAYLOAD..].copy_from_slice(&tag);
-        Sealed::encode(&bytes)
+        Sealed::encode(&payload, self.sign(Domain::Ticket, &payload, &binding.bytes()))
     }
 
     /// Reads a sealed ticket shown by `presenter`. Only the kinds of binding in `accepted` count.
@@ -240,11 +225,7 @@ impl KeyRing {
     /// Signs `pass` for the visitor that `binding` describes.
     pub fn seal_pass(&self, pass: &Pass, binding: &Binding) -> Sealed {
         let payload = pass.payload(binding.kind(), self.signing_id());
-        let tag = self.sign(Domain::Pass, &payload, &binding.bytes());
-        let mut bytes = [0; PASS_BYTES];
-        bytes[..PASS_PAYLOAD].copy_from_slice(&payload);
-        bytes[PASS_PAYLOAD..].copy_from_slice(&tag);
-        Sealed::encode(&bytes)
+        Sealed::encode(&payload, self.sign(Domain::Pass, &payload, &binding.bytes()))
     }
 
     /// Reads a sealed pass shown by `presenter`. Only the kinds of binding in `accepted` count.

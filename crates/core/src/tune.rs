@@ -1,5 +1,4 @@
-//! Tuners: control loops that read measurements and change tunables (MASTH, section 2: the `TuningThread`
-//! that is extended, Figure 2(b)).
+//! Tuners: control loops that read measurements and change tunables (MASTH, section 2: `TuningThread`).
 //!
 //! A tuner is pure: figures in, changes out. The caller decides when it runs, and applies all of its changes
 //! or none, so a tuner that fails half way has no effect.
@@ -56,7 +55,6 @@ pub type Change = (String, String);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{what}", .at.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct TunerError {
-    /// What went wrong.
     pub what: String,
     /// Line and column in the tuner's source, from 1, if it has one.
     pub at: Option<(usize, usize)>,
@@ -76,8 +74,7 @@ pub trait Tuner {
 /// ends after five seconds in a row without any of these.
 ///
 /// Refused work counts as arrived: otherwise a tuner that sheds would end the overload that it sheds for.
-/// Overload begins sooner than it ends, so that a tuner that depends on it does not oscillate. A burst of one
-/// second is no overload.
+/// Overload begins sooner than it ends, so that a tuner that depends on it does not oscillate.
 #[derive(Clone, Debug, Default)]
 pub struct Overload {
     is_on: bool,
@@ -92,7 +89,6 @@ pub struct Demand {
     pub offered: Rate,
     /// Capacity in force; [`Rate::MAX`]: unlimited.
     pub capacity: Rate,
-    /// Visitors in the room.
     pub waiting: u64,
     /// Requests that wait only for the origin.
     pub queued: usize,

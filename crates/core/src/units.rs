@@ -6,8 +6,7 @@ use std::time::Duration;
 
 /// A point in time: microseconds since the Unix epoch.
 ///
-/// Tickets outlive a process and cross hosts, so the core uses wall time. The gateway's clock ensures that it
-/// never runs backwards.
+/// Tickets outlive a process and cross hosts, so this is wall time. The gateway's clock never runs backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(u64);
 
@@ -67,7 +66,6 @@ impl Add<Duration> for Timestamp {
 pub struct Cost(u64);
 
 impl Cost {
-    /// No work.
     pub const ZERO: Self = Self(0);
     /// One average request.
     pub const ONE: Self = Self(100);
@@ -135,7 +133,6 @@ impl fmt::Display for Cost {
 pub struct Rate(f64);
 
 impl Rate {
-    /// No work per second.
     pub const ZERO: Self = Self(0.0);
     /// A rate that this program cannot reach: it means "unlimited" where a number is needed.
     pub const MAX: Self = Self(1_000_000.0);
@@ -154,11 +151,6 @@ impl Rate {
     pub fn over(self, d: Duration) -> Cost {
         Cost((self.0 * d.as_secs_f64() * 100.0) as u64)
     }
-
-    /// Time that `work` takes at this rate; `Duration::MAX` at rate zero.
-    pub fn time_for(self, work: Cost) -> Duration {
-        Duration::try_from_secs_f64(work.units() / self.0).unwrap_or(Duration::MAX)
-    }
 }
 
 /// A share from 0 to 1. Stored in millionths, so that sums are exact.
@@ -166,9 +158,7 @@ impl Rate {
 pub struct Share(u32);
 
 impl Share {
-    /// 0.
     pub const ZERO: Self = Self(0);
-    /// 1.
     pub const ALL: Self = Self(1_000_000);
 
     /// From a fraction, rounded to millionths; `None` outside 0..=1 or if not a number.

@@ -10,10 +10,8 @@
 //! ```
 //!
 //! * `C` the capacity; `A` work per second of bypass traffic (sessions with a pass), as measured.
-//! * `B` virtual backlog (`room/backlog.rs`): work admitted minus what the capacity has done since, never
-//!   below minus one burst.
-//! * `Q` work queued for the origin; `target` 50 ms, plus half an average visitor, since work comes in whole
-//!   visitors.
+//! * `B` virtual backlog (`room/backlog.rs`): work admitted minus done at capacity, at least minus one burst.
+//! * `Q` work queued for the origin; `target` 50 ms plus half an average visitor (work is whole visitors).
 //! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than the work of one visitor.
 //!
 //! That is the pace where a rate governs. Where an estimator sets an in-flight limit, `V` moves so
@@ -115,9 +113,9 @@ pub(crate) fn target_s(mean_cost_s: f64) -> f64 {
 /// How far the schedule can be admitted with a given amount of work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Advance {
-    /// Up to this instant of it.
+    /// The instant up to which it can be admitted.
     pub(crate) at: Timestamp,
-    /// Work that is left over, in hundredths.
+    /// Work left over, in hundredths.
     pub(crate) left: f64,
 }
 

@@ -19,8 +19,7 @@
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
 //!
-//! Of the two-process form, tokengen forwards nothing itself: a request that would bypass the room is sent
-//! on.
+//! In the two-process form tokengen forwards nothing: requests that bypass the room are sent on.
 //!
 //! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already,
 //! and what is decided depends on the facts alone, so a simulator can construct them freely.
@@ -39,18 +38,16 @@ use crate::session::{SessionKey, SessionRequest, SessionStatus, Sessions};
 use crate::ticket::{Pass, PassKind};
 use crate::units::{Cost, Timestamp};
 
-/// The requests for the parts of a page (style sheets, images) follow it within this time, also on a slow
-/// phone.
+/// Requests for parts of a page (style sheets, images) follow it within this time, also on a slow phone.
 pub const PAGE_PASS: Duration = Duration::from_secs(120);
 
-/// Parts of pages that were let in before anybody waited still pass for so long after the first visitor
-/// waits.
+/// Parts of pages let in before anybody waited still pass for so long after the first visitor waits.
 pub const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
 
 /// Which process of the gate decides (WebQ III-B).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Role {
-    /// The only one.
+    /// The only process: keeps the schedule and admits.
     #[default]
     Gate,
     /// Keeps the schedule and sends everybody on.
@@ -62,26 +59,19 @@ pub enum Role {
 /// How the operator has set up a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionSettings {
-    /// Which process it is.
     pub role: Role,
-    /// There is a waiting room (`room.enabled`). Where there is none, a policy that sends to the room
-    /// refuses.
+    /// Whether there is a waiting room (`room.enabled`). Without one, sending to the room is refusing.
     pub has_room: bool,
     /// Longest wait for an ingress bucket (`room.max_wait`).
     pub max_wait: Duration,
-    /// How long passes of sessions hold.
     pub session_rules: SessionRules,
-    /// What becomes of a newcomer whose session finds no slot.
     pub when_full: WhenFull,
 }
 
 /// What a process decides by.
 pub struct Process<'a> {
-    /// How it is set up.
     pub settings: AdmissionSettings,
-    /// Its part of the waiting room.
     pub admission: &'a Admission,
-    /// The classes' buckets.
     pub ingress: &'a Ingress,
     /// Admitted sessions; `None`: none are counted here.
     pub sessions: Option<&'a Sessions>,
@@ -93,9 +83,7 @@ pub struct Process<'a> {
 
 /// What is known of a request beforehand.
 pub struct Facts<'a> {
-    /// As policies see it.
     pub request: PolicyRequest<'a>,
-    /// Its class waits in the room.
     pub class_waits: bool,
     /// It asks for a part of a page, and parts of pages pass with their visitor (all navigations wait).
     pub is_part_of_page: bool,
@@ -103,16 +91,13 @@ pub struct Facts<'a> {
     pub skips_room: bool,
     /// The quota of its service level; `None`: it has none.
     pub quota: Option<&'a SharedBucket>,
-    /// How far it has come with the policies in force.
     pub progress: Progress,
-    /// When it came.
     pub now: Timestamp,
 }
 
 /// How far a request has come with the policies in force. Numbers are positions in the [`PolicySet`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Progress {
-    /// It has just come.
     #[default]
     Start,
     /// Everything up to this policy has been performed and stands in its way no more: an authoriser agreed,
@@ -131,14 +116,13 @@ pub trait Requester {
     fn ticket(&self) -> Presented;
     /// The pass that it shows, if its seal is authentic; whether it holds is decided here.
     fn pass(&self) -> Option<Pass>;
-    /// It shows its ticket in the URL although it keeps the same in a cookie: it should be shown the URL
-    /// without.
+    /// Whether the URL shows a ticket that is also in a cookie: the visitor is then sent to the plain URL.
     fn shows_ticket_twice(&self) -> bool {
         false
     }
-    /// The client can wait and come back.
+    /// Whether the client can wait and come back.
     fn can_return(&self) -> bool;
-    /// Some replica of the origin can be sent to.
+    /// Whether some replica of the origin can be sent to.
     fn is_origin_usable(&self) -> bool;
     /// The key of the session that the request would begin.
     fn new_session_key(&self) -> SessionKey;
@@ -146,27 +130,22 @@ pub trait Requester {
     fn random(&self) -> u64;
     /// A session has begun with the request, which keeps it alive from now on.
     fn session_begins(&self, request: SessionRequest);
-    /// A policy in shadow would have decided.
+    /// Reports a policy in shadow that would have decided.
     fn would_decide(&self, policy: &ActivePolicy);
-    /// A policy sends the request to the room.
+    /// Reports a policy that sends the request to the room.
     fn sent_to_room(&self, policy: &ActivePolicy);
-    /// Something worth counting.
+    /// Counts an event.
     fn count(&self, event: Event);
 }
 
 /// A session that a request claims to belong to.
 pub struct SessionClaim<'a> {
-    /// The table of sessions.
     pub sessions: &'a Sessions,
-    /// How long passes hold.
     pub rules: SessionRules,
-    /// The session's key, as the request shows it.
     pub key: SessionKey,
     /// The pass it shows, if passes identify sessions. Its seal is authentic.
     pub pass: Option<&'a Pass>,
-    /// The request's service level.
     pub tier: TierId,
-    /// The request's work.
     pub cost: Cost,
 }
 
@@ -190,34 +169,20 @@ impl SessionClaim<'_> {
 /// [`Decision::RefusedByPolicy`] that was carried out by a lighter URL.
 pub fn decide(process: &Process<'_>, facts: &Facts<'_>, requester: &dyn Requester) -> Decision {
     let case = Case { process, facts, requester };
-    let meeting = match case.policies() {
-        Ok(Direction::AsItsClass) => case.meeting(),
-        Ok(Direction::ToRoom) => Meeting::Room,
-        Err(decision) => return decision,
-    };
-    case.enter(meeting)
-}
-
-/// Where the policies in force leave a request.
-enum Direction {
-    AsItsClass,
-    ToRoom,
+    case.policies().map_or_else(|decision| decision, |meeting| case.enter(meeting))
 }
 
 /// How a request meets the room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meeting {
-    /// It may have to wait.
     Room,
     /// It is part of a page, and passes with its admitted visitor.
     PartOfPage,
     /// It would wait but for its service level.
     Skips,
-    /// Its class never waits.
     Never,
 }
 
-/// What a request may wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayWait {
     /// At its class's bucket, which may have it wait in the room.
@@ -232,8 +197,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Quota and policies.
-    fn policies(&self) -> Result<Direction, Decision> {
+    /// Applies the quota and the policies in force. Returns how the request then meets the room.
+    fn policies(&self) -> Result<Meeting, Decision> {
         let Self { process, facts, requester } = self;
         let from = match facts.progress {
             Progress::Start => {
@@ -243,19 +208,19 @@ impl Case<'_> {
             }
             Progress::After(policy) => policy.saturating_add(1),
             Progress::Denied(policy) => return Err(Decision::RefusedByPolicy { policy, retry_after: None }),
-            Progress::Over => return Ok(Direction::AsItsClass),
+            Progress::Over => return Ok(self.meeting()),
         };
-        let Some(policies) = process.policies else { return Ok(Direction::AsItsClass) };
+        let Some(policies) = process.policies else { return Ok(self.meeting()) };
         let mut shadow = |policy: &ActivePolicy| requester.would_decide(policy);
         let perform = |policy, step| Err(Decision::Perform { policy: policies.index_of(policy), step });
         let refuse = |policy, retry_after| {
             Err(Decision::RefusedByPolicy { policy: policies.index_of(policy), retry_after })
         };
         match policies.decide(&facts.request, from, facts.now, &mut shadow) {
-            PolicyDecision::Pass => Ok(Direction::AsItsClass),
+            PolicyDecision::Pass => Ok(self.meeting()),
             PolicyDecision::Room { policy } if process.settings.has_room => {
                 requester.sent_to_room(policy);
-                Ok(Direction::ToRoom)
+                Ok(Meeting::Room)
             }
             PolicyDecision::Room { policy } => refuse(policy, None),
             PolicyDecision::Refuse { policy, retry_after } => refuse(policy, retry_after),
@@ -299,7 +264,7 @@ impl Case<'_> {
         }
     }
 
-    /// Its class has an ingress bucket, and this process lets in.
+    /// Whether its class has an ingress bucket that this process asks.
     fn has_bucket(&self) -> bool {
         self.process.settings.role != Role::TokenGen && self.process.ingress.limits(self.facts.request.class)
     }

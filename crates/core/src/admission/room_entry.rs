@@ -2,9 +2,8 @@
 //!
 //! **Session slots.** A request that begins a session ([`SessionAsk`]) enters with a slot of the pool or not
 //! at all. The slot is taken before the ticket is used up, so that a visitor who finds none keeps the ticket
-//! and is asked to come again; a slot that turns out to be taken for nothing goes back at once. Newcomers
-//! leave the slots alone that are meant for visitors whom the virtual clock has admitted and who are in
-//! transit.
+//! and is asked to come again; a slot that turns out to be taken for nothing goes back at once. Newcomers do
+//! not take slots that are meant for admitted visitors in transit.
 
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use crate::room::{AGAIN, Arrival, Newcomer, Redemption, Room, TicketStatus, Wait
 use crate::ticket::Ticket;
 use crate::units::Timestamp;
 
-/// A request, and what it meets.
 pub(super) struct RoomEntry<'a> {
     pub(super) admission: &'a Admission,
     pub(super) entrance: &'a Entrance<'a>,
@@ -140,7 +138,7 @@ impl RoomEntry<'_> {
         }
     }
 
-    /// Without a ticket that is good for anything, before the room.
+    /// Meets the room without a usable ticket.
     fn meet(
         &self,
         room: &Room,
@@ -185,8 +183,7 @@ impl RoomEntry<'_> {
                 Decision::SendOn { ticket: self.ticket_for_now(nonce), redeemed: false }
             }
             Arrival::Enter if position == Position::Replaced => {
-                // There is room, but not for this ticket again: a position that is due at once, and a page
-                // that says so.
+                // There is room, but not for this ticket again: a new position, due at once, and a page.
                 (self.count)(Event::WaitingAnswers);
                 let wait = Wait { wait: Duration::ZERO, position: 1, due: now };
                 Decision::Wait { ticket: self.ticket_for_now(nonce), wait, position }
@@ -204,7 +201,7 @@ impl RoomEntry<'_> {
         }
     }
 
-    /// Taken from the bucket or reserved there, and used for nothing.
+    /// Returns work that was taken or reserved at the bucket and is not used.
     fn give_back_ingress(&self) {
         let AdmissionRequest { class, cost, .. } = *self.asking;
         if self.entrance.ingress.limits(class) {
@@ -223,12 +220,11 @@ impl RoomEntry<'_> {
         Decision::NoSessionSlot { retry_after: session.sessions.retry_after() }
     }
 
-    /// Lets it in without a ticket.
     fn enters(&self) -> Decision {
         Decision::Enter { by: if self.entrance.waits { EnteredBy::Room } else { EnteredBy::Ingress } }
     }
 
-    /// Past the schedule, which is not asked.
+    /// Enters past the schedule.
     fn unasked(&self) -> Decision {
         if let Some(session) = self.session.filter(|session| !self.take(session)) {
             return self.no_slot(session);
@@ -252,7 +248,7 @@ impl RoomEntry<'_> {
         }
     }
 
-    /// Takes that slot.
+    /// Takes a slot for a newcomer, if it needs one.
     fn finds_slot(&self, room: &Room) -> bool {
         match self.session {
             None => !self.asking.sends_on || room.session_slots.take_spare(),
@@ -260,8 +256,7 @@ impl RoomEntry<'_> {
         }
     }
 
-    /// Its service level has a slot of its own while everybody's are taken. Nobody in the room waits for that
-    /// one, so `pass` lets it past them.
+    /// Its service level has a free slot of its own, which nobody in the room waits for: `pass` lets it past.
     fn enters_by_own_slot(&self, session: &SessionAsk<'_>, pass: impl FnOnce(&Room) -> bool) -> bool {
         let Admission::Room(room) = self.admission else { return false };
         if !session.sessions.has_own_slot_only(session.tier)
@@ -281,7 +276,6 @@ impl RoomEntry<'_> {
         session.take(self.asking.cost, self.now)
     }
 
-    /// A ticket that is due at once.
     fn ticket_for_now(&self, nonce: u64) -> Ticket {
         let issued = Timestamp::from_millis(self.now.as_millis());
         let AdmissionRequest { class, cost, .. } = *self.asking;

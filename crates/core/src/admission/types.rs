@@ -14,7 +14,6 @@ use crate::units::{ClassId, Cost, Timestamp};
 /// What a request shows of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presented {
-    /// Nothing: a newcomer.
     Nothing,
     /// An authentic ticket.
     Ticket(Ticket),
@@ -25,11 +24,8 @@ pub enum Presented {
 /// A request that meets the room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionRequest {
-    /// Its class.
     pub class: ClassId,
-    /// Work it asks of the origin.
     pub cost: Cost,
-    /// What it shows.
     pub shown: Presented,
     /// This process forwards nothing itself: it is tokengen.
     pub sends_on: bool,
@@ -38,22 +34,16 @@ pub struct AdmissionRequest {
 /// What becomes of a newcomer whose session finds no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WhenFull {
-    /// It waits in the room.
     #[default]
     Room,
-    /// It is refused.
     Refuse,
 }
 
 /// The session slot that a request needs to begin a session.
 pub struct SessionAsk<'a> {
-    /// The table of sessions.
     pub sessions: &'a Sessions,
-    /// The new session's key.
     pub key: SessionKey,
-    /// Its service level.
     pub tier: TierId,
-    /// What becomes of it if there is none.
     pub when_full: WhenFull,
     /// The request once it has a slot; it keeps its session alive from then on.
     pub under_way: Cell<Option<SessionRequest>>,
@@ -92,75 +82,34 @@ impl<'a> SessionAsk<'a> {
 /// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// To the origin.
-    Enter {
-        /// Why.
-        by: EnteredBy,
-    },
-    /// To tokencheck, with this ticket, which is due at once.
-    SendOn {
-        /// Made for the way.
-        ticket: Ticket,
-        /// A ticket was redeemed for it: the visitor holds none any more.
-        redeemed: bool,
-    },
-    /// To tokencheck without a ticket: it need not ask the room, and tokengen forwards nothing.
+    /// It goes to the origin.
+    Enter { by: EnteredBy },
+    /// It goes to tokencheck with this ticket, which is due at once. `redeemed`: its own ticket was used up.
+    SendOn { ticket: Ticket, redeemed: bool },
+    /// It goes to tokencheck without a ticket: it need not ask the room, and tokengen forwards nothing.
     SendOnUnasked,
-    /// To tokengen, for a ticket.
+    /// It goes to tokengen for a ticket.
     SendBack,
-    /// It waits with this ticket.
-    Wait {
-        /// The ticket that holds from now on.
-        ticket: Ticket,
-        /// What to say.
-        wait: Wait,
-        /// Where the position comes from.
-        position: Position,
-    },
-    /// No origin is usable: it keeps the ticket that it shows, if it shows one, and comes again.
-    Hold {
-        /// What to say.
-        wait: Wait,
-        /// For how long it has waited so far.
-        waited: Duration,
-    },
-    /// No position within the longest wait.
-    Full {
-        /// When to try again.
-        retry_after: Duration,
-    },
+    /// It waits with this ticket, which replaces any other.
+    Wait { ticket: Ticket, wait: Wait, position: Position },
+    /// No origin is usable: it keeps the ticket that it shows, if any, and comes again. `waited`: so far.
+    Hold { wait: Wait, waited: Duration },
+    /// There is no position within the longest wait.
+    Full { retry_after: Duration },
     /// No session slot is free, and newcomers are refused then.
-    NoSessionSlot {
-        /// When to try again.
-        retry_after: Duration,
-    },
-    /// What it shows is forged.
+    NoSessionSlot { retry_after: Duration },
+    /// Its ticket is forged.
     Forbidden,
-    /// Its class's ingress bucket is empty.
-    Throttled {
-        /// When it would pass.
-        retry_after: Duration,
-    },
-    /// Its service level's quota is used up.
-    OverQuota {
-        /// When it would pass.
-        retry_after: Duration,
-    },
-    /// A policy in force refuses it, as its [`Action`](crate::policies::Action) says.
-    RefusedByPolicy {
-        /// Position in the [`PolicySet`](crate::policies::PolicySet).
-        policy: usize,
-        /// When it would pass, if that is known.
-        retry_after: Option<Duration>,
-    },
-    /// A policy in force is to be performed; then decide again.
-    Perform {
-        /// Position in the [`PolicySet`](crate::policies::PolicySet).
-        policy: usize,
-        /// What to do.
-        step: PolicyStep,
-    },
-    /// To the same URL without the ticket in it, which its visitor keeps in a cookie.
+    /// Its class's ingress bucket is empty; it would pass after `retry_after`.
+    Throttled { retry_after: Duration },
+    /// Its service level's quota is used up; it would pass after `retry_after`.
+    OverQuota { retry_after: Duration },
+    /// The policy at this position of the [`PolicySet`](crate::policies::PolicySet) refuses it, as its
+    /// [`Action`](crate::policies::Action) says. `retry_after`: when it would pass, if that is known.
+    RefusedByPolicy { policy: usize, retry_after: Option<Duration> },
+    /// The caller performs this step of the policy at this position, and decides again.
+    Perform { policy: usize, step: PolicyStep },
+    /// It is sent to the same URL without the ticket in it, which its visitor keeps in a cookie.
     ShowCleanUrl,
 }
 
@@ -173,17 +122,15 @@ pub enum EnteredBy {
     Room,
     /// Its class's ingress bucket let it pass; it need not wait in the room.
     Ingress,
-    /// Its session is admitted.
     Session,
     /// It is part of a page that was let in.
     PartOfPage,
-    /// Nothing stands in its way: its class never waits and has no bucket, or its service level skips the
-    /// room.
+    /// Its class never waits and has no bucket, or its service level skips the room.
     Unasked,
 }
 
 impl EnteredBy {
-    /// What it is counted as.
+    /// The event that counts it.
     pub fn event(self) -> Event {
         match self {
             Self::Ticket(_) => Event::EnteredByTicket,
@@ -193,24 +140,20 @@ impl EnteredBy {
     }
 }
 
-/// How a policy in force is performed by the caller.
+/// How the caller performs a policy in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicyStep {
-    /// Another application is asked.
     Authorise(AuthoriserId),
-    /// It shares an upstream request with others.
+    /// Shares an upstream request with others, whose answer is used for `period`.
     Coalesce {
-        /// How long an answer is given to others.
         period: Duration,
     },
-    /// Another URL is served.
     Reroute(RouteId),
 }
 
 /// What stands before the room.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrance<'a> {
-    /// The classes' buckets.
     pub ingress: &'a Ingress,
     /// Longest wait there for a bucket.
     pub max_wait: Duration,
@@ -224,7 +167,6 @@ pub struct Entrance<'a> {
 /// Where the position of a visitor who waits comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
-    /// It is a newcomer's.
     New,
     /// It is that of the ticket shown.
     Kept,

@@ -23,11 +23,8 @@ use crate::units::{Rate, Timestamp};
 /// Parameters of [`Aimd`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AimdConfig {
-    /// Requests in flight at the start.
     pub start_in_flight: u32,
-    /// Least requests in flight.
     pub min_in_flight: u32,
-    /// Most requests in flight.
     pub max_in_flight: u32,
     /// Factor of the decrease, below 1.
     pub backoff: f64,

@@ -15,12 +15,10 @@
 //! Every sample is tested against the fit. [`change`] detects within some dozens of completions that the
 //! origin has become slower or faster, excludes pauses, and measures the dispersion on which all error bounds
 //! rest; [`costs`] separates a change of the origin from a change of the mix of classes. Samples without a
-//! backlog, or sent while slots were free, are ignored: they measure the load, not the origin
-//! ("application-limited" in BBR).
+//! backlog, or sent while slots were free, are ignored: they measure the load (BBR's "application-limited").
 //!
 //! The idea is BBR's (Cardwell et al. 2016), with a fit in place of its minimum and maximum filters: with
-//! variable service times the minimum response time is a fraction of the mean, and a limit derived from it
-//! starves the origin.
+//! variable service times the minimum is a fraction of the mean, and such a limit starves the origin.
 //!
 //! Limits of the method:
 //! - It cannot learn without a backlog.
@@ -31,23 +29,19 @@
 //!   the number in flight when a request was sent is not the number it was served among.
 //!
 //! Rejected after measurement in the simulator:
-//! - n as the mean of the number in flight at both ends of a request: right for sharing, 2 % less goodput in
-//!   a line.
+//! - n as the mean in flight at both ends of a request: right for sharing, 2 % less goodput in a line.
 //! - Headroom by the knee's standard error alone: adds response time, since it ignores what each side costs.
 //! - Power laws for contention: the knee comes out a tenth too low.
-//! - A saturation test by response times alone (short requests end first: false rises) or by counts alone
-//!   (bursts).
+//! - A saturation test by response times (short requests end first: false rises) or counts (bursts) only.
 //! - Dispersion about the fit: a change is taken for noise.
 //! - Less weight for the samples that revealed a change.
 //! - 3.5 standard errors for the meter's window: chance cuts it every minute.
-//! - Samples that outlive their level counted only up to its end: less goodput with bimodal service and with
-//!   sharing.
+//! - Samples that outlive their level count only up to its end: less goodput with bimodal or shared service.
 //! - More probes up where service varies: with sharing they add a tenth to the response time.
 //! - A ramp after a rise of the speed: with sharing it overshoots sixfold.
 //! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
-//! - Shorter rounds of the ramp where its samples vary little: gains 0.05 % of goodput, and fails with long
-//!   tails.
+//! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
 
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::mutants::{self, Mutant};
@@ -84,8 +78,7 @@ const STARVED_MOST: f64 = 4.0;
 const RANGE: f64 = 1.8;
 /// After a shift of the mix, earlier samples count for so many: their costs may have been learned badly.
 const SHIFTED: f64 = 150.0;
-/// Share of the slots that must be taken when a sample is sent. Below 1 because a probe up fills its slots at
-/// once.
+/// Share of the slots that must be taken when a sample is sent; below 1: a probe up fills its slots at once.
 const FULL: f64 = 0.9;
 /// Samples whose median is the first typical response time.
 const FIRST_SAMPLES: usize = 8;
@@ -98,14 +91,10 @@ const LEAST_RATE: f64 = 0.01;
 /// Parameters of [`Bottleneck`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BottleneckConfig {
-    /// Least requests in flight.
     pub min_in_flight: u32,
-    /// Most requests in flight.
     pub max_in_flight: u32,
-    /// Requests in flight at the start.
     pub start_in_flight: u32,
-    /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1 (exponential
-    /// service).
+    /// Samples over which a constant capacity is averaged, at a dispersion of 1 (exponential service).
     pub memory: f64,
 }
 
@@ -278,8 +267,7 @@ impl Bottleneck {
         Some(rate).filter(|rate| rate.is_finite())
     }
 
-    /// How long a round of a ramp takes at the present level, in seconds; `None` before anything was
-    /// measured.
+    /// Length of a ramp's round at the present level, in seconds; `None` before anything was measured.
     fn ramp_round_s(&self) -> Option<f64> {
         let per_second = self.throughput_of_round().or(self.ramp_throughput)?;
         let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
@@ -330,7 +318,7 @@ impl Bottleneck {
     fn skip(&mut self, sample: &Sample) {
         self.pauses.skip(sample.ended);
         if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
-            self.round.leave_out(sample.count as f64 * sample.response.as_secs_f64());
+            self.round.exposure_s -= sample.count as f64 * sample.response.as_secs_f64();
         }
     }
 
@@ -445,7 +433,7 @@ impl Estimator for Bottleneck {
         }
         if sample.ok {
             self.ticks.served += sample.count;
-            self.initial.served(cost * count);
+            self.initial.ended += cost * count;
             self.round.ended_units += units * count;
         } else {
             self.ticks.failed += sample.count;
@@ -466,7 +454,7 @@ impl Estimator for Bottleneck {
         if load.backlog() {
             self.long_lived.tick(elapsed_s);
         } else {
-            self.round.idle(elapsed_s);
+            self.round.idle_s += elapsed_s;
         }
         self.ticks.close();
         if let Some((change, onset)) = self.alarm.take() {

@@ -1,5 +1,4 @@
-//! The capacity that an operator has configured: no algorithm, and the baseline that the estimators are
-//! compared with.
+//! The capacity that an operator has configured: no algorithm, but the baseline of all comparisons.
 
 use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};

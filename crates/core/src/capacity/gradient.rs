@@ -36,19 +36,16 @@ const DOUBTED: u32 = 5;
 pub struct GradientConfig {
     /// Least requests in flight, and the limit while the unloaded response time is measured.
     pub min_in_flight: u32,
-    /// Most requests in flight.
     pub max_in_flight: u32,
     /// Time between two measurements of the unloaded response time.
     pub min_rtt_interval: Duration,
     /// Most that is added to the interval, as a share of it, 0 to 1.
     pub jitter: f64,
-    /// Requests in a measurement.
     pub min_rtt_requests: u32,
     /// Share by which the response time may exceed the unloaded one.
     pub buffer: f64,
     /// Quantile of response times that is compared, 0 to 1.
     pub percentile: f64,
-    /// Time between two changes of the limit.
     pub update_interval: Duration,
 }
 
@@ -67,7 +64,6 @@ impl Default for GradientConfig {
     }
 }
 
-/// What is measured at present.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Window {
     /// Nothing; the first tick begins a measurement.

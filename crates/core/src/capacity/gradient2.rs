@@ -1,5 +1,4 @@
-//! Gradient2: the limit shrinks in proportion to the present response time over the mean of the last
-//! hundreds.
+//! Gradient2: the limit shrinks in proportion to the present response time over the mean of hundreds.
 //!
 //! ```text
 //! R̄ ← R̄ + 2/(600+1) (R − R̄)         the first ten: their mean;  if R̄ > 2 R: R̄ ← 0.95 R̄
@@ -8,13 +7,11 @@
 //! ```
 //!
 //! Source: `Gradient2Limit` of Netflix's concurrency-limits (commit 78a74b9). One step per request. The
-//! reason for the moving baseline: it needs no measurement of an unloaded response time, in contrast to Vegas
-//! and Gradient.
+//! moving baseline needs no measurement of an unloaded response time, unlike Vegas and Gradient.
 //!
 //! Limits: the baseline R̄ is the mean under the limit's own load, so a queue that grows slowly becomes the
 //! baseline, and L grows until a request takes 1.5 times the mean: with service of little variation up to the
-//! upper bound. Failures do not count as a signal; timeouts count like any response. As published, it never
-//! goes below 20 in flight.
+//! upper bound. Failures are no signal; timeouts count like any response. It never goes below 20 in flight.
 
 use super::throughput::{Throughput, repeats};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
@@ -28,11 +25,8 @@ const LEAST_S: f64 = 1e-6;
 /// Parameters of [`Gradient2`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Gradient2Config {
-    /// Requests in flight at the start.
     pub start_in_flight: u32,
-    /// Least requests in flight.
     pub min_in_flight: u32,
-    /// Most requests in flight.
     pub max_in_flight: u32,
     /// Requests over which the baseline is averaged.
     pub long_window: u32,

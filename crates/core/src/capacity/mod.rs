@@ -1,12 +1,10 @@
 //! Capacity estimation: how much the origin can serve.
 //!
 //! An [`Estimator`] observes every request that ended and returns an [`Estimate`] of the capacity on every
-//! tick. There is one algorithm per file, chosen by name in the configuration; the interface is that of a
-//! congestion controller in quinn.
+//! tick. One algorithm per file, chosen by name; the interface resembles congestion controllers in quinn.
 //!
-//! There are two kinds. Some choose a rate ([`Estimate::capacity`] alone: WebQ's power ratio). The others
-//! choose how many requests the origin works on at once ([`Estimate::max_in_flight`]), and the rate follows
-//! from the throughput.
+//! Some choose a rate ([`Estimate::capacity`] alone: WebQ's power ratio). The others choose how many requests
+//! the origin works on at once ([`Estimate::max_in_flight`]), and the rate follows from the throughput.
 
 use std::time::Duration;
 
@@ -32,7 +30,6 @@ pub use vegas::{Vegas, VegasConfig};
 /// A request that ended, or several of one class with the same outcome.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
-    /// Their class.
     pub class: ClassId,
     /// Configured cost of each.
     pub cost: Cost,
@@ -40,8 +37,7 @@ pub struct Sample {
     pub count: u64,
     /// When they ended; for several, the last.
     pub ended: Timestamp,
-    /// Mean response time, from being sent to the origin to the end of the answer, or to the head of a
-    /// stream.
+    /// Mean response time: from the request's dispatch to the end of the answer, or to the head of a stream.
     pub response: Duration,
     /// Mean time for which each kept its in-flight slot after that: see [`crate::gate::Gate::stream`].
     pub lingered: Duration,
@@ -74,11 +70,8 @@ impl Sample {
 /// Where requests are at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GateLoad {
-    /// Visitors wait in the room.
     pub room_waits: bool,
-    /// Requests in the gate's queue.
     pub queued: usize,
-    /// Requests at the origin.
     pub in_flight: u32,
 }
 
@@ -94,16 +87,14 @@ impl GateLoad {
 pub enum Phase {
     /// The capacity is configured; nothing is estimated.
     Configured,
-    /// Searches for the capacity.
     Searching,
     /// Holds the capacity and watches for changes.
     Settled,
-    /// Waits for enough load to measure.
+    /// Waits until there is enough load to measure.
     Paused,
 }
 
 impl Phase {
-    /// Every phase.
     pub const ALL: [Self; 4] = [Self::Configured, Self::Searching, Self::Settled, Self::Paused];
 
     /// Its name in metrics and the API.
@@ -122,14 +113,11 @@ impl Phase {
 pub struct Estimate {
     /// Cost units per second the origin can serve.
     pub capacity: Rate,
-    /// Work per second to admit, as a multiple of `capacity`; at least 1, and more while the origin is probed
-    /// (BBR's pacing gain).
+    /// Work per second to admit, over `capacity`: 1, or more while the origin is probed (BBR's pacing gain).
     pub gain: f64,
-    /// Requests the origin should work on at once; `None` if the algorithm sets no limit. With a limit, the
-    /// room keeps the gate's queue from running empty while visitors wait, so that the limit controls the
-    /// origin, not the schedule.
+    /// Requests the origin should work on at once; `None`: no limit. With a limit, the room keeps the gate's
+    /// queue from running empty while visitors wait, so that the limit controls the origin.
     pub max_in_flight: Option<u32>,
-    /// What the algorithm is doing.
     pub phase: Phase,
     /// From 0 (nothing measured) to 1 (certain).
     pub confidence: f64,
@@ -140,7 +128,6 @@ pub struct Estimate {
 pub struct State {
     /// Why it is in its phase, such as "errors only: holding".
     pub reason: String,
-    /// Samples in the present fit.
     pub samples: u64,
     /// The algorithm's own figures by name; the name contains the unit: `knee`, `response_ms`.
     pub figures: Vec<(&'static str, f64)>,
@@ -167,7 +154,7 @@ pub trait Estimator: Send {
     /// The id belongs to another class from now on, so what is known of the class is void.
     fn forget(&mut self, _class: ClassId) {}
 
-    /// The internal state.
+    /// The present figures and the reason for the phase, for operators.
     fn state(&self) -> State;
 }
 
@@ -176,17 +163,11 @@ pub trait Estimator: Send {
 pub struct Options {
     /// The configured capacity: the value of `fixed` (`None`: unlimited), a starting point for the others.
     pub rate: Option<Rate>,
-    /// Parameters of `power-ratio`.
     pub power_ratio: PowerRatioConfig,
-    /// Parameters of `aimd`.
     pub aimd: AimdConfig,
-    /// Parameters of `vegas`.
     pub vegas: VegasConfig,
-    /// Parameters of `gradient`.
     pub gradient: GradientConfig,
-    /// Parameters of `gradient2`.
     pub gradient2: Gradient2Config,
-    /// Parameters of `bottleneck`.
     pub bottleneck: BottleneckConfig,
 }
 
@@ -220,6 +201,5 @@ const KNOWN: &[(&str, Make)] = &[
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected an estimator (`{}`), got `{got}`", names().collect::<Vec<_>>().join("`, `"))]
 pub struct UnknownEstimator {
-    /// The name that was asked for.
     pub got: String,
 }

@@ -1,5 +1,4 @@
-//! The estimator `power-ratio`: the capacity is the load with the greatest power ratio. WebQ's discovery,
-//! section IV.
+//! The estimator `power-ratio`: the capacity is the load with the greatest power ratio (WebQ, section IV).
 //!
 //! ```text
 //! γ_i = g_i / r_i           goodput over mean response time of epoch i (8 s), at a load of c_i per second
@@ -11,10 +10,9 @@
 //! everywhere:  no step forward unless |g - c| / g < ε: with few visitors, discovery pauses
 //! ```
 //!
-//! The paper leaves some points open. The table lists how they are read here, and the effect without that
-//! reading: how many of sixty seeds complete the discovery in front of ten workers with exponential work,
-//! from cold in 300 s and after a fall in 420 s. With all readings these are 59 and 59, and one false alarm
-//! in thirty hours of watching.
+//! The paper leaves points open. The table lists how they are read here and the effect without it: how many
+//! of sixty seeds complete the discovery in front of ten workers with exponential work, from cold in 300 s
+//! and after a fall in 420 s. With all readings: 59 and 59, and one false alarm in thirty hours.
 //!
 //! | reading | where | without it |
 //! |---|---|---|
@@ -28,8 +26,7 @@
 //! | relief, and breaking off epochs | `phases`, [`PowerRatio::crowd`] | 1, not 52 (contention 0.3) |
 //!
 //! c_i is what arrives, not what was promised: the room's virtual clock admits c_i per second as soon as c_i
-//! changes, and g and r are those of requests that ended in the epoch, so promises made at an earlier c_i do
-//! not count for this one.
+//! changes, and g and r are those of requests that ended in the epoch, so earlier promises do not count.
 //!
 //! Further departures, whose effect was not measured apart:
 //! - The guard ends with an epoch in overload (`fine`).
@@ -37,17 +34,13 @@
 //! - A discovery that begins in overload begins again lower ([`LOWER`]).
 //! - A share of failures above ε pauses it like low load.
 //! - Relief ends after an epoch in which it had no effect (`relieve`).
-//! - An epoch in which the clock went back or ticks were missing is discarded, and so are the oldest of more
-//!   than [`MAX_POINTS`] samples.
+//! - Epochs with missing ticks or a clock that went back are discarded, and samples beyond [`MAX_POINTS`].
 //! - The response time of an epoch that was broken off follows from Little's law (`epoch`).
-//! - A rise is inferred only at the load itself, and an epoch broken off while watching is a change at once
-//!   (`watch`).
+//! - A rise is inferred only at the load itself; an epoch broken off while watching is a change (`watch`).
 //!
 //! Limits:
-//! - It needs 25 epochs (200 s) of more visitors than the service can serve, and overloads it for some of
-//!   them.
-//! - The peak lies below what a service with bounded concurrency can serve: 80 of 100 per second with ten
-//!   workers.
+//! - It needs 25 epochs (200 s) with more visitors than the service can serve, and overloads it for some.
+//! - The peak lies below what a service of bounded concurrency serves: 80 of 100 per second with ten workers.
 //! - Added workers do not change γ at the old load, so that rise goes unnoticed.
 //! - γ mixes classes, so a change of the mix looks like a change of the capacity.
 //! - Once settled, it does not notice a service that refuses at once: errors are no goodput, but γ of the few
@@ -69,10 +62,8 @@ use cubic::Cubic;
 use epoch::{Epoch, Sums};
 use watch::Watch;
 
-/// Points of the fitted curve in the state.
 const CURVE: u32 = 24;
-/// Most points kept: more than two for every load from 15 to a million per second and the longest fine phase.
-/// Further points replace the oldest.
+/// Most points kept, the latest: over two per load from 15 to a million per second, and a long fine phase.
 const MAX_POINTS: usize = 256;
 /// Least load probed: one request in a hundred seconds.
 const LEAST_LOAD: f64 = 0.01;
@@ -83,7 +74,6 @@ const LEAST_CROWD: f64 = 32.0;
 /// Most times that relief reduces the load by its factor.
 const MAX_RELIEF: u32 = 3;
 
-/// The stage after the service has become stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Coarse,
@@ -98,7 +88,6 @@ enum Stage {
         then: Then,
         /// Consecutive epochs with the goodput close to the load.
         close: u32,
-        /// The service was relieved before.
         relieved: bool,
     },
     /// Little is admitted until the service has worked off its backlog.
@@ -131,8 +120,9 @@ enum Outcome {
     /// More: requests admitted earlier are still being served.
     Ahead,
     /// A share of failures that makes goodput meaningless, without longer response times.
-    Failing { share: f64 },
-    /// Nothing ended.
+    Failing {
+        share: f64,
+    },
     Nothing,
 }
 
@@ -301,8 +291,7 @@ impl Estimator for PowerRatio {
         self.sums.restart();
     }
 
-    /// The paper's external trigger: discovers anew from the present estimate; during a discovery, from its
-    /// first load.
+    /// The paper's external trigger: discovers anew from the estimate, or from the first load of a discovery.
     fn rediscover(&mut self, _now: Timestamp) {
         let from = if self.is_found() { self.load } else { self.began_with };
         self.begin(from, Cause::Requested, Stage::Coarse);
@@ -364,9 +353,7 @@ impl PowerRatio {
             Stage::Coarse | Stage::Stabilising { .. } | Stage::Relieving { .. } => 0.0,
         }
     }
-}
 
-impl PowerRatio {
     fn reason(&self) -> String {
         let stage = self.stage_text();
         match self.outcome {
@@ -407,7 +394,6 @@ impl PowerRatio {
         }
     }
 
-    /// The fit at some loads of its range.
     fn curve(&self) -> Vec<(f64, f64)> {
         let Some(fit) = &self.fit else { return Vec::new() };
         let (lo, hi) = fit.range();

@@ -1,5 +1,4 @@
-//! The capacity for algorithms that choose only an in-flight limit: the throughput in cost units per second
-//! while other requests wait.
+//! The capacity for algorithms that only choose an in-flight limit: cost units per second while others wait.
 //!
 //! ```text
 //! saturated tick    requests were queued at the gate at its end, and whenever a request ended in it
@@ -11,13 +10,11 @@
 //!
 //! Without a backlog the last capacity holds, because throughput then measures the load. Ticks with failures
 //! only are left out: an origin that only fails has not become slower. Rejected: holding wherever most
-//! requests fail. A limit beyond what the origin accepts is refused most of the time, and the capacity would
-//! never change again.
+//! requests fail: a limit that the origin mostly refuses would never change.
 //!
 //! Nothing is known before the origin was saturated for the first time. The capacity then starts low, is at
 //! least twice the throughput of any 2 s, and grows with every tick in which visitors wait in the room while
-//! the gate has free slots: an idle origin must not keep anybody waiting. The same growth, slower, corrects a
-//! capacity that has become too low.
+//! the gate has free slots: an idle origin must not keep anybody waiting. Slower growth corrects it later.
 //!
 //! Limits: 2 s at 100 requests per second are 200 requests, a standard error of 7 % with exponential service.
 //! And the throughput under a bad limit is taken for the capacity.
@@ -28,26 +25,21 @@ use std::time::Duration;
 use super::{Estimate, GateLoad, Phase, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Time over which the throughput is measured.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Least saturated time of a measurement.
 const LEAST: Duration = Duration::from_millis(500);
 /// Requests for which [`LEAST`] is enough; with fewer it takes the whole window.
 const ENOUGH: u64 = 20;
 /// Requests served within the window at which the confidence is 1.
 const CERTAIN: f64 = 400.0;
-/// Cost units per second at the start, and the least ever: at rate zero nothing would show that there is
-/// capacity.
+/// Cost units per second at the start, and the least ever: at zero nothing would show that there is capacity.
 const START: f64 = 100.0;
 const FLOOR: f64 = 1.0;
-/// Growth per tick while visitors wait for an origin with free slots: before the first measurement (doubles
-/// in 1.4 s) and after.
+/// Growth per tick while visitors wait and slots are free: before the first measurement (×2 in 1.4 s), after.
 const FAST: f64 = 1.05;
 const SLOW: f64 = 1.01;
 /// Growth ends at this multiple of the throughput: no-shows must not raise the capacity without bound.
 const AHEAD: f64 = 4.0;
-/// Gain while the gate's queue is empty and visitors wait in the room, so that the room is not the
-/// bottleneck.
+/// Gain while the gate's queue is empty and visitors wait in the room: the room must not be the bottleneck.
 const GAIN: f64 = 1.1;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -59,7 +51,7 @@ struct Tick {
     saturated: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Throughput {
     ticks: VecDeque<Tick>,
     now: Tick,
@@ -75,13 +67,10 @@ impl Throughput {
     /// Starts from `start` cost units per second, or from [`START`].
     pub(super) fn new(start: Option<Rate>) -> Self {
         Self {
-            ticks: VecDeque::new(),
             now: Tick { saturated: true, ..Tick::default() },
-            ticked: None,
             capacity: start.map_or(START, Rate::get).max(FLOOR),
-            known: false,
-            served: 0,
             reason: "nothing has ended yet",
+            ..Self::default()
         }
     }
 
@@ -95,7 +84,6 @@ impl Throughput {
         }
     }
 
-    /// The estimate that follows from a limit.
     pub(super) fn tick(&mut self, limit: u32, load: &GateLoad, now: Timestamp) -> Estimate {
         self.turn(load, now);
         self.judge(limit, load);
@@ -124,12 +112,10 @@ impl Throughput {
         self.reason = "rediscovery requested";
     }
 
-    /// The state, with the algorithm's own figures.
     pub(super) fn state(&self, figures: Vec<(&'static str, f64)>) -> State {
         State { reason: self.reason.into(), samples: self.served, figures, ..State::default() }
     }
 
-    /// Adds the present tick to the window.
     fn turn(&mut self, load: &GateLoad, now: Timestamp) {
         let time = self.ticked.map_or(Duration::ZERO, |before| now.since(before));
         self.ticked = Some(now);
@@ -193,14 +179,12 @@ impl Throughput {
     }
 }
 
-/// Pseudo-random numbers in 0..1, multiples of the golden ratio: for jitter, because the core has no
-/// randomness.
+/// Pseudo-random numbers in 0..1 (multiples of the golden ratio), because the core has no randomness.
 pub(super) fn jitter(turn: u32) -> f64 {
     (f64::from(turn) * 0.618_033_988_749_894_9).fract()
 }
 
-/// How often a sample of several requests is shown to an algorithm that steps per request. Bounded, because a
-/// report may name any number.
+/// Steps for a sample of several requests; bounded, because a report may name any number.
 pub(super) fn repeats(sample: &Sample) -> u64 {
     sample.count.min(1_000)
 }

@@ -1,5 +1,4 @@
-//! Vegas: the limit leaves a queue of a few requests at the origin, inferred from the response time over the
-//! least one.
+//! Vegas: the limit leaves a few requests queued at the origin, inferred from the response over the least.
 //!
 //! ```text
 //! q = ⌈L (1 − R0/R)⌉         l = max(1, ⌊log10 L⌋)        R0: the least response time since the last probe
@@ -13,8 +12,7 @@
 //!
 //! Source: `VegasLimit` of Netflix's concurrency-limits (commit 78a74b9), after Brakmo and Peterson 1994. One
 //! step per request. The jitter is random there and a fixed sequence here; a response time of zero is an
-//! error there and skipped here. The reason for q: a small constant queue keeps the bottleneck busy without
-//! much delay.
+//! error there and skipped here. The reason for q: a small queue keeps the bottleneck busy with little delay.
 //!
 //! Limits: R0 is one sample, so it cannot be distinguished from a lucky fast response. With variable service
 //! it is far below the mean, and L follows it down; or, taken from a slow response at a probe, far above, and
@@ -28,9 +26,7 @@ use crate::units::{Rate, Timestamp};
 /// Parameters of [`Vegas`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VegasConfig {
-    /// Requests in flight at the start.
     pub start_in_flight: u32,
-    /// Most requests in flight.
     pub max_in_flight: u32,
     /// Queue below which the limit grows, in multiples of log10 of the limit.
     pub alpha: f64,

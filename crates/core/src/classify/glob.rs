@@ -3,16 +3,15 @@
 //! A pattern is a small automaton whose states are the positions between its tokens. All positions that the
 //! text may have reached are followed at once (Thompson's construction, CACM 11(6), 1968), so a text of n
 //! bytes takes at most (n + 1) · (tokens + 1) steps for any pattern. Rejected: backtracking, which takes n⁴
-//! for a pattern like `*a*a*a*b`; and the `regex` crate, whose tables cost kilobytes per pattern for a
-//! language of three wildcards.
+//! for a pattern like `*a*a*a*b`; and the `regex` crate, whose tables cost kilobytes per pattern.
 //!
 //! `?` matches one byte, `*` any run of bytes; in paths neither matches a `/`, and `**` does. `/**` also
-//! matches nothing, so that `/checkout/**` covers `/checkout` itself: otherwise a rule that protects a
-//! subtree would miss its root.
+//! matches nothing, so that `/checkout/**` covers `/checkout` itself, the root of the subtree.
 
-/// Tokens after the literal prefix: states 0..=255 fit four words.
+use crate::bits::Bits;
+
+/// Tokens after the literal prefix: states 0..=255 fit [`Bits`].
 const MAX_TOKENS: usize = 255;
-const WORDS: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
@@ -50,8 +49,7 @@ impl Glob {
         Self::assemble(pattern.bytes().map(token).collect(), None)
     }
 
-    /// A pattern for paths. Escapes are decoded like those of paths ([`super::path`]), so `%2A` is a literal
-    /// star.
+    /// A pattern for paths. Escapes are decoded as in paths ([`super::path`]): `%2A` is a literal star.
     pub(super) fn path(pattern: &str) -> Result<Self, TooLong> {
         let mut tokens = Vec::new();
         let mut rest = pattern.as_bytes();
@@ -98,7 +96,6 @@ impl Glob {
         Ok(Self { prefix, tokens: tokens.into(), separator })
     }
 
-    /// Whether the whole text matches.
     pub(super) fn matches(&self, text: impl IntoIterator<Item = u8>) -> bool {
         self.run(text.into_iter(), || ())
     }
@@ -108,10 +105,11 @@ impl Glob {
         if !self.prefix.iter().all(|&b| text.next() == Some(b)) {
             return false;
         }
-        let mut now = Set::of(0);
+        let mut now = Bits::default();
+        now.insert(0);
         loop {
             let byte = text.next();
-            let mut then = Set::default();
+            let mut then = Bits::default();
             let mut from = 0;
             // Moves without a byte only lead to higher states, so one ascending pass finds them all.
             while let Some(state) = now.next_from(from) {
@@ -126,9 +124,9 @@ impl Glob {
                 self.leave(state, byte, &mut now, &mut then);
             }
             if byte.is_none() {
-                return now.has(self.tokens.len());
+                return now.contains(self.tokens.len());
             }
-            if then == Set::default() {
+            if then.is_empty() {
                 return false;
             }
             now = then;
@@ -136,55 +134,25 @@ impl Glob {
     }
 
     /// Follows one state's token: without a byte within `now`, over `byte` into `then`.
-    fn leave(&self, state: usize, byte: Option<u8>, now: &mut Set, then: &mut Set) {
+    fn leave(&self, state: usize, byte: Option<u8>, now: &mut Bits, then: &mut Bits) {
         let in_segment = byte.is_some() && byte != self.separator;
         match self.tokens[state] {
-            Token::Byte(b) if byte == Some(b) => then.add(state + 1),
-            Token::One if in_segment => then.add(state + 1),
+            Token::Byte(b) if byte == Some(b) => then.insert(state + 1),
+            Token::One if in_segment => then.insert(state + 1),
             Token::Byte(_) | Token::One => {}
             Token::Run | Token::DeepRun => {
-                now.add(state + 1);
+                now.insert(state + 1);
                 if in_segment || (byte.is_some() && self.tokens[state] == Token::DeepRun) {
-                    then.add(state);
+                    then.insert(state);
                 }
             }
             Token::Deep => {
-                now.add(state + 2);
+                now.insert(state + 2);
                 if byte == self.separator {
-                    then.add(state + 1);
+                    then.insert(state + 1);
                 }
             }
         }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Set([u64; WORDS]);
-
-impl Set {
-    fn of(state: usize) -> Self {
-        let mut set = Self::default();
-        set.add(state);
-        set
-    }
-
-    fn add(&mut self, state: usize) {
-        self.0[state / 64] |= 1 << (state % 64);
-    }
-
-    fn has(&self, state: usize) -> bool {
-        self.0[state / 64] & 1 << (state % 64) != 0
-    }
-
-    /// The lowest member at or above `state`.
-    fn next_from(&self, state: usize) -> Option<usize> {
-        let mut word = state / 64;
-        let mut bits = self.0.get(word)? & u64::MAX << (state % 64);
-        while bits == 0 {
-            word += 1;
-            bits = *self.0.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
     }
 }
 
@@ -209,21 +177,6 @@ mod tests {
             assert!(steps <= bound, "{pattern}: {steps} steps, at most {bound}");
             assert!(steps > text.len() / 2, "{pattern}: {steps} steps, so the counter works");
         }
-    }
-
-    #[test]
-    fn states_across_words_are_found() {
-        let mut set = Set::default();
-        for state in [0, 63, 64, 128, 255] {
-            set.add(state);
-        }
-        let mut found = Vec::new();
-        let mut from = 0;
-        while let Some(state) = set.next_from(from) {
-            found.push(state);
-            from = state + 1;
-        }
-        assert_eq!(found, [0, 63, 64, 128, 255]);
     }
 
     #[test]

@@ -15,7 +15,6 @@ pub struct RequestHead<'a> {
     pub host: &'a str,
     /// The visitor's address, behind trusted proxies.
     pub client: IpAddr,
-    /// The header fields.
     pub fields: &'a dyn Fields,
 }
 

@@ -15,13 +15,11 @@ use std::time::Duration;
 use crate::capacity::{Estimate, Phase};
 use crate::units::Rate;
 
-/// The last estimate holds for so long: tokencheck follows the last update as long, and a reconnection takes
-/// a second or two.
+/// The last estimate holds for as long as tokencheck follows the last update; reconnecting takes 1 or 2 s.
 const HOLD: Duration = Duration::from_secs(5);
 /// Time constant of the decay in seconds: slower than origins fail, faster than a crowd passes.
 const DECAY_S: f64 = 10.0;
-/// The floor as a share of the last estimate, if the operator gave none: few origins lose more, and visitors
-/// still get in.
+/// The floor over the last estimate, if the operator gave none: few origins lose more, and visitors get in.
 const FLOOR: f64 = 0.1;
 
 #[derive(Clone, Copy, Default, Debug)]

@@ -10,14 +10,12 @@
 //!
 //! Here figures come at any time, so the gains follow from the time passed: α = 1 - e^(-Δ/learn), β = 2α as
 //! in the RFC. While little is known, the mean is that of all figures (α = Δ/T, T being the time learned).
-//! Orange is half as far above the mean as red. G is a tenth of the mean: otherwise a figure that never moved
-//! would be red at its first change.
+//! Orange is half as far above the mean as red. G is a tenth of the mean: a still figure is not red at once.
 //!
 //! **Congestion is not learned as normal.** A time-out may follow whatever the network does; a threshold that
 //! follows the overload ends the alarm by itself. So nothing is learned while the level is red, from the
 //! first red figure on. Two cases remain. A figure that rises more slowly than `learn` is learned, like
-//! growth, up to `ceiling`. And a new normal that came with a jump stays red until an operator resets the
-//! detector.
+//! growth, up to `ceiling`. A new normal that came with a jump stays red until the detector is reset.
 //!
 //! Rejected: learning with smaller weights while red (it ends the alarm too, only later), and medians of the
 //! same hour on other days (needs weeks, and the first day of a campaign is unlike any other).
@@ -38,11 +36,9 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub struct AdaptiveConfig {
     /// Deviations above the mean at which red begins; RFC 6298: 4.
     pub k: f64,
-    /// Averaging time.
     pub learn: Duration,
-    /// Least value of the red threshold.
     pub floor: f64,
-    /// Greatest value of the red threshold; infinite: no bound.
+    /// Bounds of the red threshold; an infinite ceiling is none.
     pub ceiling: f64,
 }
 
@@ -51,7 +47,6 @@ pub struct AdaptiveConfig {
 pub struct Thresholds {
     /// Orange begins here; `None`: there is no orange.
     pub orange: Option<f64>,
-    /// Red begins here.
     pub red: f64,
 }
 

@@ -7,9 +7,8 @@
 //! k = e^(-Δ/τ)      R ← k R + (1 - k) n/Δ      W ← k W + (1 - k)      rate = R / W
 //! ```
 //!
-//! This is the exact solution of τ dR/dt = n/Δ - R, not a numerical step: an interval cut in two gives the
-//! same result. W is the weight of the past seen so far, which tends to 1. Dividing by it keeps a rate from
-//! starting at zero.
+//! This is the exact solution of τ dR/dt = n/Δ - R: an interval cut in two gives the same result. W is the
+//! weight of the past seen so far, which tends to 1. Dividing by it keeps a rate from starting at zero.
 //!
 //! Rejected: a fixed gain per sample (its period would be a number of samples, and a late tick would count
 //! like any other), and windows that jump (a burst leaves them all at once, and the level jumps with it).

@@ -11,10 +11,8 @@ use crate::units::{ClassId, Timestamp};
 /// What counts as a request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Counted {
-    /// An HTTP request.
     #[default]
     Requests,
-    /// An accepted TCP connection.
     Connections,
 }
 

@@ -7,8 +7,7 @@
 //!
 //! The band keeps a figure that rests on its threshold from changing the level with its noise; the time keeps
 //! one that swings through the whole band from doing so. So within any time T a resource stops being red at
-//! most T / `calm` + 1 times, whatever the figure does. The level rises at once, because overload does not
-//! wait.
+//! most T / `calm` + 1 times, whatever the figure does. The level rises at once.
 //!
 //! Where red lies below orange, smaller is worse: free memory, for example.
 
@@ -21,21 +20,17 @@ use crate::units::Timestamp;
 /// The source of the thresholds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Limit {
-    /// Configured.
+    /// Configured. Orange begins at `orange` (`None`: there is no orange), red at `red`.
     Fixed {
-        /// Orange begins here; `None`: there is no orange.
         orange: Option<f64>,
-        /// Red begins here.
         red: f64,
     },
-    /// Learned.
     Adaptive(AdaptiveConfig),
 }
 
 /// Parameters of [`Judge`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct JudgeConfig {
-    /// The thresholds.
     pub limit: Limit,
     /// The band below a threshold, as a share of it.
     pub hysteresis: f64,
@@ -46,15 +41,13 @@ pub struct JudgeConfig {
 /// A level and what it follows from.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Judgement {
-    /// The level.
     pub level: Level,
     /// The figure judged; `None`: unknown.
     pub figure: Option<f64>,
     /// The figure as a share of the red threshold, 0..=1.
     pub fraction: Option<f64>,
-    /// Orange begins here.
     pub orange: Option<f64>,
-    /// Red begins here; `None`: not learned yet.
+    /// The red threshold; `None`: not learned yet.
     pub red: Option<f64>,
 }
 

@@ -8,8 +8,7 @@
 //! a [`Resource`]. They differ in how the figure is computed, and share how it is judged.
 //!
 //! WAC updates a resource at the arrival of a request. Here requests only increment counters, as they do
-//! anyway, and resources read the counters on the tick: detectors cost nothing on the request path, however
-//! many there are.
+//! anyway, and resources read the counters on the tick: detectors cost nothing on the request path.
 //!
 //! **Unknown is a level.** Where nothing is measured, or a source hangs, is implausible or is gone, the level
 //! is [`Level::Unknown`] once the time to live has passed. The rules decide what follows from that.
@@ -21,14 +20,12 @@ use crate::histogram::Histogram;
 use crate::measure::{ClassTotals, Event, Snapshot};
 use crate::units::{ClassId, Timestamp};
 
-mod averages;
-mod sampling;
-
 mod adaptive;
-mod judge;
-
+mod averages;
 mod counters;
+mod judge;
 mod response_time;
+mod sampling;
 mod sources;
 
 pub use adaptive::{Adaptive, AdaptiveConfig, Thresholds};
@@ -42,17 +39,14 @@ use counters::{EventRate, Events, Open, OpenLevel};
 use response_time::ResponseTime;
 use sources::{HostFigure, Signal};
 
-/// Largest plausible figure: a thousand times the bytes of any host, and small enough that sums of `f64` keep
-/// their units.
+/// Largest plausible figure: a thousand times the bytes of any host; `f64` sums of such keep their units.
 pub const MAX_FIGURE: f64 = 1e15;
 
 /// How congested a resource is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum Level {
-    /// Not measured.
     #[default]
     Unknown,
-    /// Below the thresholds.
     Green,
     /// Above the lower threshold.
     Orange,
@@ -61,7 +55,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Green, Self::Orange, Self::Red];
 
     /// Its name in rules, metrics and the API.
@@ -80,7 +73,6 @@ impl Level {
 pub struct Congestion {
     /// The figure as a share of the upper threshold, 0..=1; `None`: unknown.
     pub fraction: Option<f64>,
-    /// The level.
     pub level: Level,
 }
 
@@ -94,7 +86,7 @@ pub trait Resource {
         self.verdict().congestion()
     }
 
-    /// The judgement behind it.
+    /// The judgement that the congestion follows from.
     fn verdict(&self) -> Judgement;
 
     /// How often its criterion was checked.
@@ -110,7 +102,6 @@ pub struct SourceId(pub usize);
 pub struct Reading {
     /// The value, not checked for plausibility.
     pub value: f64,
-    /// When it was read.
     pub at: Timestamp,
     /// How long it is valid; the detector may bound this.
     pub good_for: Duration,
@@ -118,12 +109,10 @@ pub struct Reading {
     pub number: u64,
 }
 
-/// Things that begin and end: sessions or connections.
+/// Things that begin and end (sessions or connections): open now, and begun since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SessionCount {
-    /// Open now.
     pub open: u64,
-    /// Begun since the start.
     pub begun: u64,
 }
 
@@ -137,8 +126,7 @@ pub struct DetectorInputs<'a> {
 }
 
 impl<'a> DetectorInputs<'a> {
-    /// The sum of all counters, the connections open now, the sessions if they are counted, and the readings
-    /// of sources.
+    /// All counters, the connections open now, the sessions if they are counted, and the readings of sources.
     pub fn new(
         snapshot: &'a Snapshot,
         open_connections: u64,
@@ -188,9 +176,7 @@ pub fn plausible(figure: f64) -> Option<f64> {
 pub struct Common {
     /// Averaging time; zero: only the present counts.
     pub period: Duration,
-    /// How often the criterion is checked.
     pub sampling: Sampling,
-    /// When it counts as congestion.
     pub judge: JudgeConfig,
     /// How long the last measurement is valid without a new one.
     pub time_to_live: Duration,
@@ -203,11 +189,9 @@ pub enum Criterion {
     RequestRate(Counted),
     /// (b) Requests of a class per second.
     ClassRate(ClassId),
-    /// (c) Response times in seconds, (d) of a class.
+    /// (c) Response times in seconds, (d) of a class. Then (e) connections, (f) sessions.
     ResponseTime(Option<ClassId>, Statistic),
-    /// (e) Open TCP connections.
     Connections,
-    /// (f) Concurrent sessions.
     Sessions,
     /// (g) A figure of a host.
     Host(SourceId),

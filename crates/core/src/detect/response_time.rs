@@ -15,11 +15,9 @@ use crate::units::{ClassId, Timestamp};
 /// The statistic of the response times that is judged.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Statistic {
-    /// Their mean.
     Mean,
     /// A quantile, 0..=1.
     Quantile(f64),
-    /// Their standard deviation.
     Deviation,
 }
 

@@ -6,8 +6,7 @@
 //! dynamically."
 //!
 //! The events are those of the criterion. All of them are counted, so nothing is lost between two checks, and
-//! the check is made on the tick on which the n-th is seen. After [`LONGEST`] it is made in any case, so that
-//! the end of a load is noticed.
+//! the check is made on the tick on which the n-th is seen. After [`LONGEST`] it is made in any case.
 
 use std::time::Duration;
 
@@ -47,9 +46,7 @@ struct Count {
 /// Events and time since the last check.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Elapsed {
-    /// Number of events.
     pub events: u64,
-    /// Length of the interval.
     pub span: Duration,
 }
 
@@ -59,8 +56,7 @@ impl Sampler {
         Self { sampling, checked: None, ticked: Count::default(), load: Weighted::new(PERIOD), checks: 0 }
     }
 
-    /// Returns the time since the last check if a check is due, given the number of events since the start.
-    /// The first check is always due.
+    /// Returns the time since the last check if one is due; the first is. `count`: events since the start.
     pub fn check(&mut self, count: u64, now: Timestamp) -> Option<Elapsed> {
         let Some(last) = self.checked else {
             self.ticked = Count { events: count, at: now };
@@ -80,7 +76,7 @@ impl Sampler {
         Some(since)
     }
 
-    /// n.
+    /// n: events per check, at least 1.
     pub fn one_in(&self) -> u64 {
         match self.sampling {
             Sampling::OneIn(n) => n.into(),

@@ -21,7 +21,7 @@ pub(super) struct Class {
     /// Part of `queued_cost` in the lane of admitted sessions.
     admitted_cost: Cost,
     egress: Bucket,
-    in_flight: u32,
+    pub(super) in_flight: u32,
     limit: Option<u32>,
     patience: Duration,
     /// The reason of refusals after that wait.
@@ -37,11 +37,8 @@ pub(super) struct Class {
 /// Whether a request of a class may go, as far as the class's own limits are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClassState {
-    /// No request waits.
     Empty,
-    /// The next request may go.
     Ready(Lane, Head),
-    /// The class is at its in-flight limit.
     Full,
     /// The egress bucket lets the next request pass at that time.
     Later(Timestamp),
@@ -108,7 +105,6 @@ impl Class {
         ClassState::Ready(next.lane, Head { turn, cost: next.cost })
     }
 
-    /// When the patience of the oldest request ends.
     pub(super) fn patience_ends(&self) -> Option<Timestamp> {
         self.queue.oldest().map(|oldest| oldest.since + self.patience.min(LONGEST))
     }
@@ -154,8 +150,7 @@ impl Class {
     }
 
     /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The
-    /// gate's own longest wait is checked on the tick only: a request that gets an in-flight slot within its
-    /// last tick is served.
+    /// gate's own longest wait is checked on the tick only.
     pub(super) fn refuses(&mut self, next: &Waiting, now: Timestamp) -> Option<ShedReason> {
         match self.refusal(next, now) {
             Some(ShedReason::Patience) => Some(ShedReason::Patience),
@@ -177,17 +172,9 @@ impl Class {
         self.egress.take(cost, now).is_ok()
     }
 
-    pub(super) fn forward(&mut self) {
-        self.in_flight += 1;
-    }
-
     pub(super) fn finish(&mut self) {
         assert!(self.in_flight > 0, "finish without forward in class {}", self.id.0);
         self.in_flight -= 1;
-    }
-
-    pub(super) fn in_flight(&self) -> u32 {
-        self.in_flight
     }
 
     pub(super) fn queued(&self) -> Backlog {

@@ -17,7 +17,6 @@ pub struct GateConfig {
     pub max_queue: usize,
     /// Longest wait in the queue, for classes without a patience of their own.
     pub max_queue_wait: Duration,
-    /// How the classes take turns.
     pub scheduler: Scheduling,
     /// Each class by its id. Classes beyond the end come last and otherwise follow [`ClassConfig::default`].
     pub classes: Vec<ClassConfig>,
@@ -55,7 +54,6 @@ pub struct ClassConfig {
     pub guarantee: Share,
     /// Requests of the class in flight at the origin; `None`: no limit of its own.
     pub max_in_flight: Option<u32>,
-    /// Its queue.
     pub queue: QueueConfig,
     /// Token bucket for its work sent to the origin.
     pub egress: BucketConfig,

@@ -11,9 +11,7 @@ use crate::units::{ClassId, Cost, Timestamp};
 pub struct Request {
     /// The caller's identifier; it means nothing to the gate.
     pub id: u64,
-    /// Its class.
     pub class: ClassId,
-    /// Work it asks of the origin.
     pub cost: Cost,
 }
 
@@ -25,14 +23,12 @@ pub enum QueueDecision {
     /// It waits: [`super::Gate::next`] or [`super::Gate::tick`] will return it, unless
     /// [`super::Gate::abandon`] comes first.
     Queued(QueueHandle),
-    /// Refuse it.
     Shed(ShedReason),
 }
 
 /// Why the gate refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShedReason {
-    /// The queue is at its bound.
     QueueFull,
     /// It waited for the longest wait of the gate.
     QueueTimeout,
@@ -59,7 +55,6 @@ impl ShedReason {
 pub enum Leaving {
     /// Send it to the origin; counted as in flight from here on.
     Forward(Woken),
-    /// Refuse it.
     Shed(Woken, ShedReason),
 }
 
@@ -76,15 +71,11 @@ impl Leaving {
 /// A request that leaves the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Woken {
-    /// The caller's identifier.
     pub id: u64,
     /// The handle it waited under; it is not valid any more.
     pub handle: QueueHandle,
-    /// Its class.
     pub class: ClassId,
-    /// Work it asks of the origin.
     pub cost: Cost,
-    /// Time it spent in the queue.
     pub waited: Duration,
 }
 
@@ -97,7 +88,6 @@ impl Woken {
 /// How the origin served a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// When it was sent to the origin.
     pub sent: Timestamp,
     /// Requests in flight then, itself included: [`super::Gate::in_flight_now`] right after it was forwarded.
     pub in_flight: u32,

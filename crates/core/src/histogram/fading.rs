@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{BUCKETS, Histogram, edges};
 
-/// Exponentially weighted times. Every time weighs 1 when it is added, so that the statistics are averages
-/// over requests, not over time.
+/// Exponentially weighted times. Each weighs 1 when it is added: the statistics are averages over requests.
 #[derive(Clone, Debug)]
 pub struct Fading {
     /// The recorders at the last update.
@@ -32,8 +31,7 @@ impl Fading {
     }
 
     /// Multiplies all weights by `keep`, and adds the times counted since the last update. `now` is a later
-    /// snapshot of the same recorders; counters that went back count as unchanged. Returns the number of new
-    /// times.
+    /// snapshot of the same recorders; counters that went back count as unchanged. Returns how many are new.
     pub fn take_in(&mut self, now: &Histogram, keep: f64) -> u64 {
         let (mut came, mut count) = (0, 0.0);
         for ((weight, seen), n) in self.buckets.iter_mut().zip(&mut self.seen).zip(&now.buckets) {

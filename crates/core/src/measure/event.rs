@@ -89,6 +89,5 @@ impl Event {
         Self::SessionsRefused,
     ];
 
-    /// Number of events.
     pub const COUNT: usize = Self::ALL.len();
 }

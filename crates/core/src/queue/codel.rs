@@ -34,7 +34,6 @@ use crate::units::Timestamp;
 pub struct CoDel {
     target: Duration,
     interval: Duration,
-    /// Shortest wait of the current interval.
     shortest: Duration,
     interval_ends: Timestamp,
     is_overloaded: bool,

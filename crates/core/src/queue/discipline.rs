@@ -25,7 +25,6 @@ use crate::units::Timestamp;
 /// The configuration of one class's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueConfig {
-    /// The order of service.
     pub discipline: DisciplineKind,
     /// Requests that may wait; `None`: as many as the gate's `max_queue` allows.
     pub max_length: Option<usize>,
@@ -49,20 +48,16 @@ impl Default for QueueConfig {
     }
 }
 
-/// RFC 8289 has 5 ms for packets. A standing queue of a few requests is no fault yet, and a request takes
-/// longer to serve than a packet.
+/// RFC 8289 has 5 ms for packets; requests take longer, and a standing queue of a few is no fault yet.
 pub const DEFAULT_TARGET: Duration = Duration::from_millis(100);
-/// Long enough for several services, as RFC 8289 section 4.2 demands, and twenty times shorter than the wait
-/// after which visitors leave.
+/// Long enough for several services (RFC 8289, 4.2), and a twentieth of the wait after which visitors leave.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The disciplines by name.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum DisciplineKind {
-    /// First come, first served.
     #[default]
     Fifo,
-    /// Last come, first served.
     Lifo,
     /// First come, first served until the oldest has waited for `target`; then the newest first.
     AdaptiveLifo,
@@ -75,8 +70,7 @@ pub trait Discipline: Send {
     /// The end of `list` that is served next.
     fn next(&self, list: &List, now: Timestamp) -> End;
 
-    /// Whether the next request, which has waited for `waited`, is refused. The caller asks right before it
-    /// would serve the request.
+    /// Whether the next request, which has waited for `waited`, is refused instead of served right now.
     fn is_refused(&mut self, _waited: Duration, _now: Timestamp) -> bool {
         false
     }

@@ -18,25 +18,19 @@ use crate::units::{ClassId, Cost, Timestamp};
 /// Whether a request belongs to an admitted session.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Lane {
-    /// It does not.
     #[default]
     Ordinary,
-    /// It does: it goes before all ordinary requests and is never refused for load.
+    /// Of an admitted session: goes before all ordinary requests and is never refused for load.
     Admitted,
 }
 
 /// A request that waits for a free in-flight slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// The caller's identifier.
     pub id: u64,
-    /// Its class.
     pub class: ClassId,
-    /// Its lane.
     pub lane: Lane,
-    /// Work it asks of the origin.
     pub cost: Cost,
-    /// When it arrived.
     pub since: Timestamp,
     /// From this time on its visitor does not wait for the answer any more.
     pub until: Option<Timestamp>,
@@ -48,16 +42,13 @@ pub struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("queue full: expected room for one more, got {len} of {len}")]
 pub struct Full {
-    /// Requests that wait.
     pub len: usize,
 }
 
 /// An end of a queue in order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The request that has waited longest.
     Oldest,
-    /// The request that came last.
     Newest,
 }
 
@@ -71,7 +62,6 @@ pub struct List {
     chains: [Chain; 2],
 }
 
-/// The waiting requests of one lane.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     head: u32,
@@ -82,8 +72,7 @@ struct Chain {
 const EMPTY: Chain = Chain { head: NIL, tail: NIL, len: 0 };
 
 /// A waiting request in the queue of its class. It finds nothing once that request has left, even if another
-/// one uses the same node (unless exactly 2^32 requests have arrived since). Small, so that a decision fits
-/// two registers.
+/// one uses the same node (unless exactly 2^32 requests have arrived since). A decision fits two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueHandle {
     slot: u32,
@@ -102,8 +91,7 @@ impl QueueHandle {
         self.class
     }
 
-    /// The index of its node: unique among the waiting requests of its class, and less than the longest
-    /// length the queue has ever had.
+    /// The index of its node: unique in its class, and less than the greatest length that the queue ever had.
     pub fn slot(&self) -> usize {
         self.slot as usize
     }

@@ -9,8 +9,7 @@
 //!
 //! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same
 //! for all of them: a change of the discipline keeps the waiting requests, and every operation costs O(1).
-//! Requests of admitted sessions ([`Lane::Admitted`]) go first, in order of arrival; bound, discipline and
-//! patience do not apply to them.
+//! Admitted sessions' requests ([`Lane::Admitted`]) go first, in order of arrival, without a bound.
 
 use crate::units::Timestamp;
 

@@ -1,9 +1,8 @@
 //! Promises that no save remembers: tickets made between the last save and a crash.
 //!
-//! The schedule is saved once a second, so a killed gateway comes back without its last promises. The tickets
-//! for them are good all the same, but their slots look free, and newcomers would be promised them once more.
-//! So the first time such a ticket is shown, its promise is entered again. That is within seconds, because
-//! pages poll.
+//! The schedule is saved once a second, so a killed gateway comes back without its last promises. Their
+//! tickets are good all the same, but the slots look free, and newcomers would be promised them again. So the
+//! first time such a ticket is shown, its promise is entered again: within seconds, because pages poll.
 //!
 //! Rejected: saving every promise as it is made (a system call per visitor, just when a crowd comes), and a
 //! schedule in a shared mapping (the core would have to know where its memory lives).
@@ -16,8 +15,7 @@ use crate::ticket::Ticket;
 use crate::units::Timestamp;
 
 /// Tickets adopted at most: what one gateway hands out in the second between two saves, with room to spare,
-/// in a few megabytes. Beyond, promises are not adopted; the pace of the virtual clock protects the origin
-/// from their visitors.
+/// in a few megabytes. Beyond that, the pace of the virtual clock protects the origin from their visitors.
 const MAX_ADOPTED: usize = 1 << 18;
 
 pub(super) struct Adoption {

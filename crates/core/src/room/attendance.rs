@@ -1,5 +1,4 @@
-//! Which waiting visitors came when their turn had come: promised and redeemed work by second of the
-//! schedule.
+//! Which waiting visitors came in their turn: promised and redeemed work by second of the schedule.
 //!
 //! **No-shows.** Some time after the virtual clock has passed a second, it is judged: what was redeemed of
 //! its promises goes into the show-up ratio (`show_up.rs`). Work redeemed later is added when it comes.
@@ -36,8 +35,9 @@ pub(super) struct Attendance {
     redeemed_late: Atomic<Cost>,
     /// Seconds before this one have been judged.
     judged: AtomicU64,
-    show_up: AtomicF64,
-    show_up_upper: AtomicF64,
+    /// Share of promised work that comes, as learned, and its upper estimate for announced waits.
+    pub(super) show_up: AtomicF64,
+    pub(super) show_up_upper: AtomicF64,
     pub(super) in_transit: Atomic<Cost>,
 }
 
@@ -80,17 +80,6 @@ impl Attendance {
         self.judged.load(Ordering::Acquire)
     }
 
-    /// Share of promised work that comes, as learned.
-    pub(super) fn show_up(&self) -> f64 {
-        self.show_up.load()
-    }
-
-    /// Its upper estimate, for announced waits.
-    pub(super) fn show_up_upper(&self) -> f64 {
-        self.show_up_upper.load()
-    }
-
-    /// Judges the seconds before `until`.
     pub(super) fn judge(&self, until: u64, show_up: &mut ShowUp, capacity: Rate) {
         let from = self.judged();
         let until = until.max(from);
@@ -107,27 +96,20 @@ impl Attendance {
         self.show_up_upper.store(show_up.upper_ratio(capacity, mean_cost));
     }
 
-    /// Computes the work in transit. The virtual clock is at `clock_at`, in a second of the schedule that
-    /// holds `slot`.
+    /// Computes the work in transit. The virtual clock is at `clock_at`, in a second that holds `slot`.
     pub(super) fn update_in_transit(&self, clock_at: Timestamp, slot: SlotWork) {
         let (first, last) = (self.judged(), clock_at.second());
         let in_transit = if last < first {
             0.0
         } else {
             let (whole, redeemed) = (self.promised.sum(first, last), self.redeemed.sum(first, last + 1));
-            // Of the clock's own second, the part until the clock has been admitted. Visitors who wait are
-            // its last: before them lie what had expired, charges for the dear, and those who entered at
-            // once.
+            // Of the clock's own second, the part before the clock has been admitted. Visitors who wait come
+            // last in it, after expired time, charges for the dear and those who entered at once.
             let to_come = slot.cost.saturating_sub(slot.before(clock_at));
             let part = self.promised(last).cost.saturating_sub(Cost::from_hundredths(to_come)).units();
-            (self.show_up_upper() * (whole.cost.units() + part) - redeemed.cost.units()).max(0.0)
+            (self.show_up_upper.load() * (whole.cost.units() + part) - redeemed.cost.units()).max(0.0)
         };
         self.in_transit.store(Cost::from_hundredths((in_transit * 100.0) as u64));
-    }
-
-    /// Work in transit as of the last tick.
-    pub(super) fn in_transit(&self) -> Cost {
-        self.in_transit.load()
     }
 
     /// Visitors in transit, or absent from seconds that are not judged yet.
@@ -205,7 +187,7 @@ mod tests {
         let in_transit = |half_seconds: u32| {
             let clock_at = START + Duration::from_millis(500) * half_seconds;
             attendance.update_in_transit(clock_at, slot(1_000));
-            (attendance.in_transit(), attendance.visitors_in_transit(clock_at))
+            (attendance.in_transit.load(), attendance.visitors_in_transit(clock_at))
         };
         assert_eq!(in_transit(3), (Cost::from_hundredths(1_500), 20));
         (0..5).for_each(|_| attendance.redeem(START.second(), Cost::ONE));

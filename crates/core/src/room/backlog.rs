@@ -48,7 +48,6 @@ impl Backlog {
         floor.saturating_sub(clear) as f64 / 1e9
     }
 
-    /// The same work at another capacity.
     pub(super) fn rescale(&self, now: Timestamp, from: Rate, to: Rate) {
         let ratio = if to > Rate::ZERO && from > Rate::ZERO { from.get() / to.get() } else { 0.0 };
         let seconds = (self.seconds(now) * ratio).clamp(-1.0, MAX_RESCALED_S);

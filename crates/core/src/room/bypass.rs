@@ -1,9 +1,7 @@
-//! Bypass traffic: work let in without a slot of the schedule (sessions with a pass, classes that never
-//! wait).
+//! Bypass traffic: work let in without a slot of the schedule (sessions, classes that never wait).
 //!
 //! It takes of the capacity that the schedule counts on, so the virtual clock and the waits are computed with
-//! what it leaves. Its rate is a decaying sum of its work over the equally decaying sum of time: a rate from
-//! the first tick on.
+//! what it leaves. Its rate is a decaying sum of work over the equally decaying sum of time.
 
 use crate::decaying::{DecayingRatio, keep};
 use crate::sync::{Atomic, AtomicF64};
@@ -28,7 +26,6 @@ impl Bypass {
         self.admitted.add(cost);
     }
 
-    /// Cost units per second.
     pub(super) fn per_s(&self) -> f64 {
         self.per_s.load()
     }
@@ -52,8 +49,7 @@ impl BypassMeter {
         let admitted = bypass.admitted.load();
         let new = admitted.hundredths().wrapping_sub(self.seen.hundredths()) as f64 / 100.0;
         self.seen = admitted;
-        self.recent.decay(keep(dt_s, MEMORY_S));
-        self.recent.add(new, dt_s);
+        self.recent.decay_and_add(keep(dt_s, MEMORY_S), new, dt_s);
         bypass.per_s.store(self.recent.sum / self.recent.over.max(MIN_OVER_S));
     }
 }

@@ -23,8 +23,8 @@ use crate::virtual_clock::VirtualTime;
 
 /// Without an update for so long, the virtual clock follows the wall clock.
 const UPDATE_HOLDS: Duration = Duration::from_secs(5);
-/// Slot seconds reported at once; more than the grace period spans.
-const MAX_SHOWN: usize = 4096;
+/// Slot seconds in one report; more than the grace period spans.
+pub(super) const MAX_SHOWN: usize = 4_096;
 /// The virtual backlog keeps spare time of so many seconds.
 const BURST_S: f64 = 1.0;
 
@@ -61,8 +61,7 @@ impl Checker {
         }
     }
 
-    /// As [`super::Room::redeem`]. A ticket without a wait is how tokengen sends on visitors who enter at
-    /// once.
+    /// As [`super::Room::redeem`]. Visitors who enter at once are sent on with a ticket without a wait.
     pub fn redeem(&self, ticket: &Ticket, now: Timestamp) -> Redemption {
         let check = self.tickets.redeem(ticket, now);
         if check == TicketCheck::Enter {
@@ -148,7 +147,7 @@ impl Checker {
 
     /// What happened since the last call. A report that does not arrive is to be merged into the next.
     pub fn report(&self, gate: &Totals, now: Timestamp) -> Feedback {
-        let total = self.tickets.load.admitted();
+        let total = self.tickets.load.mean_cost.work();
         let admitted = total.wrapping_sub(self.reported.swap(total, Ordering::Relaxed));
         let mut samples = std::mem::take(&mut *lock(&self.samples));
         samples.sort_by_key(|sample| sample.ended);

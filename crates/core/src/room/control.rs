@@ -1,8 +1,6 @@
-//! The room's control side: the tick that moves the virtual clock and publishes what requests read, and
-//! changes of capacity and settings.
+//! The room's control side: the tick, which moves the virtual clock and publishes what requests read.
 //!
-//! One thread ticks, others may report or reconfigure, all under the one lock of the room. No request takes
-//! it.
+//! One thread ticks, others may report or reconfigure, all under the room's one lock, which no request takes.
 
 use std::time::Duration;
 
@@ -26,8 +24,7 @@ use crate::session::SessionPace;
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{Advance, VirtualTime, pace};
 
-/// A second is judged for no-shows this long after the virtual clock has passed it: pages wake up and
-/// connect.
+/// A second is judged for no-shows so long after the virtual clock has passed: pages wake up and connect.
 const JUDGE_AFTER_S: u64 = 2;
 
 /// What only the control side knows. Methods that take the room are called with its lock held.
@@ -43,7 +40,6 @@ pub(super) struct RoomControl {
     queue_pacer: QueuePacer,
     /// Most work the gate's queue may hold, in cost units.
     max_queued: f64,
-    /// There is no replica to send requests to.
     is_origin_gone: bool,
     session_pacer: SessionPacer,
     pub(super) tokenchecks: Tokenchecks,
@@ -53,7 +49,7 @@ pub(super) struct RoomControl {
 #[derive(Clone, Copy)]
 struct SessionLimit {
     work: f64,
-    /// Of the visitors who wait.
+    /// Mean over the visitors who wait.
     mean_cost: f64,
 }
 
@@ -75,8 +71,7 @@ impl RoomControl {
         }
     }
 
-    /// The tick, with the gate. In the two-process form this process forwards nothing, and the tokenchecks'
-    /// gates count.
+    /// The tick, with the gate; in the two-process form, with the tokenchecks' gates.
     pub(super) fn tick(&mut self, room: &Room, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         let load = &room.tickets.load;
         let gate = if room.link.has_tokencheck() {
@@ -155,7 +150,7 @@ impl RoomControl {
             bypass: room.bypass.per_s(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
-            show_up: room.attendance.show_up(),
+            show_up: room.attendance.show_up.load(),
         }
     }
 
@@ -169,7 +164,7 @@ impl RoomControl {
         }
         let pace = if self.targets.keeps_queue { self.queue_pace(room, now) } else { rate_pace(room, now) };
         let last_due = room.schedule.last_due();
-        let (wanted, show_up) = (pace * 100.0 * dt_s, room.attendance.show_up());
+        let (wanted, show_up) = (pace * 100.0 * dt_s, room.attendance.show_up.load());
         let sessions = self.session_pacer.max_visitors(show_up).map(|visitors| {
             let mean_cost = room.attendance.mean_cost_waiting(from, last_due);
             SessionLimit { work: visitors * mean_cost, mean_cost }
@@ -182,8 +177,7 @@ impl RoomControl {
         let until = last_due.max(now);
         let known = until.saturating_sub(Duration::from_secs(room.schedule.slots.seconds()));
         let Advance { at, left } = room.schedule.advance(from.max(known.min(now)), until, work);
-        // Never back behind where requests have seen it since the last tick, while it followed the wall
-        // clock.
+        // Not behind where requests have seen it since the last tick while it followed the wall clock.
         let at = at.max(clock.at(now));
         let inputs = self.pacing_inputs(room);
         self.queue_pacer.admitted((work - left) / 100.0, &inputs);
@@ -194,8 +188,7 @@ impl RoomControl {
         clock.set(VirtualTime { at, follows_clock: at >= last_due && pace > 0.0 && capacity > Rate::ZERO });
     }
 
-    /// Promised work to admit per second where a queue is kept at the gate, no more than the operator's
-    /// ceiling allows.
+    /// Promised work to admit per second where a queue is kept, at most what the operator's ceiling allows.
     fn queue_pace(&mut self, room: &Room, now: Timestamp) -> f64 {
         if self.is_origin_gone || room.tickets.load.capacity() == Rate::ZERO {
             return 0.0;
@@ -221,7 +214,7 @@ impl RoomControl {
     fn publish_show_up(&mut self, room: &Room) {
         let load = &room.tickets.load;
         room.attendance.publish(&self.show_up, load.capacity(), load.mean_cost());
-        room.schedule.overbook(&mut self.density, room.attendance.show_up(), load.capacity());
+        room.schedule.overbook(&mut self.density, room.attendance.show_up.load(), load.capacity());
     }
 
     pub(super) fn set_targets(&mut self, room: &Room, targets: &RoomTargets, now: Timestamp) {
@@ -290,7 +283,7 @@ impl RoomControl {
             keeps_queue: self.targets.keeps_queue,
             ceiling: self.targets.ceiling,
             is_waited: room.busy(self.last_tick),
-            is_measured: self.tokenchecks.is_measured(),
+            is_measured: !self.tokenchecks.is_estimate_initial,
         }
     }
 }
@@ -300,8 +293,8 @@ impl RoomControl {
 fn rate_pace(room: &Room, now: Timestamp) -> f64 {
     let load = &room.tickets.load;
     if mutants::is(Mutant::ClockRunsAhead) {
-        return load.drain().get() * 1.3 / room.attendance.show_up();
+        return load.drain().get() * 1.3 / room.attendance.show_up.load();
     }
     let left = room.bypass.left_of(load.drain());
-    left * pace(load.backlog_s(now), load.mean_cost_s()) / room.attendance.show_up()
+    left * pace(load.backlog_s(now), load.mean_cost_s()) / room.attendance.show_up.load()
 }

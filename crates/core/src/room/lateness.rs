@@ -12,8 +12,7 @@ use crate::units::Timestamp;
 
 /// So late is still on time: a page wakes up, a connection is made, a request is sent.
 const ON_TIME: Duration = Duration::from_secs(2);
-/// How much faster than time lateness catches up after the virtual clock has skipped: grace is cut by a tenth
-/// at most.
+/// How much faster than time lateness catches up after a skip of the clock: grace is cut by a tenth at most.
 const CATCH_UP: f64 = 1.1;
 
 /// Whether a visitor comes within the time that a page needs to react to its turn.
@@ -25,9 +24,10 @@ pub(super) enum Punctuality {
 
 pub(super) struct Lateness {
     /// From where lateness counts.
-    reached: Atomic<Timestamp>,
+    pub(super) reached: Atomic<Timestamp>,
     grace: Atomic<Duration>,
-    tolerance: Atomic<Duration>,
+    /// How early a visitor may come.
+    pub(super) tolerance: Atomic<Duration>,
     /// Tickets due before this are refused: the start of this process, or zero if they are accepted.
     refuse_before: Atomic<Timestamp>,
     started: Timestamp,
@@ -53,37 +53,25 @@ impl Lateness {
         self.refuse_before.store(if accepts_all { Timestamp::default() } else { self.started });
     }
 
-    /// How early a visitor may come.
-    pub(super) fn tolerance(&self) -> Duration {
-        self.tolerance.load()
-    }
-
     pub(super) fn is_expired(&self, due: Timestamp) -> bool {
-        due < self.refuse_before.load() || self.reached().since(due) > self.grace.load()
+        due < self.refuse_before.load() || self.reached.load().since(due) > self.grace.load()
     }
 
     pub(super) fn of(&self, due: Timestamp) -> Punctuality {
-        if self.reached().since(due) > ON_TIME { Punctuality::Late } else { Punctuality::OnTime }
+        if self.reached.load().since(due) > ON_TIME { Punctuality::Late } else { Punctuality::OnTime }
     }
 
     /// Oldest second of the schedule whose tickets are still valid.
     pub(super) fn oldest_valid(&self, now: Timestamp) -> u64 {
-        self.reached().min(now).saturating_sub(self.grace.load() + self.tolerance()).second()
-    }
-
-    pub(super) fn reached(&self) -> Timestamp {
-        self.reached.load()
-    }
-
-    pub(super) fn set_reached(&self, at: Timestamp) {
-        self.reached.store(at);
+        let kept = self.grace.load() + self.tolerance.load();
+        self.reached.load().min(now).saturating_sub(kept).second()
     }
 
     /// On a tick, `dt_s` after the last: follows the virtual clock, which is at `clock_at`.
     pub(super) fn follow(&self, clock_at: Timestamp, now: Timestamp, dt_s: f64) {
-        let reached = self.reached();
+        let reached = self.reached.load();
         let step = Duration::try_from_secs_f64(dt_s * CATCH_UP).unwrap_or_default();
-        self.set_reached(clock_at.min(now).min(reached + step).max(reached));
+        self.reached.store(clock_at.min(now).min(reached + step).max(reached));
     }
 }
 
@@ -104,14 +92,14 @@ mod tests {
         lateness.follow(after(10), after(100), 10.0);
         lateness.follow(after(500), after(500), 0.1);
         assert_eq!(lateness.of(after(9)), Punctuality::OnTime);
-        assert_eq!(lateness.reached(), after(10) + Duration::from_millis(110));
+        assert_eq!(lateness.reached.load(), after(10) + Duration::from_millis(110));
         for _ in 0..100 {
             lateness.follow(after(500), after(500), 1.0);
         }
         assert_eq!(lateness.of(after(9)), Punctuality::Late);
         assert!(lateness.is_expired(after(9)));
         lateness.follow(after(0), after(500), 1.0);
-        assert!(lateness.reached() >= after(100), "never back");
+        assert!(lateness.reached.load() >= after(100), "never back");
     }
 
     #[test]

@@ -15,8 +15,7 @@ const MEMORY_S: f64 = 10.0;
 
 /// Counts what is admitted, and publishes its mean.
 pub(super) struct MeanCost {
-    /// Work since the start in hundredths, and its squares, modulo 2^64. In units the square of the cheapest
-    /// would be nothing.
+    /// Work since the start and its squares, in hundredths modulo 2^64: in units, small squares would vanish.
     work: AtomicU64,
     squares: AtomicU64,
     mean: Atomic<Cost>,
@@ -52,8 +51,7 @@ pub(super) struct MeanCostMeter {
 }
 
 impl MeanCostMeter {
-    /// Publishes the mean over what was counted until now, `dt_s` after the last call; unchanged while
-    /// nothing is admitted.
+    /// Publishes the mean, `dt_s` after the last call; it does not change while nothing is admitted.
     pub(super) fn tick(&mut self, mean_cost: &MeanCost, dt_s: f64) {
         let (work, squares) = (mean_cost.work(), mean_cost.squares.load(Ordering::Relaxed));
         self.recent.decay(keep(dt_s, MEMORY_S));

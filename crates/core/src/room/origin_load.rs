@@ -1,5 +1,4 @@
-//! What is ahead of the origin, and whether it is so far behind that admitted visitors are asked to come
-//! again.
+//! What is ahead of the origin, and whether it is so far behind that admitted visitors must come again.
 //!
 //! There are two measures. Where a rate governs, the virtual backlog counts: work admitted minus what the
 //! capacity has done. Where the in-flight limit governs, a short queue is kept at the gate
@@ -16,18 +15,15 @@ use crate::sync::{Atomic, AtomicF64};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::target_s;
 
-/// Backlog up to which visitors on time are let in, in seconds at capacity: tier 2 absorbs it. Beyond, they
-/// are asked to come again.
+/// Backlog in seconds at capacity that tier 2 absorbs: beyond it visitors on time are asked to come again.
 const BEHIND_S: f64 = 2.0;
 /// Backlog up to which late visitors are let in, beyond the one aimed at. At this backlog the virtual clock
 /// has slowed to 0.3: the late may take 70 % of the origin before one of them is asked to come again. With
 /// 0.2 they could take 14 %, and starved when more were late.
 const SPARE_S: f64 = 1.0;
-/// Memory of the work per second that goes to the origin, in seconds: two processes may tick and report out
-/// of step.
+/// Memory of the work sent to the origin, in seconds: two processes may tick and report out of step.
 const FLOW_MEMORY_S: f64 = 2.0;
-/// How full the gate's queue may be made by visitors whose turn has come; the rest is for requests that never
-/// wait in the room.
+/// Part of the gate's queue for visitors whose turn has come; the rest is for requests that never wait.
 const FILL: f64 = 0.75;
 /// Queued work that represents "there is no origin": no one enters.
 pub(super) const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
@@ -120,15 +116,10 @@ impl OriginLoad {
         self.mean_cost.count(cost);
     }
 
-    /// Work that was admitted will not come. It remains in [`OriginLoad::admitted`]: tokencheck's reports are
+    /// Work that was admitted will not come. It remains in [`MeanCost::work`]: tokencheck's reports are
     /// differences of a sum that only grows.
     pub(super) fn cancel(&self, cost: Cost) {
         self.backlog.remove(cost, self.drain());
-    }
-
-    /// Work admitted since the start, in hundredths modulo 2^64.
-    pub(super) fn admitted(&self) -> u64 {
-        self.mean_cost.work()
     }
 
     pub(super) fn set_queued(&self, queued: Cost) {
@@ -179,8 +170,7 @@ impl OriginLoad {
         }
     }
 
-    /// What is ahead of the origin, as seconds of work at capacity: admitted or really queued, whichever is
-    /// more.
+    /// Work ahead of the origin, in seconds at capacity: admitted or really queued, whichever is more.
     pub(super) fn backlog_s(&self, now: Timestamp) -> f64 {
         let queued = self.queued.load();
         let queued_s = if queued == Cost::ZERO { f64::MIN } else { self.seconds_of(queued) };

@@ -3,8 +3,7 @@
 //! Far from its turn a page learns nothing by asking often, so the interval grows with the wait. While the
 //! capacity is searched, though, it may be many times what the announced waits were computed with: pages that
 //! ask again in a quarter of a minute would leave an origin idle that could take them now. This does not end
-//! with the search: pages that were sent off for a second just before, and whose turn comes at once, leave a
-//! hole of a second behind.
+//! with the search: pages that were sent off for a second just before their turn leave a hole of a second.
 //!
 //! ```text
 //! interval = wait * fraction, at least 1 s, at most longest, and never later than the turn
@@ -31,19 +30,16 @@ use crate::units::Timestamp;
 
 /// Waiting pages ask for news at least this often, however long their wait, unless too many wait.
 pub const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(20);
-/// While the capacity is searched they ask at least this often: three ticks, in which it may have become many
-/// times what it was.
+/// While the capacity is searched they ask at least this often: in three ticks it may grow many times.
 const SEARCHING_INTERVAL: Duration = Duration::from_millis(300);
 /// Polls per second of all together: each costs the gateway some ten microseconds.
 const MAX_POLLS_PER_S: f64 = 20_000.0;
 /// Polls of each visitor who is let in, beside them. With eight, pages of a crowd of 400,000 ask too seldom
-/// to notice that their turn comes sooner when the capacity rises by a seventh, as the power-ratio estimator
-/// has it (webq-fig11).
+/// to notice that the capacity has risen by a seventh (webq-fig11).
 const FREE_POLLS: f64 = 12.0;
 /// A page with a second or more to wait does not ask more often than this.
 const USUAL_SHORTEST: Duration = Duration::from_secs(1);
-/// Of the budget: for those far from their turn, for those on their way, and for those whose turn comes
-/// within a second.
+/// Of the budget: for pages far from their turn, on their way, and within a second of their turn.
 const THIRD: f64 = 1.0 / 3.0;
 /// The fraction of the wait after which a page asks again is counted in these.
 const EIGHTHS: u8 = 8;
@@ -86,8 +82,7 @@ impl PollIntervals {
         let longest = longest.max(interval_of(waiting, THIRD));
         let soon = within(USUAL_SHORTEST).min(waiting);
         let mut intervals = Self { longest, shortest: interval_of(soon, THIRD), eighths: 1 };
-        // Visitors by octaves of their wait: (1 s, 2 s], (2 s, 4 s], ... Each counts as the middle of its
-        // octave.
+        // Visitors by octaves of their wait: (1 s, 2 s], (2 s, 4 s], ... Each has the wait of its middle.
         let mut octaves = [0.0; OCTAVES];
         let mut below = soon;
         for (k, visitors) in octaves.iter_mut().enumerate() {
@@ -103,8 +98,7 @@ impl PollIntervals {
         while intervals.eighths < EIGHTHS && polls_per_s(&intervals) > 2.0 * THIRD * budget {
             intervals.eighths += 1;
         }
-        // More are due within seconds than can ask even once: the capacity has fallen, and the waits are not
-        // yet those of now.
+        // More are due within seconds than can ask once: the capacity has fallen and the waits are outdated.
         while polls_per_s(&intervals) > 2.0 * THIRD * budget {
             intervals.shortest = intervals.shortest.max(USUAL_SHORTEST) * 5 / 4;
         }
@@ -144,7 +138,6 @@ impl Word for PollIntervals {
 /// Computed on every tick, read by every answer to a waiting page.
 pub(super) struct Polling {
     intervals: Atomic<PollIntervals>,
-    /// When the capacity was last searched.
     searched_at: Atomic<Timestamp>,
 }
 

@@ -1,10 +1,8 @@
-//! The pace of the virtual clock where an estimator governs by the in-flight limit: a short queue is kept at
-//! the gate.
+//! The virtual clock's pace where an in-flight limit governs: a short queue is kept at the gate.
 //!
 //! The limit decides what the origin does. The room's part is that the gate never runs dry while people wait,
-//! and that they wait in the room, not at the gate. The estimated capacity does not help here: too low, it
-//! would never be put to the test; too high, it would flood the queue. What counts is the queue itself, and
-//! the work in transit to it:
+//! and that they wait in the room, not at the gate. The estimated capacity does not help: too low, it is
+//! never tested; too high, it would flood the queue. What counts is the queue and the work in transit to it:
 //!
 //! ```text
 //! z  = k F                       work per second that keeps the queue as it is
@@ -21,14 +19,12 @@
 //! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
 //! * `k` takes in what the show-up ratio does not know yet: between 1/2 and 4.
 //!
-//! Without `P` the loop is an integrator behind a delay of up to a second, and must be slow (gain 0.4/s) not
-//! to swing. With it the gain margin at 1/s is 6 for a delay of a second and 1.4 for two, so that pages which
-//! come late do no harm.
+//! Without `P` the loop is an integrator behind a delay of up to 1 s and must be slow (gain 0.4/s). With it
+//! the gain margin at 1/s is 6 for a delay of 1 s and 1.4 for 2 s, so that late pages do no harm.
 //!
 //! Rejected: pacing at a multiple of the capacity (dry or full as soon as it is wrong); a base stock, which
 //! admits one visitor for each that leaves (unstable as soon as visitors take longer than `T`); an integral
-//! over the queue alone (14 s to notice that the capacity was estimated at half, since an empty queue shows
-//! so little).
+//! over the queue alone (14 s to notice that the capacity was estimated at half).
 
 use crate::decaying::keep;
 use crate::gate::Totals;
@@ -37,7 +33,7 @@ use crate::units::{Cost, Rate, Timestamp};
 
 /// Mean time from being admitted to being here (`T`), in seconds.
 const IN_TRANSIT_S: f64 = 0.5;
-/// After which visitors come again who were asked to, in seconds.
+/// Time after which visitors come again who were asked to, in seconds.
 const AGAIN_S: f64 = 1.0;
 /// Time in which a wrong queue is set right, in seconds.
 const SETTLE_S: f64 = 1.0;
@@ -54,7 +50,7 @@ const MAX_PACE: f64 = 4.0;
 /// Inputs of a tick. Rates in cost units per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacingInputs {
-    /// Where to start from.
+    /// The rate to start from.
     pub(super) outflow: f64,
     pub(super) bypass: f64,
     /// Work of an average visitor, in cost units.
@@ -84,8 +80,7 @@ pub(super) struct QueuePacer {
     in_transit: f64,
     /// No one is admitted: the queue is too long, which shows nothing about `k`.
     has_stopped: bool,
-    /// Some of those admitted were asked to come again: if the origin could take more, that is not for want
-    /// of admissions.
+    /// Some of those admitted were asked to come again: an idle origin does not lack admissions.
     is_deferring: bool,
     /// Session slots admit fewer than this controller would: the queue shows nothing about `k`.
     pub(super) is_overruled: bool,
@@ -156,8 +151,7 @@ impl QueuePacer {
         self.in_transit += work * inputs.show_up;
     }
 
-    /// So much came, and was asked to come again in a second: it is in transit once more, for longer than
-    /// `T`.
+    /// Work that came and was asked to come again in a second is in transit once more, for longer than `T`.
     pub(super) fn deferred(&mut self, work: f64) {
         self.in_transit += work * AGAIN_S / IN_TRANSIT_S;
         self.is_deferring = work > 0.0;

@@ -9,11 +9,9 @@ use crate::session::SessionPace;
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::VirtualTime;
 
-/// Tokencheck reports this often: a visitor's page asks about once a second near its turn, an update must not
-/// be older.
+/// Tokencheck reports this often: pages ask about once a second near their turn; updates must not be older.
 pub const REPORT_EVERY: Duration = Duration::from_millis(500);
-/// Samples in a report: as many as levels of load, classes and outcomes make up in half a second, in some 20
-/// kB on the wire.
+/// Samples in a report: levels of load x classes x outcomes of half a second, some 20 kB on the wire.
 pub const MAX_REPORTED_SAMPLES: usize = 512;
 /// Slot seconds that wait to be reported: 25 minutes, in some 30 kB on the wire.
 const MAX_SHOWN: usize = 1_500;
@@ -23,19 +21,16 @@ const MAX_SHOWN: usize = 1_500;
 pub struct Feedback {
     /// Which tokencheck: any number that no other has. Those that give none are taken for one.
     pub from: u64,
-    /// When, by its clock.
+    /// When it was made, by its clock.
     pub at: Timestamp,
-    /// Work admitted.
     pub admitted: Cost,
     /// The time in which it was; at most [`REPORT_EVERY`] unless reports were lost.
     pub over: Duration,
-    /// Work that waits for the origin now.
     pub queued: Cost,
     /// Work redeemed, by slot second.
     pub shown: Vec<(u64, Cost)>,
     /// Its gate now; `None` from a version that does not report it.
     pub gate: Option<Totals>,
-    /// It has no replica to send requests to.
     pub is_origin_gone: bool,
     /// Ended requests, put together; at most [`MAX_REPORTED_SAMPLES`].
     pub samples: Vec<Sample>,
@@ -77,7 +72,6 @@ pub(super) fn add_shown(shown: &mut [(u64, Cost)], second: u64, cost: Cost) -> b
 pub struct ControlUpdate {
     /// Cost units per second the origin can serve.
     pub capacity: Rate,
-    /// The virtual clock.
     pub hand: VirtualTime,
     /// Requests it may have at the origin at once; `None`: no limit but its own.
     pub max_in_flight: Option<u32>,
@@ -85,7 +79,6 @@ pub struct ControlUpdate {
     pub keeps_queue: bool,
     /// Most cost units per second let in; [`Rate::MAX`] for no bound.
     pub ceiling: Rate,
-    /// Visitors wait in the room.
     pub is_waited: bool,
     /// The capacity was measured; else it is an initial estimate.
     pub is_measured: bool,

@@ -29,24 +29,19 @@ const SUM_BYTES: usize = 8;
 /// Why a saved room was not restored; the room is as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RestoreError {
-    /// Not a saved room, or one of another version.
     #[error("expected a saved room that begins with TGROOM01")]
     Unknown,
-    /// Cut short or changed.
     #[error("the saved room is damaged: length or checksum is wrong")]
     Damaged,
-    /// Its times are not of this day.
     #[error(
         "the saved room is of another time: its schedule ended more than a day ago or lies in the future"
     )]
     OtherTime,
 }
 
-/// What outlives the process.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SavedRoom {
     pub(super) saved_at: Timestamp,
-    /// Where it stood when it was saved.
     pub(super) clock: VirtualTime,
     /// From where lateness counts.
     pub(super) reached: Timestamp,
@@ -59,15 +54,14 @@ pub(super) struct SavedRoom {
     pub(super) seconds: Vec<SavedSecond>,
 }
 
-/// One second of the schedule.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct SavedSecond {
     pub(super) second: u64,
-    /// Promised.
+    /// Everything promised for this second.
     pub(super) slots: SlotLoad,
-    /// Of it to visitors who wait.
+    /// The part of `slots` that is promised to visitors who wait, not to those who entered at once.
     pub(super) waits: SlotLoad,
-    /// Of that redeemed.
+    /// The part of `waits` that was redeemed.
     pub(super) redeemed: Cost,
 }
 

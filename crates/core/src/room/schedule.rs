@@ -1,5 +1,4 @@
-//! The schedule as the room uses it: the slots, the last promise in them, and how densely they are promised
-//! as the capacity changes.
+//! The schedule as the room uses it: the slots, the last promise, and how densely seconds are promised.
 //!
 //! A second may be promised `capacity x overbooking`. A fall of the capacity moves newcomers behind
 //! everything promised (WebQ III-D: T' + 1), and what was promised before keeps its slots. A rise goes to the
@@ -48,7 +47,6 @@ impl Density {
         (self.overbook_max, self.rise_to_newcomers) = (config.overbook_max, config.rise_to_newcomers);
     }
 
-    /// What a second may hold.
     pub(super) fn limit(&self, capacity: Rate) -> Cost {
         let most = if self.is_order_only { MAX_IN_ORDER } else { f64::MAX };
         limit(capacity.get().min(most), self.overbook)
@@ -112,8 +110,7 @@ impl Schedule {
             } else if new <= self.slots.limit_at_frontier() {
                 self.slots.lower_limit(new, now.second() + self.seconds_ahead(clock_at, now, new) + 1);
             } else {
-                // A rise that the frontier has not reached yet is taken back in part: at the frontier it is
-                // still a rise.
+                // A rise that the frontier has not reached is taken back in part: there it is still a rise.
                 self.slots.set_limit_ahead(new);
             }
         } else if density.rise_to_newcomers || !has_waiting {
@@ -149,8 +146,7 @@ impl Schedule {
         self.slots.reopen(second);
     }
 
-    /// Removes the floor once no one waits: there is nothing left for newcomers to come after. Seconds may
-    /// hold `limit` then.
+    /// Removes the floor once no one waits for newcomers to come after. Seconds may hold `limit` then.
     pub(super) fn forget_floor(&self, limit: Cost, clock_at: Timestamp, now: Timestamp) {
         let second = now.second();
         if !self.has_promises_after(clock_at) && self.slots.floor() > second + 1 {
@@ -176,8 +172,7 @@ impl Schedule {
         }
     }
 
-    /// Enters a promise of an earlier process. Other promises of that process before it may not be known yet,
-    /// so newcomers go behind it.
+    /// Enters a promise of an earlier process. Newcomers go behind it: others before it may not be known yet.
     pub(super) fn adopt(&self, due: Timestamp, load: SlotLoad) {
         self.slots.restore(due.second(), load);
         self.slots.raise_floor(due.second());

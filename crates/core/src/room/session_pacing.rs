@@ -9,8 +9,7 @@
 //! wait               >=  d + (visitors before * show-up ratio + P + 1 - free) / p
 //! ```
 //!
-//! * `free` session slots now, `p` those that become free per second, `d` the time before the first of them
-//!   can.
+//! * `free` session slots now, `p` those that become free per second, `d` the time before the first does.
 //! * `P` visitors in transit: admitted and not yet here.
 //!
 //! `d` and `p` come from the session table (`session/turnover.rs`). They decide announced waits; admissions
@@ -40,10 +39,9 @@ const AHEAD_S: f64 = 0.5;
 /// Weight in `P` of a visitor who was asked to come again in a second: not one who comes after a second on
 /// the average, but after that second.
 const AGAIN_WEIGHT: f64 = 1.5;
-/// Session slots without a bound.
 const UNBOUNDED: u64 = u64::MAX;
 
-/// What only the tick knows.
+/// The tick's part: how many visitors may be admitted.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SessionPacer {
     pace: Option<SessionPace>,
@@ -81,7 +79,7 @@ impl SessionPacer {
     }
 }
 
-/// What requests read.
+/// The part that requests read.
 #[derive(Default)]
 pub(crate) struct SessionSlots {
     is_counted: AtomicBool,
@@ -111,7 +109,6 @@ impl SessionSlots {
         self.is_counted.store(pacer.is_counted(), Ordering::Relaxed);
     }
 
-    /// Whether there is a bound at all.
     pub(super) fn are_counted(&self) -> bool {
         self.is_counted.load(Ordering::Relaxed)
     }

@@ -12,8 +12,7 @@ const MIN_BURST_UNITS: f64 = 10.0;
 const MAX_BURST: Duration = Duration::from_secs(1);
 /// Longest grace that the schedule is made for.
 const MAX_GRACE_S: u64 = 86_400;
-/// Seconds of schedule kept beyond what the settings ask for: charges that reach past the longest wait, clock
-/// skew.
+/// Seconds of schedule beyond what the settings ask for: charges past the longest wait, clock skew.
 pub(super) const SLACK_S: u64 = 64;
 
 /// Settings of the room; the meaning of each is in the configuration's `[room]`.
@@ -54,8 +53,7 @@ impl Default for RoomConfig {
 }
 
 impl RoomConfig {
-    /// Length of schedule that the settings ask for: the longest wait twice, since the virtual clock may lag
-    /// as much as it again.
+    /// Seconds of schedule that the settings ask for: the longest wait twice, as the clock may lag as much.
     pub(super) fn schedule_s(&self) -> u64 {
         2 * self.max_wait.as_secs().clamp(1, MAX_WAIT.as_secs())
             + self.grace.as_secs().min(MAX_GRACE_S)
@@ -63,7 +61,6 @@ impl RoomConfig {
     }
 }
 
-/// The settings that requests read.
 pub(super) struct RequestSettings {
     burst: Atomic<Duration>,
     max_wait: Atomic<Duration>,

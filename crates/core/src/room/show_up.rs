@@ -17,26 +17,23 @@
 use crate::decaying::{DecayingRatio, keep};
 use crate::units::{Cost, Rate};
 
-/// Memory of the ratio, in seconds.
 const MEMORY_S: f64 = 20.0;
 /// Weight of the initial assumption that all come, as seconds of capacity: a crowd of no-shows outweighs it
 /// within a few seconds, a handful of them does not.
 const PRIOR_S: f64 = 0.3;
 /// Least ratio: a few no-shows must not have the origin flooded twentyfold.
 const MIN_RATIO: f64 = 0.05;
-/// Largest sums that are restored.
 const MAX_RESTORED_UNITS: f64 = 1e12;
-/// The latest crowd is what was judged last: as much work as this many seconds at capacity, and not less than
-/// [`RECENT_UNITS`].
+/// The latest crowd is what was judged last: work of so many seconds at capacity, at least [`RECENT_UNITS`].
 const RECENT_S: f64 = 5.0;
 const RECENT_UNITS: f64 = 30.0;
 
 /// Sums are of work shown (redeemed), over work promised.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(super) struct ShowUp {
-    /// Forgotten with time.
+    /// Decays with time.
     average: DecayingRatio,
-    /// Forgotten as more is judged: time in which nothing is judged changes nothing.
+    /// Decays as more is judged, not with time.
     latest: DecayingRatio,
 }
 
@@ -52,7 +49,6 @@ impl ShowUp {
         self.average
     }
 
-    /// Lets `dt_s` pass.
     pub(super) fn pass(&mut self, dt_s: f64) {
         self.average.decay(keep(dt_s, MEMORY_S));
     }
@@ -62,8 +58,7 @@ impl ShowUp {
         let (promised, shown) = (promised.units(), shown.units());
         self.average.add(shown, promised);
         let window = (capacity.get() * RECENT_S).max(RECENT_UNITS);
-        self.latest.decay(keep(promised, window));
-        self.latest.add(shown, promised);
+        self.latest.decay_and_add(keep(promised, window), shown, promised);
     }
 
     /// The share of the promised work that is redeemed.

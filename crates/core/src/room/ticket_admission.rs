@@ -1,8 +1,7 @@
 //! Is it this ticket's turn? The part of the room that tokencheck has too.
 //!
 //! A ticket is redeemed when the virtual clock has reached its due time and the origin is not behind, once,
-//! and within the grace period. All of it is decided from atomics that the tick publishes, and the set of
-//! redeemed nonces.
+//! and within the grace period. All is decided from atomics that the tick publishes and the redeemed nonces.
 
 use std::time::Duration;
 
@@ -17,11 +16,9 @@ use crate::ticket::Ticket;
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{VirtualClock, VirtualTime};
 
-/// What becomes of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TicketCheck {
     Enter,
-    /// Its turn has not come.
     Early,
     /// Its turn has come, but the origin is behind: come again soon.
     Behind,
@@ -57,7 +54,7 @@ pub(super) struct TicketAdmission {
     pub(super) clock: VirtualClock,
     pub(super) load: OriginLoad,
     pub(super) lateness: Lateness,
-    redeemed: RedeemedNonces,
+    pub(super) redeemed: RedeemedNonces,
     /// Session slots are counted: the order is kept also where the origin takes all.
     keeps_order: AtomicBool,
     /// Work of admitted visitors who were asked to come again, since the last tick.
@@ -135,9 +132,9 @@ impl TicketAdmission {
         // A ticket without a wait was made for a visitor who could enter at once: the schedule does not
         // matter. The origin's load does. While all replicas are down tokengen goes on sending visitors, who
         // must not all enter the moment one is back.
-        let is_for_now = ticket.wait.is_zero() && due <= now + self.lateness.tolerance();
+        let is_for_now = ticket.wait.is_zero() && due <= now + self.lateness.tolerance.load();
         let early = Duration::from_secs(mutants::is(Mutant::TurnASecondEarly).into());
-        if !is_for_now && due > self.clock.at(now) + self.lateness.tolerance() + early {
+        if !is_for_now && due > self.clock.at(now) + self.lateness.tolerance.load() + early {
             return TicketCheck::Early;
         }
         if capacity == Rate::ZERO || self.load.is_behind(self.lateness.of(due), now) {
@@ -152,16 +149,10 @@ impl TicketAdmission {
         self.lateness.of(ticket.due()) == Punctuality::Late
     }
 
-    /// On a tick, `dt_s` after the last: forgets tickets that are no longer good. Returns the oldest second
-    /// whose tickets are.
+    /// On a tick: forgets tickets that are no longer good. Returns the oldest second whose tickets are.
     pub(super) fn forget_old(&self, now: Timestamp) -> u64 {
         let oldest = self.lateness.oldest_valid(now);
         self.redeemed.forget_before(oldest);
         oldest
-    }
-
-    /// Nonces kept.
-    pub(super) fn redeemed(&self) -> usize {
-        self.redeemed.len()
     }
 }

@@ -1,5 +1,4 @@
-//! Tokengen's half of the two-process form: the tokenchecks that report to this process, and what is known of
-//! the origin from their reports.
+//! Tokengen's half of the two-process form: the tokenchecks that report here, and the origin's state by them.
 //!
 //! **Several tokenchecks** may report to one tokengen, each with a number of its own. Their gates count as
 //! one: queues and requests in flight are added up, and each has an equal part of the in-flight limit, which
@@ -38,8 +37,7 @@ pub enum RemoteOrigin {
 /// What requests read of the link.
 #[derive(Default)]
 pub(super) struct LinkState {
-    /// A tokencheck reports what it admits, so this process does not count visitors that it sends on as
-    /// admitted.
+    /// A tokencheck reports what it admits, so visitors that are sent on do not count as admitted here.
     has_tokencheck: AtomicBool,
     /// This process sends visitors on to a tokencheck.
     sends_on: AtomicBool,
@@ -89,13 +87,12 @@ pub(super) struct Tokenchecks {
     pub(super) last_report: Option<Timestamp>,
     /// The last report that had a gate.
     last_gate: Option<Timestamp>,
-    /// There was one since the last tick.
+    /// A gate was reported since the last tick.
     has_news: bool,
     /// Since when reports are missed.
     silent_since: Option<Timestamp>,
-    /// The in-flight limit of all.
     max_in_flight: Option<u32>,
-    is_estimate_initial: bool,
+    pub(super) is_estimate_initial: bool,
 }
 
 impl Tokenchecks {
@@ -133,12 +130,11 @@ impl Tokenchecks {
         }
     }
 
-    /// At least one.
+    /// The number of tokenchecks, at least one.
     fn count(&self) -> u32 {
         self.members.len().max(1) as u32
     }
 
-    /// All gates as one.
     fn gate(&self) -> Totals {
         let mut sum = Totals { limit: Some(0), forwarded_cost: self.forwarded, ..Totals::default() };
         for Tokencheck { gate, .. } in &self.members {
@@ -181,16 +177,10 @@ impl Tokenchecks {
         (self.max_in_flight, self.is_estimate_initial) = (max_in_flight, !is_measured);
     }
 
-    /// The in-flight limit of each.
     pub(super) fn limit_of_each(&self) -> Option<u32> {
         self.max_in_flight.map(|limit| limit.div_ceil(self.count()).max(1).min(limit))
     }
 
-    pub(super) fn is_measured(&self) -> bool {
-        !self.is_estimate_initial
-    }
-
-    /// What is known of the origin at `now`.
     pub(super) fn origin(&mut self, link: &LinkState, now: Timestamp) -> RemoteOrigin {
         match self.last_gate {
             None if !link.is_remote() => RemoteOrigin::Here,

@@ -14,11 +14,10 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// When a visitor comes again whose turn it is while the origin is behind.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
-/// A visitor without a usable ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Newcomer {
     pub(crate) class: ClassId,
-    /// Of the ticket that it may get.
+    /// The nonce of the ticket that it may get.
     pub(crate) nonce: u64,
     /// When it first came, if it had a ticket before.
     pub(crate) arrived: Option<Timestamp>,
@@ -29,13 +28,10 @@ pub(crate) struct Newcomer {
 /// What happens to a visitor without a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// Enters at once.
     Enter,
-    /// Waits with this ticket.
     Wait(Ticket, Wait),
     /// The schedule is full up to the longest wait.
     Full {
-        /// When to try again.
         retry_after: Duration,
     },
 }
@@ -58,22 +54,18 @@ pub enum Redemption {
 pub enum TicketStatus {
     /// The ticket would be redeemed now.
     Ready,
-    /// Not yet.
     Wait(Wait),
-    /// The ticket has been used.
     Redeemed,
-    /// Too late.
     Expired,
 }
 
 /// An honest wait: what is expected now, not what was expected when the ticket was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// How long.
     pub wait: Duration,
     /// Number in line; 1 is next.
     pub position: u64,
-    /// Now plus the wait.
+    /// When the wait ends.
     pub due: Timestamp,
 }
 
@@ -123,17 +115,14 @@ pub struct RoomState {
     pub frontier: u64,
     /// Work admitted beyond what the capacity has done, as seconds at capacity.
     pub backlog_s: f64,
-    /// Nonces kept.
+    /// Nonces of redeemed tickets that are kept.
     pub redeemed: usize,
 }
 
-/// The new settings need a longer schedule: make a new [`super::Room`] and [`super::Room::restore`] what this
-/// one saves.
+/// The settings need a longer schedule: [`super::Room::restore`] what this room saves into a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("max_wait and grace need a schedule of {needed_s} s, this room has {has_s} s")]
 pub struct NeedsNewRoom {
-    /// Seconds the settings need.
     pub needed_s: u64,
-    /// Seconds there are.
     pub has_s: u64,
 }

@@ -9,10 +9,9 @@
 //! to be sent by   F = S + c / g
 //! ```
 //!
-//! Of the requests that are owed (S <= W) the one with the earliest F goes first; while none is owed the
-//! scheduler is free. Because the guarantees sum up to at most one, this is earliest-deadline-first on
-//! deadlines that can be met: over any stretch in which work V goes to the origin and the class may always
-//! go, it gets at least
+//! Of the owed requests (S <= W) the one with the earliest F goes first; while none is owed the scheduler is
+//! free. As the guarantees sum to at most one, this is earliest-deadline-first on deadlines that can be met:
+//! over any stretch in which work V is sent and the class may always go, it gets at least
 //!
 //! ```text
 //! g V - g * (dearest of all) - 2 * (its own dearest)
@@ -29,7 +28,7 @@ const SCALE: u32 = 32;
 
 #[derive(Debug)]
 pub(super) struct Floors {
-    /// Work dispatched.
+    /// Work of all classes that was dispatched.
     done: u128,
     floors: Vec<Floor>,
     /// Classes that are not owed yet, by S.

@@ -14,30 +14,27 @@
 //! | served_i / weight_i - served_j / weight_j |  <=  unit + dearest_i / weight_i + dearest_j / weight_j
 //! ```
 //!
-//! Plain round-robin is the special case in which every request costs one and all weights and priorities are
-//! equal.
+//! Plain round-robin is the special case of equal costs, weights and priorities.
 
+use crate::bits::Bits;
 use crate::units::MAX_CLASSES;
-
-pub(super) type Bits = [u64; MAX_CLASSES / 64];
 
 #[derive(Debug)]
 pub(super) struct Rounds {
     levels: Vec<Level>,
     occupied: Bits,
     classes: Vec<Class>,
-    /// For the next round.
+    /// The deficit per weight of the next round.
     unit: u64,
 }
 
-/// The classes of one priority.
 #[derive(Clone, Debug)]
 struct Level {
     ready: Bits,
     /// The class whose turn it is, or was last.
     cursor: u8,
     is_turn: bool,
-    /// For this round.
+    /// The deficit per weight of this round.
     unit: u64,
 }
 
@@ -48,7 +45,6 @@ struct Class {
     deficit: u64,
     /// Cost of the next request, if the class is ready.
     cost: Option<u64>,
-    /// Cost of the dearest request seen.
     dearest: u64,
 }
 
@@ -88,8 +84,8 @@ impl Rounds {
             self.unit = self.unit.max(cost.div_ceil(state.weight));
         }
         let level = &mut self.levels[usize::from(state.level)];
-        level.ready[class / 64] |= 1 << (class % 64);
-        self.occupied[usize::from(state.level) / 64] |= 1 << (state.level % 64);
+        level.ready.insert(class);
+        self.occupied.insert(state.level.into());
     }
 
     /// A class may not go although requests of it wait: it keeps its deficit.
@@ -109,26 +105,25 @@ impl Rounds {
         let state = &mut self.classes[class];
         state.cost = None;
         let level = &mut self.levels[usize::from(state.level)];
-        level.ready[class / 64] &= !(1 << (class % 64));
+        level.ready.remove(class);
         level.is_turn &= usize::from(level.cursor) != class;
-        if level.ready == Bits::default() {
-            self.occupied[usize::from(state.level) / 64] &= !(1 << (state.level % 64));
+        if level.ready.is_empty() {
+            self.occupied.remove(state.level.into());
         }
     }
 
     pub(super) fn pick(&mut self) -> Option<usize> {
-        let level = &mut self.levels[first_from(&self.occupied, 0)?];
+        let level = &mut self.levels[self.occupied.next_from(0)?];
         loop {
             let state = &mut self.classes[usize::from(level.cursor)];
             if level.is_turn && state.cost.is_some_and(|cost| cost <= state.deficit) {
                 return Some(level.cursor.into());
             }
-            let next = first_from(&level.ready, usize::from(level.cursor) + 1);
-            let next = match next {
+            let next = match level.ready.next_from(usize::from(level.cursor) + 1) {
                 Some(next) => next,
                 None => {
                     level.unit = self.unit;
-                    first_from(&level.ready, 0)?
+                    level.ready.next_from(0)?
                 }
             };
             (level.cursor, level.is_turn) = (next as u8, true);
@@ -143,15 +138,4 @@ impl Rounds {
         // A guarantee may serve a class ahead of its turn, beyond its deficit.
         state.deficit = state.deficit.saturating_sub(cost);
     }
-}
-
-/// The first of a set that is at least `from`.
-fn first_from(bits: &Bits, from: usize) -> Option<usize> {
-    let (word, bit) = (from / 64, from % 64);
-    let rest = bits.get(word)? & (u64::MAX << bit);
-    if rest != 0 {
-        return Some(word * 64 + rest.trailing_zeros() as usize);
-    }
-    let (at, rest) = bits.iter().enumerate().skip(word + 1).find(|(_, rest)| **rest != 0)?;
-    Some(at * 64 + rest.trailing_zeros() as usize)
 }

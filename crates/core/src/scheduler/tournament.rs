@@ -3,14 +3,12 @@
 
 use crate::units::MAX_CLASSES;
 
-/// No key: never wins.
 const ABSENT: u128 = u128::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Tournament {
     keys: Vec<u128>,
-    /// Winner below each inner node; the root is node 1, the leaves would be the nodes from [`MAX_CLASSES`]
-    /// on.
+    /// Winner below each inner node; the root is node 1, leaves would be the nodes from [`MAX_CLASSES`].
     winners: Vec<u8>,
 }
 

@@ -1,8 +1,7 @@
 //! The session cap controller: how many sessions there may be.
 //!
-//! WAC (4.3) sets the cap at 90 % of Little's law: the sessions that the server can handle per minute times
-//! the mean session length. With `C` the capacity, `w` the mean work of a session and `T` the mean time that
-//! it holds a slot:
+//! WAC (4.3) sets the cap at 90 % of Little's law: the sessions served per minute times the mean session
+//! length. With `C` the capacity, `w` the mean work of a session and `T` its mean time with a slot:
 //!
 //! ```text
 //! cap  =  0.9 (C / w) T  =  0.9 C / g          g = w / T: work per second of an open session
@@ -40,15 +39,13 @@
 //!
 //! Where the gate lets too many requests to the origin at once, they wait there and not at the gate. `S`
 //! shows it: by Little's law it is what is in flight over what leaves. It counts against a negative `e` and
-//! takes back the rise of `k`, but no more: at `k` = 1 the cap is the paper's, and an origin that has become
-//! slower, or gets other requests, is not punished for it. `S0` is forgotten in ten minutes while no visitor
-//! is refused. Where `C` is an initial estimate (`session/lower_bound.rs`), `s` above 1 refutes it: `C` is
-//! then at most twice `B`, the best load that was served, and `k` may fall to `B / C`. Once `C` is measured,
-//! `k` begins again at 1.
+//! only takes back the rise of `k`: at `k` = 1 the cap is the paper's, and an origin that has become slower
+//! or gets other requests is not punished. `S0` is forgotten in ten minutes while no visitor is refused.
+//! Where `C` is an initial estimate (`session/lower_bound.rs`), `s` above 1 refutes it: `C` is then at most
+//! twice `B`, the best load that was served, and `k` may fall to `B / C`, until `C` is measured.
 //!
 //! Before anything is learned only the queue bounds the cap. The cap is at least one and at most what the
-//! table holds. With a cap fixed by the operator the controller only learns how fast slots become free
-//! (`session/turnover.rs`).
+//! table holds. With a cap fixed by the operator the controller only learns how fast slots become free.
 //!
 //! Rejected: mean length times mean work of sessions that ended (the short ones end first: with sessions of
 //! half an hour the cap stays at a fraction for as long); refusing by the queue alone (it fills the origin to
@@ -73,16 +70,14 @@ use crate::units::{Cost, Rate, Timestamp};
 
 /// Part of the capacity that sessions may use (WAC 4.3).
 const SHARE: f64 = 0.9;
-/// W* as a multiple of the queue that the waiting room keeps: where visitors without a slot wait, and where
-/// they are refused.
+/// W* over the queue that the waiting room keeps: where visitors without a slot wait, and are refused.
 const TARGET_WAITING: f64 = 1.4;
 const TARGET_REFUSED: f64 = 2.0;
 /// Greatest W* as a part of the longest wait at the gate.
 const TARGET_SHARE: f64 = 0.1;
 /// Least W* in average requests, where one takes long.
 const TARGET_REQUESTS: f64 = 2.0;
-/// Memory of the queue's wait and of the load that leaves it: the longer of so many seconds and so many
-/// requests.
+/// Memory of the queue's wait and outflow: the longer of so many seconds and so many requests.
 const WAIT_MEMORY_S: f64 = 2.0;
 const WAIT_MEMORY: f64 = 20.0;
 /// The hold begins at so many W* and ends at one.
@@ -93,7 +88,6 @@ const ORIGIN_MEMORY_S: f64 = 10.0;
 const AT_EASE: f64 = 1.5;
 /// A wait at the origin counts as so much of W*: unlike the gate's queue it keeps nothing busy.
 const ORIGIN_TARGET: f64 = 0.5;
-/// Memory of the sessions' work, in seconds.
 const WORK_MEMORY_S: f64 = 60.0;
 /// Work, in cost units, and seconds of open sessions that the load of a session needs.
 const LEAST_WORK: f64 = 20.0;
@@ -113,10 +107,8 @@ const WANTED: Duration = Duration::from_secs(2);
 /// Slots that one tick may always add.
 const LEAST_STEP: f64 = 10.0;
 
-/// What the controller learns from at a tick.
 pub(super) struct Tick<'a> {
     pub(super) now: Timestamp,
-    /// Seconds since the last tick.
     pub(super) dt_s: f64,
     pub(super) inputs: SessionInputs<'a>,
     pub(super) sums: Sums,
@@ -146,7 +138,7 @@ struct Demand {
     refused: u64,
     /// When a visitor was last refused or waited.
     wanted: Option<Timestamp>,
-    /// When one last waited.
+    /// When a visitor last waited.
     waited: Option<Timestamp>,
 }
 
@@ -199,6 +191,7 @@ impl OriginTime {
     }
 }
 
+#[derive(Default)]
 pub(super) struct CapController {
     cap: Cap,
     timeout_s: f64,
@@ -225,23 +218,7 @@ pub(super) struct CapController {
 
 impl CapController {
     pub(super) fn new(cap: Cap) -> Self {
-        Self {
-            cap,
-            timeout_s: 0.0,
-            sums: Sums::default(),
-            forwarded: None,
-            demand: Demand::default(),
-            lower_bound: LowerBound::default(),
-            flow: DecayingRatio::default(),
-            wait_s: 0.0,
-            origin: OriginTime::default(),
-            is_held: false,
-            correction: 1.0,
-            damping: 1.0,
-            load: DecayingRatio::default(),
-            turnover: Turnover::default(),
-            bound: None,
-        }
+        Self { cap, correction: 1.0, damping: 1.0, ..Self::default() }
     }
 
     pub(super) fn configure(&mut self, cap: Cap, timeout: Duration) {
@@ -352,11 +329,8 @@ impl CapController {
         let over = self.wait_s / target_s - 1.0;
         let open = f64::from(tick.open + tick.elsewhere);
         let is_full = self.discovered(capacity).is_some_and(|cap| open + 1.0 > cap);
-        let length_s = self
-            .turnover
-            .length_s()
-            .unwrap_or(self.timeout_s)
-            .clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
+        let length_s = self.turnover.length.get().unwrap_or(self.timeout_s);
+        let length_s = length_s.clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
         let at_origin = self.origin.wait_s() / (target_s * ORIGIN_TARGET);
         // An empty queue at the gate is no room for more as far as requests wait at the origin.
         let error = if over < 0.0 { (over + at_origin.max(0.0)).min(0.0) } else { over };
@@ -391,6 +365,7 @@ impl CapController {
     pub(super) fn per_s(&self, slots: u32) -> f64 {
         self.turnover.per_s(slots, self.timeout_s)
     }
+
     pub(super) fn is_held(&self) -> bool {
         self.is_held && self.cap == Cap::Discovered
     }

@@ -28,7 +28,6 @@ use crate::units::Timestamp;
 
 /// Marks the `prev` of a bucket's first entry, which holds the bucket's number.
 const HEAD: u32 = 1 << 31;
-/// Buckets of the wheel.
 const BUCKETS: u64 = 512;
 /// Microseconds of a bucket, as a power of two: 131 ms, about a tick.
 const SPAN_BITS: u32 = 17;
@@ -107,8 +106,7 @@ impl Entries {
         Some(entry)
     }
 
-    /// Removes one entry that is over; `None`: there is none. `most` counts down the entries that may be
-    /// examined.
+    /// Removes one entry that is over, if there is one. `most` counts down the entries that may be examined.
     ///
     /// # Errors
     /// `most` is zero and there may be more.
@@ -248,7 +246,6 @@ impl Entries {
     }
 }
 
-/// Some entries were not examined.
 #[derive(Debug)]
 pub(super) struct More;
 

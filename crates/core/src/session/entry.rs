@@ -7,12 +7,10 @@
 //!           =  begun + max_age                           while a request is in progress
 //! ```
 //!
-//! A request names its session by [`SessionId`], the key and `born`, which no two entries of a key share. A
-//! request of a session that has ended therefore never changes the session that began under the same key
-//! since.
+//! A request names its session by [`SessionId`], the key and `born`, which no two entries of a key share. So
+//! a request of an ended session never changes a session that began under the same key since.
 //!
-//! More than 65,535 requests at once are not counted, so they do not keep the session alive when all others
-//! have ended.
+//! Requests beyond 65,535 at once are not counted: they do not keep the session alive when all others ended.
 
 use std::time::Duration;
 
@@ -65,9 +63,8 @@ pub(super) struct SessionId {
     born: u64,
 }
 
-/// A request of an admitted session in progress: from its arrival (also while it waits at the gate) until the
-/// last byte of its response is sent, or the tunnel it became is closed. [`super::Sessions::finish`] or
-/// [`super::Sessions::void`] ends it.
+/// A request of an admitted session in progress: from its arrival (also while it waits at the gate) until its
+/// response or tunnel ends ([`super::Sessions::finish`], [`super::Sessions::void`]).
 #[must_use = "the session stays alive until the request is finished"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct SessionRequest {
@@ -91,7 +88,6 @@ impl SessionRequest {
     }
 }
 
-/// What the table knows of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// High and low half of the key: 16 bytes that need not be aligned to 16.
@@ -117,7 +113,6 @@ const _: () = assert!(size_of::<Entry>() == 48);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// A session with a slot.
     Open(SlotOwner),
     /// A session that was ended early: it has no slot, and its pass is void.
     Ended,
@@ -139,8 +134,7 @@ impl SlotOwner {
 }
 
 impl Entry {
-    /// A session with a slot of `pool`, which is the common pool or the tier's own. `number`: a running
-    /// number of the shard.
+    /// A session with a slot of `pool`, the common one or the tier's own. `number`: the shard's running one.
     pub(super) fn new(key: SessionKey, tier: TierId, pool: PoolId, begun: Timestamp, number: u16) -> Self {
         Self {
             key: halves(key),
@@ -172,8 +166,7 @@ impl Entry {
         }
     }
 
-    /// Ends it early. Requests in progress end with it, so that its deadline does not come before its bucket
-    /// of the wheel.
+    /// Ends it early, with its requests in progress: its deadline must not precede its bucket of the wheel.
     pub(super) fn end(&mut self, now: Timestamp) {
         if self.under_way > 0 {
             self.see(now);
@@ -235,8 +228,7 @@ impl Entry {
         has_others
     }
 
-    /// Takes over the requests in progress of another session, which becomes one with this. Returns how many
-    /// of them are counted from now on.
+    /// Takes over the requests in progress of another session. Returns how many of them are counted.
     pub(super) fn take_over(&mut self, other: &Self) -> u16 {
         let room = if self.is_open() { u16::MAX - self.under_way } else { 0 };
         let taken = other.under_way.min(room);
@@ -250,7 +242,7 @@ impl Entry {
         self.last_ms = self.last_ms.max(u32::try_from(last).unwrap_or(u32::MAX));
     }
 
-    /// It is over after this time.
+    /// The time after which it is over.
     fn deadline(&self, lives: &Lifetimes) -> Timestamp {
         let oldest = self.begun() + lives.max_age;
         if self.under_way > 0 { oldest } else { (self.last() + lives.timeout).min(oldest) }

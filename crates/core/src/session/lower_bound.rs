@@ -1,5 +1,4 @@
-//! A lower bound of the origin's capacity while the estimate is only an initial one: the load it has shown to
-//! serve.
+//! A lower bound of the origin's capacity while the estimate is an initial one: the load that it has served.
 //!
 //! An estimator that has not seen the origin at its limit has an initial estimate, which is many times too
 //! high where requests are few. Sessions admitted by it may fill the origin before there is ever a queue to
@@ -19,19 +18,16 @@ const MOST_OF_BEST: f64 = 2.0;
 
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct LowerBound {
-    /// Whether the last capacity was measured.
     is_measured: bool,
     /// Requests wait at the origin although its estimated capacity is not used up.
     is_refuted: bool,
     /// Work per second.
     mean: DecayingRatio,
-    /// The best mean of late.
     best_per_s: f64,
 }
 
 impl LowerBound {
-    /// Learns that work `sent` (in cost units) went to the origin in `dt_s`. Returns whether the capacity is
-    /// measured now and was not before.
+    /// Learns that `sent` cost units went to the origin in `dt_s`. Returns whether C is newly measured.
     pub(super) fn learn(&mut self, sent: f64, dt_s: f64, is_measured: bool) -> bool {
         self.mean.decay_and_add(keep(dt_s, MEAN_S), sent, dt_s);
         self.best_per_s *= keep(dt_s, BEST_S);
@@ -43,7 +39,7 @@ impl LowerBound {
         is_measured && !before
     }
 
-    /// Requests wait at the origin.
+    /// Notes that requests wait at the origin.
     pub(super) fn refute(&mut self) {
         self.is_refuted = !self.is_measured && self.best_per_s > 0.0;
     }

@@ -1,7 +1,6 @@
 //! Session slots, lock-free: one pool for all tiers and one for each tier with slots of its own.
 //!
-//! A pool is one word, so that the last slot goes to one of two who ask at once, and a change of the bound is
-//! never seen by half:
+//! A pool is one word: the last slot goes to one of two who ask at once, and a bound never changes by half:
 //!
 //! ```text
 //!     63      62       32 31        0
@@ -43,7 +42,6 @@ impl PoolLimit {
 pub struct Occupancy {
     /// Slots that are taken; more than the bound after the bound was lowered.
     pub taken: u32,
-    /// Slots that may be given.
     pub limit: PoolLimit,
 }
 
@@ -116,18 +114,11 @@ impl SlotPool {
 
     /// `false`: `change` returned `None`, nothing was changed.
     fn update(&self, change: impl Fn(Occupancy) -> Option<Occupancy>) -> bool {
-        let mut seen = self.0.load(Ordering::Acquire);
-        loop {
-            let Some(new) = change(Occupancy::of(seen)) else { return false };
-            match self.0.compare_exchange_weak(seen, new.word(), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(other) => seen = other,
-            }
-        }
+        let word = |seen| change(Occupancy::of(seen)).map(Occupancy::word);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, word).is_ok()
     }
 }
 
-/// A pool by number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PoolId(u8);
 
@@ -141,7 +132,6 @@ impl PoolId {
     }
 }
 
-/// The pools of all tiers.
 pub(super) struct SlotPools {
     /// By tier; the first is the common one. A tier without slots of its own has a pool with a bound of zero.
     pools: Box<[SlotPool]>,
@@ -173,7 +163,6 @@ impl SlotPools {
         [PoolId::own(tier), PoolId::COMMON].into_iter().find(|id| self.pool(*id).take())
     }
 
-    /// Takes one of the tier's own slots.
     pub(super) fn take_own(&self, tier: TierId) -> Option<PoolId> {
         let own = PoolId::own(tier);
         (own != PoolId::COMMON && self.pool(own).take()).then_some(own)
@@ -209,12 +198,10 @@ impl SlotPools {
         self.common().occupancy().has_free()
     }
 
-    /// Taken slots that belong to single tiers.
     pub(super) fn taken_own(&self) -> u32 {
         self.pools.iter().skip(1).map(|pool| pool.occupancy().taken).sum()
     }
 
-    /// Taken slots of all pools.
     pub(super) fn taken(&self) -> u64 {
         self.pools.iter().map(|pool| u64::from(pool.occupancy().taken)).sum()
     }

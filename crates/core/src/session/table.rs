@@ -25,7 +25,6 @@ pub(super) const SHARDS: usize = 64;
 /// Entries that are examined while their shard is locked: no worker waits for more than some microseconds.
 const BATCH: usize = 64;
 
-/// How a session came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EndCause {
     /// By its timeout or its age.
@@ -37,14 +36,12 @@ pub(super) enum EndCause {
     Void,
 }
 
-/// Sums over sessions since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sums {
     /// Work of all requests of sessions, in hundredths.
     pub(super) work: u64,
     pub(super) endings: Endings,
-    /// Sessions that ended other than by [`EndCause::Void`], the milliseconds that they held a slot, and
-    /// their work.
+    /// Sessions that ended other than by [`EndCause::Void`], how long they held a slot, and their work.
     pub(super) whole: u64,
     pub(super) held_ms: u64,
     pub(super) whole_work: u64,
@@ -134,7 +131,6 @@ struct Shard {
     renames: Renames,
 }
 
-/// The shards and what they share.
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
     pub(super) pools: SlotPools,
@@ -162,8 +158,7 @@ impl Table {
         table
     }
 
-    /// Changes all but the common slots. Sessions that are over by the new lifetimes end; all others keep
-    /// their slots.
+    /// Changes all but the common slots. Sessions over by the new lifetimes end; all others keep their slots.
     pub(super) fn configure(&self, config: &SessionConfig, now: Timestamp) {
         let before = self.lifetimes.get();
         self.lifetimes.set(config);
@@ -258,7 +253,6 @@ impl Table {
     }
 }
 
-/// A locked shard at a point in time.
 pub(super) struct Locked<'t> {
     table: &'t Table,
     shard: MutexGuard<'t, Shard>,
@@ -303,8 +297,7 @@ impl Locked<'_> {
         Ok(request)
     }
 
-    /// A session begins with a slot of `pool`, at `begun` and by a request of `cost`. It replaces one that
-    /// was ended early.
+    /// Begins a session with a slot of `pool`, by a request of `cost`. Replaces one that was ended early.
     pub(super) fn open(
         &mut self,
         key: SessionKey,
@@ -321,8 +314,7 @@ impl Locked<'_> {
         request
     }
 
-    /// Takes in a session of another key under `key`. Returns its id and how many of its requests are
-    /// counted.
+    /// Takes in a session of another key under `key`. Returns its id and the number of counted requests.
     fn take_in(&mut self, moved: &Entry, key: SessionKey) -> (SessionId, u16) {
         if let Some(entry) = self.live(key) {
             let (counted, session) = (entry.take_over(moved), entry.id());

@@ -37,7 +37,6 @@ use crate::units::Timestamp;
 /// Memory of the means, in sessions that ended.
 const ENDED_MEMORY: f64 = 100.0;
 
-/// What a tick has seen of all sessions.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct TurnoverSample {
     /// Sessions that ended since the last tick.
@@ -50,20 +49,15 @@ pub(super) struct TurnoverSample {
     pub(super) open_s: f64,
     /// Work of the sessions that ended, in cost units.
     pub(super) work: f64,
-    /// The open sessions.
     pub(super) open: OpenSessions,
 }
 
-/// Estimates from the sessions that ended.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Turnover {
-    /// Over sessions that ended: seconds of those sessions,
-    length: DecayingRatio,
-    /// their work,
-    work: DecayingRatio,
-    /// seconds of all sessions,
+    /// Over sessions that ended: their seconds, their work, seconds of all sessions, and those not expired.
+    pub(super) length: DecayingRatio,
+    pub(super) work: DecayingRatio,
     held: DecayingRatio,
-    /// and sessions that had not expired.
     early: DecayingRatio,
     open: OpenSessions,
 }
@@ -92,15 +86,6 @@ impl Turnover {
         let ended = self.early.over + 1.0;
         self.open.expires_in.as_secs_f64() * (ended - self.early.sum) / ended
     }
-
-    /// Mean length of sessions that ended, in seconds; `None`: none has.
-    pub(super) fn length_s(&self) -> Option<f64> {
-        self.length.get()
-    }
-
-    pub(super) fn work(&self) -> Option<f64> {
-        self.work.get()
-    }
 }
 
 /// The open sessions at the last complete scan.
@@ -108,28 +93,24 @@ impl Turnover {
 pub(super) struct OpenSessions {
     /// Until the first one expires if it sends nothing more; zero where none is open.
     pub(super) expires_in: Duration,
-    /// Mean age, in seconds.
     pub(super) age_s: f64,
 }
 
-/// Entries that a tick examines.
 const A_TICK: usize = 4_096;
-/// And under one lock.
+/// Entries that are examined under one lock.
 const A_LOCK: usize = 64;
 
 /// Scans all entries, some thousands a tick and a few at a time under their shard's lock: a million take half
-/// a minute. The result holds until the next scan is complete: the end of a session only moves away, and new
-/// sessions end later.
+/// a minute. The result holds until the next scan: sessions' ends only move away, and new ones end later.
 ///
-/// Rejected: the first bucket of the timer wheel. It is lazy, so an entry is found there up to a timeout too
-/// early.
+/// Rejected: the first bucket of the timer wheel: it is lazy, and has an entry up to a timeout too early.
 #[derive(Default, Debug)]
 pub(super) struct Scan {
-    /// Where it goes on.
+    /// The next shard and entry.
     shard: usize,
     entry: usize,
     so_far: Sum,
-    /// Of the last complete scan.
+    /// The last complete scan.
     complete: Sum,
 }
 
@@ -141,7 +122,6 @@ struct Sum {
 }
 
 impl Scan {
-    /// Continues the scan by one tick.
     pub(super) fn tick(&mut self, table: &Table, now: Timestamp) -> OpenSessions {
         let lives = table.lifetimes.get();
         let mut left = A_TICK;

@@ -27,19 +27,15 @@ pub enum Cap {
 /// The configuration of the sessions. All of it may change while they run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionConfig {
-    /// Inactivity after which a session ends, counted from the end of its last request. In whole
-    /// milliseconds.
+    /// Inactivity after the last request's end until a session ends, in whole milliseconds.
     pub timeout: Duration,
     /// Age at which it ends in any case; at most 49 days.
     pub max_age: Duration,
-    /// Session slots for all tiers.
     pub cap: Cap,
-    /// Entries of the table: open sessions, and those that were ended early and whose passes have not
-    /// expired.
+    /// Entries of the table: open sessions, and those ended early whose passes have not expired.
     pub max_entries: usize,
     /// Whether the key of a session that was ended early is kept until its pass has expired
-    /// ([`SessionStatus::Ended`]). For passes. Any other key is forgotten at once, so that repeated login and
-    /// logout does not fill the table.
+    /// ([`SessionStatus::Ended`]). For passes. Others are forgotten: logins must not fill the table.
     pub remembers_ended: bool,
     /// Session slots of single tiers, besides those for all. [`TierId`] 0 has none of its own.
     pub pools: Vec<(TierId, u32)>,
@@ -76,7 +72,6 @@ pub enum NoSessionSlot {
     /// All slots are taken, or the cap controller gives none at present.
     #[error("no session slot is free")]
     Taken,
-    /// The table has no free entry.
     #[error("the session table is full")]
     TableFull,
 }
@@ -86,7 +81,6 @@ pub enum NoSessionSlot {
 pub enum Ender {
     /// The origin, by its response.
     Origin,
-    /// The operator.
     Operator,
 }
 
@@ -95,11 +89,8 @@ pub enum Ender {
 pub struct Endings {
     /// No request for the timeout.
     pub idle: u64,
-    /// The greatest age.
     pub age: u64,
-    /// The origin's response.
     pub origin: u64,
-    /// The operator.
     pub operator: u64,
     /// The key cannot come again ([`super::Sessions::leave`]), or the session became one with another.
     pub left: u64,
@@ -136,9 +127,7 @@ pub struct SessionInputs<'a> {
     pub capacity: Rate,
     /// Whether the origin was seen at its limit; otherwise the capacity is an initial estimate.
     pub is_measured: bool,
-    /// The gate's counts.
     pub gate: &'a Totals,
-    /// Visitors in the waiting room.
     pub waiting: u64,
 }
 
@@ -158,7 +147,6 @@ pub struct SessionPace {
 pub struct PoolState {
     /// Tier of the slots; 0: the slots for all tiers.
     pub tier: TierId,
-    /// Slots taken.
     pub open: u32,
     /// Slots of the pool; `None`: no bound.
     pub cap: Option<u32>,
@@ -167,14 +155,11 @@ pub struct PoolState {
 /// Figures of the sessions.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct SessionsState {
-    /// Open now and begun since the start.
     pub count: SessionCount,
     /// Sessions readmitted by a pass of another process since the start. begun + readmitted = open + ended.
     pub readmitted: u64,
-    /// Ended since the start.
     pub ended: Endings,
-    /// Refusals of a slot to new sessions since the start, to the waiting room or altogether. Each attempt
-    /// counts.
+    /// Refusals of a slot to new sessions since the start: to the room or altogether, each attempt.
     pub refused: u64,
     /// The slots for all tiers, then those of each tier that has its own.
     pub pools: Vec<PoolState>,
@@ -195,17 +180,13 @@ pub struct SessionsState {
 /// One session, for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLine {
-    /// Its key.
     pub key: SessionKey,
-    /// Its tier.
     pub tier: TierId,
     /// Its first request.
     pub begun: Timestamp,
     /// Latest begin or end of a request.
     pub last: Timestamp,
-    /// Requests since its begin.
     pub requests: u32,
-    /// Requests in progress.
     pub under_way: u16,
 }
 

@@ -7,8 +7,7 @@
 //!
 //! Changes are made by the control side, one at a time. Readers walk back from the newest step, which for
 //! seconds that are being given out is the first they look at. Seconds whose step was pushed out by more than
-//! [`KEPT`] changes are read by the oldest step that is left, and by what the second holds
-//! (`Slots::work_of`).
+//! [`KEPT`] changes are read by the oldest step that is left, and by what the second holds.
 //!
 //! Rejected: the limit beside the load, in the cell of each second. Lap, visitors and work leave no bits for
 //! it, and two words cannot be changed as one.

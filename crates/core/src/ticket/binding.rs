@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Bytes of a binding in the MAC's input: one that tells IPv4 from IPv6, and the longest value.
 pub(super) const BINDING_BYTES: usize = 17;
 
-/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: the range within which a carrier-grade NAT
-/// commonly rotates.
+/// Bits of an IPv4 address that [`Binding::IpPrefix`] keeps: the range in which carrier-grade NAT rotates.
 const V4_PREFIX: u32 = 24;
 /// Bits of an IPv6 address that [`Binding::IpPrefix`] keeps: the usual prefix of one subscriber (RFC 6177).
 const V6_PREFIX: u32 = 56;
@@ -92,13 +91,9 @@ fn prefix(ip: IpAddr) -> IpAddr {
 pub struct BindingKinds(u8);
 
 impl BindingKinds {
-    /// Tickets bound to nothing.
     pub const NONE: Self = Self(1 << Kind::None as u8);
-    /// Tickets bound to an address.
     pub const IP: Self = Self(1 << Kind::Ip as u8);
-    /// Tickets bound to an address prefix.
     pub const IP_PREFIX: Self = Self(1 << Kind::IpPrefix as u8);
-    /// Tickets bound to a cookie.
     pub const COOKIE: Self = Self(1 << Kind::Cookie as u8);
 
     /// The kinds of either set.

@@ -1,5 +1,4 @@
-//! The key ring: the first key signs, all verify, so that a key can be rotated while its tickets remain
-//! valid.
+//! The key ring: the first key signs, all verify, so that tickets stay valid while a key is rotated.
 //!
 //! To rotate: add the new key in front, and remove the old one when its last ticket has expired
 //! (`room.max_wait` + `room.grace`). With several gates, add the new key *behind* the old everywhere first.
@@ -12,7 +11,6 @@ use subtle::ConstantTimeEq;
 
 use crate::mutants::{self, Mutant};
 
-/// Bytes of a tag: 128 bits.
 pub(super) const TAG_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
 const BLOCK: usize = 64;
@@ -25,17 +23,14 @@ pub(super) enum Domain {
 }
 
 impl Domain {
-    const fn name(self) -> &'static [u8] {
-        match self {
-            Self::Ticket => b"tidegate ticket v1\0",
-            Self::Pass => b"tidegate pass v1\0",
-        }
-    }
-
     /// The name, padded to a whole block: hashed once per key, not once per ticket.
     fn block(self) -> [u8; BLOCK] {
+        let name: &[u8] = match self {
+            Self::Ticket => b"tidegate ticket v1\0",
+            Self::Pass => b"tidegate pass v1\0",
+        };
         let mut block = [0; BLOCK];
-        block[..self.name().len()].copy_from_slice(self.name());
+        block[..name.len()].copy_from_slice(name);
         block
     }
 }
@@ -44,25 +39,22 @@ impl Domain {
 #[derive(Clone)]
 struct Key {
     id: u8,
-    ticket: Hmac<Sha256>,
-    pass: Hmac<Sha256>,
+    /// By [`Domain`].
+    states: [Hmac<Sha256>; 2],
 }
 
 impl Key {
     fn new(id: u8, secret: &[u8; SECRET_BYTES]) -> Self {
-        let state = |domain: Domain| {
+        let states = [Domain::Ticket, Domain::Pass].map(|domain| {
             let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
             mac.update(&domain.block());
             mac
-        };
-        Self { id, ticket: state(Domain::Ticket), pass: state(Domain::Pass) }
+        });
+        Self { id, states }
     }
 
     fn tag(&self, domain: Domain, payload: &[u8], binding: &[u8]) -> [u8; TAG_BYTES] {
-        let mut mac = match domain {
-            Domain::Ticket => self.ticket.clone(),
-            Domain::Pass => self.pass.clone(),
-        };
+        let mut mac = self.states[domain as usize].clone();
         mac.update(payload);
         mac.update(binding);
         let full = mac.finalize().into_bytes();
@@ -118,11 +110,8 @@ impl KeyRing {
 
     /// The text that [`KeyRing::parse`] reads, for keeping a generated key. It is the secret itself.
     pub fn entry(id: u8, secret: &[u8; SECRET_BYTES]) -> String {
-        let mut text = format!("{id}:");
-        for byte in secret {
-            text.push_str(&format!("{byte:02x}"));
-        }
-        text
+        let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{id}:{digits}")
     }
 
     /// Ids in the ring; the first is that of the signing key.
@@ -175,36 +164,17 @@ fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
     Some(out)
 }
 
-/// Why a key ring is invalid. Never contains the text, which may be a secret.
+/// Why a key ring is invalid; `entry` is an index. Never contains the text, which may be a secret.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
-    /// No entry.
     #[error("expected at least one key `ID:64 hexadecimal digits`, got none")]
     Empty,
-    /// No colon.
     #[error("key {entry}: expected `ID:64 hexadecimal digits`, got no `:`")]
-    Form {
-        /// Index of the entry.
-        entry: usize,
-    },
-    /// The id is not a number of one byte.
+    Form { entry: usize },
     #[error("key {entry}: expected an id of 0 to 255 before the `:`")]
-    Id {
-        /// Index of the entry.
-        entry: usize,
-    },
-    /// The secret is not 64 hexadecimal digits.
+    Id { entry: usize },
     #[error("key {entry}: expected 64 hexadecimal digits after the `:`")]
-    Secret {
-        /// Index of the entry.
-        entry: usize,
-    },
-    /// The id occurs twice.
+    Secret { entry: usize },
     #[error("key {entry}: id {id} is already in the ring")]
-    Duplicate {
-        /// Index of the entry.
-        entry: usize,
-        /// The id.
-        id: u8,
-    },
+    Duplicate { entry: usize, id: u8 },
 }

@@ -15,16 +15,8 @@ const TICK: Duration = Duration::from_millis(100);
 const CROWD: u64 = 10_000;
 
 fn config() -> RoomConfig {
-    RoomConfig {
-        max_wait: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::from_secs(1),
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE],
-    }
+    let (max_wait, tolerance) = (Duration::from_secs(600), Duration::from_secs(1));
+    RoomConfig { max_wait, tolerance, ..RoomConfig::default() }
 }
 
 /// Both halves. Tokencheck admits visitors in turn, or bypass traffic of a steady rate.

@@ -2,6 +2,7 @@
 
 mod heap;
 mod samples;
+mod session_keys;
 
 mod classify;
 

@@ -15,16 +15,8 @@ const START: u64 = 1_800_000_000_000_000;
 const TICK: u64 = 100_000;
 
 fn config() -> RoomConfig {
-    RoomConfig {
-        max_wait: Duration::from_secs(1_800),
-        grace: Duration::from_secs(60),
-        tolerance: Duration::from_secs(1),
-        burst: Duration::from_millis(200),
-        overbook_max: 1.5,
-        rise_to_newcomers: false,
-        after_restart_accept: true,
-        class_costs: vec![Cost::ONE, Cost::from_hundredths(300)],
-    }
+    let class_costs = vec![Cost::ONE, Cost::from_hundredths(300)];
+    RoomConfig { tolerance: Duration::from_secs(1), class_costs, ..RoomConfig::default() }
 }
 
 #[derive(Clone, Copy)]

@@ -4,26 +4,14 @@ use std::time::Duration;
 
 use tidegate_core::gate::Totals;
 use tidegate_core::policies::TierId;
-use tidegate_core::session::{
-    NoSessionSlot, SessionConfig, SessionInputs, SessionKey, SessionStatus, Sessions,
-};
+use tidegate_core::session::{NoSessionSlot, SessionConfig, SessionInputs, SessionStatus, Sessions};
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 use super::heap;
+use super::session_keys::key;
 
 const MILLION: u64 = 1_000_000;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-
-/// Uniform, as real keys are (splitmix64).
-fn key(n: u64) -> SessionKey {
-    let mix = |n: u64| {
-        let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
-    SessionKey(u128::from(mix(n)) << 64 | u128::from(mix(n ^ u64::MAX)))
-}
 
 fn admit(sessions: &Sessions, n: u64, now: Timestamp) -> Result<(), NoSessionSlot> {
     sessions.admit(key(n), TierId(0), Cost::ONE, now).map(|request| sessions.finish(request, now))

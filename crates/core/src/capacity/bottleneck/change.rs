@@ -1,5 +1,4 @@
-//! Has the origin changed? The tests ([`Changes`]), the noise they must exceed ([`Dispersion`]), and pauses,
-//! which are no change ([`Pauses`]).
+//! Tests for changes of the origin ([`Changes`]), the noise they must exceed ([`Dispersion`]), [`Pauses`].
 
 use std::time::Duration;
 
@@ -9,8 +8,7 @@ use crate::units::Timestamp;
 const SLOWER: f64 = 1.4;
 const FASTER: f64 = 0.7;
 /// Nats at which a fall is believed, and a rise: 60,000 and 8,000 samples between false alarms. A false rise
-/// costs a short ramp, a false fall costs goodput. ln(X/100) is added, so that a busy origin has them as
-/// rarely per hour.
+/// costs a short ramp, a false fall goodput. ln(X/100) is added: a busy origin has as few an hour.
 const SLOWER_NATS: f64 = 11.0;
 const FASTER_NATS: f64 = 9.0;
 /// Nats after which the next probe up follows at once.
@@ -33,10 +31,6 @@ impl Onset {
         self.in_flight += other.in_flight;
         self.units += other.units;
         self.response_s += other.response_s;
-    }
-
-    pub fn mean_in_flight(&self) -> f64 {
-        self.in_flight / self.count
     }
 }
 
@@ -104,8 +98,7 @@ impl Changes {
         self.faster.add(weight * evidence(FASTER, y / block.count), &block);
     }
 
-    /// A round at one limit, whose requests took `y` times what was expected, which was `slowdown` times the
-    /// base.
+    /// A round at one limit: requests took `y` times what was expected, which was `slowdown` times the base.
     pub fn add_round(&mut self, round: &Onset, y: f64, slowdown: f64, dispersion: f64) {
         // Tests a mean of 1/m against the mean m/m = 1.
         self.unsaturated.add(round.count / dispersion * evidence(1.0 / slowdown, y), round);
@@ -125,8 +118,7 @@ impl Changes {
         }
     }
 
-    /// Whether there is some evidence that requests beyond the knee do not wait, so that another probe up is
-    /// useful.
+    /// Whether some evidence that requests beyond the knee do not wait makes another probe up useful.
     pub fn leans_up(&self) -> bool {
         self.unsaturated.sum > LEANS_NATS
     }
@@ -141,8 +133,7 @@ fn evidence(ratio: f64, y: f64) -> f64 {
     -ratio.ln() + y * (1.0 - 1.0 / ratio)
 }
 
-/// Bounds of the dispersion. The lower one keeps the bounds of tests above zero when the origin is as regular
-/// as a clock.
+/// Bounds of the dispersion. The lower one keeps bounds of tests above zero for an origin regular as a clock.
 pub(super) const FLOOR: f64 = 0.08;
 const CEILING: f64 = 20.0;
 const BATCHES: f64 = 40.0;
@@ -164,7 +155,7 @@ struct Batch {
 /// line; until there are some batches, from single samples. Each batch is compared with the one before (von
 /// Neumann 1941), not with the fit: otherwise a change of the origin would count as noise, and the larger it
 /// is, the later the tests would notice it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Dispersion {
     batch: Batch,
     last_mean: Option<f64>,
@@ -177,15 +168,7 @@ pub(super) struct Dispersion {
 
 impl Dispersion {
     pub fn new() -> Self {
-        Self {
-            batch: Batch::default(),
-            last_mean: None,
-            batches: 0.0,
-            of_batches: 0.0,
-            singles: 0.0,
-            of_singles: 1.0,
-            mean_expected_s: 0.0,
-        }
+        Self { of_singles: 1.0, ..Self::default() }
     }
 
     /// `count` requests took `response_s` each instead of `expected_s`; a batch closes at `at_least` samples.
@@ -243,14 +226,11 @@ const PRIOR_S: f64 = 5.0;
 /// Throughput and response time that are expected of the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
-    /// Requests per second.
     pub per_second: f64,
-    /// Seconds per response.
     pub response_s: f64,
 }
 
-/// Pauses: the origin answers nobody for a while (a garbage collection, a checkpoint) and then goes on as
-/// before.
+/// Pauses: the origin answers nobody for a while (garbage collection, a checkpoint), then goes on as before.
 ///
 /// ```text
 /// no completion for more than max(15/X, 5/4 · mean response time)      X completions per second
@@ -258,8 +238,7 @@ pub(super) struct Expected {
 ///
 /// With independent service times one gap in e^15 is that long by chance; where all workers serve in step, a
 /// gap is as long as a response without a wait. A pause too short to be detected takes its time from the
-/// throughput. There should be few of these, because a meter of some hundred samples contains one of them or
-/// none.
+/// throughput. There should be few: a meter of some hundred samples contains one or none.
 ///
 /// Requests that were in flight have waited for the pause, so their response times say nothing of the knee,
 /// and the samples are ignored. This happens only once per so many samples: otherwise an origin that has

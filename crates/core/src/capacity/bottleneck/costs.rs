@@ -1,5 +1,4 @@
-//! What a request costs the origin: by class ([`Costs`]), and in the mean over the present mix of classes
-//! ([`Mix`]).
+//! What a request costs the origin: by class ([`Costs`]), and on average over the present mix ([`Mix`]).
 //!
 //! In an origin with K workers a request of cost w takes B·w, and all wait alike: B·w̄·(m(n) − 1). So
 //!
@@ -9,20 +8,16 @@
 //!
 //! starting from a prior of some samples at the configured cost, and within bounds. Only ratios can be
 //! learned, because a slower origin and costlier requests look alike. So learning must not move the mean cost
-//! over the traffic, which is the configured one at first; earlier measurements in these units then stay
-//! valid.
+//! over the traffic, which is the configured one at first; so earlier measurements stay valid.
 //!
-//! Learned costs serve to distinguish a slower origin from a harder mix. The room still charges configured
-//! costs.
+//! Learned costs distinguish a slower origin from a harder mix. The room still charges configured costs.
 
 use super::meter::Work;
 use crate::units::{ClassId, MAX_CLASSES};
 
 /// Samples that the configured cost counts for.
 const PRIOR: f64 = 12.0;
-/// Samples of a class remembered.
 const MEMORY: f64 = 1000.0;
-/// Samples of traffic remembered.
 const TRAFFIC: f64 = 2000.0;
 /// Bounds of a learned cost, relative to the configured one.
 const LEAST: f64 = 0.02;
@@ -33,7 +28,7 @@ const FREE: f64 = 0.01;
 /// One response counts as at most so many times the expected one.
 const CUT: f64 = 12.0;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct ClassCost {
     /// As configured, in the last sample.
     configured: f64,
@@ -69,14 +64,7 @@ impl Costs {
         let configured = configured.max(FREE);
         let known = self.classes[class.index()].get_or_insert_with(|| {
             self.seen += 1;
-            ClassCost {
-                configured,
-                learned: configured,
-                anchored: configured,
-                samples: 0.0,
-                traffic: 0.0,
-                came: false,
-            }
+            ClassCost { configured, learned: configured, anchored: configured, ..ClassCost::default() }
         });
         if known.configured != configured {
             // An infinite ratio cannot scale a learned cost: the class starts from the configured one.
@@ -112,8 +100,7 @@ impl Costs {
         known.learned = known.learned.clamp(LEAST * known.configured, MOST * known.configured);
     }
 
-    /// Restores the mean cost over the traffic: a factor common to all classes is a change of the origin, or
-    /// noise.
+    /// Restores the mean cost of the traffic: a common factor is a change of the origin or noise.
     pub fn anchor(&mut self) {
         let (mut before, mut now) = (0.0, 0.0);
         for class in self.classes.iter().flatten() {
@@ -144,11 +131,9 @@ impl Costs {
     }
 }
 
-/// Standard deviations of drift that are no shift, and the sum at which a shift is believed: once in 20,000
-/// samples by chance.
+/// Standard deviations of drift that are no shift; the sum that proves one, by chance once in 20,000 samples.
 const DRIFT: f64 = 0.5;
 const SHIFT: f64 = 10.0;
-/// Samples of the mix remembered.
 const MIX_MEMORY: f64 = 3000.0;
 /// Before so many samples nothing is tested.
 const MIX_LEAST: f64 = 60.0;
@@ -170,8 +155,7 @@ impl Shift {
     }
 }
 
-/// The mix that arrives at present: mean cost of a request as configured and as learned, since the mix last
-/// shifted.
+/// The present mix: mean cost of a request as configured and as learned, since the mix last shifted.
 ///
 /// The capacity is learned in learned units and published in configured ones, so it is multiplied by the
 /// ratio of configured to learned cost of the present mix. That mix must span many samples, because its noise

@@ -8,8 +8,7 @@
 //! unit of an origin with free workers, K the knee. Requests beyond the knee wait: the factor r, by Little's
 //! law. They may also slow down those in service, pair by pair: a is the coherency of Gunther's Universal
 //! Scalability Law, applied beyond the knee only. Samples lie in bins by n. Each bin counts with its mean
-//! response time per unit, by the likelihood of a gamma distribution, whose error is relative like that of
-//! service times:
+//! response time per unit, by a gamma likelihood, whose error is relative like that of service times:
 //!
 //! ```text
 //! −ln L = Σ cᵢ (ln μᵢ + yᵢ/μᵢ),   μᵢ = B m(nᵢ)      B has a closed form: Σ cᵢ yᵢ/m(nᵢ) / Σ cᵢ
@@ -87,7 +86,6 @@ impl Hinge {
     }
 }
 
-/// Samples by level, and the fit to them.
 pub(super) struct Curve {
     bins: Vec<Bin>,
     /// The points of the last fit; kept so that a fit allocates nothing.
@@ -145,8 +143,7 @@ impl Curve {
         }
     }
 
-    /// Work done between two levels, with its time per request in flight: [`Work::rate`] of it is a
-    /// throughput.
+    /// Work done between two levels, with its time per request in flight: its [`Work::rate`] is a throughput.
     pub fn work_between(&self, low: f64, high: f64) -> Work {
         let mut seen = Work::default();
         for bin in self.used() {
@@ -226,7 +223,6 @@ pub(super) fn slowdown(r: f64, contention: f64) -> f64 {
 pub(super) struct Likelihood {
     /// −ln L, in nats.
     pub loss: f64,
-    /// The base that fits best, in seconds.
     pub base_s: f64,
 }
 

@@ -1,9 +1,7 @@
-//! The decision: how many requests to hold in flight while the knee is uncertain. The best in the mean over
-//! all knees that the samples allow.
+//! How many requests to hold in flight while the knee is uncertain: the best on average over likely knees.
 //!
-//! Too few in flight cost goodput at once, one percent for each percent. Too many cost response time only,
-//! unless there is contention: then both sides cost goodput, depending on a. So L is chosen as in the
-//! newsvendor problem:
+//! Too few in flight cost goodput at once, percent for percent. Too many cost response time only, unless
+//! there is contention: then both cost goodput, depending on a. So L is that of the newsvendor problem:
 //!
 //! ```text
 //! L = argmax Σ p(K, a) · ( r/m(r) − λ (m(r) − 1) ),   r = L/K    share of throughput, less the wait
@@ -15,8 +13,7 @@
 //! finer than half a request.
 //!
 //! Rejected: a constant plus a multiple of the dispersion (too much under contention once much is known, and
-//! too little response time saved elsewhere); the mean of the posterior for the knee itself (its upper tail
-//! is long).
+//! too little response time saved elsewhere); the knee's posterior mean (its upper tail is long).
 
 use super::fit::{CONTENTIONS, Hinge, Point, least_knee, likelihood, slowdown};
 
@@ -33,7 +30,6 @@ const LEVEL_STEP: f64 = 0.02;
 /// Least uncertainty of a knee: the standard deviation of a uniform distribution over one request.
 const WHOLE: f64 = 0.29;
 
-/// A knee, a contention, and their likelihood.
 #[derive(Clone, Copy, Default)]
 struct Candidate {
     knee: f64,

@@ -7,19 +7,17 @@
 
 use crate::capacity::GateLoad;
 
-/// Cost units per second before anything is known, until somebody has queued for the origin: high enough that
-/// a crowd's first tick is there for an origin that answers at once. An origin that does not gets some 75
-/// more requests queued.
+/// Cost units per second before anything is known, until somebody has queued for the origin: an origin that
+/// answers at once takes a crowd's first tick; another one gets some 75 more requests queued.
 pub(super) const OPENING: f64 = 250.0;
-/// And after that.
+/// Cost units per second once somebody has queued.
 pub(super) const FIRST: f64 = 100.0;
 /// The estimate as a multiple of the best throughput seen.
 const OVER_BEST: f64 = 2.0;
 /// Growth per tick while visitors wait for an origin with free slots: more than doubles in two ticks.
 const GROWTH: f64 = 1.5;
 const MOST: f64 = 1_000_000.0;
-/// Growth ends at this multiple of the throughput, or of [`FIRST`]: visitors who seem to wait may be on their
-/// way.
+/// Growth ends at this multiple of the throughput or [`FIRST`]: those who seem to wait may be on their way.
 const MOST_OVER_BEST: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +25,8 @@ pub(super) struct InitialEstimate {
     pub(super) rate: f64,
     /// Nobody has queued for the origin yet.
     is_opening: bool,
-    /// Cost units that ended in the present tick.
-    ended: f64,
-    /// Cost units that ended in about the last second, and the seconds they stand for: a rate from the first
-    /// tick on.
+    pub(super) ended: f64,
+    /// Decaying sums over about a second of cost units that ended and of seconds.
     served: f64,
     over_s: f64,
 }
@@ -41,10 +37,6 @@ impl InitialEstimate {
         let start = start.filter(|rate| *rate > 0.0);
         let rate = start.unwrap_or(OPENING);
         Self { rate, is_opening: start.is_none(), ended: 0.0, served: 0.0, over_s: 0.0 }
-    }
-
-    pub fn served(&mut self, cost: f64) {
-        self.ended += cost;
     }
 
     /// A tick of `elapsed_s` has passed; `limit` requests may be in flight.

@@ -1,5 +1,4 @@
-//! Long-lived requests: long polls, and streams until the gate releases their in-flight slot. They hold a
-//! slot but no worker.
+//! Long-lived requests (long polls, streams until the gate releases their slot) hold a slot but no worker.
 //!
 //! ```text
 //! s = Σ lingered + Σ (R − R̄) of those with R > 12 R̄, per second    (number in flight, Little's law)
@@ -15,9 +14,8 @@
 //!
 //! Limit: such requests are recognised only when they end, so s lags by their length.
 
-/// Multiple of an ordinary response time above which a request is long-lived. Rejected: 8 and 5, for long
-/// polls of 20 responses in the mean: the capacity swings by a quarter more, and with 5 one seed in ten loses
-/// half the goodput.
+/// A request is long-lived beyond so many ordinary response times. Rejected: 8 and 5: with long polls of 20
+/// responses the capacity swings a quarter more, and with 5 one seed in ten loses half the goodput.
 const LONG: f64 = 12.0;
 /// Averaging time in seconds, and at least in mean idle times.
 const MEMORY_S: f64 = 20.0;
@@ -25,7 +23,6 @@ const MEMORY_IDLE_TIMES: f64 = 3.0;
 /// Longest idle time in seconds that extends the memory.
 const LONGEST_S: f64 = 600.0;
 
-/// Mean number of long-lived requests in flight.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct LongLived {
     /// Idle time of requests that ended in the present tick.

@@ -1,10 +1,8 @@
-//! Throughput at saturation: over the whole time in which nothing has changed ([`Meter`]), and in one round
-//! ([`Round`]).
+//! Throughput at saturation: over the time in which nothing changed ([`Meter`]) and in one round ([`Round`]).
 //!
 //! A request that took R among n occupied 1/n of the origin for R. Summed over requests, R/n is the time that
 //! passed (Little's law request by request), without the error that counting completions between two ticks
-//! has when they come in bursts. Failed requests occupied the origin too: their time counts, their work does
-//! not.
+//! has when they come in bursts. Failed requests occupied the origin too: only their time counts.
 //!
 //! ```text
 //! X = Σ units / Σ R/n
@@ -54,9 +52,8 @@ impl Work {
 
 /// An adaptive window over samples (ADWIN, Bifet and Gavaldà 2007).
 ///
-/// It holds blocks of samples. When the recent ones differ from the older by more than chance, the older are
-/// dropped: a step is forgotten at once and a drift is followed, yet in steady state thousands of samples are
-/// averaged.
+/// Holds blocks of samples. When the recent differ from the older by more than chance, the older are dropped:
+/// a step is forgotten at once, a drift is followed, and in steady state thousands of samples are averaged.
 pub(super) struct Meter {
     blocks: VecDeque<Work>,
     closed: Work,
@@ -159,9 +156,8 @@ impl Meter {
 
 /// One round: the requests that were sent since the limit in force began.
 ///
-/// Short requests end first. Right after the limit was raised, those that have ended suggest a response time
-/// that is too short, by far where service varies and everybody is served at once (processor sharing). Two
-/// estimates:
+/// Short requests end first. Right after the limit rose, those that have ended suggest too short a response
+/// time, by far where service varies and everybody is served at once (processor sharing). Two estimates:
 ///
 /// ```text
 /// by request   R = (Σ R of the ended + v · Σ time of the open) / ended    v = min(1, squared variation)
@@ -171,7 +167,7 @@ impl Meter {
 /// The first is the maximum-likelihood mean under censoring for exponential response times (v = 1), and the
 /// plain mean for constant ones (v = 0). The second does not depend on which requests end first, but on
 /// whether a burst falls into the round. Where an error is costly, both are used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Round {
     pub began: Timestamp,
     pub limit: f64,
@@ -186,27 +182,16 @@ pub(super) struct Round {
     /// Requests in flight that were sent before the round.
     pub old: f64,
     /// What requests sent in the round have spent at the origin, ended or not.
-    exposure_s: f64,
+    pub exposure_s: f64,
     until: Timestamp,
     /// Time without a backlog, in which completions measure the load.
-    idle_s: f64,
+    pub idle_s: f64,
 }
 
 impl Round {
     pub fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
-        Self {
-            began,
-            limit: f64::from(limit),
-            is_first: true,
-            work: Work::default(),
-            ended_units: 0.0,
-            response_s: 0.0,
-            squares: 0.0,
-            old: f64::from(in_flight),
-            exposure_s: 0.0,
-            until: began,
-            idle_s: 0.0,
-        }
+        let (limit, old) = (f64::from(limit), f64::from(in_flight));
+        Self { began, limit, is_first: true, old, until: began, ..Self::default() }
     }
 
     /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.
@@ -214,16 +199,6 @@ impl Round {
         let passed = until.since(self.until).as_secs_f64();
         self.until = self.until.max(until);
         self.exposure_s += passed * (self.limit - self.old).max(0.0);
-    }
-
-    /// Excludes requests that were sent in the round and took `seconds` together.
-    pub fn leave_out(&mut self, seconds: f64) {
-        self.exposure_s -= seconds;
-    }
-
-    /// There was no backlog for so long.
-    pub fn idle(&mut self, seconds: f64) {
-        self.idle_s += seconds;
     }
 
     /// Squared coefficient of variation of the response times.

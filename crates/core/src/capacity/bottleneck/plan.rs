@@ -7,8 +7,7 @@
 //!            down   below the knee: how long does a response take without a wait?
 //! ```
 //!
-//! A round is a number of completions of requests that were sent in it, so that each level is judged by its
-//! own.
+//! A round is a number of completions of requests that were sent in it: each level is judged by its own.
 
 use super::Fitted;
 
@@ -16,7 +15,6 @@ use super::Fitted;
 pub(super) enum Purpose {
     /// Growing until the knee is passed.
     Ramp,
-    /// Holding the knee.
     Cruise,
     /// Above the cruise for a round.
     Up,
@@ -40,8 +38,7 @@ impl Purpose {
 
 /// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
 const TRANSIT_S: f64 = 1.0;
-/// Most that a ramp lets in, as a multiple of the throughput: at 100 requests per second more than 8 gained
-/// hardly anything.
+/// Most that a ramp lets in over the throughput: at 100 requests per second more than 8 gained little.
 const MOST_GAIN: f64 = 12.0;
 /// Growth per round of a ramp: far from the knee; once the throughput lags behind; and with known contention.
 const DOUBLE: f64 = 2.0;
@@ -67,8 +64,7 @@ const UP_EVERY: u32 = 7;
 const UP_EVERY_QUIET: u32 = 4;
 const QUIET: f64 = 0.3;
 const UP_EVERY_CONTENDING: u32 = 20;
-/// How far beyond the cruise they go at a dispersion of 1 or more (two fifths of it at 0), and with
-/// contention.
+/// How far beyond the cruise they go at a dispersion of at least 1 (two fifths of it at 0); with contention.
 const UP: f64 = 0.4;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
@@ -76,10 +72,9 @@ pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
 /// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
-/// Bound of the headroom, whatever the fit suggests.
+/// Greatest headroom, whatever the fit suggests.
 const MOST_HEADROOM: f64 = 1.4;
-/// Least share of the knee for a probe down, and the contrast it needs: 0.8 from a dispersion of 0.25 on,
-/// 0.88 at 0.
+/// Least share of the knee for a probe down, and its contrast: 0.8 from a dispersion of 0.25 on, 0.88 at 0.
 pub(super) const DOWN: f64 = 0.8;
 pub(super) const DOWN_CONTRAST: f64 = 0.45;
 /// The same after a fall, relative to the knee that remains if workers left. At a share x of the old knee,
@@ -87,20 +82,18 @@ pub(super) const DOWN_CONTRAST: f64 = 0.45;
 /// left. For an origin that varies little 0.7 is enough.
 pub(super) const FALLEN: f64 = 0.9;
 pub(super) const FALLEN_CONTRAST: f64 = 1.27;
-/// And where there are hardly any samples below the knee.
+/// Share of the knee for a probe down where there are hardly any samples below it.
 pub(super) const DOWN_AT_EDGE: f64 = 0.7;
 
 /// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
-/// times. If they are as many as are needed now, they find an empty queue; with long rounds, more of them
-/// would queue for long.
+/// times: as many as are needed now would find an empty queue; with long rounds, more would queue for long.
 fn ramp_gain(round_s: Option<f64>) -> f64 {
     let doublings = 1.0 + round_s.map_or(0.0, |round_s| TRANSIT_S / round_s);
     DOUBLE.powf(doublings).min(MOST_GAIN)
 }
 
-/// How far down a probe goes, as a share of the knee: to `least` where service varies. Where it varies
-/// little, only so far that the effect exceeds the noise of a sample by `contrast` standard deviations in
-/// logarithms.
+/// How far down a probe goes, as a share of the knee: to `least` where service varies. Elsewhere only so far
+/// that the effect exceeds the noise of a sample by `contrast` standard deviations (of logarithms).
 pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
     least.max((-contrast * dispersion.max(0.0).sqrt()).exp())
 }
@@ -118,7 +111,6 @@ pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_se
     }
 }
 
-/// What a round of a ramp has shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RampRound {
     /// Response time over that without a wait.

@@ -1,11 +1,9 @@
-//! The steps of the estimator: what follows when a round is over or a test has fired, namely a fit and the
-//! next level.
+//! The steps of the estimator: the fit and the next level after a round is over or a test has fired.
 
 use super::plan::{self, Purpose, RampRound};
 use super::{Bottleneck, Change, Fitted, Hinge, Onset, Round, Timestamp, Work, headroom};
 
-/// Nats per unit of dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its
-/// round.
+/// Nats per dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its round.
 const FOUND_NATS: f64 = 6.0;
 const PASSED_NATS: f64 = 2.0;
 /// Share of the level below which a fitted knee counts as passed.
@@ -29,10 +27,9 @@ const ABOVE: f64 = 2000.0;
 pub(super) const CONTENDING_RANGE: f64 = 1.2;
 
 impl Bottleneck {
-    /// A test for a change has fired.
     pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
         let Some(Fitted { hinge, headroom }) = self.fitted else { return };
-        let n = onset.mean_in_flight();
+        let n = onset.in_flight / onset.count;
         let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
         let since = Work {
             count: onset.count,
@@ -59,8 +56,7 @@ impl Bottleneck {
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.fitted = Some(at_new_speed);
                 self.reason = "origin slower: looking below";
-                // A probe down is next, and then the throughput must be measured: the plan's first probes are
-                // omitted.
+                // After a probe down the throughput must be measured: the plan's first probes are omitted.
                 self.rounds = plan::DOWN_AT[1];
                 // A second alarm while holding is the same fall, measured better.
                 let is_again = self.purpose == Purpose::Hold;
@@ -99,8 +95,7 @@ impl Bottleneck {
         self.dispersion.cut();
     }
 
-    /// A faster origin works on as many requests at once as before. Its samples are kept until the first
-    /// round at the new speed.
+    /// A faster origin works on as many requests at once: samples are kept until a round at the new speed.
     fn keep_knee(&mut self, hinge: Hinge) {
         if self.kept.is_none() {
             self.kept = Some(hinge);
@@ -125,11 +120,10 @@ impl Bottleneck {
         self.curve.add(n, work.count, work.units / work.count, round_s * work.units / work.count);
     }
 
-    /// Whether response times are again those from before the origin became slower. If not, that fit is given
-    /// up.
+    /// Whether response times are those from before the origin became slower. If not, that fit is given up.
     fn is_as_before(&mut self, onset: &Onset) -> bool {
         let Some(Fitted { hinge, .. }) = self.before else { return false };
-        let expected_s = hinge.base_s * hinge.slowdown(onset.mean_in_flight());
+        let expected_s = hinge.base_s * hinge.slowdown(onset.in_flight / onset.count);
         let ratio = onset.response_s / onset.units / expected_s;
         let is_so = (1.0 / AS_BEFORE..AS_BEFORE).contains(&ratio);
         if !is_so {
@@ -190,8 +184,7 @@ impl Bottleneck {
         }
     }
 
-    /// Fits the samples. `open_s` is the time of open requests, which counts for this fit only: they become
-    /// samples when they end.
+    /// Fits the samples. `open_s`: time of open requests, for this fit only: they become samples later.
     fn fit(&mut self, open_s: f64, phi: f64) -> Option<Fitted> {
         self.curve.add_failed(self.round.limit, 1.0, open_s);
         let hinge = self.curve.fit(phi);

@@ -370,11 +370,11 @@ fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
     assert_eq!(estimate.rate, before);
     // At least twice what was served, from the first tick on.
     let mut quick = InitialEstimate::new(None);
-    quick.served(100.0);
+    quick.ended += 100.0;
     quick.tick(&idle, 4, 0.1);
     close(quick.rate, 2000.0, 1.0);
     (0..50).for_each(|_| {
-        estimate.served(100.0);
+        estimate.ended += 100.0;
         estimate.tick(&idle, 4, 0.1);
     });
     assert!(estimate.rate > 1900.0);

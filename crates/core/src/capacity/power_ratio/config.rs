@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::units::Rate;
 
 /// Parameters of [`super::PowerRatio`]; the paper's values (section IV) where it gives one. Those below the
-/// line are not in the paper. Each has a value (`Literal`) that disables it, so that its effect can be
-/// measured.
+/// line are not in the paper. Each has a value (`Literal`) that disables it, to measure its effect.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PowerRatioConfig {
     /// τ: how long a load is probed. At least a tick.
@@ -25,26 +24,22 @@ pub struct PowerRatioConfig {
     pub stable_epochs: u32,
     /// ε: the goodput g is close to the load c if |g - c| / g is less than this.
     pub closeness: f64,
-    /// The capacity has changed if the power ratio is off the fit by this factor times the largest error of
-    /// the fit.
+    /// The capacity has changed if the power ratio is off the fit by so many times the fit's largest error.
     pub alarm_factor: f64,
 
     // ---- not in the paper ----
     /// Loads probed before a peak counts. Literal: 4, the minimum for a cubic.
     pub least_points: usize,
-    /// How far the power ratio at the greatest load must lie below the peak, as a share of the peak. Literal:
-    /// 0.
+    /// How far the power ratio at the greatest load must lie below the peak, as a share of it. Literal: 0.
     pub below_peak: f64,
     /// Response time, as a multiple of the best seen, at which the service is overloaded, if visitors wait
     /// and it serves less than the load. Literal: infinite.
     pub overload: f64,
-    /// Response time, as a multiple of the best seen, at which a service that should have become stable is
-    /// relieved. Literal: infinite.
+    /// Multiple of the best response time at which an unstable service is relieved. Literal: infinite.
     pub relieve: f64,
     /// The load during relief, as a share; applied again after every epoch that did not help. In 0.001..=1.
     pub drain: f64,
-    /// Requests at the service, as a multiple of load times best response time, at which an epoch is broken
-    /// off. Literal: infinite.
+    /// Requests at the service that break off an epoch, over load times best response. Literal: infinite.
     pub break_off: f64,
     /// How far from the peak, as a share of its load, points count for the largest error. Literal: infinite.
     pub peak_window: f64,
@@ -77,8 +72,7 @@ impl Default for PowerRatioConfig {
 }
 
 impl PowerRatioConfig {
-    /// Clamps every parameter to a range in which the algorithm progresses and terminates. What is not a
-    /// number becomes the default.
+    /// Clamps all parameters so that the algorithm progresses and terminates; NaN becomes the default.
     #[must_use]
     pub fn sane(self) -> Self {
         let usual = Self::default();

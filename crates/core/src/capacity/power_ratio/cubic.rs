@@ -32,10 +32,8 @@ pub struct Cubic {
 /// Why there is no fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoFit {
-    /// There are only so many different loads; a cubic needs four.
     #[error("{0} different loads, a cubic needs {TERMS}")]
     FewLoads(usize),
-    /// A point, or the result, is not a finite number.
     #[error("a point is not a finite number")]
     NotFinite,
 }
@@ -66,8 +64,7 @@ impl Cubic {
         (self.lo, self.hi)
     }
 
-    /// The value at a load; outside the fitted range that of the nearer end, because a cubic extrapolates
-    /// badly.
+    /// The value at a load; outside the fitted range that of the nearer end: a cubic extrapolates badly.
     pub fn at(&self, load: f64) -> f64 {
         at(&self.terms, self.t(load.clamp(self.lo, self.hi)))
     }

@@ -25,7 +25,6 @@ pub(super) struct Epoch {
     /// r: mean response time of what was served, seconds; `None` if nothing was.
     pub response: Option<f64>,
     pub served: u64,
-    /// Requests that the origin failed to serve.
     pub failed: u64,
     /// Whether visitors waited most of the time, so that the goodput was not limited by arrivals.
     pub waited: bool,
@@ -61,9 +60,8 @@ impl Sums {
 
     /// A control tick: returns the epoch if it is over, and begins the next.
     ///
-    /// An epoch in which the clock went back, or ticks were missing for longer than an epoch (a suspended
-    /// host), is discarded, because its load is unknown. One with more than `crowd` requests at the service
-    /// is over at once.
+    /// An epoch in which the clock went back or ticks were missing for longer than that (a suspended host),
+    /// is discarded: its load is unknown. One with more than `crowd` requests present is over at once.
     pub fn tick(&mut self, load: &GateLoad, length: Duration, crowd: f64, now: Timestamp) -> Option<Epoch> {
         self.ticks = self.ticks.saturating_add(1);
         self.waiting_ticks = self.waiting_ticks.saturating_add(u32::from(load.backlog()));

@@ -52,8 +52,7 @@ impl PowerRatio {
         self.stage = Stage::stabilising(Then::Fine);
     }
 
-    /// Linear steps, until the peak was seen and then in N_f further epochs in a row: a peak that a further
-    /// sample removes was noise.
+    /// Linear steps until the peak was seen in N_f more epochs in a row: otherwise it was noise.
     fn fine(&mut self, epoch: &Epoch, outcome: Outcome, guard: Option<u32>) {
         if !self.advances(epoch, outcome) {
             if self.fails_past_the_peak() {
@@ -83,8 +82,7 @@ impl PowerRatio {
     }
 
     /// Adds the epoch's sample, if the load may advance. The sample of an epoch that pauses the discovery is
-    /// dropped: it stands for fewer requests than c_i, and at c_i it would make a dent that looks like the
-    /// falling side of the curve.
+    /// dropped: it stands for fewer requests than c_i, and would look like the falling side of the curve.
     fn advances(&mut self, epoch: &Epoch, outcome: Outcome) -> bool {
         match epoch.power() {
             Some(power) if matches!(outcome, Outcome::Close | Outcome::Overloaded) => {
@@ -107,8 +105,7 @@ impl PowerRatio {
     ///
     /// The paper expects g > c while the service works off its backlog. A service with contention does not
     /// get that far: at β C̄ it stays overloaded for good, whether its goodput is close to c or not. So it is
-    /// relieved of load until its response time is short again. If it then fails at the same load, β applies
-    /// once more.
+    /// relieved of load until its response time is short again. If it then fails again, β applies once more.
     fn stabilise(&mut self, epoch: &Epoch, outcome: Outcome, then: Then, close: u32, relieved: bool) {
         let is_slow = self.is_slow(epoch) && epoch.waited;
         if is_slow && outcome != Outcome::Ahead {
@@ -136,8 +133,7 @@ impl PowerRatio {
 
     /// An epoch of relief is over. If it did not help, the load is reduced by the same factor again.
     ///
-    /// Requests that do not become fewer while hardly anything is admitted and others are answered are long
-    /// polls: relief would never end.
+    /// Requests that stay while hardly anything is admitted and others are answered are long polls.
     fn relieve(&mut self, epoch: &Epoch) {
         let is_slow = self.is_slow(epoch);
         let Stage::Relieving { then, epochs, crowded, present, .. } = &mut self.stage else { return };
@@ -183,8 +179,7 @@ impl PowerRatio {
 
     /// Holds the capacity found, and begins a discovery when the curve has changed.
     fn watch(&mut self, epoch: &Epoch, outcome: Outcome, mut watch: Watch) {
-        // Failures without longer response times: the service is broken, not slower, and less load would not
-        // help.
+        // Failures without longer response times: the service is broken, and less load would not help.
         let change = match outcome {
             Outcome::Failing { .. } | Outcome::Nothing | Outcome::Ahead => None,
             _ => watch.epoch(epoch, self.load, outcome == Outcome::Close, &self.config),

@@ -7,8 +7,7 @@
 //! Departures from the paper:
 //! - *E from points near the peak* (±20 %), where the service operates and the error of the fit is only
 //!   noise. Points in deep overload are off any cubic and increase E. (Probes are broken off early, so they
-//!   are few: this is worth one fall in sixty.) A load outside that window is compared with the E of all
-//!   points.
+//!   are few: worth one fall in sixty.) A load outside that window is compared with the E of all points.
 //! - *Two epochs in a row.* E is the largest of some dozen errors, which chance exceeds. Taken literally, 12
 //!   of 60 runs have a false alarm within half an hour of watching, instead of one.
 //! - *At the goodput, if few come.* "Any subsequent epoch" includes those with little load, whose power ratio
@@ -21,7 +20,6 @@ use super::PowerRatioConfig;
 use super::cubic::Cubic;
 use super::epoch::Epoch;
 
-/// The direction of a change of the capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     Rise,
