@@ -98,12 +98,10 @@ impl Server {
         Ok(Self { shared, control, http, admin, workers, driver })
     }
 
-    /// The address that visitors connect to.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// The address of the admin API.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -151,8 +149,7 @@ fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// The admin API's listener, without SO_REUSEPORT: two gates on one address would each answer half of the
-/// requests.
+/// The admin API's listener, without SO_REUSEPORT: two gates on one address would each answer half.
 fn listen_alone(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(addr)?;
     listener.set_nonblocking(true)?;
@@ -188,8 +185,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     let live = Config::new(settings, &keys)?;
     let admission = admission(&live, state, now);
     let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
-    // A reload may add classes. Those beyond the spare counters are served like any other, but not counted
-    // apart.
+    // A reload may add classes. Those beyond the spare counters are served, but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(live.gate(), clock.clone());
     Ok(Shared {

@@ -79,12 +79,10 @@ section! {
 }
 
 impl Capacity {
-    /// The configured rate, if there is one.
     pub fn given(&self) -> Option<Rate> {
         bound(self.rate)
     }
 
-    /// The operator's ceiling, if there is one.
     pub fn most(&self) -> Option<Rate> {
         bound(self.ceiling)
     }
@@ -94,8 +92,7 @@ impl Capacity {
         bound(self.floor).unwrap_or(Rate::ZERO)
     }
 
-    /// Whether the estimator called `name` has the same parameters in `other`, whatever those of other
-    /// estimators.
+    /// Whether the estimator called `name` has the same parameters in `other`.
     pub fn is_tuned_like(&self, other: &Self, name: &str) -> bool {
         // Usually at most a bound differs; then nothing has to be printed to find that out.
         let bare =
@@ -111,7 +108,6 @@ impl Capacity {
         blocks.into_iter().flat_map(|block| block.keys).map(|key| key.value).collect()
     }
 
-    /// The parameters of the core's estimators.
     pub fn options(&self) -> Options {
         let mut options = Options { rate: self.given(), ..Options::default() };
         self.bottleneck.fill(&mut options.bottleneck);
@@ -142,7 +138,6 @@ impl Settings {
         !is_told && !self.discovers() && self.capacity.given().is_none() && self.capacity.most().is_none()
     }
 
-    /// Whether the estimator in force discovers the capacity.
     pub fn discovers(&self) -> bool {
         self.estimator() != FIXED
     }

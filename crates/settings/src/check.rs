@@ -37,7 +37,6 @@ impl Settings {
     }
 }
 
-/// Reports every contradiction.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     listeners(settings, out);
     role::check(settings, out);

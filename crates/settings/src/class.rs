@@ -18,18 +18,12 @@ use super::read::{Reader, item_path};
 /// The class of requests that match no other.
 pub const DEFAULT: &str = "default";
 
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Switch {
-    /// It has no effect.
-    Off,
-    /// It has.
-    #[default]
-    On,
-}
-
-impl Named for Switch {
-    const NAMES: &'static [(&'static str, Self)] = &[("off", Self::Off), ("on", Self::On)];
+named! {
+    /// Whether a limit has an effect.
+    pub enum Switch {
+        Off = "off",
+        #[default] On = "on",
+    }
 }
 
 impl Named for DisciplineKind {
@@ -73,9 +67,7 @@ section! {
         /// What may go to the origin.
         egress: Egress;
     }
-}
 
-section! {
     /// A token bucket at the class's entrance, before the waiting room: what may come in.
     pub struct Ingress [tunable] {
         /// Whether anything is refused. While it is off, the bucket fills up.
@@ -89,9 +81,7 @@ section! {
         /// room.
         refuse: Refusal = Refusal::Shed => Choice;
     }
-}
 
-section! {
     /// The class's queue at the gate.
     pub struct ClassQueue [tunable] {
         /// Who is next: "fifo" the first, "lifo" the last, "adaptive-lifo" the first until the oldest has
@@ -110,9 +100,7 @@ section! {
         /// Of "codel": for how long even the shortest wait must be above `target` before anybody is refused.
         interval: Duration = DEFAULT_INTERVAL => span(5, HOUR);
     }
-}
 
-section! {
     /// A token bucket at the class's exit: what may go to the origin. The rest waits in the class's queue.
     pub struct Egress [tunable] {
         /// Cost units per second; 0: no limit.
@@ -122,9 +110,7 @@ section! {
         /// is late for would be lost.
         burst: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
     }
-}
 
-section! {
     /// Which requests are of the class: every given condition must hold; within one condition any of the
     /// values is enough.
     pub struct Match {
@@ -167,12 +153,10 @@ impl Class {
         self.name == DEFAULT && self.matches == Match::default()
     }
 
-    /// Work of one request.
     pub fn work(&self) -> Cost {
         Cost::class_cost(self.cost).unwrap_or(Cost::ONE)
     }
 
-    /// The class's limits and queue between gate and origin.
     pub fn gate_config(&self) -> ClassConfig {
         let q = &self.queue;
         let egress = bucket(self.egress.rate, self.egress.burst, self.work());
@@ -196,7 +180,6 @@ impl Class {
         }
     }
 
-    /// The class's limit before the waiting room.
     pub fn ingress_config(&self) -> IngressConfig {
         IngressConfig {
             is_on: self.ingress.limit == Switch::On,

@@ -1,5 +1,4 @@
-//! Conditions of rules: expressions in CEL over `levels`, `figures` and `time`, checked when the settings are
-//! read.
+//! Conditions of rules: expressions in CEL over `levels`, `figures` and `time`, checked when they are read.
 //!
 //! ```text
 //! text ─► parse (cel) ─► check names and types, number the names ─► evaluate on the tick (cel)
@@ -7,8 +6,7 @@
 //!
 //! A condition may use `&& || ! ?: == != < <= > >= + - * / in has()`, numbers, texts and brackets. It may not
 //! use macros or functions, so its evaluation takes time in proportion to its length and allocates nothing
-//! that grows. All numbers are of one type; otherwise `figures.rate > 100` would have to be written with a
-//! decimal point.
+//! that grows. All numbers are of one type; otherwise `figures.rate > 100` would need a decimal point.
 //!
 //! **Unknown.** A level or figure that is not known has no value in the evaluation, which is an error in CEL.
 //! `&&` and `||` have a result despite such an error if the other side decides. An error that remains is
@@ -32,37 +30,16 @@ use crate::figures::{GateFigure, TIMES};
 use crate::kinds::toml_string;
 use crate::mistake::{did_you_mean, either};
 
-/// Most operators and brackets. Each may deepen the tree that the parser and the evaluation descend
-/// recursively.
+/// Most operators and brackets. Each may deepen the tree that parser and evaluation descend.
 const MAX_OPERATORS: usize = 128;
 /// Deepest tree. The recursion must fit on the control thread's stack.
 const MAX_DEPTH: usize = 64;
 
-/// The names that a condition may use.
-pub struct Names<'a> {
-    detectors: &'a [&'a str],
-}
-
-impl<'a> Names<'a> {
-    /// The names of the detectors, in the order of the file.
-    pub fn new(detectors: &'a [&'a str]) -> Self {
-        Self { detectors }
-    }
-
-    /// The figures of the gate; each detector has one too.
-    pub fn figures() -> impl Iterator<Item = &'static str> {
-        GateFigure::ALL.into_iter().map(GateFigure::name)
-    }
-}
-
 /// What is wrong with a condition. The fields are those of [`Mistake`](crate::Mistake).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
-    /// What would have been right.
     pub expected: String,
-    /// What was found.
     pub got: String,
-    /// A suggestion.
     pub hint: Option<String>,
 }
 
@@ -81,11 +58,11 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Parses and checks a text.
+    /// Parses and checks a text that may use the names of `detectors`, which are in the order of the file.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn compile(text: &str, names: &Names<'_>) -> Result<Self, Wrong> {
+    pub fn compile(text: &str, detectors: &[&str]) -> Result<Self, Wrong> {
         const A_CONDITION: &str = "a condition in CEL like `levels.cpu == \"red\" && figures.queued > 50`";
         let operators = text.bytes().filter(|b| b"+-*/%<>=!&|?:([{,".contains(b)).count();
         if operators > MAX_OPERATORS {
@@ -106,7 +83,7 @@ impl Condition {
             let hint = one_equals.then(|| "Write == to compare.".to_owned());
             Wrong { expected: A_CONDITION.into(), got: what.replace(['\n', '\r'], " "), hint }
         })?;
-        let mut check = Check { names, detectors: Vec::new(), figures: Vec::new() };
+        let mut check = Check { known: detectors, detectors: Vec::new(), figures: Vec::new() };
         let mut expression = program.expression().clone();
         match check.kind(&mut expression, 0)? {
             Kind::Truth => {}
@@ -138,14 +115,13 @@ impl Kind {
 }
 
 struct Check<'n> {
-    names: &'n Names<'n>,
+    known: &'n [&'n str],
     detectors: Vec<usize>,
     figures: Vec<usize>,
 }
 
 impl Check<'_> {
-    /// The type of a part. Replaces names by those that [`Facts`] resolves, and integers by floating-point
-    /// numbers.
+    /// The type of a part. Replaces names by those that [`Facts`] resolves, and integers by floats.
     fn kind(&mut self, part: &mut IdedExpr, depth: usize) -> Result<Kind, Wrong> {
         const A_PART: &str = "levels, figures, time, numbers and names of levels";
         if depth > MAX_DEPTH {
@@ -169,11 +145,8 @@ impl Check<'_> {
             Expr::Ident(name) => self.lone(name),
             Expr::Select(select) => {
                 let Expr::Ident(root) = &select.operand.expr else {
-                    return wrong(
-                        "a name like `levels.cpu`",
-                        format!("`.{}` of something else", select.field),
-                        None,
-                    );
+                    let got = format!("`.{}` of something else", select.field);
+                    return wrong("a name like `levels.cpu`", got, None);
                 };
                 let (kind, name) = self.named(root, &select.field)?;
                 let kind = if select.test { Kind::Truth } else { kind };
@@ -188,9 +161,9 @@ impl Check<'_> {
     }
 
     fn lone<T>(&self, name: &str) -> Result<T, Wrong> {
-        let hint = if self.names.detectors.contains(&name) {
+        let hint = if self.known.contains(&name) {
             Some(format!("Write `levels.{name}` or `figures.{name}`."))
-        } else if Names::figures().any(|figure| figure == name) {
+        } else if GateFigure::named(name).is_some() {
             Some(format!("Write `figures.{name}`."))
         } else if Level::ALL.iter().any(|level| level.name() == name) {
             Some(format!("Write \"{name}\" in quotes."))
@@ -201,14 +174,13 @@ impl Check<'_> {
     }
 
     fn named(&mut self, root: &str, name: &str) -> Result<(Kind, String), Wrong> {
-        let names = self.names;
-        let of_detector = names.detectors.iter().position(|known| *known == name);
+        let of_detector = self.known.iter().position(|known| *known == name);
         let of_gate = GateFigure::named(name).map(|(at, _)| at);
         let known: Vec<&str> = match root {
-            "levels" => names.detectors.to_vec(),
+            "levels" => self.known.to_vec(),
             "figures" => {
                 let of_gate = GateFigure::ALL.iter().map(|figure| figure.name());
-                names.detectors.iter().copied().chain(of_gate).collect()
+                self.known.iter().copied().chain(of_gate).collect()
             }
             "time" => TIMES.to_vec(),
             _ => return self.lone(root),
@@ -292,12 +264,8 @@ impl Check<'_> {
                 wrong("names like `levels.cpu`", "`[ ]`", None)
             }
             _ => {
-                let shown = name.trim_matches('_');
-                wrong(
-                    "no functions but `has`, and no operators but those of docs/rules.md",
-                    format!("`{shown}`"),
-                    None,
-                )
+                let got = format!("`{}`", name.trim_matches('_'));
+                wrong("no functions but `has`, and no operators but those of docs/rules.md", got, None)
             }
         }
     }
@@ -334,9 +302,7 @@ fn comparable(a: &Kind, b: &Kind, for_equality: bool) -> Result<(), Wrong> {
 /// The levels, figures and parts of the time on a tick.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// Levels by detector.
     pub levels: Vec<Level>,
-    /// Figures by detector.
     pub detectors: Vec<Option<f64>>,
     /// Figures of the gate, in the order of [`GateFigure::ALL`].
     pub figures: Vec<Option<f64>>,

@@ -10,126 +10,76 @@ use tidegate_core::rules::OnUnknown;
 use tidegate_core::units::{ClassId, Rate};
 
 use super::Settings;
-use super::condition::{Condition, Names};
+use super::condition::Condition;
 use super::exposition::Pattern;
+use super::figures::GateFigure;
 use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
-use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, span, span_or_zero};
+use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named};
 use super::mistake::{MAX_MISTAKES, did_you_mean};
 use super::read::{Reader, item_path};
 
-const fn secs(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
-
 /// Longest condition, in bytes: people write shorter ones, and the time to parse is bounded.
-pub const MAX_CONDITION: usize = 2_000;
+const MAX_CONDITION: usize = 2_000;
 
-/// What a detector looks at: the criteria of WAC 3.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Watched {
-    /// (a) Requests per second, or (b) those of a class.
-    #[default]
-    RequestRate,
-    /// (a) Connections accepted per second.
-    ConnectionRate,
-    /// (c) Response times, or (d) those of a class.
-    ResponseTime,
-    /// (e) Open connections.
-    Connections,
-    /// (f) Concurrent sessions.
-    Sessions,
-    /// (g) A figure of a host.
-    Host,
-    /// (h) A figure that another application sends.
-    Signal,
-}
+named! {
+    /// What a detector looks at: the criteria of WAC 3.1.
+    pub enum Watched {
+        /// (a) Requests per second, or (b) those of a class.
+        #[default] RequestRate = "request-rate",
+        /// (a) Connections accepted per second.
+        ConnectionRate = "connection-rate",
+        /// (c) Response times, or (d) those of a class.
+        ResponseTime = "response-time",
+        /// (e) Open connections.
+        Connections = "connections",
+        /// (f) Concurrent sessions.
+        Sessions = "sessions",
+        /// (g) A figure of a host.
+        Host = "host",
+        /// (h) A figure that another application sends.
+        Signal = "signal",
+    }
 
-impl Named for Watched {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("request-rate", Self::RequestRate),
-        ("connection-rate", Self::ConnectionRate),
-        ("response-time", Self::ResponseTime),
-        ("connections", Self::Connections),
-        ("sessions", Self::Sessions),
-        ("host", Self::Host),
-        ("signal", Self::Signal),
-    ];
-}
+    /// What a rule does with the requests it applies to: the policies of WAC 3.2.
+    pub enum Then {
+        /// Refuse them: (a) to (d).
+        #[default] Refuse = "refuse",
+        /// Refuse those beyond a rate.
+        Limit = "limit",
+        /// Send one of several equal requests to the origin and its answer to all: (e).
+        Multicast = "multicast",
+        /// Ask an application: (f).
+        Ask = "ask",
+        Room = "room",
+        /// Serve a lighter URL instead.
+        Reroute = "reroute",
+    }
 
-/// What a rule does with the requests it applies to: the policies of WAC 3.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Then {
-    /// Refuse them: (a) to (d).
-    #[default]
-    Refuse,
-    /// Refuse those beyond a rate.
-    Limit,
-    /// Send one of several equal requests to the origin and its answer to all: (e).
-    Multicast,
-    /// Ask an application: (f).
-    Ask,
-    /// Send them to the waiting room.
-    Room,
-    /// Serve a lighter URL instead.
-    Reroute,
-}
+    /// To whose requests a rule applies.
+    pub enum Visitors {
+        #[default] All = "all",
+        /// Those that would begin a session.
+        New = "new",
+    }
 
-impl Named for Then {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("refuse", Self::Refuse),
-        ("limit", Self::Limit),
-        ("multicast", Self::Multicast),
-        ("ask", Self::Ask),
-        ("room", Self::Room),
-        ("reroute", Self::Reroute),
-    ];
-}
-
-/// To whose requests a rule applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Visitors {
-    /// Everybody's.
-    #[default]
-    All,
-    /// Those that would begin a session.
-    New,
-}
-
-impl Named for Visitors {
-    const NAMES: &'static [(&'static str, Self)] = &[("all", Self::All), ("new", Self::New)];
-}
-
-/// How a refusal is carried out: WAC 3.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum How {
-    /// An answer for programs: (a).
-    #[default]
-    Answer,
-    /// A lighter URL: (b).
-    Lighter,
-    /// The "overloaded" page: (c).
-    Page,
-    /// The connection is closed without an answer: (d).
-    Close,
-    /// The connection is reset without an answer: (d).
-    Reset,
-    /// The connection ends after the responses under way: (e).
-    End,
-    /// The responses under way are cut off: (f).
-    Stop,
-}
-
-impl Named for How {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("answer", Self::Answer),
-        ("lighter", Self::Lighter),
-        ("page", Self::Page),
-        ("close", Self::Close),
-        ("reset", Self::Reset),
-        ("end", Self::End),
-        ("stop", Self::Stop),
-    ];
+    /// How a refusal is carried out: WAC 3.3.
+    pub enum How {
+        /// An answer for programs: (a).
+        #[default] Answer = "answer",
+        /// A lighter URL: (b).
+        Lighter = "lighter",
+        /// The "overloaded" page: (c).
+        Page = "page",
+        /// The connection is closed without an answer: (d).
+        Close = "close",
+        /// The connection is reset without an answer: (d).
+        Reset = "reset",
+        /// The connection ends after the responses under way: (e).
+        End = "end",
+        /// The responses under way are cut off: (f).
+        Stop = "stop",
+    }
 }
 
 impl Named for OnUnknown {
@@ -236,9 +186,7 @@ section! {
         /// The figure is checked at most so many times a second, whatever the load; 0: as `sample` says.
         checks_per_second: f64 = 0.0 => Number(0.0..=10.0);
     }
-}
 
-section! {
     /// Rules: what is done with which requests, and when (docs/rules.md). Of the rules in force, the one with
     /// the highest priority is applied first; among equals, the first in the file.
     pub struct Rule [tunable] {
@@ -361,38 +309,18 @@ impl Detector {
 }
 
 impl Settings {
-    /// Names of service levels, by id less one: id 0 is the level `default`.
-    pub fn tier_names(&self) -> Vec<&str> {
-        self.tier.iter().map(|one| one.name.as_str()).collect()
-    }
-
-    /// Names of lighter URLs, by id.
-    pub fn lighter_names(&self) -> Vec<&str> {
-        self.lighter.iter().map(|one| one.name.as_str()).collect()
-    }
-
-    /// Names of applications that may be asked, by id.
-    pub fn application_names(&self) -> Vec<&str> {
-        self.application.iter().map(|one| one.name.as_str()).collect()
-    }
-
-    /// The service level of this name.
+    /// The service level of this name. Id 0 is the level `default`, which is not in the list.
     pub fn tier_id(&self, name: &str) -> Option<TierId> {
-        let at = self.tier_names().iter().position(|known| *known == name)?;
+        let at = self.tier.iter().position(|known| known.name == name)?;
         u8::try_from(at + 1).ok().map(TierId)
-    }
-
-    /// Names of detectors, in the order of the file.
-    pub fn detector_names(&self) -> Vec<&str> {
-        self.detector.iter().map(|detector| detector.name.as_str()).collect()
     }
 }
 
 /// Reports what detectors and rules name that does not exist, and keys that contradict each other; not what
 /// is in conditions.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
-    out.check_names("detector", &settings.detector_names());
-    out.check_names("rule", &settings.rule.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>());
+    out.check_names("detector", &settings.item_names("detector"));
+    out.check_names("rule", &settings.item_names("rule"));
     for (i, detector) in settings.detector.iter().enumerate() {
         check_detector(settings, detector, &item_path("detector", &detector.name, i), out);
     }
@@ -401,18 +329,16 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     }
 }
 
-/// Reports mistakes in conditions. They are not among the tunables, so a change of tunables need not parse
-/// them again.
+/// Reports mistakes in conditions. They are not among the tunables, so tuning need not parse them again.
 pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
-    let detectors = settings.detector_names();
-    let names = Names::new(&detectors);
+    let detectors = settings.item_names("detector");
     for (i, rule) in settings.rule.iter().enumerate() {
         let path = item_path("rule", &rule.name, i);
         for (key, text) in [("when", &rule.when), ("until", &rule.until)] {
             if text.is_empty() {
                 continue;
             }
-            if let Err(wrong) = Condition::compile(text, &names) {
+            if let Err(wrong) = Condition::compile(text, &detectors) {
                 out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint);
             }
             if out.found.len() >= MAX_MISTAKES {
@@ -425,7 +351,7 @@ pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
 fn check_detector(settings: &Settings, detector: &Detector, path: &str, out: &mut Reader) {
     let kind = detector.kind;
     let key = |name: &str| format!("{path}.{name}");
-    if Names::figures().any(|figure| figure == detector.name) {
+    if GateFigure::named(&detector.name).is_some() {
         let expected = "a name that no figure of the gate has (docs/rules.md lists them)";
         out.conflict(&key("name"), expected, format!("\"{}\"", detector.name), None);
     }
@@ -491,7 +417,7 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
     }
     let references = [
         ("class", "class", &rule.class, settings.class_names()),
-        ("spare", "tier", &rule.spare, settings.tier_names()),
+        ("spare", "tier", &rule.spare, settings.item_names("tier")),
     ];
     for (name, list, wanted, known) in references {
         for (i, wanted) in wanted.iter().enumerate() {
@@ -507,17 +433,13 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
     }
     let refuses = matches!(rule.then, Then::Refuse | Then::Limit | Then::Ask);
     if rule.then == Then::Reroute || (refuses && rule.action == How::Lighter) {
-        out.check_reference(&key("to"), &rule.to, "lighter", &settings.lighter_names());
+        out.check_reference(&key("to"), &rule.to, "lighter", &settings.item_names("lighter"));
     } else {
         out.only_with(path, "to", "then = \"reroute\" or action = \"lighter\"");
     }
     if rule.then == Then::Ask {
-        out.check_reference(
-            &key("application"),
-            &rule.application,
-            "application",
-            &settings.application_names(),
-        );
+        let known = settings.item_names("application");
+        out.check_reference(&key("application"), &rule.application, "application", &known);
     } else {
         out.only_with(path, "application", "then = \"ask\"");
     }

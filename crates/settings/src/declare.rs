@@ -15,8 +15,7 @@ pub trait Leaf<T> {
     fn expected(&self) -> String;
     /// The value as TOML.
     fn show(&self, value: &T) -> String;
-    /// What is accepted, as JSON Schema as far as that can express it: for programs that draw forms or try
-    /// the bounds.
+    /// What is accepted, as JSON Schema as far as that can express it: for programs that draw forms.
     fn schema(&self) -> serde_json::Value {
         serde_json::json!({})
     }
@@ -128,11 +127,26 @@ pub(crate) trait Section: Default {
     }
 }
 
-/// Declares a section: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
+/// Declares enums whose values have names in the configuration, in the order in which messages list them.
+macro_rules! named {
+    ($(
+        $(#[doc = $doc:literal])+
+        $vis:vis enum $Name:ident { $( $(#[$attr:meta])* $Variant:ident = $name:literal, )+ }
+    )+) => { $(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+        $vis enum $Name { $( $(#[$attr])* $Variant, )+ }
+
+        impl $crate::kinds::Named for $Name {
+            const NAMES: &'static [(&'static str, Self)] = &[$( ($name, Self::$Variant) ),+];
+        }
+    )+ };
+}
+
+/// Declares sections: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
 ///
 /// `[tunable]` after the struct's name: its keys may be changed by name while the gate runs, except those
-/// marked `[fixed]`, which take a reload, and those marked `[restart]`, which a running gate cannot change in
-/// any way.
+/// marked `[fixed]`, which take a reload, and those marked `[restart]`, which a running gate cannot change.
 macro_rules! section {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $name:literal) => { $name };
@@ -158,7 +172,7 @@ macro_rules! section {
         }
     };
     (
-        $(#[doc = $doc:literal])+
+        @one $(#[doc = $doc:literal])+
         $vis:vis struct $Name:ident $([$section:ident])? {
             $(
                 $(#[doc = $key_doc:literal])+
@@ -271,4 +285,13 @@ macro_rules! section {
             }
         };
     };
+    ($(
+        $(#[doc = $doc:literal])+
+        $vis:vis struct $Name:ident $([$section:ident])? { $($keys:tt)* }
+        $(with { $($subs:tt)* })?
+    )+) => { $(
+        section! {
+            @one $(#[doc = $doc])+ $vis struct $Name $([$section])? { $($keys)* } $(with { $($subs)* })?
+        }
+    )+ };
 }

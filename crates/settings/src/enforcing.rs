@@ -1,5 +1,4 @@
-//! `[[tier]]`, `[[lighter]]` and `[[application]]`: what rules refer to; and `[explain]`: what responses say
-//! of decisions.
+//! `[[tier]]`, `[[lighter]]` and `[[application]]`: what rules refer to; and `[explain]`: what responses say.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,59 +11,31 @@ use super::kinds::net::{
     BASE_URL, CLASS_OR_NONE, COOKIE_NAME, FIELD_NAME, HASH, NAME, Network, TARGET, TITLE, Text,
 };
 use super::kinds::quantity::{Count, DAY, HOUR, MIN, Number, span, span_or_zero};
-use super::kinds::{Choice, Flag, List, Named, PathName};
+use super::kinds::{Choice, Flag, List, PathName};
 use super::read::{Reader, item_path};
 
-/// What the head of a response says of the decision on its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Explained {
-    /// Nothing.
-    #[default]
-    Off,
-    /// The request's id, by which the operator finds the decision.
-    Id,
-    /// Rule, action, level and figures too. They reveal internals of the service.
-    Full,
-}
+named! {
+    /// What the head of a response says of the decision on its request.
+    pub enum Explained {
+        #[default] Off = "off",
+        /// The request's id, by which the operator finds the decision.
+        Id = "id",
+        /// Rule, action, level and figures too. They reveal internals of the service.
+        Full = "full",
+    }
 
-impl Named for Explained {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Self::Off), ("id", Self::Id), ("full", Self::Full)];
-}
-
-/// Algorithms of signed tokens (RFC 7518 3.1). "none" is not among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum JwtAlgorithm {
-    /// HMAC with SHA-256.
-    #[default]
-    Hs256,
-    /// HMAC with SHA-384.
-    Hs384,
-    /// HMAC with SHA-512.
-    Hs512,
-    /// RSA PKCS#1 v1.5 with SHA-256.
-    Rs256,
-    /// RSA PKCS#1 v1.5 with SHA-384.
-    Rs384,
-    /// RSA PKCS#1 v1.5 with SHA-512.
-    Rs512,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-}
-
-impl Named for JwtAlgorithm {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("HS256", Self::Hs256),
-        ("HS384", Self::Hs384),
-        ("HS512", Self::Hs512),
-        ("RS256", Self::Rs256),
-        ("RS384", Self::Rs384),
-        ("RS512", Self::Rs512),
-        ("ES256", Self::Es256),
-        ("ES384", Self::Es384),
-    ];
+    /// Algorithms of signed tokens (RFC 7518 3.1): HMAC, RSA PKCS#1 v1.5, ECDSA on P-256 and P-384. "none" is
+    /// not among them.
+    pub enum JwtAlgorithm {
+        #[default] Hs256 = "HS256",
+        Hs384 = "HS384",
+        Hs512 = "HS512",
+        Rs256 = "RS256",
+        Rs384 = "RS384",
+        Rs512 = "RS512",
+        Es256 = "ES256",
+        Es384 = "ES384",
+    }
 }
 
 impl JwtAlgorithm {
@@ -74,35 +45,21 @@ impl JwtAlgorithm {
     }
 }
 
-/// For what an application is asked once; its answer is then kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AskKey {
-    /// A client address.
-    #[default]
-    Client,
-    /// The value of the cookie `cookie`; without one, the client address.
-    Cookie,
-    /// Host and path.
-    Url,
-}
+named! {
+    /// For what an application is asked once; its answer is then kept.
+    pub enum AskKey {
+        #[default] Client = "client",
+        /// The value of the cookie `cookie`; without one, the client address.
+        Cookie = "cookie",
+        /// Host and path.
+        Url = "url",
+    }
 
-impl Named for AskKey {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("client", Self::Client), ("cookie", Self::Cookie), ("url", Self::Url)];
-}
-
-/// What is done if the application gives no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Fallback {
-    /// The request goes on.
-    #[default]
-    Allow,
-    /// It is refused.
-    Refuse,
-}
-
-impl Named for Fallback {
-    const NAMES: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("refuse", Self::Refuse)];
+    /// What happens to the request if the application gives no answer.
+    pub enum Fallback {
+        #[default] Allow = "allow",
+        Refuse = "refuse",
+    }
 }
 
 /// A secret that tokens are signed with: at least as long as the shortest hash (RFC 7518 3.2).
@@ -119,9 +76,7 @@ section! {
         /// and figures.
         header: Explained = Explained::Off => Choice;
     }
-}
 
-section! {
     /// Service levels (SLA), first match wins: a request is of a level if it meets one of its conditions.
     /// Other requests are of level `default`.
     pub struct Tier {
@@ -152,9 +107,7 @@ section! {
         /// By a claim of a signed token.
         jwt: TierJwt;
     }
-}
 
-section! {
     /// Keys of the level. The file holds their hashes, so that nobody who reads it can use them.
     pub struct TierKey {
         /// The header field that carries a key. In `Authorization` the key follows `Bearer`.
@@ -162,9 +115,7 @@ section! {
         /// SHA-256 of each key, in hex: `printf %s KEY | sha256sum`.
         sha256: Vec<String> = Vec::new() => List(HASH);
     }
-}
 
-section! {
     /// Cookies of the level.
     pub struct TierCookie {
         /// Its name.
@@ -172,9 +123,7 @@ section! {
         /// SHA-256 of each value, in hex.
         sha256: Vec<String> = Vec::new() => List(HASH);
     }
-}
 
-section! {
     /// Signed tokens (RFC 7519) with a claim of the level. A token that has no `exp`, or has expired, does
     /// not count.
     pub struct TierJwt {
@@ -197,9 +146,7 @@ section! {
         /// How far the clocks of signer and gate may be apart.
         leeway: Duration = Duration::ZERO => span_or_zero(1000, HOUR);
     }
-}
 
-section! {
     /// Lighter URLs that rules reroute to.
     pub struct Lighter {
         /// Its name in rules.
@@ -210,9 +157,7 @@ section! {
         /// The visitor is redirected there (302) instead of getting its content under the URL asked for.
         redirect: bool = false => Flag;
     }
-}
 
-section! {
     /// Other applications that rules ask (external authorisers): 2xx means yes, 4xx no; anything else is no
     /// answer.
     pub struct Application {
@@ -240,9 +185,9 @@ section! {
 
 /// Reports what service levels, lighter URLs and applications must have and lack.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
-    out.check_names("tier", &settings.tier_names());
-    out.check_names("lighter", &settings.lighter_names());
-    out.check_names("application", &settings.application_names());
+    for list in ["tier", "lighter", "application"] {
+        out.check_names(list, &settings.item_names(list));
+    }
     let classes = settings.class_names();
     for (i, tier) in settings.tier.iter().enumerate() {
         let path = item_path("tier", &tier.name, i);
@@ -254,10 +199,9 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     for (i, application) in settings.application.iter().enumerate() {
         let path = item_path("application", &application.name, i);
         if !application.url.starts_with("http://") {
-            let got = if application.url.is_empty() {
-                "nothing".into()
-            } else {
-                format!("\"{}\"", application.url)
+            let got = match application.url.as_str() {
+                "" => "nothing".into(),
+                url => format!("\"{url}\""),
             };
             out.conflict(&format!("{path}.url"), "the URL to ask, which starts with http://", got, None);
         }

@@ -16,14 +16,14 @@ const NEVER: f64 = 1e6;
 /// Requests at once, as for `origin.max_in_flight`.
 const MOST_IN_FLIGHT: u64 = 1_000_000;
 
-/// Declares the section of an estimator from the bounds of its parameters.
+/// Declares the sections of estimators from the bounds of their parameters.
 macro_rules! parameters {
-    (
+    ($(
         $(#[doc = $doc:literal])+
         $Name:ident of $Config:ty {
             $( $(#[doc = $key_doc:literal])+ $key:ident: $T:ty => $kind:expr; )*
         }
-    ) => {
+    )+) => { $(
         section! {
             $(#[doc = $doc])+
             pub struct $Name [tunable] {
@@ -36,7 +36,7 @@ macro_rules! parameters {
                 $( config.$key = self.$key; )*
             }
         }
-    };
+    )+ };
 }
 
 parameters! {
@@ -52,9 +52,7 @@ parameters! {
         /// (exponential service).
         memory: f64 => Number(100.0..=1e6);
     }
-}
 
-parameters! {
     /// Parameters of the estimator "power-ratio" (WebQ IV; those from `least_points` on are not in the
     /// paper).
     PowerRatio of PowerRatioConfig {
@@ -98,9 +96,7 @@ parameters! {
         /// Epochs in a row off the fit, on the same side, before the capacity has changed.
         alarms: u32 => Count(1..=1000);
     }
-}
 
-parameters! {
     /// Parameters of the estimator "aimd": `AIMDLimit` of Netflix's concurrency-limits.
     Aimd of AimdConfig {
         /// Requests in flight to begin with.
@@ -114,9 +110,7 @@ parameters! {
         /// A response that takes longer counts as a failure.
         timeout: Duration => span(1, HOUR);
     }
-}
 
-parameters! {
     /// Parameters of the estimator "vegas": `VegasLimit` of Netflix's concurrency-limits.
     Vegas of VegasConfig {
         /// Requests in flight to begin with.
@@ -134,9 +128,7 @@ parameters! {
         /// The least response time is forgotten after up to this many times the limit requests.
         probe_multiplier: f64 => Number(1.0..=1e6);
     }
-}
 
-parameters! {
     /// Parameters of the estimator "gradient": Envoy's adaptive concurrency.
     Gradient of GradientConfig {
         /// Least requests in flight; also their number while the unloaded response time is measured.
@@ -156,9 +148,7 @@ parameters! {
         /// Time between two changes of the limit.
         update_interval: Duration => span(100, HOUR);
     }
-}
 
-parameters! {
     /// Parameters of the estimator "gradient2": `Gradient2Limit` of Netflix's concurrency-limits.
     Gradient2 of Gradient2Config {
         /// Requests in flight to begin with.

@@ -35,11 +35,6 @@ impl Pattern {
         self.name.ends_with("_total")
     }
 
-    /// Name and labels.
-    pub fn parts(&self) -> (&str, &[(String, String)]) {
-        (&self.name, &self.labels)
-    }
-
     /// The sum of the selected series; `None`: there is none.
     pub fn sum(&self, text: &str) -> Option<f64> {
         self.values(text).reduce(|sum, value| sum + value)
@@ -52,18 +47,14 @@ impl Pattern {
 
     fn values(&self, text: &str) -> impl Iterator<Item = f64> {
         // Most lines are of other metrics; their labels need not be parsed.
-        let lines = text.lines().filter(|line| line.starts_with(self.name.as_str()));
+        let lines = text.lines().filter(|line| line.starts_with(&self.name));
         lines.filter_map(|line| {
             let (name, labels, rest) = series(line)?;
             let fits = name == self.name && self.labels.iter().all(|label| labels.contains(label));
-            rest.split_ascii_whitespace().next().filter(|_| fits).and_then(number)
+            // Rust parses "NaN", "+Inf" and "-Inf" too.
+            rest.split_ascii_whitespace().next().filter(|_| fits)?.parse().ok()
         })
     }
-}
-
-fn number(text: &str) -> Option<f64> {
-    // Rust parses "NaN", "+Inf" and "-Inf" too.
-    text.parse().ok()
 }
 
 fn is_name(text: &str) -> bool {
@@ -116,12 +107,9 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// As [`Pattern::parse`] reads it.
 impl std::fmt::Display for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, labels) = self.parts();
-        f.write_str(name)?;
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(name, value)| format!("{name}={}", crate::kind::toml_string(value)))
-            .collect();
+        f.write_str(&self.name)?;
+        let shown = |(name, value): &(String, String)| format!("{name}={}", crate::kind::toml_string(value));
+        let labels: Vec<_> = self.labels.iter().map(shown).collect();
         if labels.is_empty() { Ok(()) } else { write!(f, "{{{}}}", labels.join(",")) }
     }
 }

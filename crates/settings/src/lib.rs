@@ -8,6 +8,8 @@
 //!                           └──────── mistakes ──────┴────► Vec<Mistake>
 //! ```
 
+#![allow(missing_docs, reason = "names say what most fields are; docs are for what they cannot say")]
+
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::Path;
@@ -37,7 +39,7 @@ mod tunable;
 
 pub use capacity::{AUTO, Capacity, estimator_names};
 pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
-pub use congestion::{Detector, How, MAX_CONDITION, Rule, Then, Visitors, Watched};
+pub use congestion::{Detector, How, Rule, Then, Visitors, Watched};
 pub use enforcing::{
     Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
     TierKey,
@@ -87,14 +89,12 @@ const MAX_RULES: usize = 1024;
 pub struct Part {
     /// What could be read; defaults where it could not.
     pub settings: Settings,
-    /// The mistakes.
     pub found: Vec<Found>,
     /// Values that no message may show.
     pub secrets: Vec<At>,
 }
 
-/// Declares the settings: sections, and lists of sections with the most items each may have, both in the
-/// order of the file.
+/// Declares the settings: sections, and lists of sections with their most items, in the order of the file.
 macro_rules! settings {
     (
         sections { $( $(#[doc = $doc:literal])+ $name:ident: $T:ty, )* }
@@ -174,7 +174,8 @@ macro_rules! settings {
                 } )*
             }
 
-            fn item_names(&self, list: &str) -> Vec<&str> {
+            /// The names of a list's items, in the order of the file.
+            pub fn item_names(&self, list: &str) -> Vec<&str> {
                 match list {
                     $( stringify!($list) => self.$list.iter().map(|item| item.name.as_str()).collect(), )*
                     _ => Vec::new(),
@@ -275,7 +276,7 @@ impl Settings {
     pub fn parse_with(text: &str, file_name: &str, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
         let mut sources = vec![Source { name: file_name.into(), text: text.into() }];
         let (mut root, syntax) = tree::parse(0, text);
-        let mut out = Self::reader();
+        let mut out = Reader::new(&KNOWN);
         for (i, one) in overrides.iter().enumerate() {
             sources.push(one.apply(i + 1, &mut root, &mut out));
         }
@@ -333,17 +334,13 @@ impl Settings {
     /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The reader
     /// of the document adds the mistakes to its own and [places](place) all of them.
     pub fn read_part(table: &Table, key: &str) -> Part {
-        let mut out = Self::reader();
+        let mut out = Reader::new(&KNOWN);
         let settings = Self::read(table, &mut out);
         settings.check_whole(&mut out);
         for mistake in &mut out.found {
             mistake.key = join(key, &mistake.key);
         }
         Part { settings, found: out.found, secrets: out.secrets }
-    }
-
-    fn reader() -> Reader {
-        Reader::new(&KNOWN)
     }
 
     fn read(root: &Table, out: &mut Reader) -> Self {
@@ -365,8 +362,7 @@ impl Settings {
         new
     }
 
-    /// Reports contradictions between keys, if no key is wrong by itself: a wrong value would cause further
-    /// mistakes.
+    /// Reports contradictions between keys, if no key is wrong by itself: a wrong value would cause others.
     fn check_whole(&self, out: &mut Reader) {
         if out.found.is_empty() {
             check::check(self, out);
@@ -378,21 +374,6 @@ impl Settings {
         let (token_gen, token_check) = self.role.keys();
         token_gen.blocks("tokengen", out);
         token_check.blocks("tokencheck", out);
-    }
-
-    /// The whole file with every key's documentation and default.
-    pub fn print_default() -> String {
-        print::default_file()
-    }
-
-    /// The reference page, in Markdown (`docs/configuration.md`).
-    pub fn reference() -> String {
-        print::reference()
-    }
-
-    /// Which keys differ from `self` to `new`, and which of them need a restart.
-    pub fn diff(&self, new: &Self) -> Vec<Change> {
-        print::diff(self, new)
     }
 }
 

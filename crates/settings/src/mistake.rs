@@ -20,9 +20,7 @@ pub struct Mistake {
     pub column: usize,
     /// The full key, e.g. `room.max_wait`; empty for a syntax error.
     pub key: String,
-    /// What would have been right.
     pub expected: String,
-    /// What was found.
     pub got: String,
     /// A suggestion, as a whole sentence.
     pub hint: Option<String>,
@@ -68,16 +66,11 @@ impl std::error::Error for Mistake {}
 pub struct Found {
     /// `None`: the mistake has no position.
     pub at: Option<At>,
-    /// The full key.
     pub key: String,
-    /// What would have been right.
     pub expected: String,
-    /// What was found.
     pub got: String,
-    /// A suggestion, as a whole sentence.
     pub hint: Option<String>,
-    /// Show the line only up to the end of the mark: what follows an unknown key may be a misspelt key's
-    /// secret.
+    /// Show the line only up to the end of the mark: what follows may be a misspelt key's secret.
     pub cut: bool,
 }
 
@@ -124,20 +117,12 @@ pub(crate) fn unplaced(found: Vec<Found>) -> Vec<Mistake> {
 fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
     let at = m.at.unwrap_or_default();
     let file = sources.get(at.source).map_or_else(String::new, |s| s.name.clone());
-    let mut mistake = Mistake {
-        file,
-        line: 0,
-        column: 0,
-        key: m.key,
-        expected: m.expected,
-        got: m.got,
-        hint: m.hint,
-        excerpt: None,
-    };
+    let Found { key, expected, got, hint, .. } = m;
+    let mut mistake = Mistake { file, line: 0, column: 0, key, expected, got, hint, excerpt: None };
     let (Some(at), Some(source)) = (m.at, sources.get(at.source)) else { return mistake };
     let text = source.text.as_str();
-    let start = floor(text, at.start);
-    let end = floor(text, at.end).max(start);
+    let start = text.floor_char_boundary(at.start);
+    let end = text.floor_char_boundary(at.end).max(start);
     let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
     let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
     mistake.line = text[..line_start].matches('\n').count() + 1;
@@ -155,11 +140,6 @@ fn place_one(m: Found, sources: &[Source], secrets: &[At]) -> Mistake {
         mistake.excerpt = Some(Excerpt { text, width });
     }
     mistake
-}
-
-/// The last character boundary that is not after `index`.
-fn floor(text: &str, index: usize) -> usize {
-    (0..=index.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
 /// Whether a line may hold a secret that the reader did not recognise: after a syntax error, or under a

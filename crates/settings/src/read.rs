@@ -27,7 +27,6 @@ struct Spot {
     value: At,
 }
 
-/// Collects mistakes.
 pub(crate) struct Reader {
     pub found: Vec<Found>,
     /// Values that no message may show.
@@ -46,12 +45,10 @@ impl Reader {
         self.spots.insert(key.to_owned(), Spot { name: entry.at, value: entry.node.at });
     }
 
-    /// Remembers where an element of a list was written.
     pub fn saw_item(&mut self, key: &str, index: usize, item: &Node) {
         self.spots.insert(format!("{key}#{index}"), Spot { name: item.at, value: item.at });
     }
 
-    /// Whether the key was written.
     pub fn has(&self, key: &str) -> bool {
         self.spots.contains_key(key)
     }

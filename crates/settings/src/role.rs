@@ -1,6 +1,5 @@
 //! What the process does: everything, or one half of the two-process form (WebQ's TokenGen and TokenCheck).
 
-use super::kinds::Named;
 use super::kinds::net::{BASE_URL, SECRET};
 use super::read::Reader;
 
@@ -76,18 +75,13 @@ impl std::fmt::Debug for Role {
     }
 }
 
-/// The value of `role`, before its section is read.
-#[derive(Clone, Copy, PartialEq, Default)]
-pub(crate) enum RoleName {
-    #[default]
-    Gate,
-    TokenGen,
-    TokenCheck,
-}
-
-impl Named for RoleName {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("gate", Self::Gate), ("tokengen", Self::TokenGen), ("tokencheck", Self::TokenCheck)];
+named! {
+    /// The value of `role`, before its section is read.
+    pub(crate) enum RoleName {
+        #[default] Gate = "gate",
+        TokenGen = "tokengen",
+        TokenCheck = "tokencheck",
+    }
 }
 
 section! {
@@ -96,9 +90,7 @@ section! {
         /// Public base URL of the tokencheck process: visitors whose turn it is are sent there.
         [restart] check_url: String = String::new() => BASE_URL;
     }
-}
 
-section! {
     /// Only for `role = "tokencheck"`: the process that checks tickets and forwards.
     pub(crate) struct TokenCheckKeys {
         /// Public base URL of the tokengen process: visitors without a valid ticket are sent there.

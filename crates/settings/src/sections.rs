@@ -10,44 +10,28 @@ use ipnet::IpNet;
 use tidegate_core::scheduler::Scheduling;
 
 use super::kinds::net::*;
-use super::kinds::quantity::{Count, DAY, HOUR, MIN, MS, Number, Portion, S, Size, span, span_or_zero};
+use super::kinds::quantity::{Count, DAY, HOUR, MIN, MS, Number, Portion, S, Size, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, OneOf, PathName};
 
-const fn secs(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
+named! {
+    /// What is admitted by the room.
+    pub enum Unit {
+        /// Every request of a waiting class is admitted by itself.
+        #[default] Request = "request",
+        /// A visitor is admitted once and then comes and goes with a pass.
+        Session = "session",
+    }
 
-/// What is admitted by the room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Unit {
-    /// Every request of a waiting class is admitted by itself.
-    #[default]
-    Request,
-    /// A visitor is admitted once and then comes and goes with a pass.
-    Session,
-}
-
-impl Named for Unit {
-    const NAMES: &'static [(&'static str, Self)] = &[("request", Self::Request), ("session", Self::Session)];
-}
-
-/// To what a ticket is tied, so that it cannot be given away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Binding {
-    /// A random cookie; where a client keeps no cookies, its address prefix.
-    #[default]
-    Cookie,
-    /// /24 or /56 of the visitor's address.
-    IpPrefix,
-    /// The visitor's address (WebQ III-C).
-    Ip,
-    /// Nothing.
-    None,
-}
-
-impl Named for Binding {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("cookie", Self::Cookie), ("ip-prefix", Self::IpPrefix), ("ip", Self::Ip), ("none", Self::None)];
+    /// To what a ticket is tied, so that it cannot be given away.
+    pub enum Binding {
+        /// A random cookie; where a client keeps no cookies, its address prefix.
+        #[default] Cookie = "cookie",
+        /// /24 or /56 of the visitor's address.
+        IpPrefix = "ip-prefix",
+        /// The visitor's address (WebQ III-C).
+        Ip = "ip",
+        None = "none",
+    }
 }
 
 impl Named for Scheduling {
@@ -55,35 +39,21 @@ impl Named for Scheduling {
         &[("priority", Self::Priority), ("round-robin", Self::RoundRobin), ("deficit", Self::Deficit)];
 }
 
-/// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
+named! {
+    /// Form of log lines.
+    pub enum LogFormat {
+        #[default] Text = "text",
+        Json = "json",
+    }
 
-impl Named for LogFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
-/// Form of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AccessLog {
-    /// There is none.
-    #[default]
-    Off,
-    /// Apache's combined form.
-    Combined,
-    /// One JSON object per line.
-    Json,
-}
-
-impl Named for AccessLog {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Self::Off), ("combined", Self::Combined), ("json", Self::Json)];
+    /// Form of the access log.
+    pub enum AccessLog {
+        #[default] Off = "off",
+        /// Apache's combined form.
+        Combined = "combined",
+        /// One JSON object per line.
+        Json = "json",
+    }
 }
 
 section! {
@@ -102,9 +72,7 @@ section! {
         /// Length of the kernel's accept queue per worker.
         [restart] backlog: u32 = 4096 => Count(1..=65_535);
     }
-}
 
-section! {
     /// The service behind the gate.
     pub struct Origin [tunable] {
         /// `HOST:PORT` of every replica.
@@ -134,9 +102,7 @@ section! {
         /// Passive ejection.
         eject: Eject;
     }
-}
 
-section! {
     /// Active health checks.
     pub struct Health {
         /// Path to ask for; empty: no active checks.
@@ -150,9 +116,7 @@ section! {
         /// Failures in a row before a replica is left out.
         fall: u32 = 3 => Count(1..=1000);
     }
-}
 
-section! {
     /// Passive ejection: a replica that fails real requests is left out for a while.
     pub struct Eject [tunable] {
         /// Failures in a row (refused, reset, timed out) before a replica is left out; 0: never.
@@ -161,9 +125,7 @@ section! {
         /// if it refused the connection.
         for_ as "for": Duration = secs(5) => span(MS, HOUR);
     }
-}
 
-section! {
     /// How forwarded requests present themselves.
     pub struct Proxy {
         /// Peers whose `Forwarded` and `X-Forwarded-*` fields are believed.
@@ -175,9 +137,7 @@ section! {
         /// Add `Server-Timing` and `X-Request-Id` to responses.
         server_timing: bool = true => Flag;
     }
-}
 
-section! {
     /// Limits of one visitor: time and size.
     pub struct Limits [tunable] {
         /// Visitor connections at once.
@@ -201,9 +161,7 @@ section! {
         /// Time for requests in progress to end after SIGTERM.
         drain_timeout: Duration = secs(30) => span(0, DAY);
     }
-}
 
-section! {
     /// The waiting room.
     pub struct Room [tunable] {
         /// Off: nobody waits in the room; only the in-flight limit of the origin applies.
@@ -253,9 +211,7 @@ section! {
         /// kept in `state_dir`.
         [fixed] keys: Vec<String> = Vec::new() => List(KEY);
     }
-}
 
-section! {
     /// Admitted requests that wait for an in-flight slot at the origin.
     pub struct Queue [tunable] {
         /// Admitted requests that may wait for the origin at once. Requests held only by the limits of their
@@ -273,9 +229,7 @@ section! {
         /// work within a priority by weight.
         scheduler: Scheduling = Scheduling::Priority => Choice;
     }
-}
 
-section! {
     /// The measurement database: a year of measurements, the older the coarser.
     pub struct History {
         /// Off: nothing is kept, and `/v1/history` has no data.
@@ -287,9 +241,7 @@ section! {
         /// MB per series.
         [restart] max_series: usize = 64 => Count(4..=256);
     }
-}
 
-section! {
     /// Tuners: scripts that read measurements and change tunables (docs/tuning.md).
     pub struct Tuners [tunable] {
         /// Directory whose `*.rhai` files are run; new, changed and deleted files are noticed at once. Empty:
@@ -298,9 +250,7 @@ section! {
         /// Time between two runs.
         every: Duration = secs(1) => span(100, HOUR);
     }
-}
 
-section! {
     /// Logs.
     pub struct Log [tunable] {
         /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or a filter of `tracing`.

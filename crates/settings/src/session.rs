@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::declare::Leaf;
+use super::kinds::Choice;
 use super::kinds::net::COOKIE_NAME;
 use super::kinds::quantity::{Count, DAY, S, show_duration, span};
-use super::kinds::{Choice, Named};
 use super::mistake::did_you_mean;
 use super::read::Reader;
 use super::tree::Value;
@@ -17,44 +17,25 @@ use super::{Role, Settings, Unit};
 /// Largest number of sessions that may be configured.
 const MOST: u32 = 10_000_000;
 
-/// How requests of one session are recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum SessionBy {
-    /// The gate's own signed cookie.
-    #[default]
-    Pass,
-    /// A cookie of the application.
-    Cookie,
-    /// The client's address (IPv6: its /64).
-    Ip,
-    /// /24 or /56 of the client's address.
-    IpPrefix,
-    /// The TCP connection.
-    Connection,
-}
+named! {
+    /// How requests of one session are recognised.
+    pub enum SessionBy {
+        /// The gate's own signed cookie.
+        #[default] Pass = "pass",
+        /// A cookie of the application.
+        Cookie = "cookie",
+        /// The client's address (IPv6: its /64).
+        Ip = "ip",
+        /// /24 or /56 of the client's address.
+        IpPrefix = "ip-prefix",
+        Connection = "connection",
+    }
 
-impl Named for SessionBy {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("pass", Self::Pass),
-        ("cookie", Self::Cookie),
-        ("ip", Self::Ip),
-        ("ip-prefix", Self::IpPrefix),
-        ("connection", Self::Connection),
-    ];
-}
-
-/// What happens to a session that would begin while no session slot is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum WhenFull {
-    /// It waits in the room.
-    #[default]
-    Room,
-    /// It is refused.
-    Refuse,
-}
-
-impl Named for WhenFull {
-    const NAMES: &'static [(&'static str, Self)] = &[("room", Self::Room), ("refuse", Self::Refuse)];
+    /// What happens to a session that would begin while no session slot is free.
+    pub enum WhenFull {
+        #[default] Room = "room",
+        Refuse = "refuse",
+    }
 }
 
 /// How many sessions there may be at once.

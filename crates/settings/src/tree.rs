@@ -8,15 +8,16 @@
 
 use toml::de::{DeTable, DeValue};
 
-/// Where something was written: bytes `start..end` of a source.
+/// Where something was written: bytes `start..end` of the source of this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct At {
-    /// Index of the source.
     pub source: usize,
-    /// First byte.
     pub start: usize,
-    /// The byte after the last.
     pub end: usize,
+}
+
+fn at(source: usize, span: std::ops::Range<usize>) -> At {
+    At { source, start: span.start, end: span.end }
 }
 
 /// One text that values come from: the file, or one override.
@@ -24,35 +25,27 @@ pub struct At {
 pub struct Source {
     /// Name of the file or of the option.
     pub name: String,
-    /// The whole text.
     pub text: String,
 }
 
 /// A value and its position.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Position of the value.
     pub at: At,
-    /// The value.
     pub value: Value,
 }
 
 /// A value as TOML knows it.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A string.
     Text(String),
-    /// An integer of 64 bits.
     Integer(i64),
-    /// A number with a fraction, an exponent, or none.
     Float(f64),
-    /// `true` or `false`.
     Boolean(bool),
     /// A date, or an integer beyond 64 bits. No key takes it; the text is kept for the message.
     Other(String),
     /// An array, of tables too.
     List(Vec<Node>),
-    /// A table, however it was written.
     Table(Table),
 }
 
@@ -70,15 +63,12 @@ pub struct Entry {
     pub name: String,
     /// Position of the name.
     pub at: At,
-    /// The value.
     pub node: Node,
 }
 
 /// A syntax error.
 pub struct SyntaxError {
-    /// Its position.
     pub at: At,
-    /// The parser's message.
     pub message: String,
 }
 
@@ -174,14 +164,11 @@ impl Table {
 /// Parses a whole document. What could not be understood is in the errors and not in the tree.
 pub fn parse(source: usize, text: &str) -> (Table, Vec<SyntaxError>) {
     let (root, errors) = DeTable::parse_recoverable(text);
-    let errors = errors
-        .into_iter()
-        .map(|e| {
-            let span = e.span().unwrap_or(0..0);
-            SyntaxError { at: At { source, start: span.start, end: span.end }, message: e.message().into() }
-        })
-        .collect();
-    (table(source, root.get_ref()), errors)
+    let error = |e: toml::de::Error| SyntaxError {
+        at: at(source, e.span().unwrap_or(0..0)),
+        message: e.message().into(),
+    };
+    (table(source, root.get_ref()), errors.into_iter().map(error).collect())
 }
 
 /// Parses the right side of `--set key=value` as TOML, or takes it as bare text if it is not TOML: `--set
@@ -199,8 +186,7 @@ pub fn parse_value(at: At, text: &str) -> Node {
     Node { at, value }
 }
 
-/// Gives every inner value the position of the whole override: the parser counts their positions from the
-/// value's start.
+/// Gives every inner value the position of the whole override: the parser counts from the value's start.
 fn place(value: &mut Value, at: At) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| {
@@ -217,16 +203,19 @@ fn place(value: &mut Value, at: At) {
 }
 
 fn table(source: usize, from: &DeTable<'_>) -> Table {
-    let at = |span: std::ops::Range<usize>| At { source, start: span.start, end: span.end };
     let entries = from
         .iter()
         .map(|(name, v)| Entry {
             name: name.get_ref().to_string(),
-            at: at(name.span()),
-            node: Node { at: at(v.span()), value: value(source, v.get_ref()) },
+            at: at(source, name.span()),
+            node: node(source, v),
         })
         .collect();
     Table { entries }
+}
+
+fn node(source: usize, from: &toml::Spanned<DeValue<'_>>) -> Node {
+    Node { at: at(source, from.span()), value: value(source, from.get_ref()) }
 }
 
 // Recursion is bounded: the parser refuses nesting beyond its own limit (80).
@@ -238,16 +227,7 @@ fn value(source: usize, from: &DeValue<'_>) -> Value {
         DeValue::Float(x) => x.as_str().parse().map_or_else(|_| Value::Other(x.to_string()), Value::Float),
         DeValue::Boolean(b) => Value::Boolean(*b),
         DeValue::Datetime(d) => Value::Other(d.to_string()),
-        DeValue::Array(items) => Value::List(
-            items
-                .iter()
-                .map(|v| {
-                    let span = v.span();
-                    let at = At { source, start: span.start, end: span.end };
-                    Node { at, value: value(source, v.get_ref()) }
-                })
-                .collect(),
-        ),
+        DeValue::Array(items) => Value::List(items.iter().map(|v| node(source, v)).collect()),
         DeValue::Table(t) => Value::Table(table(source, t)),
     }
 }

@@ -1,14 +1,14 @@
 //! Tunables: keys that may be changed by name while the gate runs. These are the keys of sections marked
 //! `[tunable]` in their declaration. The name is the path of the key, with the name of the class or rule:
-//! `queue.max_wait`, `class.search.priority`. Values are read and refused as in the file, with the same
-//! messages.
+//! `queue.max_wait`, `class.search.priority`. Values are read and refused as in the file.
 
 use std::collections::HashSet;
 
 use super::declare::Tune;
 use super::mistake::{Found, Mistake, did_you_mean, either, unplaced};
+use super::read::Reader;
 use super::tree::{At, Value, parse_value, plain_key, quoted};
-use super::{LISTS, Settings, check, kinds};
+use super::{KNOWN, LISTS, Settings, check, kinds};
 
 /// Most changes in one call: a gate with a few classes has fewer tunables, and messages stay readable.
 pub const MAX_CHANGES: usize = 256;
@@ -18,26 +18,20 @@ pub const MAX_CHANGES: usize = 256;
 pub struct Tunable {
     /// Its path: `room.max_wait`.
     pub name: String,
-    /// The present value as TOML.
+    /// As TOML, as is the default.
     pub value: String,
-    /// Its default as TOML.
     pub default: String,
-    /// What it takes, in words.
+    /// What it takes, in words, and as JSON Schema.
     pub expected: String,
-    /// What it takes, as JSON Schema.
     pub schema: serde_json::Value,
-    /// What it means.
     pub doc: String,
 }
 
-/// A tunable that has changed.
+/// A tunable that has changed; the values are TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Its name.
     pub name: String,
-    /// The value before, as TOML.
     pub old: String,
-    /// The value now, as TOML.
     pub new: String,
 }
 
@@ -52,7 +46,6 @@ impl Settings {
         names.filter_map(|name| self.tunable(&name)).collect()
     }
 
-    /// The tunable of this name.
     pub fn tunable(&self, name: &str) -> Option<Tunable> {
         let path: Vec<&str> = name.split('.').collect();
         let (key, default) = (self.find(&path)?, Self::find_default(&path)?);
@@ -107,7 +100,7 @@ impl Settings {
         changes: &[(N, V)],
     ) -> Result<(Self, Vec<Applied>), Vec<Mistake>> {
         let mut new = self.clone();
-        let (mut out, mut applied, mut seen) = (Self::reader(), Vec::new(), HashSet::new());
+        let (mut out, mut applied, mut seen) = (Reader::new(&KNOWN), Vec::new(), HashSet::new());
         for (name, value) in changes {
             let (name, value) = (name.as_ref(), value.as_ref());
             if !seen.insert(name) {
@@ -142,7 +135,7 @@ impl Settings {
     pub fn until_restart(mut self, old: &Self) -> Result<Self, Vec<Mistake>> {
         self.role.clone_from(&old.role);
         self.keep_sections(old);
-        let mut out = Self::reader();
+        let mut out = Reader::new(&KNOWN);
         check::check(&self, &mut out);
         if out.found.is_empty() { Ok(self) } else { Err(unplaced(out.found)) }
     }
@@ -151,13 +144,8 @@ impl Settings {
         let tunables = self.tunables();
         let guess = || did_you_mean(name, tunables.iter().map(|tunable| tunable.name.as_str()));
         let hint = self.unknown_item(name).or_else(guess);
-        let found = Found::new(
-            None,
-            plain_name(name),
-            "the name of a tunable",
-            "the unknown name ".to_owned() + &quoted(name),
-        );
-        Found { hint, ..found }
+        let got = format!("the unknown name {}", quoted(name));
+        Found { hint, ..Found::new(None, plain_name(name), "the name of a tunable", got) }
     }
 
     /// If `name` begins with an item of a list that does not exist: which ones do.

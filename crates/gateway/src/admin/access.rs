@@ -13,14 +13,12 @@ use tidegate_settings::Listen;
 /// Not in the `http` crate's list.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The token that a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     /// Nothing: load balancers check health without a token, and by their own name of this host.
     Open,
     /// Any of the tokens, if there are any.
     Read,
-    /// The token that may change things.
     Write,
 }
 
@@ -69,7 +67,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Whether this rank is enough.
 pub(super) fn may(rank: Rank, access: Access) -> Result<(), Problem> {
     if access == Access::Write && rank == Rank::Reader {
         return Err(Problem::forbidden("this token may only read; changes take listen.admin_token"));
@@ -95,8 +92,7 @@ pub(super) fn of_no_foreign_page(listen: &Listen, parts: &request::Parts) -> Res
             return Err(Problem::forbidden("the admin API takes no requests from other sites' pages"));
         }
     }
-    // Other sites' pages do not know the token. Without one, `Host` must be a name that others cannot point
-    // here.
+    // Other sites' pages do not know the token. Without one, `Host` must be a name that is certainly ours.
     if listen.admin_token.is_empty() && !is_ours(host, listen.admin.ip()) {
         return Err(Problem::forbidden(
             "without listen.admin_token, the admin API answers to loopback addresses, localhost and the address in listen.admin only",

@@ -79,28 +79,36 @@ fn code<S: Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u16(status.as_u16())
 }
 
+/// Makes a function for each kind of problem that needs nothing but a detail.
+macro_rules! problems {
+    ($($name:ident: $status:ident, $kind:literal, $title:literal;)+) => {
+        $(pub fn $name(detail: impl Into<String>) -> Self {
+            Self::new(StatusCode::$status, $kind, $title, detail.into())
+        })+
+    };
+}
+
 impl Problem {
+    problems! {
+        bad_request: BAD_REQUEST, "bad-request", "The request cannot be understood";
+        forbidden: FORBIDDEN, "forbidden", "Not permitted";
+        not_found: NOT_FOUND, "not-found", "No such resource";
+        conflict: CONFLICT, "conflict", "Not possible here";
+        precondition: PRECONDITION_FAILED, "precondition-failed", "Changed in the meantime";
+        refused: UNPROCESSABLE_ENTITY, "refused", "A value is wrong";
+        internal: INTERNAL_SERVER_ERROR, "internal", "Something broke";
+        unavailable: SERVICE_UNAVAILABLE, "unavailable", "Not now";
+    }
+
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: String) -> Self {
         let kind = format!("urn:tidegate:problem:{kind}");
         Self { status, kind, title, detail, mistakes: Vec::new(), field: None }
-    }
-
-    pub fn bad_request(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood", detail.into())
     }
 
     pub fn unauthorized() -> Self {
         let detail = "the admin API asks for `Authorization: Bearer TOKEN`".into();
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "No valid token", detail)
             .with(http::header::WWW_AUTHENTICATE, "Bearer")
-    }
-
-    pub fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", "Not permitted", detail.into())
-    }
-
-    pub fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found", "No such resource", detail.into())
     }
 
     pub fn method(path: &str, allowed: &str) -> Self {
@@ -115,33 +123,11 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", "Too slow", detail)
     }
 
-    pub fn conflict(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "conflict", "Not possible here", detail.into())
-    }
-
-    pub fn precondition(detail: impl Into<String>) -> Self {
-        let title = "Changed in the meantime";
-        Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed", title, detail.into())
-    }
-
     pub fn too_large(limit: usize) -> Self {
         let detail = format!("a body may have at most {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The body is too large", detail)
     }
 
-    pub fn refused(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", "A value is wrong", detail.into())
-    }
-
-    pub fn internal(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something broke", detail.into())
-    }
-
-    pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not now", detail.into())
-    }
-
-    /// Adds every single mistake.
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
         self.mistakes = mistakes;
         self
@@ -175,7 +161,6 @@ pub(super) fn whole(content_type: &'static str, body: impl Into<Bytes>) -> Answe
     answer(content_type, Content::Whole(Full::new(body.into())))
 }
 
-/// A body that is sent as its parts come.
 pub(super) fn stream(content_type: &'static str, parts: mpsc::Receiver<Bytes>) -> Answer {
     answer(content_type, Content::Stream(parts))
 }

@@ -9,7 +9,6 @@ use super::route::{Param, Place};
 use super::schema::{MOST_EXACT, whole_number};
 use crate::base::audit::Record;
 
-/// Records of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most records of one answer: some 200 kB.
 const MOST: usize = 1000;

@@ -19,10 +19,8 @@ use crate::shared::Shared;
 /// and ask again.
 const MAX_SLOW: usize = 4;
 
-/// The admin API of one gate.
 pub(super) struct Api {
     pub control: Arc<Control>,
-    /// The listeners of `/v1/events`.
     pub listeners: Listeners,
     /// Changes are made one at a time; those behind wait without a thread.
     pub next_change: Arc<Semaphore>,
@@ -43,7 +41,6 @@ impl Api {
     }
 }
 
-/// A request that was understood: all that a handler may look at.
 pub(super) struct Call {
     pub api: Arc<Api>,
     /// The token's name and the peer's address.
@@ -72,17 +69,14 @@ impl Call {
         self.control().store()
     }
 
-    /// The client, and its reason if it gives one.
     pub fn by(&self) -> By<'_> {
         By { who: &self.who, why: self.body["why"].as_str().unwrap_or_default() }
     }
 
-    /// Records a change that the caller has made.
     pub fn record(&self, entry: Entry, at: Timestamp) {
         self.store().audit().record(self.by(), &[entry], at);
     }
 
-    /// What stands in the path for `{name}`.
     pub fn path(&self, name: &str) -> &str {
         self.path.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
     }
@@ -96,7 +90,6 @@ impl Call {
         self.query(name).and_then(Value::as_f64).map(|number| number as u64)
     }
 
-    /// The length of a page: `limit`, if it is given.
     pub fn limit(&self, usual: usize, most: usize) -> usize {
         let limit = self.query_integer("limit");
         limit.map_or(usual, |limit| usize::try_from(limit).unwrap_or(most).clamp(1, most))

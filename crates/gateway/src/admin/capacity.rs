@@ -17,12 +17,10 @@ use crate::control::capacity::finite;
 use crate::control::driver::Control;
 use tidegate_settings::Role;
 
-/// `GET /v1/capacity`.
 pub(super) fn get(call: &Call) -> Outcome {
     Ok(document(&Capacity::new(call.control())))
 }
 
-/// `PUT /v1/capacity`.
 pub(super) fn put(call: &Call) -> Outcome {
     let rate = call.body["rate"].as_f64().and_then(Rate::per_second);
     let rate = rate.ok_or_else(|| Problem::bad_request("the rate is not a number"))?;
@@ -168,7 +166,6 @@ impl Capacity {
     }
 }
 
-/// The operator's floor and ceiling.
 fn shown(bounds: &Bounds) -> (Option<f64>, Option<f64>) {
     (Some(bounds.floor.get()).filter(|floor| *floor > 0.0), finite(bounds.capacity))
 }

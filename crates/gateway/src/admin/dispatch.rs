@@ -24,7 +24,6 @@ use tidegate_settings::did_you_mean;
 
 /// Largest request body: a feedback report of a minute's seconds fits ten times.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Longest wait for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn answer(
@@ -87,8 +86,7 @@ async fn perform(
     }
 }
 
-/// Runs `work` on a thread of its own. If the client leaves, the work goes on and keeps its permit until it
-/// is done.
+/// Runs `work` on a thread of its own. If the client leaves, the work goes on and keeps its permit.
 async fn apart<P: Send + 'static>(permit: P, work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     let done = tokio::task::spawn_blocking(move || {
         let _permit = permit;

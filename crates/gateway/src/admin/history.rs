@@ -41,7 +41,6 @@ pub(super) const PARAMS: &[Param] = &[
     param("format", "`json` or `csv`; as `Accept` has it if not given."),
 ];
 
-/// `GET /v1/history`.
 pub(super) fn get(call: &Call) -> Outcome {
     let control = call.control();
     if !control.history().health().enabled {

@@ -1,5 +1,4 @@
-//! The clients of `GET /v1/events`, which get the state of every second as server-sent events (WHATWG HTML,
-//! 9.2).
+//! The clients of `GET /v1/events`, which get every second's state as server-sent events (WHATWG HTML, 9.2).
 //!
 //! Their number is bounded, and so are the events kept for each: a client that does not read is dropped. A
 //! stream says at its start when to reconnect (`retry`), and ends in good order when the gate drains or the
@@ -29,7 +28,6 @@ pub(super) struct Listeners(Mutex<Vec<Listener>>);
 
 struct Listener {
     to: mpsc::Sender<Bytes>,
-    /// Its connection has reached its age.
     aged: Arc<AtomicBool>,
     every: u32,
     /// Seconds until the next event, and seconds since the last bytes.
@@ -83,7 +81,6 @@ impl Listeners {
         }
     }
 
-    /// Ends all streams: the gate drains.
     pub fn close(&self) {
         for listener in self.0.lock().drain(..) {
             let _ = listener.to.try_send(Bytes::from_static(b"event: end\ndata: draining\n\n"));

@@ -1,5 +1,4 @@
-//! `GET /metrics`: all figures in Prometheus's text form (version 0.0.4). Times are in seconds, work in cost
-//! units.
+//! `GET /metrics`: all figures in Prometheus's text form 0.0.4. Times are in seconds, work in cost units.
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +7,8 @@ use tidegate_core::capacity::Phase;
 use tidegate_core::detect::{Judgement, Level};
 use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
 use tidegate_core::measure::{ClassTotals, Event};
-use tidegate_settings::Watched;
+use tidegate_core::rules::{RuleConfig, RuleState};
+use tidegate_settings::{Detector, Watched};
 
 use super::sessions::{endings, tier_name};
 use crate::config::Config;
@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::shared::figures::Figures;
 use crate::shared::policies::stats::Done;
 use crate::shared::sessions::counted;
+use crate::upstream::balance::Replica;
 
 /// The text form. Names are written with the prefix `tidegate_`.
 struct Exposition(String);
@@ -41,6 +42,17 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
+    /// A family of one sample for each value of a label.
+    fn by<L: AsRef<str>, V: Display>(
+        &mut self,
+        (name, kind, help): (&str, &str, &str),
+        label: &str,
+        samples: impl Iterator<Item = (L, V)>,
+    ) {
+        self.family(name, kind, help);
+        samples.for_each(|(of, value)| self.sample(name, &[(label, of.as_ref())], value));
+    }
+
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.single(&format!("{name}_total"), "counter", help, value);
     }
@@ -54,7 +66,6 @@ fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `None` is unlimited.
 fn limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| "+Inf".into(), |limit| limit.to_string())
 }
@@ -125,8 +136,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     let shared = control.shared();
     out.gauge("open_connections", "Visitor connections open now.", shared.connections.load(Relaxed));
     out.gauge("open_tunnels", "Upgraded connections open now.", shared.upstream(|s| &s.tunnels_open));
-    let help = "Capacity in force, in cost units per second.";
-    out.gauge("capacity", help, number(f.tunables.capacity.get()));
+    out.gauge("capacity", "Capacity in force, in cost units per second.", number(f.tunables.capacity.get()));
     let help = "Work that the room lets in, in cost units per second.";
     out.gauge("capacity_outflow", help, number(f.tunables.outflow.get()));
     let help = "How sure the estimator is, from 0 to 1.";
@@ -140,8 +150,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     out.gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
     let help = "The schedule's hand against the clock: negative is behind.";
     out.gauge("schedule_offset_seconds", help, number(f.room.lead_s));
-    let help = "Share of promised work that comes, as learned.";
-    out.gauge("show_up_ratio", help, number(f.room.show_up));
+    out.gauge("show_up_ratio", "Share of promised work that comes, as learned.", number(f.room.show_up));
     out.gauge("overbooking", "Promises per second as a multiple of capacity.", number(f.room.overbook));
     out.gauge("origin_in_flight", "Requests at the origin.", f.gate.in_flight);
     out.gauge("queued", "Admitted requests that wait for the origin.", f.gate.queued);
@@ -151,10 +160,8 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     let help = "1 if the history is kept in its file, 0 if it is off or in memory only.";
     out.gauge("history_on_disk", help, u8::from(history.on_disk));
     out.gauge("history_bytes", "Size of the history's file and its log.", history.bytes);
-    out.family("capacity_phase", "gauge", "1 for what the estimator is doing.");
-    for phase in Phase::ALL {
-        out.sample("capacity_phase", &[("phase", phase.name())], u8::from(phase == f.estimate.phase));
-    }
+    let phases = Phase::ALL.iter().map(|phase| (phase.name(), u8::from(*phase == f.estimate.phase)));
+    out.by(("capacity_phase", "gauge", "1 for what the estimator is doing."), "phase", phases);
 }
 
 fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
@@ -169,21 +176,17 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
     ];
     for (name, help, get) in counters {
         let name = format!("class_{name}_total");
-        out.family(&name, "counter", help);
-        for (facts, totals) in counted() {
-            out.sample(&name, &[("class", &facts.name)], get(&totals));
-        }
+        out.by(
+            (&name, "counter", help),
+            "class",
+            counted().map(|(facts, totals)| (&facts.name, get(&totals))),
+        );
     }
-    let name = "class_queued";
-    out.family(name, "gauge", "Requests of the class that wait for the origin.");
-    for class in f.classes(live) {
-        out.sample(name, &[("class", &class.facts.name)], class.load.queued);
-    }
-    let name = "class_in_flight";
-    out.family(name, "gauge", "Requests at the origin, answers under way included.");
-    for (facts, totals) in counted() {
-        out.sample(name, &[("class", &facts.name)], totals.in_flight());
-    }
+    let queued = f.classes(live).map(|class| (&class.facts.name, class.load.queued));
+    out.by(("class_queued", "gauge", "Requests of the class that wait for the origin."), "class", queued);
+    let in_flight = counted().map(|(facts, totals)| (&facts.name, totals.in_flight()));
+    let family = ("class_in_flight", "gauge", "Requests at the origin, answers under way included.");
+    out.by(family, "class", in_flight);
     let name = "class_shed_total";
     out.family(name, "counter", "Requests refused on purpose, by reason.");
     for (facts, totals) in counted() {
@@ -216,36 +219,24 @@ fn histogram(out: &mut Exposition, name: &str, class: &str, h: &Histogram) {
 }
 
 fn replicas(out: &mut Exposition, shared: &Shared) {
-    let list = shared.replicas.list();
-    for (name, kind, help) in [
-        ("replica_in_flight", "gauge", "Requests at the replica."),
-        ("replica_requests_total", "counter", "Requests sent to the replica."),
-        ("replica_errors_total", "counter", "Requests the replica failed."),
-        ("replica_healthy", "gauge", "1 if its health checks pass."),
-    ] {
-        out.family(name, kind, help);
-        for replica in list.iter() {
-            let value = match name {
-                "replica_in_flight" => replica.in_flight() as u64,
-                "replica_requests_total" => replica.requests(),
-                "replica_errors_total" => replica.errors(),
-                _ => u64::from(replica.is_healthy()),
-            };
-            out.sample(name, &[("replica", replica.authority())], value);
-        }
+    type Get = fn(&Replica) -> u64;
+    let families: [(_, Get); 4] = [
+        (("replica_in_flight", "gauge", "Requests at the replica."), |r| r.in_flight() as u64),
+        (("replica_requests_total", "counter", "Requests sent to the replica."), Replica::requests),
+        (("replica_errors_total", "counter", "Requests the replica failed."), Replica::errors),
+        (("replica_healthy", "gauge", "1 if its health checks pass."), |r| r.is_healthy().into()),
+    ];
+    for (family, get) in families {
+        out.by(family, "replica", shared.replicas.list().iter().map(|r| (r.authority(), get(r))));
     }
 }
 
 fn tuners(out: &mut Exposition, control: &Control) {
     let all = control.tuners().all();
-    out.family("tuner_runs_total", "counter", "Runs of the tuner.");
-    for (tuner, status) in &all {
-        out.sample("tuner_runs_total", &[("tuner", tuner)], status.runs);
-    }
-    out.family("tuner_errors_total", "counter", "Runs that failed and changed nothing.");
-    for (tuner, status) in &all {
-        out.sample("tuner_errors_total", &[("tuner", tuner)], status.errors);
-    }
+    let runs = all.iter().map(|(tuner, status)| (tuner, status.runs));
+    out.by(("tuner_runs_total", "counter", "Runs of the tuner."), "tuner", runs);
+    let errors = all.iter().map(|(tuner, status)| (tuner, status.errors));
+    out.by(("tuner_errors_total", "counter", "Runs that failed and changed nothing."), "tuner", errors);
 }
 
 fn rule_actions(out: &mut Exposition, shared: &Shared) {
@@ -257,18 +248,16 @@ fn rule_actions(out: &mut Exposition, shared: &Shared) {
             out.sample(name, &[("rule", &rule.name), ("action", done.name())], rule.get(done));
         }
     }
-    let name = "rule_would_refuse_total";
-    out.family(name, "counter", "Requests that a rule in shadow would have decided on.");
-    for rule in &all {
-        out.sample(name, &[("rule", &rule.name)], rule.would());
-    }
+    let family =
+        ("rule_would_refuse_total", "counter", "Requests that a rule in shadow would have decided on.");
+    out.by(family, "rule", all.iter().map(|rule| (&rule.name, rule.would())));
 }
 
 fn authorisers(out: &mut Exposition, live: &Config) {
     let name = "application_verdicts_total";
     out.family(name, "counter", "What other applications said.");
     for one in &live.applications {
-        let (application, counts) = (one.settings().name.as_str(), &one.counts);
+        let (application, counts) = (one.settings.name.as_str(), &one.counts);
         for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
             out.sample(name, &[("application", application), ("verdict", verdict)], n.load(Relaxed));
         }
@@ -295,21 +284,12 @@ fn sessions(out: &mut Exposition, shared: &Shared) {
     if let Some(work) = s.work {
         out.gauge("session_work", "Work of a whole session in cost units, as learned.", number(work));
     }
-    let name = "sessions_ended_total";
-    out.family(name, "counter", "Sessions that ended, by what ended them.");
-    for (how, n) in endings(&s) {
-        out.sample(name, &[("how", how)], n);
-    }
-    let name = "session_places_taken";
-    out.family(name, "gauge", "Places taken, by whose they are.");
-    for pool in &s.pools {
-        out.sample(name, &[("tier", tier_name(&live, pool.tier))], pool.open);
-    }
-    let name = "session_places";
-    out.family(name, "gauge", "Places there are; +Inf: no bound.");
-    for pool in &s.pools {
-        out.sample(name, &[("tier", tier_name(&live, pool.tier))], limit(pool.cap));
-    }
+    let family = ("sessions_ended_total", "counter", "Sessions that ended, by what ended them.");
+    out.by(family, "how", endings(&s).into_iter());
+    let taken = s.pools.iter().map(|pool| (tier_name(&live, pool.tier), pool.open));
+    out.by(("session_places_taken", "gauge", "Places taken, by whose they are."), "tier", taken);
+    let places = s.pools.iter().map(|pool| (tier_name(&live, pool.tier), limit(pool.cap)));
+    out.by(("session_places", "gauge", "Places there are; +Inf: no bound."), "tier", places);
 }
 
 fn congestion(out: &mut Exposition, control: &Control) {
@@ -331,38 +311,26 @@ fn congestion(out: &mut Exposition, control: &Control) {
         ("detector_red", "From this figure on the level is red; absent: not learned yet.", |j| j.red),
     ];
     for (name, help, get) in gauges {
-        out.family(name, "gauge", help);
-        for (detector, judgement, _) in congestion.detectors() {
-            if let Some(value) = get(&judgement) {
-                out.sample(name, &[("detector", &detector.name)], number(value));
-            }
-        }
+        let known = congestion.detectors().filter_map(|(d, j, _)| Some((&d.name, number(get(&j)?))));
+        out.by((name, "gauge", help), "detector", known);
     }
-    let name = "detector_checks_total";
-    out.family(name, "counter", "How often the criterion was checked.");
-    for (detector, _, checks) in congestion.detectors() {
-        out.sample(name, &[("detector", &detector.name)], checks);
-    }
-    let name = "detector_source_failures_total";
-    out.family(name, "counter", "How often the source could not be read.");
-    for (detector, ..) in congestion.detectors() {
-        if matches!(detector.kind, Watched::Host | Watched::Signal) {
-            out.sample(name, &[("detector", &detector.name)], readings.failures(&detector.name));
-        }
-    }
-    for (name, kind, help) in [
-        ("rule_in_force", "gauge", "1 while the rule is in force."),
-        ("rule_shadow", "gauge", "1 if the rule is in shadow: decided and counted only."),
-        ("rule_times_total", "counter", "How often the rule came in force."),
-    ] {
-        out.family(name, kind, help);
-        for (rule, state) in congestion.rules() {
-            let value = match name {
-                "rule_in_force" => u64::from(state.in_force),
-                "rule_shadow" => u64::from(rule.policy.is_shadow),
-                _ => state.times,
-            };
-            out.sample(name, &[("rule", &rule.name)], value);
-        }
+    let checks = congestion.detectors().map(|(detector, _, checks)| (&detector.name, checks));
+    let family = ("detector_checks_total", "counter", "How often the criterion was checked.");
+    out.by(family, "detector", checks);
+    let has_source = |detector: &&Detector| matches!(detector.kind, Watched::Host | Watched::Signal);
+    let with_source = congestion.detectors().map(|(detector, ..)| detector).filter(has_source);
+    let failures = with_source.map(|detector| (&detector.name, readings.failures(&detector.name)));
+    let family = ("detector_source_failures_total", "counter", "How often the source could not be read.");
+    out.by(family, "detector", failures);
+    type Get = fn(&RuleConfig, &RuleState) -> u64;
+    let families: [(_, Get); 3] = [
+        (("rule_in_force", "gauge", "1 while the rule is in force."), |_, state| state.in_force.into()),
+        (("rule_shadow", "gauge", "1 if the rule is in shadow: decided and counted only."), |rule, _| {
+            rule.policy.is_shadow.into()
+        }),
+        (("rule_times_total", "counter", "How often the rule came in force."), |_, state| state.times),
+    ];
+    for (family, get) in families {
+        out.by(family, "rule", congestion.rules().map(|(rule, state)| (&rule.name, get(rule, state))));
     }
 }

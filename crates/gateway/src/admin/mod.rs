@@ -44,8 +44,7 @@ mod tuners;
 
 use call::Api;
 
-/// Connections at a time: for people, a scraper and a peer; far fewer than could slow the control thread
-/// down.
+/// Connections at a time: for people, a scraper and a peer; too few to slow the control thread down.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest life of a connection, or a client that never reads would hold it for ever. Scrapers reconnect.
 const MAX_AGE: Duration = Duration::from_secs(300);
@@ -77,13 +76,11 @@ pub async fn serve(control: Arc<Control>, listener: std::net::TcpListener, mut o
         });
     }
     drop(listener);
-    // Once all permits are free, no connection is left. A client that does not read its answer is not waited
-    // for.
+    // Once all permits are free, no connection is left. Clients that do not read are not waited for.
     let all = permits.acquire_many(MAX_CONNECTIONS as u32);
     let _ = tokio::time::timeout(LAST_ANSWER_AT_THE_END, all).await;
 }
 
-/// Sends every second's state to those who listen, until the gate drains.
 async fn tell_listeners(api: Arc<Api>) {
     let mut figures = api.control.watch_figures();
     let mut drain = api.control.shared().drain.subscribe();

@@ -37,7 +37,6 @@ impl Verb {
 /// Makes a schema (a `Value` cannot be used in a constant table).
 pub(super) type Schema = fn() -> Value;
 
-/// The values of the names in a path's template.
 pub(super) type Named<'p> = Vec<(&'static str, Cow<'p, str>)>;
 
 /// Where and when a handler runs.
@@ -55,7 +54,6 @@ pub(super) enum Pace {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// `{name}` in the path.
     Path,
     /// After the `?`.
     Query,
@@ -70,7 +68,6 @@ pub(super) struct Param {
     pub schema: Schema,
 }
 
-/// The body of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Body {
     pub is_required: bool,
@@ -107,7 +104,6 @@ fn words() -> Value {
     serde_json::json!({ "type": "string" })
 }
 
-/// One method on one path.
 pub(super) struct Route {
     pub verb: Verb,
     /// `{name}` stands for any one segment.
@@ -115,7 +111,6 @@ pub(super) struct Route {
     pub access: Access,
     pub summary: &'static str,
     pub params: &'static [Param],
-    /// `None`: it takes none.
     pub body: Option<Body>,
     pub replies: &'static [Reply],
     pub handler: fn(&Call) -> Outcome,
@@ -144,7 +139,6 @@ impl Route {
         }
     }
 
-    /// Needs no token.
     pub const fn open(self) -> Self {
         Self { access: Access::Open, ..self }
     }
@@ -153,7 +147,6 @@ impl Route {
         Self { params, ..self }
     }
 
-    /// Reads a disk.
     pub const fn slow(self) -> Self {
         Self { pace: Pace::Slow, ..self }
     }
@@ -172,7 +165,6 @@ impl Route {
         Self { body: Some(Body { is_required: true, schema }), ..self }
     }
 
-    /// A body may give the reason.
     pub const fn why(self) -> Self {
         Self { body: Some(Body { is_required: false, schema: schema::reason }), ..self }
     }
@@ -181,7 +173,6 @@ impl Route {
         Self { replies, ..self }
     }
 
-    /// The values of the template's names, if `path` matches it.
     pub fn matches<'p>(&self, path: &'p str) -> Option<Named<'p>> {
         let (mut names, mut segments) = (Vec::new(), path.split('/'));
         for wanted in self.path.split('/') {

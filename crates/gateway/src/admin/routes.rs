@@ -17,7 +17,6 @@ use crate::shared::policies::refusals::Explanation;
 const OK: StatusCode = StatusCode::OK;
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Everything the admin API does.
 pub(super) static ROUTES: &[Route] = &[
     Route::new(Get, "/healthz", "Whether the process lives", state::healthz)
         .open()

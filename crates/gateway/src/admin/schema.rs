@@ -36,12 +36,10 @@ pub(super) fn whole_number(least: u64, most: u64, about: &str) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most, "description": about })
 }
 
-/// The client's reason, for the audit.
 pub(super) fn why() -> Value {
     json!({ "type": "string", "maxLength": 500, "description": "Why, for the audit." })
 }
 
-/// A body that contains only the reason.
 pub(super) fn reason() -> Value {
     exactly(&[("why", why())], &[])
 }
@@ -51,7 +49,6 @@ pub(super) fn problem() -> Value {
     json!({ "$ref": "#/components/schemas/Problem" })
 }
 
-/// Appends every mistake in `value`, found at `at`, against `schema`.
 pub(super) fn check(schema: &Value, value: &Value, at: &str, out: &mut Vec<Mistake>) {
     let kinds: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],

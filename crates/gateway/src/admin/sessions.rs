@@ -19,7 +19,6 @@ use crate::shared::Shared;
 use crate::shared::sessions::{self, written};
 use tidegate_settings::DEFAULT;
 
-/// Sessions of one answer without `limit`.
 const USUAL: usize = 100;
 /// Most sessions of one answer: some 150 kB.
 const MOST: usize = 1000;

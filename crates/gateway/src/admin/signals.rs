@@ -25,7 +25,6 @@ pub(super) const NAME: Param = Param {
 pub(super) const UNKNOWN: Reply =
     Reply::problem(http::StatusCode::NOT_FOUND, "There is no detector of kind \"signal\" of this name.");
 
-/// `PUT /v1/signals/{name}`.
 pub(super) fn put(call: &Call) -> Outcome {
     let detector = find(call)?;
     let value = as_figure(&call.body["value"]).ok_or_else(|| {
@@ -41,7 +40,6 @@ pub(super) fn put(call: &Call) -> Outcome {
     say(call, &detector, value, good_for.min(detector.time_to_live))
 }
 
-/// `DELETE /v1/signals/{name}`.
 pub(super) fn delete(call: &Call) -> Outcome {
     let detector = find(call)?;
     say(call, &detector, 0.0, Duration::ZERO)

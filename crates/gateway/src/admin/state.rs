@@ -78,7 +78,6 @@ pub(super) fn events(call: &Call) -> Outcome {
     Ok(stream(EVENT_STREAM, parts))
 }
 
-/// The second's event of `/v1/events`.
 pub(super) fn event_of(control: &Control) -> Bytes {
     let state = State::new(control);
     event(state.at_ms, &state)
@@ -337,7 +336,6 @@ impl Multicast {
     }
 }
 
-/// The counters of every rule that was in force since the start.
 fn enforced(shared: &Shared) -> Vec<Enforced> {
     let rules = shared.policies.ledger.all();
     let shown = rules.iter().map(|rule| Enforced {
@@ -352,7 +350,6 @@ fn ms(time: Option<Duration>) -> Option<f64> {
     time.map(|t| t.as_secs_f64() * 1000.0)
 }
 
-/// A detector's kind as the configuration names it.
 fn kind_name(detector: &Detector) -> &'static str {
     Watched::NAMES.iter().find(|(_, kind)| *kind == detector.kind).map_or("", |(name, _)| *name)
 }

@@ -37,21 +37,19 @@ pub(super) const REFUSED: Reply =
     Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, "Names or values are wrong; nothing has changed.");
 pub(super) const UNKNOWN: Reply = Reply::problem(StatusCode::NOT_FOUND, "There is no tunable of this name.");
 
-/// `GET /v1/tunables`.
 pub(super) fn get_all(call: &Call) -> Outcome {
     call.store().with_tuning(|tuning| {
         let live = call.shared().config.load();
-        let file: HashMap<_, _> = tuning.file().tunables().into_iter().map(|t| (t.name, t.value)).collect();
+        let file: HashMap<_, _> = tuning.file.tunables().into_iter().map(|t| (t.name, t.value)).collect();
         let tunables = live.settings.tunables().into_iter().map(|tunable| {
             let file = file.get(&tunable.name).map(String::as_str);
             TunableShown::new(tunable, file, tuning)
         });
-        let (tunables, generation) = (tunables.collect(), tuning.generation());
+        let (tunables, generation) = (tunables.collect(), tuning.generation);
         Ok(tagged(call, generation, &All { generation, tunables }))
     })
 }
 
-/// `GET /v1/tunables/{name}`.
 pub(super) fn get(call: &Call) -> Outcome {
     call.store().with_tuning(|tuning| one(call, tuning))
 }
@@ -60,8 +58,8 @@ fn one(call: &Call, tuning: &Tuning) -> Outcome {
     let name = call.path("name");
     let live = call.shared().config.load();
     let Some(tunable) = live.settings.tunable(name) else { return Err(unknown(call)) };
-    let file = tuning.file().tunable(name).map(|tunable| tunable.value);
-    Ok(tagged(call, tuning.generation(), &TunableShown::new(tunable, file.as_deref(), tuning)))
+    let file = tuning.file.tunable(name).map(|tunable| tunable.value);
+    Ok(tagged(call, tuning.generation, &TunableShown::new(tunable, file.as_deref(), tuning)))
 }
 
 fn unknown(call: &Call) -> Problem {
@@ -72,7 +70,6 @@ fn unknown(call: &Call) -> Problem {
     Problem::not_found(format!("there is no tunable {}. {hint}", tidegate_settings::tree::quoted(name)))
 }
 
-/// `PUT /v1/tunables/{name}`.
 pub(super) fn put(call: &Call) -> Outcome {
     // Held until the answer is made, so that it shows this change and not the next one.
     let lock = call.store().lock_changes();
@@ -89,7 +86,7 @@ pub(super) fn delete(call: &Call) -> Outcome {
     // A reload must not change the file's value meanwhile.
     let lock = call.store().lock_changes();
     let name = call.path("name");
-    let file = call.store().with_tuning(|tuning| tuning.file().value_of(name));
+    let file = call.store().with_tuning(|tuning| tuning.file.value_of(name));
     let Some(value) = file else { return Err(unknown(call)) };
     tune(call, &lock, &[(name, &json_of(&value))])?;
     get(call)
@@ -140,7 +137,6 @@ fn no_value(name: &str) -> Problem {
     ))
 }
 
-/// Mistakes in settings as a problem.
 pub(super) fn refused(mistakes: &[Mistake]) -> Problem {
     let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     let each = mistakes.iter().map(|m| schema::mistake(&m.key, &m.expected, &m.got, m.hint.clone()));

@@ -53,7 +53,6 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Appends the line in Apache's combined form, with the line's end.
     pub fn combined(&self, out: &mut Vec<u8>) {
         let time = utc(self.time, "%d/%b/%Y:%H:%M:%S +0000");
         _ = write!(out, "{} - - [{time}] \"", self.client);
@@ -157,7 +156,6 @@ impl Sink for LogFile {
 
 enum Message {
     Line(Vec<u8>),
-    /// [`Shared::reopen`] was set.
     Wake,
 }
 

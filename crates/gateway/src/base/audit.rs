@@ -91,7 +91,6 @@ struct Log {
 }
 
 impl Audit {
-    /// Continues the record in this directory.
     pub fn open(dir: &Path) -> Self {
         let this = Self { dir: dir.to_owned(), log: Mutex::new(Log { file: None, bytes: 0, next_id: 1 }) };
         let last = this.page(u64::MAX, 1).unwrap_or_default().first().map(|record| record.id);

@@ -21,7 +21,6 @@ pub struct Clock {
     base_us: AtomicU64,
     /// Monotonic µs at the last correction.
     disciplined_us: AtomicU64,
-    /// The latest time that was returned.
     told_us: AtomicU64,
 }
 

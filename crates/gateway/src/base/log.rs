@@ -1,8 +1,7 @@
 //! Log lines on standard error: text for people, JSON for programs.
 //!
 //! The log must never stop the gateway: a line that cannot be written, because standard error is closed or
-//! its disk is full, is dropped silently (the stock layer would report the failure on the same standard
-//! error).
+//! its disk is full, is dropped silently (the stock layer would report the failure on it).
 
 use std::io::{self, IsTerminal as _, Write};
 

@@ -3,8 +3,7 @@
 //! Tickets are stateless: a killed gateway that restarts with the same keys loses no visitor, and one that
 //! knows what was promised does not overbook. Both files are small: a line per key, and 8 bytes for every
 //! second of the schedule, written once a second to a temporary file and renamed. A crash of the process
-//! loses at most the last second. There is no fsync, because a crash of the machine empties the waiting room
-//! anyway.
+//! loses at most the last second. There is no fsync, as a crash of the machine empties the waiting room.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,7 +23,6 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// How long the end of the process waits for the last promises.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The directory that outlives the process.
 #[derive(Clone, Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -137,7 +135,6 @@ impl Saver {
         Self { mailbox, ended: Mutex::new(Some(ended)) }
     }
 
-    /// Saves these soon, in place of any that are not saved yet.
     pub fn save(&self, promises: Vec<u8>) {
         self.mailbox.next.lock().promises = Some(promises);
         self.mailbox.changed.notify_one();

@@ -38,7 +38,7 @@ const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
 const URL: HeaderName = HeaderName::from_static("tidegate-url");
 
 pub struct Authoriser {
-    settings: tidegate_settings::Application,
+    pub settings: tidegate_settings::Application,
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
@@ -67,10 +67,6 @@ impl Authoriser {
             hash: RandomState::new(),
             counts: Counts::default(),
         }
-    }
-
-    pub fn settings(&self) -> &tidegate_settings::Application {
-        &self.settings
     }
 
     /// Whether the request may go on. Must run within a `LocalRuntime`.

@@ -6,8 +6,7 @@
 //!
 //! Tickets outlive the process, and two processes must read them alike: in a ticket a class has a
 //! [`ClassTag`], a number made from its name alone. Two names among a hundred classes may get the same tag;
-//! then the earlier one in the file has it. Visitors who wait for a class that loses its tag to a new one
-//! start anew.
+//! then the earlier one in the file has it. Visitors waiting for a class that loses its tag start anew.
 //!
 //! Rejected: renumbering (a request classified before a reload may end after it), and the name itself in the
 //! ticket (whose length is fixed).
@@ -18,7 +17,6 @@ use tidegate_core::units::{ClassId, MAX_CLASSES};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassTag(pub u8);
 
-/// A class of the previous configuration.
 pub(crate) struct Before<'a> {
     pub name: &'a str,
     /// It had been removed before.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::bucket::BucketConfig;
-use tidegate_core::bucket::SharedBucket;
+use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::classify::Paths;
 use tidegate_core::detect::{Criterion, SourceId};
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
@@ -12,7 +11,7 @@ use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 use crate::config::ClassFacts;
-use tidegate_settings::condition::{Condition, Names, Wrong};
+use tidegate_settings::condition::{Condition, Wrong};
 use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
 
 /// Why detectors and rules cannot be compiled; `tidegate check` reports the same.
@@ -48,9 +47,8 @@ pub struct Plan {
 impl Plan {
     /// Compiles the settings; `classes` are the names of the classes by id.
     pub fn new(settings: &Settings, classes: &[&str]) -> Result<Self, PlanError> {
-        let names = settings.detector_names();
-        let names = Names::new(&names);
-        let conditions = settings.rule.iter().map(|rule| conditions(rule, &names));
+        let detectors = settings.item_names("detector");
+        let conditions = settings.rule.iter().map(|rule| conditions(rule, &detectors));
         let conditions = Arc::new(conditions.collect::<Result<_, _>>()?);
         Self::with(settings, classes, conditions)
     }
@@ -111,9 +109,9 @@ pub fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
     classes.iter().map(|facts| if facts.is_gone { "" } else { &*facts.name }).collect()
 }
 
-fn conditions(rule: &Rule, names: &Names<'_>) -> Result<Conditions, PlanError> {
+fn conditions(rule: &Rule, detectors: &[&str]) -> Result<Conditions, PlanError> {
     let compile = |text: &str| {
-        Condition::compile(text, names)
+        Condition::compile(text, detectors)
             .map_err(|wrong| PlanError::Condition { rule: rule.name.clone(), wrong })
     };
     let until = (!rule.until.is_empty()).then(|| compile(&rule.until)).transpose()?;
@@ -141,20 +139,17 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
     };
     // Unknown names were already rejected by the settings check.
-    let index = |names: Vec<&str>, name: &str| {
-        names
-            .iter()
-            .position(|known| *known == name)
-            .and_then(|at| u16::try_from(at).ok())
-            .unwrap_or(u16::MAX)
+    let index = |list: &str, name: &str| {
+        let at = settings.item_names(list).iter().position(|known| *known == name);
+        at.and_then(|at| u16::try_from(at).ok()).unwrap_or(u16::MAX)
     };
-    let route = || RouteId(index(settings.lighter_names(), &rule.to));
+    let route = || RouteId(index("lighter", &rule.to));
     let policy = match rule.then {
         Then::Refuse => Policy::Refuse,
         Then::Limit => SharedBucket::new(&bucket_config(Rate::per_second(rule.rate).unwrap_or_default()))
             .map_or(Policy::Refuse, Policy::Limit),
         Then::Multicast => Policy::Multicast { period: rule.period },
-        Then::Ask => Policy::Ask(AuthoriserId(index(settings.application_names(), &rule.application))),
+        Then::Ask => Policy::Ask(AuthoriserId(index("application", &rule.application))),
         Then::Room => Policy::Room,
         Then::Reroute => Policy::Reroute(route()),
     };

@@ -35,7 +35,6 @@ pub mod tiers;
 
 pub use class_ids::ClassTag;
 
-/// The configuration in force.
 pub struct Config {
     pub settings: Settings,
     /// From a request head to the class's index in the file.
@@ -61,7 +60,6 @@ pub struct Config {
 pub struct ClassFacts {
     pub name: Arc<str>,
     pub cost: Cost,
-    /// It is named in `room.classes`.
     pub waits: bool,
     pub mark: ClassTag,
     /// A reload has removed it. New requests are of other classes; requests under way follow its last rules.
@@ -113,9 +111,12 @@ impl Config {
         let classifier = Arc::new(classifier);
         let applications = settings.application.iter().map(|one| Arc::new(Authoriser::new(one))).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
+        // By its index in the file, which is its id until a reload.
+        let class =
+            |name: &str| known.iter().position(|class| class.name == name).map(|id| ClassId(id as u8));
         Ok(Self {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
-            tiers: Arc::new(tiers(&settings, &classes)?),
+            tiers: Arc::new(Tiers::new(&settings, class)?),
             settings,
             classifier,
             order,
@@ -280,7 +281,7 @@ impl Config {
             tiers.succeed(&old.tiers, now);
         }
         for one in &mut self.applications {
-            if let Some(before) = old.applications.iter().find(|o| o.settings() == one.settings()) {
+            if let Some(before) = old.applications.iter().find(|o| o.settings == one.settings) {
                 *one = before.clone();
             }
         }
@@ -290,8 +291,7 @@ impl Config {
         Steering::new(self.estimator(None), self.bounds())
     }
 
-    /// The estimator; one that discovers starts from `known` if there is such a figure and the operator gave
-    /// none.
+    /// The estimator; one that discovers starts from `known` if the operator gave no figure.
     pub fn estimator(&self, known: Option<Rate>) -> Box<dyn Estimator> {
         let s = &self.settings;
         let mut options = s.capacity.options();
@@ -329,8 +329,7 @@ impl Config {
         SessionRules { timeout: self.settings.session.timeout, max_age: self.settings.session.max_age }
     }
 
-    /// Whether sessions are admitted here: tokengen forwards nothing, and its visitors' sessions are
-    /// tokencheck's.
+    /// Whether sessions are admitted here: tokengen's visitors have theirs at tokencheck.
     pub fn seats_visitors(&self) -> bool {
         self.settings.counts_sessions() && !matches!(self.settings.role, Role::TokenGen { .. })
     }
@@ -348,8 +347,7 @@ impl Config {
                 SessionMax::Fixed(n) => Cap::Fixed(n),
             },
             max_entries: session.max_entries,
-            // Only a pass would be valid again; a cookie or an address that returns is a new session in any
-            // case.
+            // Only a pass would be valid again; a returning cookie or address is a new session.
             remembers_ended: session.key == SessionBy::Pass,
             pools: own.map(|(id, tier)| (id, slots(tier.max_sessions))).collect(),
         }
@@ -370,13 +368,6 @@ impl Config {
         };
         self.classify_for(&head, tier)
     }
-}
-
-/// The service levels; `classes` in the order of the file.
-fn tiers(settings: &Settings, classes: &[ClassFacts]) -> Result<Tiers, TierError> {
-    let class =
-        |name: &str| classes.iter().position(|facts| &*facts.name == name).map(|id| ClassId(id as u8));
-    Tiers::new(settings, class)
 }
 
 fn rule(class: &Class) -> ClassRule {
@@ -431,8 +422,7 @@ fn class_facts(settings: &Settings, known: &[Class]) -> Vec<ClassFacts> {
     known.iter().zip(class_ids::tags(&names)).map(facts).collect()
 }
 
-/// Reorders by id what is in the order of the file; `gone` makes the values of ids that have no class in the
-/// file.
+/// Reorders by id what is in the order of the file; `gone` makes the values of ids without a class.
 fn by_id<T>(order: &[ClassId], known: Vec<T>, len: usize, gone: impl Fn(usize) -> T) -> Vec<T> {
     let mut all: Vec<Option<T>> = std::iter::repeat_with(|| None).take(len).collect();
     order.iter().zip(known).for_each(|(id, value)| all[id.index()] = Some(value));

@@ -20,8 +20,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use tidegate_core::bucket::BucketConfig;
-use tidegate_core::bucket::SharedBucket;
+use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::policies::{MAX_TIERS, TierId};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_settings::{JwtAlgorithm, Settings};
@@ -123,7 +122,6 @@ impl Tiers {
     }
 }
 
-/// A request's head, and the hashes of its secrets.
 struct Seen<'h> {
     headers: &'h HeaderMap,
     hashed: HashMap<&'h [u8], [u8; 32]>,
@@ -257,7 +255,6 @@ fn bearer(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Values of the cookies of this name.
 pub(crate) fn cookies<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
     let pairs = headers.get_all(COOKIE).iter().flat_map(|field| field.as_bytes().split(|b| *b == b';'));
     pairs.filter_map(move |pair| {

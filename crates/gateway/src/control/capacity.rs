@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::shared::Shared;
 use tidegate_settings::Role;
 
-/// The estimator at work.
 pub struct Capacity {
     steering: Steering,
     tunables: Tunables,
@@ -66,7 +65,6 @@ impl Capacity {
         }
     }
 
-    /// Sets the capacity as an operator orders; in force at once.
     pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
         if let Role::TokenCheck { .. } = shared.config.load().settings.role {
             return Err(NotHere::TokenCheck);
@@ -76,7 +74,6 @@ impl Capacity {
         Ok(())
     }
 
-    /// Makes the estimator search again.
     pub fn rediscover(&mut self, live: &Config, now: Timestamp) -> Result<(), NotHere> {
         match live.settings.role {
             Role::TokenCheck { .. } => Err(NotHere::TokenCheck),
@@ -108,7 +105,6 @@ impl Capacity {
         self.steering.reconfigure(new.bounds());
     }
 
-    /// Forgets a class whose id another class takes over.
     pub fn forget(&mut self, class: ClassId) {
         self.steering.forget(class);
     }

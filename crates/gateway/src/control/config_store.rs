@@ -1,5 +1,4 @@
-//! The settings in force and every way to change them: single keys by name (tunables), and the whole file
-//! (reload).
+//! The settings in force and every way to change them: keys by name (tunables), and the whole file (reload).
 //!
 //! ```text
 //! names and values ─► Settings::tuned ─► Config::tuned ─┐
@@ -72,11 +71,10 @@ fn new_key() -> io::Result<String> {
 #[derive(Clone)]
 pub struct Tuning {
     /// The file's settings as of the last reload.
-    file: Settings,
+    pub(crate) file: Settings,
     /// By name, without keys that have the file's value.
     tuned: BTreeMap<String, Tuned>,
-    /// Counts changes of the settings.
-    generation: u64,
+    pub(crate) generation: u64,
 }
 
 /// A tunable whose value is not the file's.
@@ -122,14 +120,6 @@ impl Tuning {
         Self { file, tuned: BTreeMap::new(), generation: 0 }
     }
 
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    pub fn file(&self) -> &Settings {
-        &self.file
-    }
-
     pub fn tuned(&self) -> &BTreeMap<String, Tuned> {
         &self.tuned
     }
@@ -165,8 +155,7 @@ pub struct ConfigStore {
     log: OnceLock<LogHandle>,
 }
 
-/// Excludes every other change. Held while disks are waited for, so it must not be taken on the control
-/// thread.
+/// Excludes every other change. Held while disks are waited for, so never take it on the control thread.
 pub struct ChangeLock<'c> {
     store: &'c ConfigStore,
     _others_wait: MutexGuard<'c, ()>,
@@ -369,8 +358,7 @@ impl ConfigStore {
             capacity.put_in_force(&self.shared, now);
         }
         drop(capacity);
-        // At once: policies in force name service levels, applications and lighter URLs by their index in the
-        // file.
+        // At once: policies in force name service levels, applications and lighter URLs by index.
         self.congestion.follow_config(now);
     }
 }

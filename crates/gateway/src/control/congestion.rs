@@ -41,7 +41,6 @@ use tidegate_settings::figures::{GateFigure, TIMES};
 /// The published record of a rule in force is renewed this often: its figures change, its policy does not.
 const RENEW: Duration = Duration::from_secs(1);
 
-/// Detectors and rules with their present state.
 pub struct Congestion {
     plan: Arc<Plan>,
     watches: Vec<Watch>,
@@ -55,7 +54,6 @@ pub struct Congestion {
 struct Watch {
     settings: Detector,
     resource: Box<dyn Resource + Send>,
-    /// The level logged last.
     logged: Level,
 }
 
@@ -232,7 +230,6 @@ impl Congestion {
         enforcement.told(&rule.name, worst.name(), &self.figures_of(id))
     }
 
-    /// The figures that a rule's conditions name, as text.
     pub fn figures_of(&self, rule: usize) -> String {
         let mut shown = Vec::new();
         if let Some(conditions) = self.plan.conditions.get(rule) {

@@ -1,5 +1,4 @@
-//! Active health checks: requests a path of every replica at intervals, and tells the balancer which replicas
-//! are up.
+//! Active health checks: requests a path of every replica at intervals, and tells the balancer which are up.
 //!
 //! One task for all workers, on the control runtime. A replica goes down after `fall` failures in a row, and
 //! comes up after `rise` successes in a row. Each check uses a connection of its own, so that it meets what a
@@ -47,7 +46,6 @@ pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
     }
 }
 
-/// Equal results in a row.
 #[derive(Default)]
 struct Streak {
     successes: u32,

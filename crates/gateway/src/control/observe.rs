@@ -66,8 +66,7 @@ impl Observer {
         Second { at: f.at.second().saturating_sub(1), series }
     }
 
-    /// A class's series. `None`: its id was another class's in the second before, so that the counts mix
-    /// both.
+    /// A class's series. `None`: its id was another class's in the second before, so the counts mix both.
     fn series(&mut self, id: ClassId, facts: &ClassFacts) -> Option<Series> {
         let known = self.classes.iter_mut().find(|known| known.id == id);
         if let Some(known) = &known
@@ -89,7 +88,6 @@ impl Observer {
     }
 }
 
-/// The last second of all classes together.
 pub(crate) fn all(f: &Figures) -> ClassSecond {
     ClassSecond {
         figures: f.window.total(),

@@ -1,5 +1,4 @@
-//! Tuners that run inside the gate (MASTH, section 2 and Figure 2(b)): the scripts of a directory, on one
-//! thread of their own.
+//! Tuners that run inside the gate (MASTH, section 2 and Figure 2(b)): a directory's scripts, on one thread.
 //!
 //! ```text
 //! *.rhai ─► script (the last one that compiled) ─► run ─► changes ─► ConfigStore::tune ─► status
@@ -32,11 +31,9 @@ use view::LiveView;
 
 /// Most scripts, the first by name: each may take [`script::MAX_TIME`] of a round.
 pub const MAX_SCRIPTS: usize = 32;
-/// Largest script, in bytes.
 pub const MAX_BYTES: u64 = 64 << 10;
 const SUFFIX: &str = "rhai";
-/// Stack of the thread, in bytes: many times what [`script::MAX_CALLS`] calls of the deepest expressions
-/// take.
+/// Stack of the thread, in bytes: many times what [`script::MAX_CALLS`] of the deepest calls take.
 const STACK: usize = 16 << 20;
 /// A change of `tuners.every` is noticed within this time.
 const NAP: Duration = Duration::from_secs(1);
@@ -52,7 +49,6 @@ pub struct Tuners {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) state: State,
-    /// Runs, those that failed included.
     pub(crate) runs: u64,
     /// Runs that failed; they changed nothing.
     pub(crate) errors: u64,
@@ -102,7 +98,6 @@ impl Tuners {
         self.all.lock().clone()
     }
 
-    /// Ends the thread after the present run.
     pub fn end(&self) {
         *self.ended.lock() = true;
         self.wake.notify_all();
@@ -184,7 +179,6 @@ impl Keeper {
         }
     }
 
-    /// Compiles new and changed scripts, and forgets removed ones.
     fn take_in(&mut self, files: &BTreeMap<String, PathBuf>, now: Timestamp) {
         self.kept.retain(|name, _| {
             let stays = files.contains_key(name);

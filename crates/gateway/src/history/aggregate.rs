@@ -31,7 +31,6 @@ impl Spread {
     }
 }
 
-/// An interval of one series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Aggregate {
     /// Seconds of the interval that were measured.
@@ -45,7 +44,6 @@ impl Aggregate {
         Self { seconds: 1, values: values.iter().copied().map(Spread::one).collect() }
     }
 
-    /// Adds another part of the same interval.
     pub fn join(&mut self, scope: Scope, other: &Self) {
         let mut sum = Sum::new(scope);
         sum.add(self);
@@ -54,7 +52,6 @@ impl Aggregate {
     }
 }
 
-/// The running sums of one figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     weighted: f64,
@@ -109,7 +106,6 @@ impl Part {
     }
 }
 
-/// The running sums of one series.
 #[derive(Clone, Debug)]
 pub struct Sum {
     scope: Scope,

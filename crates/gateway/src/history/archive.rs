@@ -5,8 +5,7 @@
 //! within an hour loses nothing of that hour.
 //!
 //! A clock that jumps ahead (or a gateway that was down) leaves a gap: intervals without a measured second
-//! are never written. A clock that jumps back ends all open intervals as they are; new measurements overwrite
-//! the old ones.
+//! are never written. A clock that jumps back ends all open intervals; new measurements overwrite old ones.
 
 use std::sync::Arc;
 
@@ -106,7 +105,6 @@ pub struct Second {
     pub series: Vec<(Series, Vec<f32>)>,
 }
 
-/// One second or a longer interval that is over.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     pub archive: usize,
@@ -116,7 +114,6 @@ pub struct Row {
     pub data: Aggregate,
 }
 
-/// Makes rows of all archives from seconds.
 #[derive(Default)]
 pub struct Consolidator {
     first: Option<u64>,
@@ -226,7 +223,6 @@ impl Consolidator {
         self.first
     }
 
-    /// Ends all open intervals as they are.
     pub fn end_all(&mut self, out: &mut Vec<Row>) {
         (1..ARCHIVES.len()).for_each(|archive| self.end(archive, out));
     }

@@ -18,7 +18,6 @@ pub const HEAD_BYTES: u64 = 4;
 /// Figures of one scope that a file may hold: more than any version had.
 pub const MAX_FIGURES: usize = 64;
 
-/// The indices of the figures of one scope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// By index in [`Scope::metrics`]: the index in the row.
@@ -27,7 +26,6 @@ pub struct Layout {
     width: usize,
 }
 
-/// A figure that a file lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFigure {
     pub name: &'static str,
@@ -39,8 +37,7 @@ pub struct NewFigure {
 pub struct NotOurs;
 
 impl Layout {
-    /// The layout of a file that has these figures at these indices, and the figures that must be added to
-    /// it.
+    /// The layout of a file that has these figures at these indices, and the figures to be added.
     ///
     /// # Errors
     /// An index is larger than any version's, or used twice.

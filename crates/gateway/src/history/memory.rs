@@ -1,5 +1,4 @@
-//! The last quarter of an hour, in memory: it answers queries when the disk cannot, and has the newest
-//! seconds always.
+//! The last quarter of an hour, in memory: answers queries when the disk cannot, and has the newest seconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +8,6 @@ use super::archive::{ARCHIVES, Second, Series};
 /// As many seconds as the finest archive has.
 const SECONDS: usize = ARCHIVES[0].rows as usize;
 
-/// The newest seconds, in order of time.
 #[derive(Clone, Default)]
 pub struct Memory {
     seconds: VecDeque<Arc<Second>>,

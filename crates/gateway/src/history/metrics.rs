@@ -63,11 +63,9 @@ pub enum Weight {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its stable name, in snake case.
     pub name: &'static str,
     pub unit: &'static str,
     pub weight: Weight,
-    /// One line on what it is.
     pub help: &'static str,
     from: From,
 }
@@ -161,8 +159,7 @@ static CLASS: [Metric; 21] = [
 pub(super) const HOST_CPU: &str = "host_cpu";
 pub(super) const HOST_MEMORY: &str = "host_memory";
 
-/// Figures of the gateway. The writer fills in those of the host, because reading them takes too long for the
-/// tick.
+/// Figures of the gateway. The writer fills in those of the host, as the tick cannot wait for them.
 #[rustfmt::skip]
 static GATE: [Metric; 14] = [
     of_gate("capacity", "cost units/s", "Capacity in force; nothing: unlimited.", |g| rate(g.tunables.capacity)),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every figure is kept per class and for all requests together, with average, minimum and maximum. The tick
-//! never waits for the disk, and the gateway does not depend on the file: without it the last minutes are in
+//! never waits for the disk, and the gateway does not depend on the file: the last minutes are in
 //! memory.
 
 use std::path::{Path, PathBuf};
@@ -18,18 +18,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub mod metrics;
-
 pub mod aggregate;
 pub mod archive;
-pub mod layout;
-pub mod store;
-
 pub(crate) mod host;
+pub mod layout;
 pub mod memory;
-mod writer;
-
+pub mod metrics;
 pub mod query;
+pub mod store;
+mod writer;
 
 use archive::{Second, Series};
 use memory::Memory;
@@ -73,9 +70,7 @@ pub struct Health {
     pub file: PathBuf,
     /// Its size and that of its log and index beside it, as of the last write or failure.
     pub bytes: u64,
-    /// Seconds that were dropped because the writer was too slow.
     pub dropped: u64,
-    /// Attempts to use the file that failed.
     pub failures: u64,
     /// Time the writer has spent.
     pub spent: Duration,
@@ -158,13 +153,11 @@ impl History {
         all
     }
 
-    /// The maximum one-second value of a figure in the last `span`; `class` is a class's name or `all`. For
-    /// tuners.
+    /// The maximum one-second value of a figure in the last `span`; `class` is a name or `all`. For tuners.
     pub fn peak(&self, metric: &str, class: &str, span: Duration) -> Option<f64> {
         self.whole(metric, class, span).map(|whole| f64::from(whole.max))
     }
 
-    /// The average of a figure over the last `span`.
     pub fn mean(&self, metric: &str, class: &str, span: Duration) -> Option<f64> {
         self.whole(metric, class, span).map(|whole| f64::from(whole.average))
     }

@@ -33,7 +33,6 @@ pub enum QueryError {
     Step,
 }
 
-/// One interval of the answer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
     /// Its beginning, in seconds since the Unix epoch.
@@ -51,7 +50,6 @@ pub struct Points {
     pub whole: Option<Spread>,
 }
 
-/// What a query will read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Index in [`ARCHIVES`].
@@ -110,12 +108,10 @@ pub fn answer(
     let series = if scope == metrics::Scope::Gate { Series::gate() } else { query.series.clone() };
     let grain = ARCHIVES[plan.archive].step;
     let mut sums = Sums::new(scope, figure, plan);
-    // Complete intervals in memory are newer than those of the file; in the finest archive that is every
-    // second.
+    // Complete intervals in memory (in the finest archive, every second) are newer than the file's.
     let first = memory.first().unwrap_or(u64::MAX);
     let held = first.checked_next_multiple_of(grain).unwrap_or(u64::MAX);
-    // An interval that memory has only in part is taken from the file once it is over, until then from
-    // memory.
+    // An interval that memory has only in part is taken from memory until it is over, then from the file.
     let (partial, mut is_over) = (first - first % grain, false);
     let held_to = memory.last().map_or(0, |last| last + 1);
     if let Some(reader) = reader {

@@ -20,8 +20,7 @@
 //! power failure may lose what was written since the last checkpoint, but never damages the file.
 //!
 //! Rejected: one blob per figure and archive, as in RRDtool (a query reads one blob, but every second writes
-//! a page for every figure, 20 times as much); rows inserted and deleted by age (no bound, and two trees to
-//! maintain).
+//! a page for every figure, 20 times as much); rows inserted and deleted by age (no bound, and two trees).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -89,7 +88,6 @@ fn table(archive: usize) -> String {
     format!("every_{}s", ARCHIVES[archive].step)
 }
 
-/// Whether the archive is ordered by slot.
 const fn by_slot(archive: usize) -> bool {
     archive < 2
 }
@@ -102,7 +100,6 @@ fn key(archive: usize, series: usize, slot: u64) -> u64 {
     }
 }
 
-/// The file, for its one writer.
 pub struct Store {
     db: Connection,
     layouts: Layouts,
@@ -145,7 +142,6 @@ impl Store {
         Ok(Self { db, layouts, series, max_series, last, bytes: Vec::new() })
     }
 
-    /// Runs SQLite's integrity check.
     pub fn check(&self) -> Result<(), StoreError> {
         let verdict: String = self.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged(verdict)) }
@@ -225,8 +221,7 @@ impl Store {
         Ok(homeless)
     }
 
-    /// Rows of all series in an archive, from `from` to the second written last: for open intervals after a
-    /// restart.
+    /// Rows of all series in an archive, from `from` to the second written last: for a restart.
     pub fn rows(&self, archive: usize, from: u64) -> Result<Vec<Row>, StoreError> {
         let Some(last) = self.last else { return Ok(Vec::new()) };
         let mut rows = Vec::new();
@@ -268,8 +263,7 @@ impl Reader {
         Ok(read_series(&self.db)?.into_keys().collect())
     }
 
-    /// Calls `each` with the beginning and the bytes of every interval of one series that begins in `span`,
-    /// in any order.
+    /// Calls `each` with the beginning and the bytes of every interval of a series in `span`, unordered.
     pub fn read(
         &self,
         archive: usize,
@@ -284,7 +278,6 @@ impl Reader {
     }
 }
 
-/// As [`Reader::read`], for a known series.
 fn read(
     db: &Connection,
     archive: usize,
@@ -333,7 +326,6 @@ impl Layouts {
         Ok(Self([layout(db, Scope::Class)?, layout(db, Scope::Gate)?]))
     }
 
-    /// Most figures in a row.
     fn width(&self) -> usize {
         self.0.iter().map(Layout::width).max().unwrap_or(0)
     }
@@ -425,8 +417,7 @@ fn one_series(db: &Connection, series: &Series) -> rusqlite::Result<Option<Entry
         .optional()
 }
 
-/// Gives a series a number: a free one, or that of the series whose last write is the oldest. `None`: all are
-/// in use.
+/// Gives a series a number: a free one, or that of the series written least recently. `None`: all are in use.
 fn add_series(
     db: &Transaction<'_>,
     all: &mut HashMap<Series, Entry>,

@@ -133,7 +133,6 @@ impl Writer {
         }
     }
 
-    /// Simulates a full disk until the file is opened again.
     #[cfg(test)]
     pub(super) fn fill_disk(&self) {
         self.file.as_ref().expect("an open file").store.limit_pages(1).expect("a limit");
@@ -169,8 +168,7 @@ impl Writer {
                         None => rows.push(part),
                     }
                 }
-                // The other part was dropped from memory: the row in the file, if there is one, has at least
-                // as much.
+                // The other part was dropped from memory: a row in the file has at least as much.
                 _ if is_shared => {}
                 _ => waiting.insert(at, (part.at, vec![part])),
             }
@@ -196,7 +194,6 @@ impl Writer {
         }
     }
 
-    /// Updates the size of the file and of SQLite's other files.
     fn weigh(&self) {
         let path = self.dir.join(FILE);
         let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
@@ -277,8 +274,7 @@ impl Writer {
         let Some(mut last) = store.last() else { return Ok(Vec::new()) };
         let first = self.consolidator.first();
         if let Some(first) = first {
-            // The file was opened late. Seconds that another gateway measured meanwhile are not counted
-            // twice.
+            // The file was opened late. Seconds of another gateway are not counted twice.
             last = last.min(first.saturating_sub(1));
         }
         let mut before = Consolidator::default();
@@ -335,7 +331,6 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path of one of SQLite's other files.
 fn beside(path: &Path, tail: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(tail);

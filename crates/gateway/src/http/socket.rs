@@ -8,7 +8,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connected TCP stream, for `hyper::client::conn` and `hyper::server::conn`.
 #[derive(Debug)]
 pub struct Socket(pub TcpStream);
 

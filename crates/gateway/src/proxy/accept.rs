@@ -98,14 +98,11 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
     tokio::task::spawn_local(connection(worker.clone(), stream, peer));
 }
 
-/// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d); the caller
-/// drops it.
+/// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).
 fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
     let Some(order) = standing.orders.at_accept() else { return false };
-    if let Some(told) = standing.told(order) {
-        told.stats.count(Done::from(order.action));
-    }
+    standing.count(order, Done::from(order.action));
     if order.action == Action::Reset {
         socket::reset_on_close(stream.as_raw_fd());
     }
@@ -202,8 +199,7 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     }
 }
 
-/// A connection that has become a tunnel is no longer a task of hyper's; policies that end or stop it reach
-/// it here.
+/// A connection that has become a tunnel is no longer a task of hyper's; policies reach it here.
 async fn outlive(
     worker: &Worker,
     conn: &Conn,
@@ -238,7 +234,6 @@ struct Told {
     cuts: u64,
 }
 
-/// News for a connection's task.
 enum News {
     /// The shutdown has come to idle connections.
     Idle,
@@ -247,8 +242,7 @@ enum News {
 }
 
 impl Told {
-    /// The next news. Both come through one channel: nobody waits for a second one on every turn of every
-    /// connection.
+    /// The next news. Both come through one channel: so each turn of a connection waits for one only.
     async fn news(&mut self, drain: &mut tokio::sync::watch::Receiver<Drain>, shared: &Shared) -> News {
         let (is_ending, cuts) = (self.is_ending, self.cuts);
         let enforcement = &shared.policies;
@@ -273,9 +267,7 @@ fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     if order.action == Action::Stop && !conn.wire.is_busy() && conn.control.tunnel().is_none() {
         return None;
     }
-    if let Some(told) = standing.told(order) {
-        told.stats.count(Done::from(order.action));
-    }
+    standing.count(order, Done::from(order.action));
     Some(order.action)
 }
 

@@ -17,16 +17,16 @@ use tidegate_settings::Explained;
 use tokio::time::Instant;
 
 use crate::base::access_log::Entry;
+use crate::config::Config;
 use crate::http::hygiene;
 use crate::http::wire::WireHandle;
 use crate::shared::policies::refusals::{Cause, Refusal};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{ConnControl, PolicyRecord};
 use crate::shared::sessions::{RequestSession, SessionLink};
-use crate::shared::{Worker, WorkerConfig};
+use crate::shared::{Worker, WorkerHeld};
 use crate::upstream::balance::Replica;
 
-/// Response field that explains the decision on a request.
 pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
 pub struct Conn {
@@ -38,11 +38,10 @@ pub struct Conn {
     pub session: SessionLink,
 }
 
-/// Everything the stages know of a request.
 pub(crate) struct RequestContext {
     pub(crate) worker: Rc<Worker>,
     pub(crate) conn: Rc<Conn>,
-    pub(crate) config: Rc<WorkerConfig>,
+    pub(crate) config: WorkerHeld<Config>,
     pub(crate) started: Timestamp,
     pub(crate) client: IpAddr,
     /// The peer is a trusted proxy.
@@ -55,8 +54,7 @@ pub(crate) struct RequestContext {
     pub(crate) deadline: Option<Instant>,
     /// The first policy in shadow that would have decided on it.
     pub(crate) shadow: Option<Arc<PolicyRecord>>,
-    /// It is the one request that a coalesced flight sends to the origin, in this lane; no visitor waits for
-    /// it.
+    /// It is the one request that a coalesced flight sends to the origin, in this lane, for no visitor.
     pub(crate) for_all: Option<Lane>,
     /// Its session; `None`: sessions are not counted here.
     pub(crate) session: Option<Box<RequestSession>>,
@@ -72,7 +70,6 @@ pub(crate) struct AccessEntry {
     user_agent: Option<HeaderValue>,
     pub(crate) status: u16,
     pub(crate) verdict: &'static str,
-    /// Time in the queue.
     pub(crate) queued: Duration,
     pub(crate) replica: Option<Arc<Replica>>,
 }
@@ -160,9 +157,7 @@ impl RequestContext {
     pub(crate) fn lane(&self) -> Lane {
         self.for_all.unwrap_or(if self.is_session_admitted() { Lane::Admitted } else { Lane::Ordinary })
     }
-}
 
-impl RequestContext {
     pub(crate) fn write_log(&self, log: &AccessEntry, bytes: u64, response_time: Duration) {
         let Some(access) = &self.worker.shared.access else { return };
         access.log(&Entry {
@@ -191,14 +186,10 @@ impl RequestContext {
         self.write_log(&log, bytes, self.worker.now().since(self.started));
     }
 
-    /// Logs an answer of the gate's own.
     pub(crate) fn log_own(&mut self, response: &Response<Bytes>, verdict: &'static str) {
         self.log_now(response.status().as_u16(), response.body().len() as u64, verdict);
     }
-}
 
-/// Explanations of refusals for operators and visitors.
-impl RequestContext {
     /// Keeps a refusal for `GET /v1/explain`. `retry_after` in seconds.
     pub(crate) fn keep_refusal(&self, path: &str, cause: Cause, retry_after: u64) {
         let refusal = Refusal::new(&self.id, path, self.class, self.tier, cause, self.started);

@@ -1,5 +1,4 @@
-//! The cookies by which a visitor keeps a position: read from a request, written to a response, hidden from
-//! the origin.
+//! The cookies by which a visitor keeps a position: read, written, and hidden from the origin.
 //!
 //! `tg<class>` the ticket of a class, `tgid` the random value that tickets are bound to, `tgp` the pass. All
 //! are HttpOnly: the page needs none of them, and a script of the origin's must not hand them on.
@@ -26,8 +25,7 @@ pub struct Cookies<'a> {
 }
 
 impl<'a> Cookies<'a> {
-    /// Reads the cookies that matter for `class`. Of several with one name the first counts (RFC 6265 5.4:
-    /// the most specific).
+    /// Reads the cookies that matter for `class`. Of several with one name the first counts (RFC 6265 5.4).
     pub fn read(headers: &'a HeaderMap, class: ClassTag) -> Self {
         let mut found = Self::default();
         for (name, value) in pairs(headers) {
@@ -50,7 +48,6 @@ pub fn set_binding(value: [u8; 16], secure: bool) -> HeaderValue {
     cookie("tgid", &URL_SAFE_NO_PAD.encode(value), Duration::from_secs(365 * 24 * 3600), secure)
 }
 
-/// The random value among cookies to be set.
 pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
     let value = |cookie: &'_ HeaderValue| {
         let value = cookie.as_bytes().strip_prefix(b"tgid=")?.split(|b| *b == b';').next()?;

@@ -1,13 +1,10 @@
 //! One request, from its connection to its answer.
 
 pub mod accept;
-
 pub mod context;
-pub mod serve;
-pub mod stages;
-
 pub mod cookies;
 pub mod navigation;
-
 pub mod respond;
 pub mod response_body;
+pub mod serve;
+pub mod stages;

@@ -6,8 +6,7 @@ use http::{HeaderMap, HeaderName, Method, request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use crate::config::page;
-use crate::config::page::KeptForm;
+use crate::config::page::{self, KeptForm};
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

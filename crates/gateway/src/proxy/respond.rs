@@ -12,8 +12,7 @@ use tidegate_core::gate::ShedReason;
 use tidegate_core::ticket::Sealed;
 use tidegate_core::units::ClassId;
 
-use crate::config::page;
-use crate::config::page::{Kind, View};
+use crate::config::page::{self, Kind, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
 use crate::http::wire;
@@ -27,7 +26,6 @@ pub const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRe
 /// Where the status document of a waiting visitor is; the class is added.
 pub const STATUS_PATH: &str = "/.tidegate/status";
 
-/// Tells a program where the status document is.
 pub const STATUS_FIELD: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// The longest a page without JavaScript shows old numbers, and the longest Retry-After of a waiting answer.
@@ -46,7 +44,6 @@ pub struct AnswerRequest<'a> {
     pub target: &'a str,
     /// A browser's navigation; others get problem JSON.
     pub html: bool,
-    /// `Accept-Language`.
     pub language: Option<&'a str>,
     pub form: Option<&'a page::KeptForm>,
 }
@@ -62,7 +59,6 @@ pub struct WaitingAnswer {
     pub poll: Duration,
     /// For clients that keep no cookies: the ticket to carry in the URL.
     pub url_ticket: Option<Sealed>,
-    /// To set with the answer.
     pub cookies: Vec<HeaderValue>,
     /// The answer's status, if it is not that of its kind.
     pub status: Option<u16>,
@@ -283,7 +279,6 @@ pub fn unsent() -> Response<Bytes> {
     response
 }
 
-/// The whole request took longer than it may.
 pub fn request_timeout() -> Response<Bytes> {
     text(StatusCode::GATEWAY_TIMEOUT, "The request took longer than it may.\n")
 }

@@ -16,7 +16,6 @@ use crate::shared::sessions::SessionGuard;
 use crate::upstream::body::Outcome;
 use crate::upstream::dispatch::{BodyError, UpstreamBody};
 
-/// What runs when the origin's body has ended.
 pub trait Completion {
     /// `bytes` of data went towards the visitor; `error` is what broke the body off.
     fn complete(self, bytes: u64, outcome: Outcome, error: Option<&BodyError>);
@@ -29,7 +28,6 @@ pub enum ResponseBody<C: Completion> {
     Shared(SharedBody, Option<SessionGuard>),
 }
 
-/// The origin's body and what runs at its end.
 pub struct Watched<C: Completion> {
     body: UpstreamBody,
     bytes: u64,

@@ -24,8 +24,7 @@ use crate::config::page;
 use crate::http::wire::Tracked;
 use crate::http::{hygiene, target};
 use crate::proxy::context::{Conn, RequestContext};
-use crate::proxy::respond;
-use crate::proxy::respond::{STATUS_PATH, WaitingAnswer};
+use crate::proxy::respond::{self, STATUS_PATH, WaitingAnswer};
 use crate::proxy::response_body::ResponseBody;
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, Forwarded, TicketGuard, own};
@@ -34,7 +33,6 @@ use crate::shared::Worker;
 use crate::shared::policies::refusals::Cause;
 use crate::upstream::body::RequestBody;
 
-/// What hyper sends to the visitor.
 pub type TrackedAnswer = Response<Tracked<ResponseBody<Forwarded>>>;
 
 /// Serves one request. Never fails: every fault is an answer.
@@ -170,7 +168,6 @@ impl RequestContext {
         own(self.waiting_answer(parts, body, waiting).await)
     }
 
-    /// There is no slot for the session that it would begin.
     async fn no_session_slot(
         &mut self,
         parts: &request::Parts,

@@ -26,13 +26,11 @@ pub struct Figures {
     pub loads: Vec<ClassLoad>,
     pub tunables: Tunables,
     pub estimate: Estimate,
-    /// How often the estimator began to search again.
     pub rediscoveries: u64,
     /// As [`tidegate_core::tune::Overload`] defines it.
     pub is_overloaded: bool,
 }
 
-/// A class as it is shown.
 pub struct ClassShown<'f> {
     /// Its id in the configuration in force.
     pub id: ClassId,

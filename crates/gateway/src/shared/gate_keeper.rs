@@ -1,8 +1,7 @@
 //! The gate in front of the origin (tier 2): admitted requests wait here until an in-flight slot is free.
 //!
 //! `tidegate_core::gate` decides; this module makes tasks wait for its decisions. One mutex serves all
-//! workers: only as many requests as the origin can take contend for it, and it is held for one decision at a
-//! time.
+//! workers: only as many requests as the origin can take contend for it, each for one decision.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -22,7 +21,6 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::base::clock::Clock;
 
-/// The gate that all workers share.
 pub struct GateKeeper {
     clock: Arc<Clock>,
     inner: Mutex<Inner>,
@@ -198,7 +196,6 @@ impl GateKeeper {
         self.inner.lock().gate.take_samples(into);
     }
 
-    /// An answer goes on after its head.
     fn answers(&self, id: u64, answering: Answering) {
         let mut inner = self.inner.lock();
         inner.heads.push_back((answering.head, id));
@@ -380,8 +377,7 @@ impl InFlightSlot {
         }
     }
 
-    /// The head of a streaming answer has come. Gives the slot back, or the stream would hold it for its
-    /// whole life.
+    /// The head of a streaming answer has come. Gives the slot back, or the stream would hold it.
     pub fn streams(mut self, sent: Timestamp, ok: bool) {
         let served = Served { sent, in_flight: self.in_flight, ok };
         self.state = SlotState::GivenBack;

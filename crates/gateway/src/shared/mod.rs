@@ -41,18 +41,15 @@ pub struct Shared {
     pub admission: Admission,
     pub gate: Arc<GateKeeper>,
     pub sessions: VisitorSessions,
-    /// The policies in force, published by the control tick.
     pub policies: PublishedPolicies,
     pub coalescer: Coalescer,
     pub replicas: Arc<Replicas>,
     /// Counters, one shard a worker.
     pub shards: Vec<Arc<Shard>>,
-    /// Visitor connections open now.
     pub connections: AtomicUsize,
     /// Workers that still accept connections. While one does, a count of zero connections may rise again.
     pub accepting: AtomicUsize,
-    /// Since when visitors have been waiting, in µs since the Unix epoch; 0: none waits. Set by the control
-    /// tick.
+    /// Since when visitors have been waiting, in µs since the Unix epoch; 0: none. Set by the control tick.
     pub busy_since_us: AtomicU64,
     /// SIGTERM came: connections end after their present request.
     pub draining: AtomicBool,
@@ -101,29 +98,9 @@ impl Shared {
     }
 }
 
-/// The configuration in force as one worker holds it. Requests count their references in the worker's own
-/// memory (`Rc`), not in a counter that all cores write.
-pub struct WorkerConfig(Arc<Config>);
-
-impl std::ops::Deref for WorkerConfig {
-    type Target = Config;
-    fn deref(&self) -> &Config {
-        &self.0
-    }
-}
-
-/// The policies in force as one worker holds them, like [`WorkerConfig`].
-pub struct WorkerPolicies {
-    word: u64,
-    standing: Arc<PoliciesInForce>,
-}
-
-impl std::ops::Deref for WorkerPolicies {
-    type Target = PoliciesInForce;
-    fn deref(&self) -> &PoliciesInForce {
-        &self.standing
-    }
-}
+/// What all workers share as one of them holds it. Requests count their references in the worker's own memory
+/// (`Rc`), not in a counter that all cores write.
+pub type WorkerHeld<T> = Rc<Arc<T>>;
 
 /// One worker: a thread with its own listener, upstream connections, counters and randomness.
 pub struct Worker {
@@ -132,8 +109,9 @@ pub struct Worker {
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
-    policies: RefCell<Rc<WorkerPolicies>>,
-    live: RefCell<Rc<WorkerConfig>>,
+    /// With their version.
+    policies: RefCell<(u64, WorkerHeld<PoliciesInForce>)>,
+    live: RefCell<WorkerHeld<Config>>,
     generation: Cell<u64>,
     next_request: Cell<u64>,
     request_prefix: u64,
@@ -153,20 +131,20 @@ impl Worker {
             request_prefix: rand::RngCore::next_u64(&mut rng),
             rng: RefCell::new(rng),
             generation: Cell::new(shared.generation.load(Ordering::Acquire)),
-            policies: RefCell::new(Rc::new(WorkerPolicies { word: 0, standing: Arc::default() })),
-            live: RefCell::new(Rc::new(WorkerConfig(live))),
+            policies: RefCell::default(),
+            live: RefCell::new(Rc::new(live)),
             next_request: Cell::new(0),
             shared,
         })
     }
 
     /// The configuration in force: a local counter, no traffic between cores.
-    pub fn config(&self) -> Rc<WorkerConfig> {
+    pub fn config(&self) -> WorkerHeld<Config> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         if generation != self.generation.get() {
             let live = self.shared.config.load_full();
             self.upstream.reconfigure(&live.settings.origin);
-            self.live.replace(Rc::new(WorkerConfig(live)));
+            self.live.replace(Rc::new(live));
             self.generation.set(generation);
         }
         self.live.borrow().clone()
@@ -178,15 +156,14 @@ impl Worker {
     }
 
     /// The policies of the version that [`Worker::policy_version`] returned.
-    pub fn policies(&self, word: u64) -> Option<Rc<WorkerPolicies>> {
+    pub fn policies(&self, word: u64) -> Option<WorkerHeld<PoliciesInForce>> {
         if !policies::is_in_force(word) {
             return None;
         }
-        if self.policies.borrow().word != word {
-            let standing = self.shared.policies.standing();
-            self.policies.replace(Rc::new(WorkerPolicies { word, standing }));
+        if self.policies.borrow().0 != word {
+            self.policies.replace((word, Rc::new(self.shared.policies.standing())));
         }
-        Some(self.policies.borrow().clone())
+        Some(self.policies.borrow().1.clone())
     }
 
     pub fn now(&self) -> Timestamp {

@@ -33,7 +33,7 @@ pub mod refusals;
 pub mod stats;
 
 use refusals::Refusals;
-use stats::{Ledger, RuleStats};
+use stats::{Done, Ledger, RuleStats};
 
 /// Longest texts of a [`PolicyRecord`], in bytes. One record is kept for every rule and tick that refused any
 /// of the last [`refusals::KEPT`] requests.
@@ -50,7 +50,6 @@ pub struct PolicyRecord {
     pub stats: Arc<RuleStats>,
 }
 
-/// The policies in force, with their rules.
 #[derive(Debug, Default)]
 pub struct PoliciesInForce {
     /// In order of precedence.
@@ -62,6 +61,13 @@ pub struct PoliciesInForce {
 impl PoliciesInForce {
     pub fn told(&self, order: &ActivePolicy) -> Option<&Arc<PolicyRecord>> {
         self.told.get(usize::from(order.rule.0))?.as_ref()
+    }
+
+    /// Counts what the rule of `order` did.
+    pub(crate) fn count(&self, order: &ActivePolicy, done: Done) {
+        if let Some(record) = self.told(order) {
+            record.stats.count(done);
+        }
     }
 
     /// The index after `order`, where [`PolicySet::decide`] goes on.
@@ -143,7 +149,6 @@ impl PublishedPolicies {
         self.standing.load_full()
     }
 
-    /// How often the policies that cut off answers have changed.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Acquire)
     }
@@ -159,14 +164,12 @@ pub(crate) fn is_in_force(word: u64) -> bool {
     word & !WATCHED != 0
 }
 
-/// Whether a policy ends answers under way.
 fn is_cut(order: &ActivePolicy) -> bool {
     matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
 }
 
 fn cut(text: &str) -> Box<str> {
-    let end = (0..=text.len().min(MAX_FIGURES)).rev().find(|at| text.is_char_boundary(*at));
-    text[..end.unwrap_or_default()].into()
+    text[..text.floor_char_boundary(MAX_FIGURES)].into()
 }
 
 /// State shared by a connection's task and its requests.
@@ -193,7 +196,6 @@ impl ConnControl {
         Self { fd, request: RefCell::new(None), tunnel: OnceCell::new() }
     }
 
-    /// Notes the request that is served from now on.
     pub(crate) fn take(&self, asked: &PolicyRequest<'_>, target: Option<&PathAndQuery>) {
         let PolicyRequest { class, tier, is_new_session, is_plain, .. } = *asked;
         *self.request.borrow_mut() = Some(RequestInProgress {
@@ -206,7 +208,6 @@ impl ConnControl {
         });
     }
 
-    /// Notes that the request's answer is shared with others.
     pub(crate) fn share(&self) {
         if let Some(request) = &mut *self.request.borrow_mut() {
             request.is_shared = true;
@@ -222,8 +223,7 @@ impl ConnControl {
         self.tunnel.get().map(|line| &**line).filter(|line| line.is_open())
     }
 
-    /// Makes the visitor see a reset when the connection is closed. Bytes that the kernel has not sent yet
-    /// are discarded.
+    /// Makes the visitor see a reset when the connection is closed. Unsent bytes are discarded.
     pub(crate) fn reset(&self) {
         socket::reset_on_close(self.fd);
     }

@@ -6,8 +6,7 @@
 //!                     └────► new: room ─► slot ─► admitted ─► origin ─► `Tidegate-Session: end`, new cookie
 //! ```
 //!
-//! `tidegate_core::session` decides; this module tells which session a request is of, and when a slot is
-//! given back.
+//! `tidegate_core::session` decides; this module finds a request's session, and gives slots back.
 //!
 //! - **Invariant**: only the gate admits a session. A cookie value or an address that nobody was admitted
 //!   with is new, and nothing is kept of it, so clients cannot fill the table.
@@ -36,7 +35,6 @@ mod set_cookie;
 
 use key::Keys;
 
-/// The sessions of this process, shared by all workers.
 pub struct VisitorSessions {
     pub table: Sessions,
     pub(crate) keys: Keys,
@@ -121,7 +119,6 @@ pub(crate) struct RequestSession {
     pub(crate) pass: Option<Pass>,
     /// The binding of its cookies, as it shows it.
     pub(crate) binding: Option<[u8; 16]>,
-    /// The request came over TLS.
     pub(crate) is_secure: bool,
     /// Held by a request of an admitted session.
     pub(crate) stay: Option<SessionGuard>,
@@ -174,8 +171,7 @@ impl RequestSession {
 }
 
 /// A request of an admitted session, which keeps the session alive. When it is dropped the request is over.
-/// If the request began the session and was not answered, the session never began, and its slot is free
-/// again.
+/// If the request began the session and was not answered, the session never began and its slot is free.
 pub struct SessionGuard {
     pub(crate) worker: Rc<Worker>,
     pub(crate) request: Option<SessionRequest>,
@@ -186,7 +182,6 @@ pub struct SessionGuard {
 pub(crate) struct NewSession {
     /// The visitor learns the session's key only from the answer.
     pub(crate) is_untold: bool,
-    /// The origin may be working on the request.
     pub(crate) has_reached: bool,
 }
 
@@ -194,8 +189,7 @@ impl Drop for SessionGuard {
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
         let (table, now) = (&self.worker.shared.sessions.table, self.worker.now());
-        // The slot stays taken only if the visitor knows the session's key and the origin may have the
-        // request.
+        // The slot stays taken only if the visitor knows the key and the origin may have the request.
         match &self.begins {
             Some(begins) if begins.is_untold || !begins.has_reached => table.void(request, now),
             _ => table.finish(request, now),

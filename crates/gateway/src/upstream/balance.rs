@@ -41,8 +41,7 @@ pub const MAX_EJECTION_FACTOR: u32 = 10;
 /// The longest ejection of a replica that refuses connections, in microseconds: the retry budget allows that
 /// many trials without requests.
 const REFUSED_US: u64 = 1_000_000;
-/// How long an unanswered trial keeps others from trying. (Its visitor may have left, which is not reported
-/// here.)
+/// How long an unanswered trial keeps others from trying. (Its visitor may have left.)
 const TRIAL_US: u64 = 1_000_000;
 
 /// How an attempt ended without a response.
@@ -67,8 +66,7 @@ impl Miss {
         matches!(self, Self::Refused | Self::NoConnection | Self::Lost | Self::Silent)
     }
 
-    /// Whether another attempt may be made, budget permitting. `is_repeatable`: sending the request twice
-    /// does no harm.
+    /// Whether another attempt may be made, budget permitting. `is_repeatable`: a second copy does no harm.
     ///
     /// A silent origin may still be working on it: a second copy would add load to an overload.
     pub fn may_be_repeated(self, is_repeatable: bool, was_repeated: bool) -> bool {
@@ -76,7 +74,6 @@ impl Miss {
     }
 }
 
-/// All replicas of the origin, shared by all workers.
 pub struct Replicas {
     list: ArcSwap<Vec<Arc<Replica>>>,
     seats: Arc<Seats>,
@@ -140,7 +137,6 @@ impl Replicas {
         self.list.load_full()
     }
 
-    /// Whether any replica can be sent to now.
     pub fn any_usable(&self) -> bool {
         self.any_usable_at(|| self.now_us())
     }
@@ -292,12 +288,10 @@ fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
     if b.in_flight() < a.in_flight() { b } else { a }
 }
 
-/// The general case: some replica is ejected, down or to be avoided.
 fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
     let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
     let open = |r: &Arc<Replica>| wanted(r) && !r.is_on_trial(now_us);
-    // Another worker may begin a trial first: then it is on trial, so that this repeats at most once per
-    // replica.
+    // Another worker may begin a trial first: then it is on trial, so this repeats once per replica at most.
     for _ in 0..=list.len() {
         match one_of(list, random, open) {
             Some(replica) if replica.begin_trial(now_us) => return Some(replica),

@@ -1,5 +1,4 @@
-//! Request bodies on their way to the origin: streamed frame by frame as the receiver asks for them, never
-//! collected.
+//! Request bodies on their way to the origin: streamed frame by frame as the receiver asks.
 //!
 //! With one type of request body ([`RequestBody`]) all pooled connections have one type. The wire has
 //! enforced the limits of size and time before.
@@ -190,7 +189,6 @@ impl Held {
         *self.progress.borrow_mut() = limit;
     }
 
-    /// Why the visitor's body failed, if it did.
     pub fn take_error(&self) -> Option<BoxError> {
         self.error.borrow_mut().take()
     }

@@ -1,8 +1,7 @@
 //! One HTTP/1.1 request on a connection of its own: health checks, external authorisers, figure sources and
 //! the two-process link. Visitors' requests go through [`super::dispatch`] instead.
 //!
-//! The connection is driven within the call and closed at its end, whether the call succeeds, fails or is
-//! dropped.
+//! The connection is driven within the call and closed at its end, however the call ends.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +31,6 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Sends the request and returns the final response.
     pub(crate) async fn send(self) -> Result<Response<Bytes>, BoxError> {
         let timeout = self.timeout;
         let in_time = tokio::time::timeout(timeout, self.exchange()).await;

@@ -35,7 +35,6 @@ pub struct Slot {
 }
 
 impl Ticks {
-    /// Ticks of `grain` length, counted from now.
     pub fn new(grain: Duration) -> Self {
         Self {
             start: Instant::now(),

@@ -25,8 +25,7 @@ use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::{Slot, Ticks};
 use crate::upstream::stats::{Stats, bump};
 
-/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood of them must not use
-/// memory.
+/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood must not use memory.
 const MAX_INFORMATIONAL: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +40,6 @@ pub enum ConnectError {
     Handshake(#[from] hyper::Error),
 }
 
-/// A connection, owned by one request or by the idle list.
 pub(crate) struct Conn {
     pub(crate) sender: SendRequest<RequestBody>,
     /// Its time limit: first byte, then silence in the body.
@@ -131,7 +129,6 @@ impl Pool {
         self.max_idle.set(origin.max_idle);
     }
 
-    /// Idle connections, all replicas together.
     pub(crate) fn idle(&self) -> usize {
         self.idle.borrow().values().map(|i| i.conns.len()).sum()
     }
@@ -192,8 +189,7 @@ impl Pool {
         Ok(Conn { sender, slot, relay: Arc::default(), reused: false, idle_since: 0 })
     }
 
-    /// Starts the worker's task for time limits and the sweep of idle connections; it runs while there are
-    /// connections.
+    /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.
     fn start_ticking(&self) {
         if self.ticking.replace(true) {
             return;
@@ -215,8 +211,7 @@ impl Pool {
         });
     }
 
-    /// Closes connections that were idle too long, were closed by the other side, or lead to a retired
-    /// replica.
+    /// Closes connections that were idle too long, were closed remotely, or lead to a retired replica.
     fn sweep(&self) {
         let (now, limit) = (self.ticks.now(), self.idle_ticks.get());
         self.idle.borrow_mut().retain(|_, idle| {

@@ -1,5 +1,4 @@
-//! Counters of what happened between one worker and the origin. One thread writes them, any thread reads
-//! them.
+//! Counters of what happened between one worker and the origin. One thread writes them, any reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,7 +13,6 @@ pub struct Stats {
     pub retries: AtomicU64,
     /// Retries that the budget did not allow.
     pub retry_budget_empty: AtomicU64,
-    /// Requests that found no usable replica.
     pub no_replica: AtomicU64,
     /// Connections that failed: refused, unreachable, no address (retried ones included).
     pub connect_failed: AtomicU64,
@@ -33,9 +31,8 @@ pub struct Stats {
     pub body_timeout: AtomicU64,
     pub tunnels: AtomicU64,
     pub tunnels_open: AtomicU64,
-    /// Bytes that tunnels carried to the origin.
+    /// Bytes that tunnels carried to the origin, and to visitors.
     pub tunnel_bytes_up: AtomicU64,
-    /// Bytes that tunnels carried to visitors.
     pub tunnel_bytes_down: AtomicU64,
 }
 

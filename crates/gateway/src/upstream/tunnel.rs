@@ -1,5 +1,4 @@
-//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and whatever else
-//! upgrades.
+//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others.
 //!
 //! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both
 //! directions have ended, when nothing has flowed in either direction for `origin.read_timeout` (as with
@@ -23,8 +22,7 @@ use crate::upstream::balance::InFlight;
 use crate::upstream::deadline::Limit;
 use crate::upstream::stats::{Stats, add, bump};
 
-/// Size of the buffer of one direction: about what a socket has ready at once. A tunnel's memory is two of
-/// them.
+/// Size of the buffer of one direction: about what a socket has ready at once. Each tunnel has two.
 const BUFFER: usize = 16 << 10;
 
 /// The two connections to be joined, as soon as both have switched.
@@ -63,12 +61,10 @@ impl TunnelHandle {
         self.keep_alive.replace(guard.map(|guard| Box::new(guard) as _));
     }
 
-    /// Closes it, both ways.
     pub(crate) fn cut(&self) {
         self.change(TunnelState::Cut);
     }
 
-    /// Completes when it is over.
     pub(crate) async fn over(&self) {
         self.until(TunnelState::Closed).await;
     }
@@ -126,7 +122,6 @@ impl Tunnels {
         Self { closing: Rc::default(), stats }
     }
 
-    /// Ends all tunnels, those still to come included.
     pub(crate) fn close(&self) {
         self.closing.closed.set(true);
         self.closing.notify.notify_waiters();
@@ -135,8 +130,7 @@ impl Tunnels {
     /// Joins `ends` in a task of its own, until `handle` is cut.
     pub(crate) fn open(&self, ends: Ends, idle: Limit, flight: InFlight, handle: Rc<TunnelHandle>) {
         let closing = self.closing.clone();
-        // Marked as open here, not in the task: the visitor's connection may be asked to end before the task
-        // first runs.
+        // Marked as open here, not in the task: the visitor's connection may be asked to end before it runs.
         let open = OpenTunnel::new(handle, self.stats.clone(), flight);
         tokio::task::spawn_local(async move {
             // Locals are dropped in reverse order: the sockets are closed before the handle says so.

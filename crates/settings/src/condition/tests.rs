@@ -5,7 +5,7 @@ use super::*;
 const DETECTORS: [&str; 3] = ["cpu", "db", "queued_jobs"];
 
 fn compile(text: &str) -> Result<Condition, Wrong> {
-    Condition::compile(text, &Names::new(&DETECTORS))
+    Condition::compile(text, &DETECTORS)
 }
 
 /// `cpu` is red at 0.97, `db` unknown, `queued_jobs` green at 3; the gate queues 50 requests; it is a Sunday,

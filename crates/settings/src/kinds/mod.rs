@@ -1,5 +1,4 @@
-//! The kinds of values: flags, choices, lists, paths. Amounts are in [`quantity`], names and addresses in
-//! [`net`].
+//! The kinds of values: flags, choices, lists, paths. Amounts: [`quantity`]; names and addresses: [`net`].
 
 use std::path::PathBuf;
 

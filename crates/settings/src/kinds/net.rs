@@ -16,7 +16,6 @@ pub struct Text {
     pub expected: &'static str,
     /// Accepts the text, or refuses it and may give a suggestion.
     pub check: fn(&str) -> Result<(), Option<String>>,
-    /// As in [`Leaf::secret`].
     pub secret: bool,
 }
 
@@ -82,7 +81,6 @@ fn is_host_port(s: &str) -> bool {
     })
 }
 
-/// `HOST:PORT`, brackets around IPv6.
 pub(crate) const REPLICA: Text =
     text("HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\"", |s| {
         if is_host_port(s) {
@@ -124,22 +122,24 @@ pub(crate) const KEY: Text = Text {
 pub(crate) const HOST_FIELD: Text =
     text("HOST or HOST:PORT, or \"\"", |s| ok_if(s.is_empty() || is_host(s) || is_host_port(s)));
 
-pub(crate) const HOST_NAME: Text = text("a host name like \"shop.example\", without scheme or port", |s| {
+/// What somebody who wrote a URL, or a host with a port, probably meant.
+fn bare_host(s: &str) -> &str {
     let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
-    let bare = bare.split(['/', ':']).next().unwrap_or_default();
+    bare.split(['/', ':']).next().unwrap_or_default()
+}
+
+pub(crate) const HOST_NAME: Text = text("a host name like \"shop.example\", without scheme or port", |s| {
+    let bare = bare_host(s);
     if is_host(s) { Ok(()) } else { Err(is_host(bare).then(|| format!("Write \"{bare}\"?"))) }
 });
 
-/// A host name, or `*.` and a host name.
 pub(crate) const HOST_GLOB: Text =
     text("a host like \"shop.example\" or \"*.shop.example\", without scheme or port", |s| {
-        let bare = s.split_once("://").map_or(s, |(_, rest)| rest);
-        let bare = bare.split(['/', ':']).next().unwrap_or_default();
+        let bare = bare_host(s);
         let fine = |s: &str| s == "*" || is_host(s.strip_prefix("*.").unwrap_or(s));
         if fine(s) { Ok(()) } else { Err(fine(bare).then(|| format!("Write \"{bare}\"?"))) }
     });
 
-/// A path glob.
 pub const PATH_GLOB: Text =
     text("a path glob that starts with \"/\", like \"/search*\" or \"/api/**\"", |s| {
         if s.contains("***") {
@@ -162,7 +162,6 @@ pub const METHOD: Text = text("a method like \"GET\"", |s| {
     }
 });
 
-/// A glob over the value of a field.
 pub(crate) const VALUE_GLOB: Text =
     text("a value or a glob like \"*\"", |s| ok_if(!s.chars().any(char::is_control) && s.len() <= 1024));
 
@@ -177,7 +176,6 @@ pub(crate) const HEALTH_PATH: Text = text("a path like \"/healthz\", or \"\"", |
 /// The pseudonym in `Via`.
 pub(crate) const VIA: Text = text("a name without spaces, or \"\"", |s| ok_if(s.is_empty() || is_token(s)));
 
-/// A line of text for people.
 pub(crate) const TITLE: Text = text("one line of at most 200 characters", |s| {
     ok_if(!s.chars().any(char::is_control) && s.chars().count() <= 200)
 });
@@ -213,7 +211,6 @@ pub(crate) const FIELD_NAME: Text =
 pub(crate) const COOKIE_NAME: Text =
     text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
 
-/// A SHA-256.
 pub(crate) const HASH: Text = Text {
     expected: "a SHA-256 in 64 hex digits, as `printf %s KEY | sha256sum` prints",
     check: |s| ok_if(s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit())),
@@ -249,7 +246,6 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
 
 pub(crate) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// A level, or a filter of `tracing`.
 pub(crate) const LEVEL: Text = text(
     "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or a filter like \"info,tidegate=debug\"",
     |s| {

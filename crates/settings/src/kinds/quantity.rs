@@ -140,22 +140,19 @@ impl Leaf<f64> for ClassCost {
     }
 }
 
-/// Cost units per second, or zero for none. The schedule counts in hundredths, so it could not keep a lower
-/// rate.
+/// Cost units per second, or zero for none. The schedule counts in hundredths.
 pub(crate) struct RateOrNone;
 
-impl RateOrNone {
-    const LEAST: f64 = 0.01;
-}
+const LEAST_RATE: f64 = 0.01;
 
 impl Leaf<f64> for RateOrNone {
     fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
         let rate: f64 = Number(0.0..=Rate::MAX.get()).parse(value)?;
-        if rate == 0.0 || rate >= Self::LEAST { Ok(rate) } else { Err(None) }
+        if rate == 0.0 || rate >= LEAST_RATE { Ok(rate) } else { Err(None) }
     }
 
     fn expected(&self) -> String {
-        format!("0 or a number from {} to {}", Self::LEAST, Rate::MAX.get())
+        format!("0 or a number from {} to {}", LEAST_RATE, Rate::MAX.get())
     }
 
     fn show(&self, value: &f64) -> String {
@@ -163,7 +160,7 @@ impl Leaf<f64> for RateOrNone {
     }
 
     fn schema(&self) -> serde_json::Value {
-        let some = json!({ "minimum": Self::LEAST });
+        let some = json!({ "minimum": LEAST_RATE });
         json!({ "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "anyOf": [{ "const": 0 }, some] })
     }
 }
@@ -182,6 +179,10 @@ pub(crate) const S: u64 = 1_000;
 pub(crate) const MIN: u64 = 60 * S;
 pub(crate) const HOUR: u64 = 60 * MIN;
 pub(crate) const DAY: u64 = 24 * HOUR;
+
+pub(crate) const fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
 
 /// A duration from `min` to `max`, both in milliseconds.
 pub(crate) const fn span(min_ms: u64, max_ms: u64) -> Span {
@@ -279,7 +280,6 @@ impl Leaf<Duration> for Span {
 
 /// A number of bytes within bounds: 65536 or "64KiB".
 pub struct Size {
-    /// Least and most.
     pub bounds: RangeInclusive<u64>,
     /// Zero is allowed beside the bounds, where it stands for "no limit" or "none".
     pub zero: bool,

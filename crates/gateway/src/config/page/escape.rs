@@ -1,5 +1,7 @@
 //! Escapes untrusted text for the page: HTML, JSON and URLs. All text from outside is written by this module.
 
+use crate::http::wire::alphanumeric_and;
+
 /// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references,
 /// because an HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.
 pub(crate) fn html(text: &str, out: &mut Vec<u8>) {
@@ -54,8 +56,7 @@ fn each(text: &str, out: &mut Vec<u8>, escape: impl Fn(u8) -> &'static str) {
 /// Appends a URL of this site for an HTML attribute, with the ticket if the client keeps no cookies.
 ///
 /// A target that could lead to another site becomes `/`: it must begin with one slash (two name a host), and
-/// have no backslash (browsers read it as a slash) and no control character (browsers drop tab and line
-/// breaks).
+/// have no backslash (browsers read it as a slash) and no control character (browsers drop tabs).
 pub(crate) fn url_html(target: &str, ticket: Option<&str>, out: &mut Vec<u8>) {
     write_url(target, ticket, html, out);
 }
@@ -101,25 +102,9 @@ fn is_ticket(text: &str) -> bool {
     text.bytes().all(|b| TICKET_BYTES[usize::from(b)])
 }
 
-const TICKET_BYTES: [bool; 256] = table(b"-_.~");
+const TICKET_BYTES: [bool; 256] = alphanumeric_and(b"-_.~");
 /// Bytes that need no escape in any context: nearly all bytes of nearly all targets.
-const PLAIN_BYTES: [bool; 256] = table(b"-_.~/?=");
-
-/// Letters, digits and `more`.
-const fn table(more: &[u8]) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut b = 0;
-    while b < 256 {
-        table[b] = (b as u8).is_ascii_alphanumeric();
-        b += 1;
-    }
-    let mut i = 0;
-    while i < more.len() {
-        table[more[i] as usize] = true;
-        i += 1;
-    }
-    table
-}
+const PLAIN_BYTES: [bool; 256] = alphanumeric_and(b"-_.~/?=");
 
 /// `target` without its fragment if it stays on this site, else `/`.
 fn local(target: &str) -> &str {

@@ -14,14 +14,7 @@ const MAX_FIELDS: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptForm {
-    /// Hidden inputs, escaped.
-    inputs: Vec<u8>,
-}
-
-impl KeptForm {
-    pub(crate) fn inputs(&self) -> &[u8] {
-        &self.inputs
-    }
+    pub(crate) inputs: Vec<u8>,
 }
 
 /// Keeps a urlencoded body of at most `max` bytes; `None` if it is of another type, too large, or would not
@@ -63,8 +56,7 @@ fn is_utf8_form(content_type: &str) -> bool {
         })
 }
 
-/// Decodes `+` and percent escapes. A percent sign that begins no escape stays, as in the standard. `None` if
-/// not UTF-8.
+/// Decodes `+` and percent escapes. A percent sign without an escape stays. `None` if not UTF-8.
 fn decode(text: &[u8]) -> Option<String> {
     let hex = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16)).map(|d| d as u8);
     let mut out = Vec::with_capacity(text.len());

@@ -23,7 +23,6 @@ pub enum Lang {
     Fr,
     Es,
     Hi,
-    /// Chinese, simplified characters.
     Zh,
     /// Arabic, written right to left.
     Ar,
@@ -50,7 +49,6 @@ impl Lang {
         }
     }
 
-    /// Direction of writing, as HTML's `dir` says it.
     pub const fn dir(self) -> &'static str {
         if matches!(self, Self::Ar) { "rtl" } else { "ltr" }
     }
@@ -171,16 +169,21 @@ impl Unit {
 /// Everything a language says. A missing string is a compile error. `{t}` is a duration.
 #[derive(Debug)]
 pub(crate) struct Strings {
-    pub waiting: Heading,
-    pub full: Heading,
-    pub unavailable: Heading,
-    pub forbidden: Heading,
-    pub overloaded: Heading,
+    // Headlines, and the sentences below them.
+    pub waiting: &'static str,
+    pub waiting_text: &'static str,
+    pub full: &'static str,
+    pub full_text: &'static str,
+    pub unavailable: &'static str,
+    pub unavailable_text: &'static str,
+    pub forbidden: &'static str,
+    pub forbidden_text: &'static str,
+    pub overloaded: &'static str,
+    pub overloaded_text: &'static str,
     /// Notice: the ticket was used before.
     pub replaced: &'static str,
     /// Notice: the turn had passed.
     pub late: &'static str,
-    /// Label of the expected wait.
     pub expected: &'static str,
     /// Label of the number of people ahead.
     pub ahead: &'static str,
@@ -188,11 +191,8 @@ pub(crate) struct Strings {
     pub waited: &'static str,
     /// Label of the time until the page of a full room tries again.
     pub retry: &'static str,
-    /// What happens next.
     pub next: &'static str,
-    /// What happens to the form.
     pub form: &'static str,
-    /// What to do with the form without JavaScript.
     pub press: &'static str,
     /// Button of the kept form, for those without JavaScript.
     pub send: &'static str,
@@ -202,7 +202,6 @@ pub(crate) struct Strings {
     pub restart: &'static str,
     /// An estimate: `about {t}`.
     pub about: &'static str,
-    /// Nothing left to wait.
     pub soon: &'static str,
     /// Announced: the wait that is left.
     pub left: &'static str,
@@ -210,13 +209,9 @@ pub(crate) struct Strings {
     pub you_next: &'static str,
     /// Announced: admitted.
     pub turn: &'static str,
-    /// The wait grew.
     pub longer: &'static str,
-    /// No answer from the gateway.
     pub lost: &'static str,
-    /// Answered again.
     pub back: &'static str,
-    /// The origin does not answer.
     pub down: &'static str,
     /// The form left once already.
     pub sent: &'static str,
@@ -225,13 +220,6 @@ pub(crate) struct Strings {
     pub second: Unit,
     pub minute: Unit,
     pub hour: Unit,
-}
-
-/// Headline and the sentence below it.
-#[derive(Debug)]
-pub(crate) struct Heading {
-    pub headline: &'static str,
-    pub message: &'static str,
 }
 
 /// Longest duration shown in seconds; the script has the same limits.

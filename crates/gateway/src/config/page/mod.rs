@@ -1,12 +1,10 @@
-//! What a waiting visitor gets: the page, the API answer and the status document (DESIGN, "What the visitor
-//! sees").
+//! What a waiting visitor gets: page, API answer and status document (DESIGN, "What the visitor sees").
 //!
 //! ```text
 //! settings ─► template ─► compiled once per language and kind ─► render: segments + a few numbers ─► bytes
 //!                locale ─► words for every duration ┘
 //! ```
-//! This module writes bodies. `proxy` writes status codes and header fields; the core says times and
-//! positions.
+//! This module writes bodies. `proxy` writes status codes and fields; the core gives times and positions.
 
 use std::fmt;
 use std::path::Path;
@@ -31,7 +29,7 @@ pub use poll::poll_interval;
 pub use problem::retry_after;
 pub use view::{Kind, State, Status, View};
 
-use locale::{Heading, Words};
+use locale::Words;
 use template::{Compiled, Slot, Template, squeeze};
 
 /// Largest logo. Every waiting visitor gets it inside the page, which without it fits one TCP window.
@@ -69,7 +67,6 @@ pub struct Pages {
 
 struct Language {
     words: Words,
-    /// Strings and code for the browser.
     script: Vec<u8>,
     /// In the order of [`Kind::ALL`].
     pages: Vec<Compiled>,
@@ -82,7 +79,6 @@ impl fmt::Debug for Pages {
 }
 
 impl Pages {
-    /// Reads template and logo and compiles every page.
     pub fn new(room: &tidegate_settings::Room) -> Result<Self, PageError> {
         let (path, source) = match &room.template {
             None => ("page.html".to_owned(), squeeze(include_str!("page.html"))),
@@ -135,14 +131,14 @@ impl Language {
     fn new(lang: Lang, template: &Template, room: &tidegate_settings::Room, logo: &str, js: &str) -> Self {
         let s = lang.strings();
         let compile = |kind: Kind| {
-            let heading = heading(lang, kind);
+            let (headline, message) = heading(lang, kind);
             let word = |name: &str| match name {
                 "lang" => lang.tag().to_owned(),
                 "dir" => lang.dir().to_owned(),
                 "title" => escaped(&room.title),
                 "logo" => logo.to_owned(),
-                "headline" => escaped(heading.headline),
-                "message" => escaped(heading.message),
+                "headline" => escaped(headline),
+                "message" => escaped(message),
                 "notice" => escaped(notice(lang, kind).unwrap_or_default()),
                 "next" => escaped(s.next),
                 "text_expected" => escaped(s.expected),
@@ -175,14 +171,15 @@ fn escaped(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn heading(lang: Lang, kind: Kind) -> &'static Heading {
+/// The headline, and the sentence below it.
+fn heading(lang: Lang, kind: Kind) -> (&'static str, &'static str) {
     let s = lang.strings();
     match kind {
-        Kind::Waiting | Kind::Replaced | Kind::Late => &s.waiting,
-        Kind::Full => &s.full,
-        Kind::Unavailable => &s.unavailable,
-        Kind::Forbidden => &s.forbidden,
-        Kind::Overloaded => &s.overloaded,
+        Kind::Waiting | Kind::Replaced | Kind::Late => (s.waiting, s.waiting_text),
+        Kind::Full => (s.full, s.full_text),
+        Kind::Unavailable => (s.unavailable, s.unavailable_text),
+        Kind::Forbidden => (s.forbidden, s.forbidden_text),
+        Kind::Overloaded => (s.overloaded, s.overloaded_text),
     }
 }
 
@@ -194,7 +191,6 @@ fn notice(lang: Lang, kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// The script, and the strings it shows, as JSON.
 fn script(lang: Lang, js: &str) -> Vec<u8> {
     let s = lang.strings();
     let strings = [
@@ -208,8 +204,8 @@ fn script(lang: Lang, js: &str) -> Vec<u8> {
         ("back", s.back),
         ("down", s.down),
         ("sent", s.sent),
-        ("headline", s.waiting.headline),
-        ("message", s.waiting.message),
+        ("headline", s.waiting),
+        ("message", s.waiting_text),
     ];
     let mut out = b"<script type=\"application/json\" id=\"tidegate-text\">{".to_vec();
     for (i, (name, value)) in strings.into_iter().enumerate() {
@@ -243,8 +239,7 @@ fn header(policy: &str) -> HeaderValue {
     HeaderValue::from_str(policy).expect("a policy is made of ASCII letters, base64 and spaces")
 }
 
-/// An `<img>` that holds the operator's logo; `alt` is the title. The type is found by content, not by file
-/// name.
+/// An `<img>` that holds the operator's logo; `alt` is the title. The type is found by content.
 ///
 /// A browser runs no script of an SVG inside `<img>`, so the file needs no cleaning.
 fn logo_image(path: &Path, alt: &str) -> Result<String, PageError> {

@@ -14,8 +14,7 @@ use tidegate_core::room::PollIntervals;
 /// A room whose origin is behind is not asked in a tight loop.
 const SHORTEST: Duration = Duration::from_millis(300);
 
-/// Time until a page with `wait` left should ask again, from the room's intervals; `unit_random` is uniform
-/// in 0..1.
+/// Time until a page with `wait` left should ask again; `unit_random` is uniform in 0..1.
 ///
 /// At least 0.3 s and `intervals.shortest`; else at most 0.1 to 0.3 s after the turn.
 pub fn poll_interval(wait: Duration, intervals: &PollIntervals, unit_random: f64) -> Duration {

@@ -11,8 +11,8 @@ impl Pages {
     /// `ticket` and `status_url` for the next request, and `retry_after` in whole seconds as the header of
     /// that name. The answer to a forged ticket has none of these.
     pub fn api(&self, v: &View, out: &mut Vec<u8>) {
-        let heading = super::heading(v.lang, v.kind);
-        let notice = super::notice(v.lang, v.kind).unwrap_or(heading.message);
+        let (headline, message) = super::heading(v.lang, v.kind);
+        let notice = super::notice(v.lang, v.kind).unwrap_or(message);
         out.reserve(512 + 3 * (v.target.len() + v.status_path.len()) + v.ticket.map_or(0, str::len));
         let name = match v.kind {
             Kind::Waiting => "waiting",
@@ -24,7 +24,7 @@ impl Pages {
             Kind::Overloaded => "overloaded",
         };
         text(out, "{\"type\":\"urn:tidegate:problem:", name);
-        text(out, "\",\"title\":\"", heading.headline);
+        text(out, "\",\"title\":\"", headline);
         text(out, "\",\"status\":", itoa::Buffer::new().format(v.status));
         text(out, ",\"detail\":\"", notice);
         out.push(b'"');

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::template::Slot;
 use super::{Kind, Pages, View, escape, retry_after};
 
-/// Upper bound of the bytes of figures, attributes and fixed markup in the slots, without the visitor's own
-/// text.
+/// Upper bound of the bytes of figures, attributes and fixed markup in the slots, but for visitors' own text.
 const SLOT_BYTES: usize = 2048;
 
 impl Pages {
@@ -14,10 +13,12 @@ impl Pages {
     pub fn waiting(&self, v: &View, out: &mut Vec<u8>) {
         let language = &self.languages[v.lang.index()];
         let page = &language.pages[v.kind as usize];
-        let form = v.form.map_or(0, |f| f.inputs().len());
+        let form = v.form.map_or(0, |f| f.inputs.len());
         // Our own page has the target three times. An escaped byte of a URL takes at most five.
         let urls = 3 * (v.target.len() + v.ticket.map_or(0, str::len)) + v.status_path.len();
-        out.reserve(page.len() + self.style.len() + language.script.len() + form + 5 * urls + SLOT_BYTES);
+        out.reserve(
+            page.text.len() + self.style.len() + language.script.len() + form + 5 * urls + SLOT_BYTES,
+        );
         page.render(out, |slot, out| self.fill(slot, v, out));
     }
 
@@ -43,7 +44,6 @@ impl Pages {
     }
 }
 
-/// How much of the whole wait is over, in percent.
 fn progress(v: &View) -> u64 {
     let whole = v.waited.as_millis() + v.wait.as_millis();
     (v.waited.as_millis() * 100).checked_div(whole).unwrap_or(100) as u64
@@ -58,8 +58,7 @@ fn number(out: &mut Vec<u8>, before: &str, n: u64) {
 fn data(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(match v.kind {
         Kind::Waiting | Kind::Replaced | Kind::Late => b"data-kind=waiting".as_slice(),
-        // The script treats both alike: there is no position, and the page tries again. Measurements tell
-        // them apart.
+        // The script treats both alike (no position, another try); measurements tell them apart.
         Kind::Full => b"data-kind=full",
         Kind::Overloaded => b"data-kind=full data-refused=1",
         Kind::Unavailable => b"data-kind=unavailable",
@@ -103,7 +102,7 @@ fn action(v: &View, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"><p>");
         out.extend_from_slice(s.form.as_bytes());
         out.extend_from_slice(b"</p>");
-        out.extend_from_slice(form.inputs());
+        out.extend_from_slice(&form.inputs);
         out.extend_from_slice(b"<noscript><p>");
         out.extend_from_slice(s.press.as_bytes());
         out.extend_from_slice(b"</p></noscript><button data-tg=\"act\">");

@@ -1,11 +1,9 @@
-//! Templates of the waiting page: `{{slots}}` and `{{#sections}}…{{/sections}}`, ours and the operator's
-//! alike.
+//! Templates of the waiting page: `{{slots}}` and `{{#sections}}…{{/sections}}`, ours and operators'.
 //!
 //! A template is compiled at start into literal text and slots, once for every language and kind of page, so
 //! that rendering copies segments and writes a few numbers. Everything that is the same for all visitors (the
 //! words, the operator's title, the choice of sections) is part of the literals. Rejected: a general template
-//! engine, which would interpret the template on every request and could not check for the slots a waiting
-//! page must have.
+//! engine, which would interpret the template on every request and could not check for mandatory slots.
 
 use super::PageError;
 
@@ -28,30 +26,14 @@ pub(crate) enum Slot {
 }
 
 /// Slots an operator's template may use, and whether they are filled in per visitor.
+#[rustfmt::skip]
 const SLOTS: [(&str, Option<Slot>); 24] = [
-    ("lang", None),
-    ("dir", None),
-    ("title", None),
-    ("logo", None),
-    ("headline", None),
-    ("message", None),
-    ("notice", None),
-    ("next", None),
-    ("text_expected", None),
-    ("text_ahead", None),
-    ("text_waited", None),
-    ("text_retry", None),
-    ("wait", Some(Slot::Wait)),
-    ("wait_text", Some(Slot::WaitText)),
-    ("place", Some(Slot::Place)),
-    ("waited", Some(Slot::Waited)),
-    ("left", Some(Slot::Left)),
-    ("level", Some(Slot::Level)),
-    ("target", Some(Slot::Target)),
-    ("data", Some(Slot::Data)),
-    ("refresh", Some(Slot::Refresh)),
-    ("form", Some(Slot::Form)),
-    ("style", Some(Slot::Style)),
+    ("lang", None), ("dir", None), ("title", None), ("logo", None), ("headline", None), ("message", None),
+    ("notice", None), ("next", None), ("text_expected", None), ("text_ahead", None), ("text_waited", None),
+    ("text_retry", None), ("wait", Some(Slot::Wait)), ("wait_text", Some(Slot::WaitText)),
+    ("place", Some(Slot::Place)), ("waited", Some(Slot::Waited)), ("left", Some(Slot::Left)),
+    ("level", Some(Slot::Level)), ("target", Some(Slot::Target)), ("data", Some(Slot::Data)),
+    ("refresh", Some(Slot::Refresh)), ("form", Some(Slot::Form)), ("style", Some(Slot::Style)),
     ("script", Some(Slot::Script)),
 ];
 
@@ -84,18 +66,12 @@ pub(crate) struct Template {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     /// All literals, one after the other.
-    text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     /// The position of each slot in `text`.
     slots: Vec<(usize, Slot)>,
 }
 
 impl Compiled {
-    /// Bytes of the literals.
-    pub(crate) fn len(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Writes the page; `fill` writes the slots.
     pub(crate) fn render(&self, out: &mut Vec<u8>, mut fill: impl FnMut(Slot, &mut Vec<u8>)) {
         let mut from = 0;
         for (at, slot) in &self.slots {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{KeptForm, Lang};
 
-/// Why the visitor sees the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Waiting,
@@ -64,7 +63,6 @@ pub struct View<'a> {
     pub refresh: Option<Duration>,
 }
 
-/// A visitor's state, for the status document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Waiting,
@@ -81,9 +79,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
     pub state: State,
-    /// Time until the turn.
     pub wait_ms: u64,
-    /// People ahead.
     pub place: u64,
     /// When to ask again: see [`super::poll_interval`].
     pub poll_ms: u64,

@@ -11,10 +11,8 @@ use crate::history::host::{Host, HostUse};
 use tidegate_settings::Detector;
 use tidegate_settings::exposition::Pattern;
 
-/// node_exporter's name of the processor times.
 const CPU: &str = "node_cpu_seconds_total";
 
-/// Reads the figures of several detectors from one source.
 pub struct Looker {
     figures: Vec<(String, Figure)>,
     host: Host,

@@ -48,7 +48,6 @@ impl Readings {
         self.0.lock().said.get(detector)?.reading
     }
 
-    /// Why the source cannot be read now.
     pub fn trouble(&self, detector: &str) -> Option<String> {
         self.0.lock().said.get(detector)?.trouble.clone()
     }

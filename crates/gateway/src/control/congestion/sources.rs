@@ -1,5 +1,4 @@
-//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody, and the tick
-//! never waits.
+//! Asks the sources of host figures, each in a task of its own: one that hangs delays nobody.
 //!
 //! Answers are bounded in time and size, and parsed on a blocking thread. A failure is noted in [`Readings`];
 //! the last reading stays valid for its time to live.
@@ -32,8 +31,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Asks exactly the sources that the configuration in force names. The task of a source with the same
-    /// detectors goes on.
+    /// Asks exactly the sources that the configuration in force names. Tasks of unchanged sources go on.
     pub fn follow(&mut self, shared: &Arc<Shared>, readings: &Arc<Readings>) {
         let plan = shared.config.load().plan.clone();
         if self.plan.as_ref().is_some_and(|old| Arc::ptr_eq(old, &plan)) {
@@ -60,7 +58,6 @@ impl Sources {
     }
 }
 
-/// Asks one source for ever.
 struct Task {
     shared: Arc<Shared>,
     readings: Arc<Readings>,

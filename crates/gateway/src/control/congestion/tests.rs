@@ -359,9 +359,9 @@ fn a_reload_resolves_names_in_rules_again() {
         let PolicyDecision::Reroute { route, .. } = decide("/l", TierId(0)) else { panic!("not rerouted") };
         let PolicyDecision::Ask { application, .. } = decide("/a", TierId(0)) else { panic!("not asked") };
         let passes = |name: &&str| matches!(decide("/r", s.tier_id(name).unwrap()), PolicyDecision::Pass);
-        let spared: Vec<_> = s.tier_names().into_iter().filter(passes).map(str::to_owned).collect();
+        let spared: Vec<_> = s.item_names("tier").into_iter().filter(passes).map(str::to_owned).collect();
         let (to, whom) = (usize::from(route.0), usize::from(application.0));
-        (s.lighter_names()[to].to_owned(), s.application_names()[whom].to_owned(), spared)
+        (s.item_names("lighter")[to].to_owned(), s.item_names("application")[whom].to_owned(), spared)
     };
     let known = |spared: &[&str]| {
         ("lite".to_owned(), "fraud".to_owned(), spared.iter().map(ToString::to_string).collect::<Vec<_>>())

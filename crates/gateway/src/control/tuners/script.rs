@@ -48,7 +48,6 @@ pub struct Script {
     run: Arc<Mutex<Run>>,
 }
 
-/// The state of a run that the registered functions use.
 #[derive(Default)]
 struct Run {
     view: Option<Seen>,
@@ -178,7 +177,6 @@ fn is_too_large(value: &Dynamic) -> bool {
     !Left { members: MAX_ARRAY, keys: MAX_MAP, bytes: MAX_TEXT }.fits(value, MAX_DEPTH)
 }
 
-/// The bounds left for the rest of a value.
 struct Left {
     members: usize,
     keys: usize,
@@ -236,7 +234,6 @@ fn figures(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
     });
 }
 
-/// Registers what a script reads and writes.
 fn tunables(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
     let of = run.clone();
     engine.register_fn("get", move |name: &str| -> Answer {

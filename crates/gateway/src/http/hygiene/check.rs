@@ -9,21 +9,18 @@ use crate::http::wire::is_authority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Origin,
-    /// The gateway itself answers, as the last recipient: OPTIONS or TRACE with `Max-Forwards: 0` (RFC 9110
-    /// 7.6.2).
+    /// The gateway answers OPTIONS or TRACE with `Max-Forwards: 0`, as the last recipient (RFC 9110 7.6.2).
     Gate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
-    /// `Host` is no host, or empty.
     #[error("malformed Host")]
     Host,
     /// `Host` is not the authority of the absolute-form target. By RFC 9112 3.2.2 the target counts; a proxy
     /// in front of us may have used the field.
     #[error("Host differs from the request target")]
     HostMismatch,
-    /// The target's form does not fit the method.
     #[error("request target does not fit the method")]
     Form,
     /// The path, once its escapes are resolved, has a control character or a backslash.
@@ -106,8 +103,7 @@ fn check_form(parts: &Parts) -> Result<(), Reject> {
     if ok { Ok(()) } else { Err(Reject::Form) }
 }
 
-/// `%00`, other escaped control characters and backslashes end strings or separate segments at some origins
-/// only.
+/// `%00`, other escaped control characters and backslashes end strings or segments at some origins only.
 fn path_is_clean(path: &str) -> bool {
     let bytes = path.as_bytes();
     memchr::memchr_iter(b'%', bytes).all(|at| {

@@ -109,7 +109,6 @@ pub fn beside_addresses(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// An address with or without port and brackets.
 fn parse_node(node: &str) -> Option<IpAddr> {
     if let Ok(ip) = node.parse::<IpAddr>() {
         return Some(ip.to_canonical());

@@ -18,35 +18,12 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 ];
 
 /// End-to-end fields that `Connection` cannot remove: framing, routing, identity, conditions, content.
+#[rustfmt::skip]
 const PROTECTED: [&str; 28] = [
-    "accept",
-    "accept-encoding",
-    "age",
-    "authorization",
-    "cache-control",
-    "cookie",
-    "date",
-    "etag",
-    "expect",
-    "expires",
-    "forwarded",
-    "host",
-    "last-modified",
-    "location",
-    "max-forwards",
-    "origin",
-    "range",
-    "referer",
-    "retry-after",
-    "set-cookie",
-    "strict-transport-security",
-    "user-agent",
-    "vary",
-    "via",
-    "www-authenticate",
-    "x-frame-options",
-    "x-real-ip",
-    "x-request-id",
+    "accept", "accept-encoding", "age", "authorization", "cache-control", "cookie", "date", "etag", "expect",
+    "expires", "forwarded", "host", "last-modified", "location", "max-forwards", "origin", "range",
+    "referer", "retry-after", "set-cookie", "strict-transport-security", "user-agent", "vary", "via",
+    "www-authenticate", "x-frame-options", "x-real-ip", "x-request-id",
 ];
 
 fn is_protected(name: &str) -> bool {
@@ -54,7 +31,6 @@ fn is_protected(name: &str) -> bool {
     PROTECTED.contains(&name) || PREFIXES.iter().any(|p| name.starts_with(p))
 }
 
-/// Removes what concerns one connection only.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     // Most requests have one `Connection: keep-alive` or none; only other names allocate.
     let mut named: Vec<HeaderName> = Vec::new();

@@ -49,7 +49,6 @@ pub fn request_id<'a>(headers: &'a HeaderMap, trusted: bool, fresh: &'a str) -> 
     }
 }
 
-/// Prepares a request that [`super::check`] has accepted.
 pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     let original_host = original_host(parts);
     let headers = &mut parts.headers;
@@ -101,8 +100,7 @@ fn original_host(parts: &Parts) -> Option<HeaderValue> {
     }
 }
 
-/// Removes fields that origins which do not tell `_` from `-` (CGI, WSGI, PHP) take for trusted ones:
-/// `X_Forwarded_For`.
+/// Removes fields that origins which do not tell `_` from `-` (CGI, PHP) would trust: `X_Forwarded_For`.
 fn strip_disguised(headers: &mut HeaderMap) {
     let disguised: Vec<HeaderName> = headers
         .keys()
@@ -142,8 +140,7 @@ fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&Head
     let mut element = Vec::with_capacity(64);
     push_address(&mut element, peer);
     append_list(headers, &X_FORWARDED_FOR, &element);
-    // A trusted peer names the host and scheme of the visitor's connection; ours would be those of the
-    // peer's.
+    // A trusted peer names the host and scheme of the visitor's connection; ours would be the peer's.
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(ctx.scheme));
     }
@@ -182,7 +179,6 @@ fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-/// Appends an element to a list field and joins its lines.
 fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &[u8]) {
     if !headers.contains_key(name) {
         if let Ok(value) = HeaderValue::from_bytes(element) {

@@ -22,8 +22,7 @@ pub enum BadResponse {
     /// `Content-Length` is not one line with one number.
     #[error("the origin answered with a malformed Content-Length")]
     ContentLength,
-    /// A transfer coding other than one `chunked`, which the gateway does not decode and must not pass on as
-    /// content.
+    /// A transfer coding other than one `chunked`, which the gateway neither decodes nor may pass on.
     #[error("the origin answered with a transfer coding that was not asked for")]
     TransferCoding,
 }
@@ -65,8 +64,7 @@ pub fn prepare_response(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
     Chunked {
-        /// The head had a `Content-Length` besides: an origin that sends both may be under attack (RFC 9112
-        /// 6.3).
+        /// The head had a `Content-Length` besides: such origins may be under attack (RFC 9112 6.3).
         overrode_length: bool,
     },
     /// By `Content-Length`; for HEAD and 304 it is what a GET would have had.
@@ -103,8 +101,7 @@ pub fn settle_framing(status: StatusCode, headers: &mut HeaderMap) -> Result<Res
     Ok(length.map_or(ResponseFraming::Unstated, ResponseFraming::Length))
 }
 
-/// The `Content-Length` of a request or a response, if there is any: one line with one decimal number below
-/// 2^63.
+/// The `Content-Length` of a request or a response, if any: one line with one decimal number below 2^63.
 ///
 /// RFC 9112 6.3 allows to take `5, 5` and repeated equal lines for one number. The gate does not: the next
 /// parser may read them differently.

@@ -24,7 +24,6 @@ pub enum Refusal {
     /// The request line is not `method SP target SP version`.
     #[error("malformed request line")]
     RequestLine,
-    /// The method is not a token.
     #[error("malformed method")]
     Method,
     /// The method is longer than any that is registered.
@@ -38,13 +37,11 @@ pub enum Refusal {
     /// HTTP/1.1 without a `Host` field (RFC 9112 3.2).
     #[error("Host is missing")]
     NoHost,
-    /// More than one `Host` field (RFC 9112 3.2).
     #[error("more than one Host")]
     ManyHosts,
     /// `Content-Length` is not one decimal number below 2^63.
     #[error("malformed Content-Length")]
     ContentLength,
-    /// More than one `Content-Length` field, equal or not.
     #[error("more than one Content-Length")]
     ManyContentLengths,
     /// `Transfer-Encoding` is not exactly one `chunked` (RFC 9112 6.1).

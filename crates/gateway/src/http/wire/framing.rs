@@ -18,7 +18,6 @@ const MAX_SIZE_DIGITS: u8 = 16;
 /// Long enough for every name in [`is_forbidden_trailer`].
 const NAME: usize = 32;
 
-/// The state of a body that is being received.
 #[derive(Clone, Debug)]
 pub struct BodyScan {
     state: State,
@@ -173,38 +172,13 @@ impl BodyScan {
 /// response control and content format (RFC 9110 6.5.1), and those that the gateway sets itself.
 pub(crate) fn is_forbidden_trailer(name: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 5] = [b"content-", b"if-", b"proxy-", b"x-forwarded-", b"access-control-"];
+    #[rustfmt::skip]
     const NAMES: [&[u8]; 31] = [
-        b"age",
-        b"authorization",
-        b"cache-control",
-        b"connection",
-        b"cookie",
-        b"date",
-        b"expect",
-        b"expires",
-        b"forwarded",
-        b"host",
-        b"keep-alive",
-        b"location",
-        b"max-forwards",
-        b"origin",
-        b"pragma",
-        b"range",
-        b"referer",
-        b"retry-after",
-        b"set-cookie",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"vary",
-        b"via",
-        b"warning",
-        b"www-authenticate",
-        b"x-real-ip",
-        b"x-request-id",
-        b"x-http-method-override",
-        b"user-agent",
+        b"age", b"authorization", b"cache-control", b"connection", b"cookie", b"date", b"expect", b"expires",
+        b"forwarded", b"host", b"keep-alive", b"location", b"max-forwards", b"origin", b"pragma", b"range",
+        b"referer", b"retry-after", b"set-cookie", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+        b"vary", b"via", b"warning", b"www-authenticate", b"x-real-ip", b"x-request-id",
+        b"x-http-method-override", b"user-agent",
     ];
     PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
 }

@@ -114,7 +114,6 @@ impl WireHandle {
         self.shared.pass_through.store(true, Relaxed);
     }
 
-    /// Whether the visitor's side of the connection is closed or reset.
     pub fn is_gone(&self) -> bool {
         self.shared.gone.load(Relaxed)
     }
@@ -124,14 +123,12 @@ impl WireHandle {
         self.shared.busy.load(Relaxed)
     }
 
-    /// From now on nothing is written: hyper's output is dropped, and the connection closes as after any
-    /// response.
+    /// From now on nothing is written: hyper's output is dropped, and the connection closes as usual.
     pub fn mute(&self) {
         self.shared.muted.store(true, Relaxed);
     }
 
-    /// As [`WireHandle::mute`], and the connection closes at once; the socket's options decide how the kernel
-    /// does it.
+    /// As [`WireHandle::mute`], and the connection closes at once; the socket's options decide how.
     pub fn abort(&self) {
         self.mute();
         self.shared.aborted.store(true, Relaxed);

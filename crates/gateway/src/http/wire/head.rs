@@ -1,5 +1,4 @@
-//! Checks the request head on the raw bytes: one pass, line by line as they arrive, no allocation (RFC 9112 2
-//! to 6).
+//! Checks the request head on the raw bytes: one pass, line by line, no allocation (RFC 9112 2 to 6).
 //!
 //! hyper's parser is lenient where RFC 9112 allows it: bare LF, repeated equal Content-Length, a list of
 //! transfer codings. An origin behind the gateway may be lenient in another way, and request smuggling uses
@@ -8,8 +7,7 @@
 //!
 //! The verdict depends on the bytes alone, never on how they were cut into segments: lines are checked in
 //! order, each only when its LF is there, and the limits are positions in the byte stream. Rejected: waiting
-//! for CRLFCRLF and checking the whole (quadratic when the head arrives in small pieces, and a head of bare
-//! LFs would never end).
+//! for CRLFCRLF and checking the whole (quadratic for small pieces, and a head of bare LFs would never end).
 
 use super::error::Refusal;
 use super::target;
@@ -53,7 +51,6 @@ pub struct Facts {
     pub expect_continue: bool,
 }
 
-/// The scan of one head: remembers what the lines so far have said.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScan {
     /// Start of the line that is not yet complete.
@@ -207,8 +204,7 @@ impl HeadScan {
     }
 }
 
-/// The worst mistake in a part that is invalid anyway: a bare CR or a control character rather than
-/// `otherwise`.
+/// The worst mistake in a part that is invalid anyway: a bare CR or control character, or `otherwise`.
 #[cold]
 fn broken(part: &[u8], otherwise: Refusal) -> Refusal {
     if memchr::memchr(b'\r', part).is_some() {
@@ -245,33 +241,23 @@ fn coding(value: &[u8]) -> Result<(), Refusal> {
     })
 }
 
-static TOKEN: [bool; 256] = {
-    let mut token = [false; 256];
+static TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
+
+/// The set of ASCII letters, digits and `more`, by byte.
+pub(crate) const fn alphanumeric_and(more: &[u8]) -> [bool; 256] {
+    let mut set = [false; 256];
     let mut b = 0;
     while b < 256 {
-        let c = b as u8;
-        token[b] = c.is_ascii_alphanumeric()
-            || matches!(
-                c,
-                b'!' | b'#'
-                    | b'$'
-                    | b'%'
-                    | b'&'
-                    | b'\''
-                    | b'*'
-                    | b'+'
-                    | b'-'
-                    | b'.'
-                    | b'^'
-                    | b'_'
-                    | b'`'
-                    | b'|'
-                    | b'~'
-            );
+        set[b] = (b as u8).is_ascii_alphanumeric();
         b += 1;
     }
-    token
-};
+    let mut i = 0;
+    while i < more.len() {
+        set[more[i] as usize] = true;
+        i += 1;
+    }
+    set
+}
 
 /// A character of a token (RFC 9110 5.6.2).
 pub(crate) fn is_token(b: u8) -> bool {

@@ -18,8 +18,7 @@
 //! When a visitor leaves: hyper asks for more bytes while the service works. At the end of the stream the
 //! wire signals "gone" ([`WireHandle::gone`]), and reports the end on hyper's *next* read, whereupon hyper
 //! drops the service's future. The one turn between serves visitors who close their sending half after the
-//! request: a response that is ready at once still reaches them; a request that would have to wait is
-//! abandoned.
+//! request: a response that is ready at once still reaches them; a request that would wait is abandoned.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -50,14 +49,13 @@ pub use handle::{Tracked, WireHandle};
 pub use head::{Facts, Framing, HeadLimits, HeadScan, fuzz_head};
 
 pub(crate) use framing::is_forbidden_trailer;
-pub(crate) use head::{decimal, is_token};
+pub(crate) use head::{alphanumeric_and, decimal, is_token};
 pub(crate) use target::is_authority;
 
 use handle::Shared;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireLimits {
-    /// Limits on a head and on a body.
     pub head: HeadLimits,
     /// From the first byte of a head to its last; also from the connection's start to its first byte.
     pub header_timeout: Duration,
@@ -115,7 +113,6 @@ pub enum WireEvent {
     NotReading,
     /// The visitor closed within a head.
     Truncated,
-    /// The visitor left while the response was pending.
     Gone,
 }
 
@@ -127,13 +124,11 @@ enum Phase {
     Broken(BadBody),
     /// The request is complete, the response is not.
     Answer,
-    /// Writing a refusal, then closing.
     Refuse,
     Closed,
 }
 
-/// A visitor's socket as hyper sees it.
-/// `K` is called with every [`WireEvent`]. `S` is a tokio stream.
+/// A visitor's socket as hyper sees it. `K` is called with every [`WireEvent`]. `S` is a tokio stream.
 pub struct Wire<S, K> {
     socket: S,
     events: K,
@@ -272,8 +267,7 @@ struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Ready when `deadline` has passed; else the task is woken then at the latest (perhaps earlier, for
-    /// nothing).
+    /// Ready when `deadline` has passed; else the task is woken then, or earlier for nothing.
     fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {

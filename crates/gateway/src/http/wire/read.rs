@@ -16,8 +16,7 @@ use super::framing::BodyScan;
 use super::head::HeadScan;
 use super::{Phase, Wait, Wire, WireEvent};
 
-/// Most bytes of one read. Uploads come in segments of at most 64 KiB, and the buffer fits the second-level
-/// cache.
+/// Most bytes of one read. Uploads come in segments of at most 64 KiB, and fit the second-level cache.
 const SCRATCH: usize = 64 << 10;
 /// Bytes of later requests kept while a response is pending; then the socket is left unread (back-pressure).
 const MAX_HELD: usize = 16 << 10;
@@ -75,7 +74,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         }
     }
 
-    /// Copies cleared bytes to hyper.
     fn hand_over(&mut self, buf: &mut ReadBufCursor<'_>) {
         let n = self.cleared.min(buf.remaining());
         buf.put_slice(&self.held[..n]);

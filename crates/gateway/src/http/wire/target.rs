@@ -33,7 +33,6 @@ fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().fold(class, |acc, &b| acc & CLASS[b as usize]) == class
 }
 
-/// Path and query of an origin-form or absolute-form target.
 fn is_path_and_query(bytes: &[u8]) -> bool {
     match memchr::memchr(b'?', bytes) {
         Some(at) => all(&bytes[..at], PATH) && all(&bytes[at + 1..], QUERY),
@@ -41,8 +40,7 @@ fn is_path_and_query(bytes: &[u8]) -> bool {
     }
 }
 
-/// `host [":" port]`: a name, an IPv4 address, or an IPv6 address in brackets; no user information, not
-/// empty.
+/// `host [":" port]`: a name, an IPv4 address, or an IPv6 address in brackets; without user information.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_ok, rest) = if bytes.first() == Some(&b'[') {
         let Some(close) = memchr::memchr(b']', bytes) else { return false };
@@ -68,7 +66,6 @@ fn is_port(digits: &[u8]) -> bool {
     digits.iter().fold(0u32, |n, d| n * 10 + u32::from(d - b'0')) <= 65_535
 }
 
-/// The part after `http://` or `https://`, whatever the case.
 fn after_scheme(target: &[u8]) -> Option<&[u8]> {
     [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
         let (head, rest) = target.split_at_checked(scheme.len())?;

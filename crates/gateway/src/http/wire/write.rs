@@ -58,7 +58,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(WireEvent)> Wire<S, K> {
         self.write_out(cx)
     }
 
-    /// Writes all of the wire's own bytes.
     pub(crate) fn write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out_at < self.out.len() {
             match Pin::new(&mut self.socket).poll_write(cx, &self.out[self.out_at..]) {

@@ -29,7 +29,6 @@ use crate::shared::policies::{PoliciesInForce, PolicyRecord};
 
 pub(crate) struct Asked<'a> {
     pub(crate) parts: &'a request::Parts,
-    /// The ticket that stood in its URL.
     pub(crate) url_ticket: Option<&'a str>,
     pub(crate) policies: Option<&'a PoliciesInForce>,
     /// Its answer may be another's; only looked at where policies are in force.
@@ -149,7 +148,6 @@ fn elsewhere(config: &Config, ticket: Option<Sealed>, cookies: Vec<HeaderValue>)
     Outcome::Elsewhere { base: base.clone(), ticket, cookies }
 }
 
-/// A request's head, read where the core asks.
 pub(crate) struct Head<'a> {
     context: &'a RequestContext,
     asked: &'a Asked<'a>,
@@ -175,7 +173,11 @@ impl<'a> Head<'a> {
 
 impl Requester for Head<'_> {
     fn ticket(&self) -> Presented {
-        self.visitor().shown(&self.context.config)
+        match self.visitor().ticket(&self.context.config) {
+            None => Presented::Nothing,
+            Some(Ok(ticket)) => Presented::Ticket(ticket),
+            Some(Err(_)) => Presented::Forged,
+        }
     }
 
     fn pass(&self) -> Option<Pass> {
@@ -226,9 +228,7 @@ impl Requester for Head<'_> {
     }
 
     fn sent_to_room(&self, policy: &ActivePolicy) {
-        if let Some(record) = self.record(policy) {
-            record.stats.count(Done::Room);
-        }
+        self.asked.policies.inspect(|policies| policies.count(policy, Done::Room));
     }
 
     fn count(&self, event: Event) {

@@ -15,8 +15,7 @@ use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
 
 use crate::base::guard::within;
-use crate::http::hygiene;
-use crate::http::hygiene::ForwardContext;
+use crate::http::hygiene::{self, ForwardContext};
 use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
@@ -24,8 +23,7 @@ use crate::proxy::response_body::{Completion, ResponseBody};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
 use crate::shared::gate_keeper::InFlightSlot;
-use crate::upstream::body;
-use crate::upstream::body::RequestBody;
+use crate::upstream::body::{self, RequestBody};
 use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
 use tidegate_settings::is_gate_cookie;
 
@@ -45,7 +43,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// An answer before the wire tracks it.
 pub(crate) type Answer = Response<ResponseBody<Forwarded>>;
 
-/// An answer of the gate's own.
 pub(crate) fn own(response: Response<Bytes>) -> Answer {
     response.map(ResponseBody::from)
 }
@@ -54,8 +51,7 @@ pub(crate) fn own(response: Response<Bytes>) -> Answer {
 /// once.
 pub struct Forwarded {
     context: RequestContext,
-    /// Given back at the end; a while after the head if that comes first; at the head of an answer without
-    /// end.
+    /// Given back at the end; a while after the head if that comes first; at the head of an endless one.
     slot: Option<InFlightSlot>,
     sent: Timestamp,
     /// How it ended, as far as known. If nothing else has ended a request, its visitor has left.
@@ -111,8 +107,7 @@ impl Completion for Forwarded {
 }
 
 /// A redeemed ticket until its request has gone to the origin. However the request ends before that (no
-/// position in the queue, the visitor reloads, no connection), the visitor has had nothing for the wait and
-/// keeps the ticket.
+/// position in the queue, the visitor reloads, no connection), the visitor keeps the ticket.
 pub(crate) struct TicketGuard(Option<(Rc<Worker>, Ticket)>);
 
 impl TicketGuard {
@@ -205,7 +200,6 @@ impl RequestContext {
         }
     }
 
-    /// Logs an answer of the gate's own.
     pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
         self.log_own(&response, verdict);
         own(response)

@@ -1,5 +1,4 @@
-//! One request under policies in force: performs what the core wants performed, and carries out refusals (WAC
-//! 3.3).
+//! One request under policies in force: performs what the core wants, and carries out refusals (WAC 3.3).
 
 use std::time::Duration;
 
@@ -11,8 +10,7 @@ use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
-use crate::proxy::respond;
-use crate::proxy::respond::WaitingAnswer;
+use crate::proxy::respond::{self, WaitingAnswer};
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
 use crate::proxy::stages::room::Outcome;
@@ -28,8 +26,7 @@ type Performed = Result<Progress, Box<Answer>>;
 
 impl RequestContext {
     /// What becomes of the request where policies may be in force, or be in force while it is answered.
-    /// `version` is that of
-    /// [`Worker::policy_version`](crate::shared::Worker::policy_version).
+    /// `version` is that of [`Worker::policy_version`](crate::shared::Worker::policy_version).
     ///
     /// # Errors
     /// Its answer, if a policy answers it.
@@ -81,13 +78,13 @@ impl RequestContext {
     ) -> Performed {
         match step {
             PolicyStep::Authorise(authoriser) => {
-                count(policies, policy, Done::Ask);
+                policies.count(policy, Done::Ask);
                 let agrees = self.authorise(authoriser, parts).await;
                 Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
             }
             PolicyStep::Coalesce { period } => match self.share(parts, period).await {
                 Some(response) => {
-                    count(policies, policy, Done::Multicast);
+                    policies.count(policy, Done::Multicast);
                     self.conn.control.share();
                     Err(Box::new(response))
                 }
@@ -96,7 +93,7 @@ impl RequestContext {
             PolicyStep::Reroute(route) => match self.reroute(route, parts) {
                 Rerouted::Already => Ok(Progress::After(at)),
                 rerouted => {
-                    count(policies, policy, Done::Reroute);
+                    policies.count(policy, Done::Reroute);
                     self.rerouted(rerouted)
                 }
             },
@@ -117,7 +114,7 @@ impl RequestContext {
         body: &mut Option<Incoming>,
     ) -> Performed {
         let done = Done::from(policy.action);
-        count(policies, policy, done);
+        policies.count(policy, done);
         let wait = retry_after.unwrap_or(RETRY_AFTER);
         let record = policies.told(policy).cloned();
         if let Some(record) = &record {
@@ -193,14 +190,7 @@ impl RequestContext {
     }
 }
 
-fn count(policies: &PoliciesInForce, policy: &ActivePolicy, done: Done) {
-    if let Some(record) = policies.told(policy) {
-        record.stats.count(done);
-    }
-}
-
-/// The method is safe and there is no body: nothing is lost if another URL answers, or another's answer is
-/// given.
+/// The method is safe and there is no body: another URL or another request's answer may serve it.
 pub(crate) fn is_plain(parts: &request::Parts, body: Option<&Incoming>) -> bool {
     parts.method.is_safe() && body.is_none_or(Incoming::is_end_stream)
 }
@@ -208,8 +198,6 @@ pub(crate) fn is_plain(parts: &request::Parts, body: Option<&Incoming>) -> bool 
 enum Rerouted {
     /// The request is for the lighter URL already, or there is none.
     Already,
-    /// The request is now for the lighter URL.
     Here,
-    /// The visitor is sent there.
     Elsewhere(Uri),
 }

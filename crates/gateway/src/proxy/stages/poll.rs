@@ -9,8 +9,7 @@ use tidegate_core::measure::Event;
 use tidegate_core::room::TicketStatus;
 use tidegate_core::units::Timestamp;
 
-use crate::config::page;
-use crate::config::{ClassTag, Config};
+use crate::config::{ClassTag, Config, page};
 use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
 use crate::proxy::stages::room::{Visitor, people_ahead};
@@ -29,7 +28,6 @@ pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64
     }
 }
 
-/// The status of the visitor's ticket, and the time waited.
 fn look_at(
     admission: &Admission,
     live: &Config,

@@ -1,5 +1,4 @@
-//! Reads and writes a visitor's tickets and passes: cookies, query parameters and seals. Nothing is decided
-//! here.
+//! Reads and writes a visitor's tickets and passes: cookies, query parameters and seals. It decides nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,23 +9,20 @@ use http::{HeaderMap, HeaderValue, Response, request};
 use hyper::body::Incoming;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
-use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position, Presented};
+use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position};
 use tidegate_core::measure::Event;
 use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
 use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
 use tidegate_core::units::{ClassId, Timestamp};
 
-use crate::config::page;
-use crate::config::page::Kind;
+use crate::config::page::{self, Kind};
 use crate::config::{ClassTag, Config};
 use crate::http::target;
 use crate::proxy::context::RequestContext;
-use crate::proxy::cookies;
-use crate::proxy::cookies::Cookies;
+use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::navigation::{can_return, kept_form, wants_html};
-use crate::proxy::respond;
-use crate::proxy::respond::{AnswerRequest, WaitingAnswer};
+use crate::proxy::respond::{self, AnswerRequest, WaitingAnswer};
 use crate::shared::sessions;
 use tidegate_settings::{SessionBy, Unit};
 
@@ -54,17 +50,7 @@ impl Visitor<'_> {
         Some(opened.map(|ticket| with_class_id(config, ticket)))
     }
 
-    /// The ticket as the core wants it.
-    pub(crate) fn shown(&self, config: &Config) -> Presented {
-        match self.ticket(config) {
-            None => Presented::Nothing,
-            Some(Ok(ticket)) => Presented::Ticket(ticket),
-            Some(Err(_)) => Presented::Forged,
-        }
-    }
-
-    /// The pass that the visitor shows, if its seal is authentic and its own. Whether it holds is the core's
-    /// decision.
+    /// The pass shown, if its seal is authentic and the visitor's own. The core decides whether it is valid.
     pub(crate) fn pass(&self, config: &Config) -> Option<Pass> {
         let text = self.cookies.pass?;
         config.keys.open_pass(text.as_bytes(), &self.presenter(), config.bindings).ok()
@@ -115,15 +101,12 @@ pub(crate) enum Outcome {
         by: Event,
         /// To set with the origin's answer.
         cookies: Vec<HeaderValue>,
-        /// The ticket redeemed for it, if it was one.
         ticket: Option<Ticket>,
     },
     Wait(Box<WaitingAnswer>),
-    /// Its class's ingress bucket is empty.
     Throttled {
         retry_after: Duration,
     },
-    /// No session slot is free for the session that it would begin.
     NoSessionSlot {
         retry_after: Duration,
     },
@@ -177,8 +160,7 @@ impl RoomStage<'_> {
     }
 
     fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
-        // Longer than any wait may become when the capacity falls: what the ticket says decides whether it
-        // holds.
+        // Longer than any wait may become when the capacity falls: the ticket itself says how long it holds.
         let keep = self.config.settings.room.max_wait * 2 + self.config.settings.room.grace;
         let mut cookies = Vec::with_capacity(2);
         let binding = self.binding(visitor, &mut cookies);

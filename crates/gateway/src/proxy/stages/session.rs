@@ -1,5 +1,4 @@
-//! One request and its session: which one it is, what begins with the request, and what the origin's answer
-//! does to it.
+//! One request and its session: which one it is, what begins with it, and what the answer does to it.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
@@ -9,13 +8,11 @@ use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::proxy::context::RequestContext;
-use crate::proxy::cookies;
-use crate::proxy::cookies::Cookies;
+use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::stages::room::{RoomStage, Visitor};
 use crate::shared::sessions::{RequestSession, SessionGuard, of_nonce};
 use tidegate_settings::SessionBy;
 
-/// The field by which the origin ends a session.
 const FIELD: HeaderName = HeaderName::from_static("tidegate-session");
 const END: &str = "end";
 
@@ -57,7 +54,6 @@ impl RequestContext {
         self.session = Some(Box::new(RequestSession { key, standing, pass, binding, is_secure, stay }));
     }
 
-    /// The request has been let in and has begun a session.
     pub(crate) fn begins_session(&mut self, request: SessionRequest) {
         if let Some(session) = &mut self.session {
             self.conn.session.ends_with(self.config.settings.session.key, request.key());
@@ -65,8 +61,7 @@ impl RequestContext {
         }
     }
 
-    /// Applies the origin's answer to the session. The field is for the gate alone, also where it counts no
-    /// sessions.
+    /// Applies the origin's answer to the session. The field is for the gate alone, even without sessions.
     pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) {
         let ends = headers.get_all(&FIELD).iter().any(says_end);
         headers.remove(&FIELD);
@@ -107,8 +102,7 @@ impl RequestContext {
         stage.hand_out(&pass, &visitor, cookies);
     }
 
-    /// An application decides on its cookie's value: an admitted session goes on under the value that the
-    /// application sets.
+    /// An application decides on its cookie's value: an admitted session goes on under the value it sets.
     fn rename(&self, session: &mut RequestSession, headers: &HeaderMap, now: Timestamp) {
         if !session.is_admitted() {
             return;
@@ -124,8 +118,7 @@ impl RequestContext {
                 session.key = Some(new);
                 session.keep();
             }
-            // Nobody will ever show the key that it was admitted by: the session is dropped and its slot is
-            // free.
+            // Nobody will ever show the key that it was admitted by: the session and its slot are freed.
             None if is_untold => session.stay = None,
             _ => session.keep(),
         }

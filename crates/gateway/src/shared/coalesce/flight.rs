@@ -43,7 +43,6 @@ pub(crate) struct Head {
     pub(crate) refused: Option<Event>,
 }
 
-/// The source of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     Origin,
@@ -95,7 +94,6 @@ struct State {
     fetcher: Option<Waker>,
 }
 
-/// One upstream request and its answer.
 pub(crate) struct Flight {
     /// The leader's head as the origin gets it, to compare the fields that `Vary` names.
     asked: HeaderMap,
@@ -129,8 +127,7 @@ impl Flight {
         Arc::new(Self { asked, with_cookies, standing, period, sent, kept, state })
     }
 
-    /// Whether newcomers may have it: until its head has come, and then for the period since the request was
-    /// sent.
+    /// Whether newcomers may have it: until its head has come, then for the period since it was sent.
     pub(crate) fn is_current(&self, now: Timestamp) -> bool {
         let state = self.state.lock();
         match &state.head {
@@ -139,7 +136,6 @@ impl Flight {
         }
     }
 
-    /// Whether it may be given to a request.
     pub(crate) fn suits(&self, seeking: &Seeking<'_>) -> Match {
         match &self.state.lock().head {
             None => Match::Suits,
@@ -212,8 +208,7 @@ impl Flight {
         sharing
     }
 
-    /// Takes in the next chunk, and waits until there is room for another. False: nobody wants the answer any
-    /// more.
+    /// Takes in the next chunk, and waits until there is room for another. False: nobody wants the answer.
     pub(crate) async fn push(&self, chunk: Bytes) -> bool {
         {
             let mut state = self.state.lock();
@@ -252,7 +247,6 @@ impl Flight {
         self.kept.fetch_sub(state.shrink(self.window()), Relaxed);
     }
 
-    /// Ends it: nothing more comes.
     pub(crate) fn end(&self, end: End) {
         let mut state = self.state.lock();
         state.end.get_or_insert(end);

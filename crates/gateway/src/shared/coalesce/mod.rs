@@ -1,5 +1,4 @@
-//! *URL multicast* (WAC 3.2 e): at most one upstream request per URL and period; its answer goes to all who
-//! asked.
+//! *URL multicast* (WAC 3.2 e): at most one upstream request per URL and period; its answer goes to all.
 //!
 //! ```text
 //! request ─► may it be shared? ─► join ─┬─ nobody has asked: lead ─► a task of its own ─► gate ─► origin
@@ -73,7 +72,6 @@ impl Key {
     }
 }
 
-/// The answers of one URL.
 #[derive(Default)]
 struct Entry {
     /// One for each selection by `Vary`.
@@ -95,7 +93,6 @@ impl Entry {
     }
 }
 
-/// The flights of all workers.
 #[derive(Default)]
 pub struct Coalescer {
     shards: [Mutex<HashMap<Key, Entry>>; SHARDS],
@@ -116,7 +113,6 @@ pub(crate) enum Joined {
     Lead(Reader),
     /// It waits for the answer to another's request, or has it.
     Follow(Reader),
-    /// It makes a request of its own.
     Alone,
 }
 

@@ -44,29 +44,13 @@ pub(crate) const ERRORS: Duration = Duration::from_secs(1);
 
 /// Headers that a request with a shared answer may have, beside `Sec-Fetch-*`, `Sec-CH-*` and
 /// `X-Forwarded-*`. The gate removes those that only a trusted proxy may set.
+#[rustfmt::skip]
 const USUAL: [HeaderName; 22] = [
-    ACCEPT,
-    ACCEPT_CHARSET,
-    ACCEPT_ENCODING,
-    ACCEPT_LANGUAGE,
-    CACHE_CONTROL,
-    CONNECTION,
-    CONTENT_LENGTH,
-    COOKIE,
-    DNT,
-    FORWARDED,
-    HOST,
-    PRAGMA,
-    TE,
-    UPGRADE_INSECURE_REQUESTS,
-    USER_AGENT,
-    VIA,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("priority"),
-    HeaderName::from_static("sec-gpc"),
-    HeaderName::from_static("sec-purpose"),
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-request-id"),
+    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH,
+    COOKIE, DNT, FORWARDED, HOST, PRAGMA, TE, UPGRADE_INSECURE_REQUESTS, USER_AGENT, VIA,
+    HeaderName::from_static("keep-alive"), HeaderName::from_static("priority"),
+    HeaderName::from_static("sec-gpc"), HeaderName::from_static("sec-purpose"),
+    HeaderName::from_static("x-real-ip"), HeaderName::from_static("x-request-id"),
 ];
 const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
 
@@ -74,19 +58,16 @@ const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
 pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
     [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
 
-/// The requests that may share an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
     All,
     Cookieless,
-    /// Only its own request. `cookieless`: other requests without cookies cannot expect a sharable answer
-    /// either.
+    /// Only its own request. `cookieless`: requests without cookies cannot share one either.
     None {
         cookieless: bool,
     },
 }
 
-/// Whether the answer to this request may be shared at all.
 pub(crate) fn may_share(parts: &request::Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
         && parts.headers.keys().all(|name| {
@@ -168,12 +149,10 @@ pub(crate) fn vary(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// Whether two requests have the same values of these headers.
 pub(crate) fn same(names: &[HeaderName], one: &HeaderMap, other: &HeaderMap) -> bool {
     names.iter().all(|name| one.get_all(name).iter().eq(other.get_all(name).iter()))
 }
 
-/// For how long an answer is given to others.
 pub(crate) fn kept(status: u16, period: Duration) -> Duration {
     if status >= 400 { period.min(ERRORS) } else { period }
 }
@@ -183,7 +162,6 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// The announced length of an answer.
 pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
     content_length(headers).ok()?
 }

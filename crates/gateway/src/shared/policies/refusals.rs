@@ -30,7 +30,7 @@ struct Short<const N: usize> {
 
 impl<const N: usize> Short<N> {
     fn new(text: &str) -> Self {
-        let len = (0..=text.len().min(N)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        let len = text.floor_char_boundary(N);
         let mut bytes = [0; N];
         bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
         Self { bytes, len: len as u8 }
@@ -43,7 +43,6 @@ impl<const N: usize> Short<N> {
 
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// A rule's policy.
     Rule(Arc<PolicyRecord>, Done),
     /// The gate, the room or an ingress bucket.
     Gate(Event),
@@ -73,7 +72,6 @@ impl Refusal {
         Self { retry_after_s: u32::try_from(seconds).unwrap_or(u32::MAX), ..self }
     }
 
-    /// The refusal with the names of its class and tier.
     pub fn explain(&self, live: &Config) -> Explanation {
         let (by, rule, action, level, figures) = match &self.cause {
             Cause::Rule(told, done) => {
@@ -124,7 +122,6 @@ pub struct Explanation {
     retry_after_s: u32,
 }
 
-/// The ring of the last refusals.
 #[derive(Default)]
 pub struct Refusals {
     entries: OnceLock<Box<[Mutex<Option<Refusal>>]>>,
@@ -139,8 +136,7 @@ impl Refusals {
         *entries[at as usize].lock() = Some(refusal);
     }
 
-    /// The latest refusal of this request, if it is kept. Scans the whole ring, so it must not run on the
-    /// control thread.
+    /// The latest refusal of this request, if it is kept. Scans the whole ring: not for the control thread.
     pub fn find(&self, id: &str) -> Option<Refusal> {
         let entries = self.entries.get()?;
         let id = Short::<64>::new(id);
@@ -151,7 +147,6 @@ impl Refusals {
         entries.iter().filter_map(of_id).max_by_key(|refusal| refusal.at)
     }
 
-    /// Refusals since the start.
     pub fn count(&self) -> u64 {
         self.next.load(Relaxed)
     }

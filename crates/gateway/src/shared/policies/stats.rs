@@ -1,5 +1,4 @@
-//! Counts requests and connections by rule and action. Kept by the rule's name, over publications and
-//! reloads.
+//! Counts requests and connections by rule and action. Kept by the rule's name, over reloads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use tidegate_core::policies::Action;
 
-/// The action of a rule on a request or connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     /// Refused with a problem document.
@@ -17,13 +15,11 @@ pub enum Done {
     Page,
     /// Sent to a lighter URL instead of being refused.
     Lighter,
-    /// Closed without an answer.
     Close,
     Reset,
     /// Its connection ended after the answer.
     End,
     Stop,
-    /// Sent to the room.
     Room,
     Reroute,
     /// Given a shared answer.
@@ -123,7 +119,6 @@ impl Ledger {
         all.entry(name).or_insert_with(|| Arc::new(stats)).clone()
     }
 
-    /// All of them, by name.
     pub fn all(&self) -> Vec<Arc<RuleStats>> {
         self.0.lock().values().cloned().collect()
     }

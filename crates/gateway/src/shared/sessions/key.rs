@@ -35,7 +35,6 @@ impl Keys {
         Self(mac)
     }
 
-    /// The key of a value of the application's cookie.
     pub(crate) fn of_cookie(&self, value: &[u8]) -> Option<SessionKey> {
         // Applications clear a cookie by emptying it.
         let is_one = !value.is_empty() && value.len() <= MAX_VALUE;

@@ -19,8 +19,7 @@ use super::{MAX_EJECTION_FACTOR, Miss, REFUSED_US, TRIAL_US};
 /// that a resolver sees two lookups a minute and replica.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 
-/// `origin.max_in_flight_per_replica`, and a notification that a replica has a slot again. One for all
-/// replicas.
+/// `origin.max_in_flight_per_replica`, and a notification of free slots. One for all replicas.
 #[derive(Default)]
 pub(crate) struct Seats {
     most: AtomicUsize,
@@ -65,7 +64,6 @@ pub struct Replica {
     errors: AtomicU64,
 }
 
-/// The outcome of a name lookup.
 #[derive(Default)]
 pub(crate) struct Resolved {
     addresses: Vec<SocketAddr>,
@@ -138,7 +136,6 @@ impl Replica {
         self.ejected_until_us.load(Relaxed)
     }
 
-    /// Neither down nor ejected.
     pub(crate) fn is_untroubled(&self) -> bool {
         self.is_healthy() && self.ejected_until_us() == 0
     }
@@ -163,8 +160,7 @@ impl Replica {
     }
 
     pub(crate) fn clear_failures(&self) {
-        // Loads first: this is on the path of every request, where a store would make workers contend for the
-        // line.
+        // Loads first: this is on the path of every request, where stores would contend for the line.
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }

@@ -3,8 +3,7 @@
 //! A token bucket: each request puts `share` of a token in, each retry takes one out, and a trickle of
 //! [`FLOOR_PER_S`] keeps retries possible on a quiet gate. The bucket holds [`CAPACITY`] tokens and starts
 //! full, which covers the requests in flight when a replica dies. As in Finagle's `RetryBudget`; rejected: a
-//! fixed number of retries per request, which multiplies the load of an origin that is failing because of
-//! load.
+//! fixed number of retries per request, which multiplies the load of an overloaded origin.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -34,7 +33,6 @@ impl Budget {
         self.share.set(share);
     }
 
-    /// Adds the share of one request.
     pub fn deposit(&self) {
         self.tokens.set((self.tokens.get() + self.share.get()).min(CAPACITY));
     }

@@ -15,8 +15,7 @@ use crate::upstream::body::{BoxError, Held, RequestBody};
 use crate::upstream::deadline::Limit;
 use crate::upstream::pool::{Conn, Pool};
 
-/// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1: not indefinitely;
-/// curl waits as long).
+/// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1; curl waits as long).
 pub(crate) const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) enum Failure {

@@ -1,5 +1,4 @@
-//! Message heads to and from the origin: framing, the copy kept for another attempt, and the check of
-//! responses.
+//! Message heads to and from the origin: framing, the copy for another attempt, and the check of responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
@@ -38,8 +37,7 @@ pub(crate) fn prepare(req: &mut Request<RequestBody>, ctx: &SendContext) {
 }
 
 /// A copy of a request's head, kept until its response begins. A flat list in a recycled buffer, because a
-/// copy of the `HeaderMap` would allocate its index and entries for every request, and few copies are ever
-/// needed.
+/// copy of the `HeaderMap` would allocate its index and entries for every request, and few are needed.
 #[derive(Default)]
 pub(crate) struct Spare {
     method: Method,
@@ -74,7 +72,6 @@ impl Spare {
     }
 }
 
-/// What must be known of the request to check its response.
 pub(crate) struct Asked {
     pub(crate) head: bool,
     pub(crate) upgrade: bool,
@@ -86,8 +83,7 @@ impl Asked {
     }
 }
 
-/// Checks a response head and makes its framing unambiguous. Ok(false): pass it on, but do not use the
-/// connection again.
+/// Checks a response head and makes its framing unambiguous. Ok(false): the connection must not be reused.
 pub(crate) fn check<B: Body>(res: &mut Response<B>, asked: &Asked) -> Result<bool, BoxError> {
     let status = res.status();
     if !(100..=599).contains(&status.as_u16()) {
@@ -105,8 +101,7 @@ pub(crate) fn check<B: Body>(res: &mut Response<B>, asked: &Asked) -> Result<boo
         return Ok(false);
     }
     if let ResponseFraming::Length(length) = framing {
-        // The length of a response without a body is that of a GET; any other must be what hyper will
-        // deliver.
+        // The length of a response without a body is that of a GET; others must be what hyper delivers.
         let bodiless = asked.head || status == StatusCode::NOT_MODIFIED;
         if !bodiless && res.body().size_hint().exact().is_some_and(|n| n != length) {
             return Err("a body of another length than Content-Length".into());

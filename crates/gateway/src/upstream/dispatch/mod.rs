@@ -159,7 +159,6 @@ struct Tried {
     retried: bool,
 }
 
-/// One request, over all its attempts.
 struct Message<'a> {
     ctx: &'a mut SendContext,
     /// Its body, if it streams.
@@ -241,7 +240,6 @@ impl Dispatcher {
         self.0.pool.idle()
     }
 
-    /// Ends all tunnels and refuses new ones, at the drain deadline.
     pub fn close_tunnels(&self) {
         self.0.tunnels.close();
     }

@@ -13,7 +13,6 @@ use crate::upstream::body::{Held, clean};
 use crate::upstream::pool::{Conn, Pool};
 use crate::upstream::stats::{Stats, bump};
 
-/// Why a response body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// `origin.read_timeout` passed without a byte.
@@ -41,7 +40,6 @@ pub struct UpstreamBody {
     read_ticks: u64,
 }
 
-/// What a response body owns besides its bytes.
 pub(crate) struct Lease {
     pub(crate) pool: Rc<Pool>,
     pub(crate) stats: std::sync::Arc<Stats>,

@@ -3,26 +3,16 @@
 use super::*;
 
 pub(crate) const STRINGS: Strings = Strings {
-    waiting: Heading {
-        headline: "Sie sind in der Warteschlange",
-        message: "Gerade sind sehr viele Menschen hier. Alle kommen in der Reihenfolge ihrer Ankunft dran.",
-    },
-    full: Heading {
-        headline: "Alle Plätze sind vergeben",
-        message: "Es warten so viele Menschen, dass im Moment kein Platz frei ist. Diese Seite versucht es von selbst wieder.",
-    },
-    unavailable: Heading {
-        headline: "Der Dienst antwortet nicht",
-        message: "Ihr Platz bleibt erhalten. Sobald der Dienst wieder antwortet, kommen Sie an die Reihe.",
-    },
-    forbidden: Heading {
-        headline: "Dieses Ticket ist ungültig",
-        message: "Es wurde unterwegs verändert oder gehört jemand anderem. Sie können einen neuen Platz nehmen.",
-    },
-    overloaded: Heading {
-        headline: "Der Dienst ist überlastet",
-        message: "Gerade sind mehr Menschen hier, als gut bedient werden können. Diese Seite versucht es von selbst wieder.",
-    },
+    waiting: "Sie sind in der Warteschlange",
+    waiting_text: "Gerade sind sehr viele Menschen hier. Alle kommen in der Reihenfolge ihrer Ankunft dran.",
+    full: "Alle Plätze sind vergeben",
+    full_text: "Es warten so viele Menschen, dass im Moment kein Platz frei ist. Diese Seite versucht es von selbst wieder.",
+    unavailable: "Der Dienst antwortet nicht",
+    unavailable_text: "Ihr Platz bleibt erhalten. Sobald der Dienst wieder antwortet, kommen Sie an die Reihe.",
+    forbidden: "Dieses Ticket ist ungültig",
+    forbidden_text: "Es wurde unterwegs verändert oder gehört jemand anderem. Sie können einen neuen Platz nehmen.",
+    overloaded: "Der Dienst ist überlastet",
+    overloaded_text: "Gerade sind mehr Menschen hier, als gut bedient werden können. Diese Seite versucht es von selbst wieder.",
     replaced: "Ihr früherer Platz wurde schon benutzt; Sie haben einen neuen.",
     late: "Sie waren schon an der Reihe; Sie haben einen neuen Platz.",
     expected: "Voraussichtliche Wartezeit",

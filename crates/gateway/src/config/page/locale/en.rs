@@ -3,26 +3,16 @@
 use super::*;
 
 pub(crate) const STRINGS: Strings = Strings {
-    waiting: Heading {
-        headline: "You are in line",
-        message: "A lot of people are here right now. Everyone is admitted in the order they came.",
-    },
-    full: Heading {
-        headline: "All places are taken",
-        message: "So many people are waiting that there is no place left for now. This page tries again by itself.",
-    },
-    unavailable: Heading {
-        headline: "The service is not answering",
-        message: "Your place is kept. As soon as the service answers again, you are let in on your turn.",
-    },
-    forbidden: Heading {
-        headline: "This ticket is not valid",
-        message: "It was changed on its way or belongs to somebody else. You can take a new place.",
-    },
-    overloaded: Heading {
-        headline: "The service is overloaded",
-        message: "More people are here right now than can be served well. This page tries again by itself.",
-    },
+    waiting: "You are in line",
+    waiting_text: "A lot of people are here right now. Everyone is admitted in the order they came.",
+    full: "All places are taken",
+    full_text: "So many people are waiting that there is no place left for now. This page tries again by itself.",
+    unavailable: "The service is not answering",
+    unavailable_text: "Your place is kept. As soon as the service answers again, you are let in on your turn.",
+    forbidden: "This ticket is not valid",
+    forbidden_text: "It was changed on its way or belongs to somebody else. You can take a new place.",
+    overloaded: "The service is overloaded",
+    overloaded_text: "More people are here right now than can be served well. This page tries again by itself.",
     replaced: "Your earlier place has been used, so you have a new one.",
     late: "Your turn had passed, so you have a new place.",
     expected: "Expected wait",

@@ -3,26 +3,16 @@
 use super::*;
 
 pub(crate) const STRINGS: Strings = Strings {
-    waiting: Heading {
-        headline: "Está en la fila",
-        message: "Hay muchísima gente en este momento. Todas las personas entran por orden de llegada.",
-    },
-    full: Heading {
-        headline: "No quedan lugares",
-        message: "Espera tanta gente que por ahora no queda ningún lugar. Esta página lo intenta de nuevo por sí sola.",
-    },
-    unavailable: Heading {
-        headline: "El servicio no responde",
-        message: "Su lugar está guardado. En cuanto el servicio responda, entrará cuando le toque.",
-    },
-    forbidden: Heading {
-        headline: "Este tique no es válido",
-        message: "Fue modificado por el camino o pertenece a otra persona. Puede tomar un lugar nuevo.",
-    },
-    overloaded: Heading {
-        headline: "El servicio está sobrecargado",
-        message: "Ahora mismo hay más personas de las que podemos atender bien. Esta página lo intenta de nuevo por sí sola.",
-    },
+    waiting: "Está en la fila",
+    waiting_text: "Hay muchísima gente en este momento. Todas las personas entran por orden de llegada.",
+    full: "No quedan lugares",
+    full_text: "Espera tanta gente que por ahora no queda ningún lugar. Esta página lo intenta de nuevo por sí sola.",
+    unavailable: "El servicio no responde",
+    unavailable_text: "Su lugar está guardado. En cuanto el servicio responda, entrará cuando le toque.",
+    forbidden: "Este tique no es válido",
+    forbidden_text: "Fue modificado por el camino o pertenece a otra persona. Puede tomar un lugar nuevo.",
+    overloaded: "El servicio está sobrecargado",
+    overloaded_text: "Ahora mismo hay más personas de las que podemos atender bien. Esta página lo intenta de nuevo por sí sola.",
     replaced: "Su lugar anterior ya se usó; ahora tiene uno nuevo.",
     late: "Su turno había pasado; ahora tiene un lugar nuevo.",
     expected: "Espera prevista",

@@ -3,26 +3,16 @@
 use super::*;
 
 pub(crate) const STRINGS: Strings = Strings {
-    waiting: Heading {
-        headline: "Vous êtes dans la file",
-        message: "Beaucoup de monde est là en ce moment. Chacun entre dans l’ordre d’arrivée.",
-    },
-    full: Heading {
-        headline: "Toutes les places sont prises",
-        message: "Tant de personnes attendent qu’il n’y a plus de place pour l’instant. Cette page réessaie d’elle-même.",
-    },
-    unavailable: Heading {
-        headline: "Le service ne répond pas",
-        message: "Votre place est gardée. Dès que le service répond, vous entrerez à votre tour.",
-    },
-    forbidden: Heading {
-        headline: "Ce ticket n’est pas valable",
-        message: "Il a été modifié en chemin ou appartient à quelqu’un d’autre. Vous pouvez prendre une nouvelle place.",
-    },
-    overloaded: Heading {
-        headline: "Le service est surchargé",
-        message: "Il y a en ce moment plus de monde que nous ne pouvons en servir correctement. Cette page réessaie d’elle-même.",
-    },
+    waiting: "Vous êtes dans la file",
+    waiting_text: "Beaucoup de monde est là en ce moment. Chacun entre dans l’ordre d’arrivée.",
+    full: "Toutes les places sont prises",
+    full_text: "Tant de personnes attendent qu’il n’y a plus de place pour l’instant. Cette page réessaie d’elle-même.",
+    unavailable: "Le service ne répond pas",
+    unavailable_text: "Votre place est gardée. Dès que le service répond, vous entrerez à votre tour.",
+    forbidden: "Ce ticket n’est pas valable",
+    forbidden_text: "Il a été modifié en chemin ou appartient à quelqu’un d’autre. Vous pouvez prendre une nouvelle place.",
+    overloaded: "Le service est surchargé",
+    overloaded_text: "Il y a en ce moment plus de monde que nous ne pouvons en servir correctement. Cette page réessaie d’elle-même.",
     replaced: "Votre place précédente a déjà servi ; vous en avez une nouvelle.",
     late: "Votre tour était passé ; vous avez une nouvelle place.",
     expected: "Attente prévue",

@@ -3,22 +3,16 @@
 use super::*;
 
 pub(crate) const STRINGS: Strings = Strings {
-    waiting: Heading {
-        headline: "您正在排队", message: "现在来访的人很多。所有人按到达的先后顺序进入。"
-    },
-    full: Heading {
-        headline: "排队名额已满", message: "正在等候的人太多，暂时没有名额。本页面会自动重试。"
-    },
-    unavailable: Heading {
-        headline: "服务暂时没有响应",
-        message: "您的位置已保留。服务恢复后，轮到您时即可进入。",
-    },
-    forbidden: Heading {
-        headline: "此凭证无效", message: "它在途中被更改，或属于其他人。您可以重新取号。"
-    },
-    overloaded: Heading {
-        headline: "服务已过载", message: "目前访问人数超出了服务能力。本页面会自动重试。"
-    },
+    waiting: "您正在排队",
+    waiting_text: "现在来访的人很多。所有人按到达的先后顺序进入。",
+    full: "排队名额已满",
+    full_text: "正在等候的人太多，暂时没有名额。本页面会自动重试。",
+    unavailable: "服务暂时没有响应",
+    unavailable_text: "您的位置已保留。服务恢复后，轮到您时即可进入。",
+    forbidden: "此凭证无效",
+    forbidden_text: "它在途中被更改，或属于其他人。您可以重新取号。",
+    overloaded: "服务已过载",
+    overloaded_text: "目前访问人数超出了服务能力。本页面会自动重试。",
     replaced: "您之前的位置已被使用，现已为您安排新的位置。",
     late: "您的轮次已过，现已为您安排新的位置。",
     expected: "预计等待时间",

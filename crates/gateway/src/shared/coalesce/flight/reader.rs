@@ -44,7 +44,6 @@ impl Reader {
         .await
     }
 
-    /// The body, from its beginning.
     pub(crate) fn into_body(mut self) -> SharedBody {
         let is_empty = {
             let state = self.flight.state.lock();
@@ -86,7 +85,6 @@ impl Reader {
     }
 }
 
-/// A shared answer's body, for one reader.
 pub struct SharedBody(Reader);
 
 impl Body for SharedBody {
